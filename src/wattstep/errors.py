@@ -1,0 +1,25 @@
+"""The errors that wattstep raises: one base, a handful of children, each a line that says what is wrong and what to do."""
+
+
+class WattstepError(Exception):
+    """Anything that the user can do something about; the command line prints it as one line."""
+
+
+class InvalidValueError(WattstepError, ValueError):
+    """A value that cannot be used: a batch of 0, an unknown workload, a malformed duration."""
+
+
+class RunExistsError(WattstepError):
+    """The folder of a run is taken, or another recorder is writing into it."""
+
+
+class DamagedRunError(WattstepError):
+    """A run, or a file of it, that cannot be read."""
+
+
+class RecordingError(WattstepError):
+    """Recording cannot begin or go on: no permission, no disk, no sampler."""
+
+
+class MissingPartError(WattstepError):
+    """An optional dependency or system part that is not installed."""

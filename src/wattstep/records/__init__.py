@@ -1,0 +1,1 @@
+"""Frozen, versioned data and the small Protocols of the parts; standard library only."""

@@ -1,0 +1,109 @@
+"""A figure: a number with its unit, uncertainty, status and source, so that no bare number leaves the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from wattstep.errors import InvalidValueError
+
+
+class Status(str, Enum):
+    """How a number came about, from the strongest to the weakest."""
+
+    COUNTED = "counted"  # exact: parameters, FLOPs
+    MEASURED = "measured"  # a sensor or a clock
+    ATTRIBUTED = "attributed"  # a measured whole, divided among parts by a stated method
+    REPLAYED = "replayed"  # recorded sensors
+    MODELLED = "modelled"  # computed from measured activity by a model
+    PREDICTED = "predicted"  # no such run took place
+    MISSING = "missing"  # no value, with a reason
+
+    @property
+    def rank(self) -> int:
+        """Position from strong (0) to weak."""
+        return list(Status).index(self)
+
+
+def weakest(statuses: Iterable[Status]) -> Status:
+    """The status of something made from several inputs: that of the weakest of them."""
+    return max(statuses, key=lambda status: status.rank)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A number that leaves the analysis.
+
+    Attributes:
+        value: The number in `unit`, or None where the status is missing.
+        unit: SI unit ("s", "J", "W", "B", "samples/s") or "ratio".
+        low: Lower end of the statistical interval, same unit.
+        high: Upper end of the statistical interval, same unit.
+        confidence: Coverage of the interval, e.g. 0.95.
+        n: How many observations the statistic rests on.
+        method: How value and interval were computed, with the unit that was resampled.
+        systematic: Relative error of sensor gain and offset, kept apart from the interval.
+        status: How the number came about.
+        source: The sensor, clock or model that it rests on.
+        reason: Why it is missing, or what the reader must know.
+    """
+
+    value: float | None
+    unit: str
+    status: Status
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    n: int | None = None
+    method: str | None = None
+    systematic: float | None = None
+    source: str | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.status is Status.MISSING:
+            if self.value is not None:
+                raise InvalidValueError("a missing figure has no value")
+            if not self.reason:
+                raise InvalidValueError("a missing figure needs a reason")
+        elif self.value is None or self.value != self.value:
+            raise InvalidValueError(f"a figure that is {self.status.value} needs a value")
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no value."""
+        return self.status is Status.MISSING
+
+    def scaled(self, factor: float, unit: str) -> Figure:
+        """The same figure in another unit: value and interval times `factor` (positive)."""
+
+        def times(number: float | None) -> float | None:
+            return None if number is None else number * factor
+
+        return replace(
+            self, value=times(self.value), low=times(self.low), high=times(self.high), unit=unit
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, JSON-ready, in the order of the design."""
+        document = asdict(self)
+        document["status"] = self.status.value
+        order = ("value", "unit", "low", "high", "confidence", "n", "method", "systematic")
+        return {key: document[key] for key in (*order, "status", "source", "reason")}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Figure:
+        """The inverse of `to_dict`."""
+        return cls(**{**document, "status": Status(document["status"])})
+
+
+def missing(unit: str, reason: str) -> Figure:
+    """A figure that has no value, with the reason."""
+    return Figure(value=None, unit=unit, status=Status.MISSING, reason=reason)
+
+
+def counted(value: float, unit: str, source: str) -> Figure:
+    """A figure that is exact."""
+    return Figure(value=value, unit=unit, status=Status.COUNTED, source=source)

@@ -1,0 +1,1 @@
+"""What the framework says of its own operations while they run."""

@@ -1,0 +1,542 @@
+"""START HERE: a recorder joins the sampler, the tracer and the marks of the steps into a Run."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.records.journal import JOURNAL, OPERATIONS, Mark
+from wattstep.records.run_info import RunInfo
+from wattstep.records.settings import parse_duration, parse_power_model
+from wattstep.sampling.plan import make_plan
+from wattstep.sampling.sampler import Sampler
+from wattstep.sensors import probe_all
+from wattstep.sensors.machine import describe
+from wattstep.sensors.process_cpu import open_task_clocks
+from wattstep.store.files import create_folder, new_name, write_info
+from wattstep.store.lock import RunLock
+from wattstep.store.marks import MarkJournal
+from wattstep.tracing.schedule import Schedule, TraceMode
+
+CHECK_NS = 10**9  # how often it looks whether the sampler lives
+PHASES_EVERY_NS = 10_000_000  # steps shorter than this carry marks of phases only now and then
+LAYER_MARK_NS = 4_000  # what a pair of layer marks costs, hooks included (measured here: 2-4 µs)
+LAYER_BUDGET = 0.002  # of the training time, for marks of layers
+NAN = math.nan
+_CONVERT = (
+    "import sys; sys.path[:] = sys.argv.pop(1).splitlines(); "
+    "from wattstep.store.convert import main; main()"
+)
+
+
+class RecordingWarning(UserWarning):
+    """Something is not being recorded from here on; the training goes on."""
+
+
+class Recorder:
+    """Records a training run.
+
+    >>> with Recorder("runs/mine") as recorder:                      # doctest: +SKIP
+    ...     for inputs, targets in loader:
+    ...         with recorder.step(samples=len(inputs)):
+    ...             train(inputs, targets)
+
+    Args:
+        path: Folder of the new run; a name below `runs/` is made where it is None.
+        interval: The sampler's period, e.g. "10ms" or 0.01 (seconds); 1 ms is the finest.
+        trace: "auto" (as many traced steps as stay cheap), "none", or "every:N".
+        warmup: First steps that do not count.
+        model: The torch module that trains, so that its layers are named by its own paths.
+        power_model: A model for machines without a power sensor: "vcpu", or "linear:IDLE,BUSY"
+            in watts a core. What it gives is marked as modelled.
+        about: Fields of `RunInfo` that the caller knows (workload, batch_size, data, ...).
+
+    Raises:
+        RunExistsError: The folder is taken.
+        RecordingError: Another recorder is at work in this process, or recording cannot begin.
+        InvalidValueError: A setting cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        interval: str | float = 0.01,
+        trace: str = "auto",
+        warmup: int = 3,
+        model: Any = None,
+        power_model: str | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        if warmup < 0:
+            raise InvalidValueError(f"--warmup {warmup}: it cannot be negative")
+        self._interval_s = parse_duration(interval)
+        self._mode = TraceMode.parse(trace)
+        self._power_model = parse_power_model(power_model)
+        self._about = dict(about or {})
+        workload = str(self._about.get("workload", "training"))
+        self.path = Path(path) if path is not None else Path("runs") / new_name(workload)
+        self._model = model
+        self.warmup = warmup
+        self.index = 0  # of the next step
+        self.clean_steps = 0  # after the warm-up, not traced
+        self.problem: str | None = None  # why recording ended early
+        self._notes: list[str] = []
+        self._lost: dict[str, int] = {}
+        self._state = "new"
+        self._traced = False
+        self._in_rest = False
+        self._tracer: Any = None
+        self._layer_marks: Any = None
+        self._schedule = Schedule(self._mode, warmup)
+        self._step = _Step(self)
+        self._phases: list[tuple[int, str]] = []
+        self._codes: dict[str, int] = {}
+        self._phases_on = True
+        self._phase_every = 1
+        self._layers_every = 0
+        self._contiguous = False
+        self._start_ns = 0
+        self._window_ns = 0
+        self._check_at = 0
+
+    # --- beginning and end ----------------------------------------------------------------
+
+    def start(self) -> Recorder:
+        """Begins: makes the folder, finds the sensors, starts the sampler."""
+        _claim(self)
+        try:
+            create_folder(self.path)
+            self._lock = RunLock(self.path)
+            found = probe_all(Path("/"), os.getpid())
+            plan = make_plan(found, self._interval_s)
+            self._info = self._describe(plan.absent, plan.reads)
+            write_info(self.path, self._info)
+            journal = self.path / JOURNAL
+            self._marks = MarkJournal(journal)
+            self._operations = os.open(
+                journal / OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+            )
+            self._sampler = Sampler(plan, journal.absolute(), lambda: open_task_clocks(os.getpid()))
+            self._sampler.start()
+        except OSError as error:
+            _release(self)
+            raise RecordingError(
+                f"cannot record into {self.path}: {error.strerror or error}"
+            ) from error
+        except BaseException:
+            _release(self)
+            raise
+        self._info = replace(self._info, scheduling=self._sampler.scheduling)
+        write_info(self.path, self._info)
+        self._state = "recording"
+        self._mark_clock()
+        _reset_peak()
+        if self._mode.tracing:
+            self._prepare_tracing()
+        os.register_at_fork(after_in_child=self._forget)
+        atexit.register(self.close)
+        return self
+
+    def _describe(self, absent: Mapping[str, str], reads: Any) -> RunInfo:
+        known: dict[str, Any] = {
+            "workload": "training",
+            "engine": _engine(),
+            "batch_size": None,
+            "threads": None,
+            "precision": "fp32",
+            "processor": "cpu",
+            "seed": None,
+            **self._about,
+        }
+        known.setdefault("title", known["workload"])
+        return RunInfo(
+            state="recording",
+            created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            interval_s=self._interval_s,
+            warmup=self.warmup,
+            trace=self._mode.text,
+            device=describe(),
+            environment=_environment(),
+            power_model=self._power_model,
+            reads=reads,
+            absent=absent,
+            **known,
+        )
+
+    def _forget(self) -> None:
+        """In a forked child: its steps are not ours, and the journals belong to the parent."""
+        if self._state == "recording":
+            self._state = "forked"
+
+    def close(self) -> None:
+        """Ends the recording and writes the tables; what cannot be written stays in the journals."""
+        if self._state != "recording":
+            return
+        self._state = "closing"
+        atexit.unregister(self.close)
+        if self._tracer is not None and self._tracer.active:
+            self._tracer.cancel()
+        if self._layer_marks is not None:
+            self._layer_marks.detach()
+        try:
+            if self.problem is None:
+                self._close_rest()
+                self._mark_peak()
+                self._mark_clock()
+        except OSError as error:
+            self._fail(f"the disk is full ({error.strerror})")
+        reason = self._sampler.stop()
+        if reason is not None and "sampler" not in self._lost:
+            self._sampler_lost(reason)
+        os.close(self._operations)
+        self._marks.close()
+        self._finish()
+        _release(self)
+        self._state = "closed"
+
+    def _finish(self) -> None:
+        """Final `run.json`, then the tables, in a child: pyarrow stays out of this process."""
+        try:
+            info = replace(self._info, notes=tuple(self._notes), lost=dict(self._lost))
+            write_info(self.path, info)
+        except OSError as error:
+            self._fail(f"the disk is full ({error.strerror})")
+        self._lock.release()
+        paths = "\n".join(os.path.abspath(p or ".") for p in sys.path)
+        done = subprocess.run(
+            [sys.executable, "-c", _CONVERT, paths, str(self.path.absolute()), "closed"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        if done.returncode != 0:
+            words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            self._fail(
+                f"the tables could not be written ({words[-1]}); the journals are kept in "
+                f"{self.path}, and are turned into tables when the run is next opened"
+            )
+
+    def __enter__(self) -> Recorder:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and not isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self.note(f"the training ended with {type(error).__name__}")
+        self.close()
+
+    # --- steps ----------------------------------------------------------------------------
+
+    def step(self, samples: float | None = None) -> _Step:
+        """A context: one training step of so many samples (None: not known)."""
+        self._step.samples = NAN if samples is None else samples
+        self._step.loss = NAN
+        return self._step
+
+    def begin_step(self, samples: float = NAN) -> None:
+        """A step begins; `step()` is the form for a with statement."""
+        if self._state != "recording" or self.problem is not None:
+            return
+        index = self.index
+        traced = False
+        try:
+            if self._in_rest:
+                self._close_rest()
+            if index >= self._schedule.next_step:
+                traced = self._open_window()
+            self._phases_on = traced or index % self._phase_every == 0
+            if self._layers_every and not traced:
+                self._attach_layers(index)
+            self._traced = traced
+            cpu = 0 if self._contiguous else time.process_time_ns()
+            self._start_ns = now = time.perf_counter_ns()
+            self._marks.add(Mark.STEP_START, traced, samples, index, cpu, now)
+        except OSError as error:
+            self._fail(f"the disk is full ({error.strerror})")
+
+    def end_step(self, loss: float = NAN) -> None:
+        """The step that began last is done."""
+        if self._state != "recording" or self.problem is not None or not self._start_ns:
+            return
+        try:
+            now = time.perf_counter_ns()
+            if self._traced:
+                self._tracer.finish()
+            cpu = time.process_time_ns()
+            self._marks.add(Mark.STEP_END, 0, loss, self.index, cpu, now)
+            self.index += 1
+            self._contiguous = not self._traced
+            if self._traced:
+                self._close_window()
+            elif self.index > self.warmup:
+                self.clean_steps += 1
+                self._schedule.clean_step(now - self._start_ns)
+            self._start_ns = 0
+            if now > self._check_at:
+                self._check(now)
+        except OSError as error:
+            self._fail(f"the disk is full ({error.strerror})")
+
+    def restart_step(self, samples: float = NAN) -> None:
+        """The step begins only now: what ran since its beginning was something else."""
+        if self._state == "recording" and self.problem is None and not self._traced:
+            self._start_ns = now = time.perf_counter_ns()
+            cpu = time.process_time_ns()
+            self._marks.add(Mark.STEP_START, 0, samples, self.index, cpu, now)
+
+    def phase(self, name: str) -> None:
+        """The part of the step that begins here: "data", "forward", "backward", "optimizer"."""
+        if not self._phases_on or self._state != "recording" or self.problem is not None:
+            return
+        code = self._codes.get(name)
+        if code is None:
+            code = self._codes[name] = self._marks.code("phase", name)
+        try:
+            if self._traced:
+                self._phases.append((time.perf_counter_ns(), name))
+            self._marks.add(Mark.PHASE, code)
+        except OSError as error:
+            self._fail(f"the disk is full ({error.strerror})")
+
+    def rest(self, name: str) -> None:
+        """What runs until the next step is something else, e.g. "evaluation"."""
+        if self._state == "recording" and self.problem is None and not self._in_rest:
+            self._marks.add(Mark.REST_START, self._marks.code("rest", name))
+            self._in_rest = True
+            self._contiguous = False
+
+    def memory(self, category: str, size: int) -> None:
+        """States how many bytes a category takes ("parameters", "gradients", ...)."""
+        if self._state == "recording" and self.problem is None:
+            self._marks.add(Mark.MEMORY, self._marks.code("memory", category), float(size))
+
+    def note(self, text: str) -> None:
+        """Something that the reader of the run must know."""
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def about(self, **fields: Any) -> None:
+        """Fields of `RunInfo` that became known only now (threads, model facts)."""
+        self._info = replace(self._info, **fields)
+
+    @property
+    def windows(self) -> int:
+        """How many steps have been traced."""
+        return self._schedule.windows
+
+    def trace_next(self) -> None:
+        """The next step is traced, whatever the schedule says."""
+        if self._tracer is not None:
+            self._schedule.next_step = self.index
+
+    def _close_rest(self) -> None:
+        if self._in_rest:
+            self._marks.add(Mark.REST_END)
+            self._in_rest = False
+
+    # --- tracing --------------------------------------------------------------------------
+
+    def _prepare_tracing(self) -> None:
+        """The tracer, where the framework is loaded; else at the first step that finds it so."""
+        if "torch" not in sys.modules:
+            return
+        from wattstep.tracing.torch_tracer import TorchTracer
+
+        self._tracer = TorchTracer(self._marks.code)
+        if self._model is not None:
+            self.watch_model(self._model)
+
+    def watch_model(self, model: Any) -> None:
+        """Names this model's layers, and marks the top-level ones in steps long enough for it."""
+        if self._tracer is None:
+            return
+        from wattstep.tracing.torch_layers import TopLevelMarks
+
+        self._tracer.learn(model)
+        marks = self._marks
+        self._layer_marks = TopLevelMarks(
+            model,
+            lambda name: marks.code("layer", name),
+            lambda code: marks.add(Mark.LAYER_START, code),
+            lambda code: marks.add(Mark.LAYER_END, code),
+        )
+
+    def stop_tracing(self, reason: str) -> None:
+        """No further windows; an open one is given up."""
+        self.note(reason)
+        self._lost.setdefault("operations", time.perf_counter_ns())
+        self._schedule.next_step = math.inf
+        if self._tracer is not None and self._tracer.active:
+            self._tracer.cancel()
+            self._traced = False
+
+    def _open_window(self) -> bool:
+        if self._tracer is None:
+            self._prepare_tracing()
+        if self._tracer is None:
+            self._schedule.next_step = math.inf
+            self.note("no operations: torch was not loaded when the steps began")
+            return False
+        if self._tracer.foreign_profiler():
+            self.stop_tracing("no further operations: the script runs a profiler of its own")
+            return False
+        if self._layer_marks is not None:
+            self._layer_marks.detach()
+        self._mark_peak()
+        self._marks.add(Mark.RESIDENT, 0, _own_status("VmRSS"))
+        self._window_ns = time.perf_counter_ns()
+        self._marks.add(Mark.WINDOW_START)
+        self._phases = []
+        self._tracer.start()
+        return True
+
+    def _close_window(self) -> None:
+        window = self._tracer.rows(self.index - 1, self._schedule.windows, self._phases)
+        _write_whole(self._operations, window.rows)
+        self._marks.add(Mark.WINDOW_END, 0, float(window.clock_uncertainty_ns))
+        self._schedule.after_window(self.index - 1, time.perf_counter_ns() - self._window_ns)
+        self._marks.add(Mark.RESIDENT, 1, _own_status("VmRSS"))
+        _reset_peak()
+
+    def _attach_layers(self, index: int) -> None:
+        if self._layers_every == 1 or index % self._layers_every == 0:
+            self._layer_marks.attach()
+        else:
+            self._layer_marks.detach()
+
+    # --- housekeeping ---------------------------------------------------------------------
+
+    def _check(self, now: int) -> None:
+        """Once a second: is the sampler alive, and how many marks can these steps afford?"""
+        self._check_at = now + CHECK_NS
+        typical = self._schedule.typical_ns
+        if typical:
+            self._phase_every = max(1, math.ceil(PHASES_EVERY_NS / typical))
+            if self._layer_marks is not None:
+                cost = self._layer_marks.layers * LAYER_MARK_NS
+                self._layers_every = max(1, math.ceil(cost / (LAYER_BUDGET * typical)))
+        if "sampler" not in self._lost:
+            reason = self._sampler.lost()
+            if reason is not None:
+                self._sampler_lost(reason)
+
+    def _sampler_lost(self, reason: str) -> None:
+        self._lost["sampler"] = time.perf_counter_ns()
+        text = f"the sampler was lost: {reason}; no samples from then on"
+        self.note(text)
+        warnings.warn(text, RecordingWarning, stacklevel=3)
+
+    def _fail(self, reason: str) -> None:
+        """Recording ends, training goes on."""
+        if self.problem is None:
+            self.problem = reason
+            self._lost["marks"] = time.perf_counter_ns()
+            self.note(f"recording ended early: {reason}")
+            warnings.warn(f"wattstep records no further: {reason}", RecordingWarning, stacklevel=3)
+            if self._tracer is not None and self._tracer.active:
+                self._tracer.cancel()
+
+    def _mark_clock(self) -> None:
+        before = time.perf_counter_ns()
+        wall = time.time_ns()
+        now = (before + time.perf_counter_ns()) // 2
+        self._marks.add(Mark.CLOCK, 0, float(wall - now), t_ns=now)
+
+    def _mark_peak(self) -> None:
+        self._marks.add(Mark.PEAK, 0, _own_status("VmHWM"))
+
+
+class _Step:
+    """One object for all steps: entering it costs no allocation."""
+
+    __slots__ = ("_recorder", "loss", "samples")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.samples = NAN
+        self.loss = NAN
+
+    def __enter__(self) -> _Step:
+        self._recorder.begin_step(self.samples)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._recorder.end_step(self.loss)
+
+
+# Two recorders in one process would trace and count each other.
+_active: list[Recorder] = []
+
+
+def _claim(recorder: Recorder) -> None:
+    if _active:
+        raise RecordingError(
+            f"another recorder is at work in this process (it writes {_active[0].path}): close it first"
+        )
+    _active.append(recorder)
+
+
+def _release(recorder: Recorder) -> None:
+    if recorder in _active:
+        _active.remove(recorder)
+
+
+def _own_status(key: str) -> float:
+    """A size from this process's own status, in bytes."""
+    with open("/proc/self/status", "rb") as file:
+        data = file.read()
+    at = data.index(key.encode() + b":")
+    return float(data[at + len(key) + 1 : at + 40].split(None, 1)[0]) * 1024
+
+
+def _reset_peak() -> None:
+    """Sets the high-water mark back to what is resident now (Linux 4.0 and later)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:  # not granted: the peak then covers the process's whole life
+        pass
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """Writes all of it or, on a full disk, nothing."""
+    before = os.fstat(fd).st_size
+    try:
+        done = os.write(fd, data)
+        while done < len(data):
+            done += os.write(fd, data[done:])
+    except OSError:
+        os.ftruncate(fd, before)
+        raise
+
+
+def _engine() -> str:
+    torch = sys.modules.get("torch")
+    return f"torch {torch.__version__}" if torch is not None else "python"
+
+
+def _environment() -> dict[str, Any]:
+    versions: dict[str, Any] = {"python": platform.python_version()}
+    for name in ("torch", "numpy"):
+        module = sys.modules.get(name)
+        if module is not None:
+            versions[name] = str(getattr(module, "__version__", "unknown"))
+    return versions
+

@@ -1,0 +1,62 @@
+"""The binary rows that a trainer appends while it records, and the files that a run consists of."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+# t_ns, CPU time of the process in ns, value, kind, code (a name, see NAMES), step index
+MARK = struct.Struct("<qqdHHI")
+
+# Files of a run.
+RUN = "run.json"
+TABLES = ("steps.parquet", "operations.parquet", "samples.parquet", "memory.parquet")
+JOURNAL = "journal"
+MARKS = "marks.bin"
+OPERATIONS = "operations.bin"
+NAMES = "names.jsonl"  # one JSON line a name: [table, code, text]
+TICKS = "ticks.bin"
+COSTS = "costs.bin"
+LOCK = "lock"
+
+SAMPLE_HEADER = 2  # t_ns, errno, then the values
+MISSING = -(2**63)
+
+
+class Mark(IntEnum):
+    """Kinds of rows in the journal of marks. 0 is a row that was never written."""
+
+    STEP_START = 1  # value: samples of the step (NaN: not known); code: 1 where it is traced
+    STEP_END = 2  # value: loss (NaN: not known)
+    PHASE = 3  # code: the phase that begins; it lasts until the next one or the step's end
+    LAYER_START = 4  # code: a top-level layer
+    LAYER_END = 5
+    WINDOW_START = 6  # a tracing window is being opened; nothing in it counts as training
+    WINDOW_END = 7
+    REST_START = 8  # code: a stretch between steps that has a name (evaluation)
+    REST_END = 9
+    MEMORY = 10  # code: category; value: bytes
+    PEAK = 11  # value: high-water mark in bytes since the last PEAK; code: 1 if a window lay in it
+    RESIDENT = 12  # value: resident bytes; code: 0 before a window, 1 after it
+    CLOCK = 13  # value: wall clock minus t_ns, in ns
+
+
+# One row an operation instance: int64 all, so that a cut file loses at most its last row.
+OPERATION_FIELDS = (
+    "step",
+    "window",
+    "name",  # code in the table of names
+    "kind",  # code
+    "layer",  # code; -1: no single layer
+    "phase",  # code
+    "shapes",  # code
+    "thread",
+    "start_ns",
+    "end_ns",
+    "parent",  # position within the window; -1: none
+    "flops",  # -1: not known
+    "bytes",  # read by the operation; -1: not known
+    "allocated",  # bytes allocated minus freed
+    "outermost",  # 1: no operation of the framework encloses it
+)
+OPERATION = struct.Struct(f"<{len(OPERATION_FIELDS)}q")

@@ -1,0 +1,105 @@
+"""What stands in `run.json`: what ran, where, with which channels, and what could not be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from wattstep.errors import DamagedRunError
+from wattstep.records.channel import Channel
+from wattstep.records.workload import DataFacts
+
+SCHEMA_VERSION = 1  # 1: first format (November 2026)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRead:
+    """A read as the sampler performs it; its number names its journal."""
+
+    number: int
+    sensor: str
+    path: str
+    parser: str
+    every: int
+    channels: tuple[Channel, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """The run's own description; everything that is not a series.
+
+    Attributes:
+        state: "recording", "closed" (by its recorder) or "recovered" (from its journals).
+        workload: Name, or what the user's script is called.
+        engine: Framework with its version.
+        data: Which data, or None where a user's script did not say.
+        device: What machine, reduced to what the figures need.
+        environment: Versions of Python and libraries.
+        model: Facts of the model: parameters, layers.
+        interval_s: The sampler's period.
+        warmup: Steps at the beginning that do not count.
+        power_model: Name and parameters of the power model that the user asked for, or None.
+        scheduling: What the sampler was granted.
+        reads: What was sampled.
+        absent: Sensor to reason.
+        notes: What the reader must know (lost sampler, a profiler of the user's own).
+        lost: Monotonic time in ns from which on something was not recorded, by part.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    state: str
+    created: str
+    workload: str
+    title: str
+    engine: str
+    batch_size: int | None
+    threads: int | None
+    precision: str
+    processor: str
+    seed: int | None
+    interval_s: float
+    warmup: int
+    trace: str
+    data: DataFacts | None = None
+    device: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    power_model: Mapping[str, Any] | None = None
+    scheduling: str = ""
+    reads: tuple[PlannedRead, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RunInfo:
+        """The inverse of `to_dict`.
+
+        Raises:
+            DamagedRunError: A field is missing, or a newer wattstep wrote it.
+        """
+        version = document.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise DamagedRunError(
+                f"run.json has schema {version!r}, this wattstep reads {SCHEMA_VERSION}"
+            )
+        known = {item.name for item in fields(cls)}
+        try:
+            values = {key: value for key, value in document.items() if key in known}
+            data = values.get("data")
+            values["data"] = None if data is None else DataFacts(**data)
+            values["reads"] = tuple(_planned_read(read) for read in values.get("reads", ()))
+            values["notes"] = tuple(values.get("notes", ()))
+            return cls(**values)
+        except (TypeError, KeyError, ValueError) as error:
+            raise DamagedRunError(f"run.json lacks or garbles a field: {error}") from error
+
+
+def _planned_read(document: Mapping[str, Any]) -> PlannedRead:
+    channels = tuple(Channel(**channel) for channel in document["channels"])
+    return PlannedRead(**{**document, "channels": channels})

@@ -1,0 +1,444 @@
+"""The sampler's child: reads files on a dithered clock, parses integers, appends them to journals, and does nothing else.
+
+One file, standard library only, Python 3.6 and later, so that it can be copied to a board alone.
+It imports as little as it can (no json, re, typing, signal, socket: C modules instead) to stay
+near the size of an empty interpreter. It takes its plan as one JSON-like literal over the socket
+that is its standard input, with the descriptors of perf counters beside it, and ends on SIGTERM
+or when its parent's id changes; the end of a pipe would not do, because the training's own
+children may hold the other side open.
+
+Journals hold little-endian int64 only, in rows of a fixed width, so that a cut file loses at most
+its last row:
+
+    samples-NN.bin   t_ns, errno (0: read), value, value, ...      one file a read of the plan
+    ticks.bin        deadline_ns, lateness_ns, busy_ns, lost       one row a tick
+    costs.bin        t_ns, read number, cost_ns, every             now and then, one row a read
+"""
+
+import os
+import struct
+import sys
+import time
+
+import _signal
+import _socket
+
+MISSING = -(2**63)
+FLUSH_NS = 400 * 1000 * 1000
+SURVEY_TICKS = 64  # every so many ticks each read is timed by itself
+BUDGET = 0.005  # of one core, for any one read; a dearer one is read more seldom
+PATIENCE = 10  # failures in a row before a read is tried only once a second
+
+if hasattr(time, "monotonic_ns"):
+    monotonic_ns = time.monotonic_ns
+    process_ns = time.process_time_ns
+else:  # Python 3.6
+
+    def monotonic_ns():
+        """Nanoseconds of the monotonic clock."""
+        return int(time.monotonic() * 1e9)
+
+    def process_ns():
+        """CPU time of this process in nanoseconds."""
+        return int(time.process_time() * 1e9)
+
+
+# --- parsers: bytes and arguments in, a list of integers out (MISSING where there is none) -------
+
+
+def parse_number(data, arguments):
+    """One integer."""
+    return (int(data),)
+
+
+def parse_fields(data, arguments):
+    """The fields of the first line with these indices."""
+    fields = data.split(b"\n", 1)[0].split()
+    return [int(fields[index]) for index in arguments]
+
+
+def parse_keyed(data, arguments):
+    """The second word of the lines that begin with these keys ("Key: 12 kB", "key 12")."""
+    values = []
+    for key in arguments:
+        start = 0 if data.startswith(key) else data.find(b"\n" + key) + 1
+        if start == 0 and not data.startswith(key):
+            values.append(MISSING)
+            continue
+        line = data[start + len(key) : start + len(key) + 40].lstrip(b":").split(None, 1)
+        values.append(int(line[0]))
+    return values
+
+
+def _ticks(fields):
+    user, nice, system, idle, iowait, irq, softirq, steal = [int(f) for f in fields[1:9]]
+    return user + nice + system + irq + softirq, idle + iowait, steal
+
+
+def parse_cores(data, arguments):
+    """/proc/stat: busy, idle and steal ticks of each of these cores."""
+    rows = {}
+    for line in data.split(b"\n"):
+        if not line.startswith(b"cpu"):
+            break
+        rows[line.split(None, 1)[0]] = line
+    values = []
+    for name in arguments:
+        row = rows.get(name)
+        values.extend((MISSING,) * 3 if row is None else _ticks(row.split()))
+    return values
+
+
+def parse_stat_total(data, arguments):
+    """/proc/stat: busy, idle and steal ticks over all cores."""
+    return _ticks(data.split(b"\n", 1)[0].split())
+
+
+def parse_pressure(data, arguments):
+    """/proc/pressure/*: total stall time in microseconds of "some" or "full"."""
+    values = []
+    for key in arguments:
+        start = data.find(key)
+        start = data.find(b"total=", start) if start >= 0 else -1
+        values.append(int(data[start + 6 :].split(None, 1)[0]) if start >= 0 else MISSING)
+    return values
+
+
+# name: (function, most bytes of the file that it needs)
+PARSERS = {
+    "number": (parse_number, 64),
+    "fields": (parse_fields, 512),
+    "keyed": (parse_keyed, 65536),
+    "status": (parse_keyed, 8192),
+    "cores": (parse_cores, 16384),
+    "stat_total": (parse_stat_total, 512),
+    "pressure": (parse_pressure, 512),
+}
+
+
+def prepared_arguments(parser, arguments):
+    """The arguments in the form the parser compares with: bytes for keys, "cpuN" for cores."""
+    if parser == "cores":
+        return tuple(b"cpu%d" % core for core in arguments)
+    return tuple(a.encode() if isinstance(a, str) else a for a in arguments)
+
+
+def parse(parser, data, arguments):
+    """What the read of a plan would give for a file that holds `data`."""
+    return list(PARSERS[parser][0](data, prepared_arguments(parser, arguments)))
+
+
+# --- reads that are more than one file ---------------------------------------------------------
+
+
+def _first_field(path):
+    with open(path, "rb", 0) as file:
+        return int(file.read(64).split(None, 1)[0])
+
+
+def read_threads(path):
+    """CPU time in ns of all threads below /proc/PID/task, by the scheduler's own account."""
+
+    def read():
+        total = 0
+        for tid in os.listdir(path):
+            try:
+                total += _first_field(path + "/" + tid + "/schedstat")
+            except OSError:  # the thread ended between the listing and the read
+                pass
+        return (total,)
+
+    return read
+
+
+def read_children(path, excluded):
+    """CPU time in ns, number and resident bytes of the descendants of /proc/PID, without our own."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    proc = os.path.dirname(path)
+    seen = {}
+    ended = [0]
+
+    def descendants(pid, found):
+        for tid in os.listdir(proc + "/" + pid + "/task"):
+            with open(proc + "/" + pid + "/task/" + tid + "/children", "rb", 0) as file:
+                for child in file.read().decode().split():
+                    if int(child) not in excluded:
+                        found.append(child)
+                        try:
+                            descendants(child, found)
+                        except OSError:
+                            pass
+        return found
+
+    def read():
+        alive, resident = {}, 0
+        for pid in descendants(os.path.basename(path), []):
+            try:
+                alive[pid] = read_threads(proc + "/" + pid + "/task")()[0]
+                with open(proc + "/" + pid + "/statm", "rb", 0) as file:
+                    resident += int(file.read().split()[1]) * page
+            except OSError:
+                pass
+        # What a child used stays used when it ends: the counter must not fall.
+        for pid, used in seen.items():
+            if pid not in alive:
+                ended[0] += used
+        seen.clear()
+        seen.update(alive)
+        return (ended[0] + sum(alive.values()), len(alive), resident)
+
+    return read
+
+
+def read_perf(descriptors):
+    """Sum of perf counters whose descriptors the parent has passed on."""
+
+    def read():
+        total = 0
+        for fd in descriptors:
+            total += int.from_bytes(os.read(fd, 8), "little")
+        return (total,)
+
+    return read
+
+
+def read_files(paths, parser, arguments):
+    """One file through its parser, or the sum of the integers of several."""
+    fds = [os.open(path, os.O_RDONLY) for path in paths]
+    if parser == "sum":
+
+        def read():
+            total = 0
+            for fd in fds:
+                total += int(os.pread(fd, 64, 0))
+            return (total,)
+
+        return read
+    function, size = PARSERS[parser]
+    arguments = prepared_arguments(parser, arguments)
+    fd = fds[0]
+
+    def read_one():
+        return function(os.pread(fd, size, 0), arguments)
+
+    return read_one
+
+
+def open_read(entry, descriptors):
+    """The function that performs a read of the plan; opens its files."""
+    parser, path, arguments = entry["parser"], entry["path"], entry["arguments"]
+    if parser == "self":
+        return lambda: (process_ns(),)
+    if parser == "perf":
+        if not descriptors:
+            raise OSError(2, "no perf counters were passed on")
+        return read_perf(descriptors)
+    if parser == "threads":
+        return read_threads(path)
+    if parser == "children":
+        return read_children(path, set(entry["excluded"]) | {os.getpid()})
+    if parser == "sum":
+        return read_files([path] + list(arguments), parser, ())
+    return read_files([path], parser, arguments)
+
+
+# --- journals ----------------------------------------------------------------------------------
+
+
+class Journal:
+    """Rows of int64 that gather in memory and go to the file in one write."""
+
+    def __init__(self, path, width):
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.pack = struct.Struct("<%dq" % width).pack
+        self.rows = []
+
+    def flush(self):
+        """Writes what has gathered; a short write (full disk) is cut back to whole rows."""
+        if not self.rows:
+            return
+        data = b"".join(self.rows)
+        size = len(self.rows[0])
+        done = os.write(self.fd, data)
+        self.rows = []
+        if done != len(data):
+            at = os.fstat(self.fd).st_size
+            os.ftruncate(self.fd, at - at % size)
+            raise OSError(28, "No space left on device")
+
+
+class Read:
+    """One read of the plan: how, how often, and its journal."""
+
+    def __init__(self, number, entry, descriptors, folder):
+        self.number = number
+        self.every = entry["every"]
+        self.due = 1 + number % self.every  # spread over the ticks; the first tick reads all
+        self.width = entry["width"]
+        self.failures = 0
+        self.journal = Journal(os.path.join(folder, "samples-%02d.bin" % number), 2 + self.width)
+        self.entry = entry
+        self.descriptors = descriptors
+        self.function = None
+        self.reopen()
+
+    def reopen(self):
+        """Opens the files, again after they went away; a failure is left for the read to find."""
+        try:
+            self.function = open_read(self.entry, self.descriptors)
+        except (OSError, ValueError) as error:
+            problem = error
+
+            def fail():
+                raise problem
+
+            self.function = fail
+
+    def take(self, tick, per_second):
+        """Reads, stamps and keeps one row; a failed read is a row too, with its error number."""
+        now = monotonic_ns()
+        try:
+            values = self.function()
+        except (OSError, ValueError, IndexError) as error:
+            code = getattr(error, "errno", None) or 22
+            self.journal.rows.append(self.journal.pack(now, code, *((MISSING,) * self.width)))
+            self.failures += 1
+            self.due = tick + self.every
+            if self.failures >= PATIENCE:
+                self.due = tick + max(self.every, per_second)
+                self.reopen()
+            return
+        self.journal.rows.append(self.journal.pack(now, 0, *values))
+        self.failures = 0
+        self.due = tick + self.every
+
+
+# --- the loop ----------------------------------------------------------------------------------
+
+
+class Sampler:
+    """Runs a plan until it is told to stop, its parent is gone or the disk is full."""
+
+    def __init__(self, plan, descriptors):
+        self.folder = plan["folder"]
+        self.period = plan["period_ns"]
+        self.parent = plan["parent"]
+        self.seed = plan["seed"]
+        self.dither = int(self.period * plan["dither"])
+        self.reads = [
+            Read(number, entry, descriptors, self.folder)
+            for number, entry in enumerate(plan["reads"])
+        ]
+        self.ticks = Journal(os.path.join(self.folder, "ticks.bin"), 4)
+        self.costs = Journal(os.path.join(self.folder, "costs.bin"), 4)
+        self.journals = [self.ticks, self.costs] + [read.journal for read in self.reads]
+        self.stopping = False
+
+    def stop(self, number, frame):
+        """Signal handler: end after this tick."""
+        self.stopping = True
+
+    def jitter(self):
+        """A draw from ±dither; a linear congruence, since `random` costs a megabyte."""
+        if not self.dither:
+            return 0
+        self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.seed >> 33) % (2 * self.dither + 1) - self.dither
+
+    def survey(self, tick, per_second):
+        """Times every read by itself and stretches the period of one that costs too much."""
+        for read in self.reads:
+            before = monotonic_ns()
+            read.take(tick, per_second)
+            cost = monotonic_ns() - before
+            while cost > BUDGET * read.every * self.period and read.every < 60 * per_second:
+                read.every *= 2
+            self.costs.rows.append(self.costs.pack(before, read.number, cost, read.every))
+
+    def run(self):
+        """Ticks at absolute deadlines; a deadline that is past is lost, never made up for."""
+        per_second = max(1, 10**9 // self.period)
+        slots = max(1, FLUSH_NS // self.period)
+        deadline = base = monotonic_ns()
+        tick = 0
+        # The first tick has to do with opening, not with reading: nothing is concluded from it.
+        for read in self.reads:
+            read.take(0, per_second)
+            read.due = 1 + read.number % read.every
+        os.write(0, b"sampling\n")
+        sleep, getppid, reads, journals = time.sleep, os.getppid, self.reads, self.journals
+        count = len(journals)
+        while not self.stopping and getppid() == self.parent:
+            now = monotonic_ns()
+            tick += 1
+            base += self.period
+            lost = 0
+            if now > base + self.period:
+                lost = (now - base) // self.period
+                base += lost * self.period
+                tick += lost
+            deadline = base + self.jitter()
+            if deadline > now:
+                sleep((deadline - now) * 1e-9)
+            woke = monotonic_ns()
+            if tick % SURVEY_TICKS == 0 and lost == 0:
+                self.survey(tick, per_second)
+            else:
+                for read in reads:
+                    if read.due <= tick:
+                        read.take(tick, per_second)
+            # One journal a tick goes to disk, so that no tick pays for all of them.
+            slot = tick % slots
+            while slot < count:
+                journals[slot].flush()
+                slot += slots
+            self.ticks.rows.append(
+                self.ticks.pack(deadline, woke - deadline, monotonic_ns() - woke, lost)
+            )
+        for journal in journals:
+            journal.flush()
+
+
+def receive():
+    """The plan and the descriptors, from the socket that is standard input."""
+    channel = _socket.socket(fileno=0)
+    data, descriptors = b"", []
+    while not data.endswith(b"\n"):
+        part, ancillary, _, _ = channel.recvmsg(65536, 4096)
+        if not part:
+            raise SystemExit(1)
+        data += part
+        for level, kind, payload in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                usable = len(payload) - len(payload) % 4
+                descriptors += struct.unpack("<%di" % (usable // 4), payload[:usable])
+    channel.detach()
+    # The plan is JSON that holds only what JSON and Python literals share (no true, false, null),
+    # from our own parent: eval of it saves the megabyte that the json module costs.
+    return eval(data.decode(), {"__builtins__": {}}), descriptors
+
+
+def main():
+    """Takes the plan, samples, and says on the socket why it ended."""
+    plan, descriptors = receive()
+    try:
+        with open("/proc/self/timerslack_ns", "w") as file:
+            file.write("1")
+    except OSError:  # an old kernel: ticks come up to 50 µs later
+        pass
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    try:
+        sampler = Sampler(plan, descriptors)
+        _signal.signal(_signal.SIGTERM, sampler.stop)
+        sampler.run()
+    except OSError as error:
+        try:
+            os.write(0, ("failed: %s\n" % error).encode())
+        except OSError:  # nobody is left to tell
+            pass
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""Starts the sampler's child, gets it the best scheduling that is granted, and ends it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import random
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from wattstep.errors import RecordingError
+from wattstep.sampling.plan import DITHER, Plan
+
+CHILD = Path(__file__).with_name("child.py")
+START_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 10.0
+SLICE_NS = 100_000
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "armv7l": 380, "riscv64": 274}
+# struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period (man sched_setattr)
+_SCHED_ATTR = struct.Struct("<IIQiIQQQ")
+
+
+class Sampler:
+    """The child process that samples into a folder of journals.
+
+    Args:
+        plan: What to read.
+        folder: Where the journals go; it exists.
+        open_counters: Opens the perf counters of the training process. It is called after the
+            child was started: a counter that children inherit must not count the sampler.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: Path, open_counters: Callable[[], Sequence[int]] | None = None
+    ) -> None:
+        self.plan = plan
+        self.scheduling = ""
+        self._folder = folder
+        self._open_counters = open_counters
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the child."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts the child and waits for its first samples.
+
+        Raises:
+            RecordingError: It cannot be started, or does not sample.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(CHILD)],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # the kernel groups by session: see DESIGN, section 6
+            )
+        except OSError as error:
+            raise RecordingError(f"the sampler cannot be started: {error}") from error
+        finally:
+            theirs.close()
+        self._socket = ours
+        self.scheduling = grant_scheduling(self._process.pid)
+        self._send_plan()
+        self._await_first_sample()
+
+    def _send_plan(self) -> None:
+        assert self._process is not None and self._socket is not None
+        entries = [
+            {**entry, "excluded": [self._process.pid]} for entry in self.plan.entries
+        ]
+        document = {
+            "folder": str(self._folder),
+            "period_ns": round(self.plan.period_s * 1e9),
+            "parent": os.getpid(),
+            "seed": random.SystemRandom().getrandbits(32),
+            "dither": DITHER,
+            "reads": entries,
+        }
+        counters: Sequence[int] = ()
+        if self._open_counters is not None and any(e["parser"] == "perf" for e in entries):
+            counters = self._open_counters()
+        try:
+            data = json.dumps(document, ensure_ascii=False).encode() + b"\n"
+            socket.send_fds(self._socket, [data], list(counters))
+        finally:
+            for fd in counters:
+                os.close(fd)
+
+    def _await_first_sample(self) -> None:
+        assert self._socket is not None
+        self._socket.settimeout(START_TIMEOUT_S)
+        try:
+            said = self._socket.recv(4096).decode()
+        except OSError as error:
+            self.stop()
+            raise RecordingError(f"the sampler does not answer: {error}") from error
+        self._socket.setblocking(False)
+        if not said.startswith("sampling"):
+            self.stop()
+            raise RecordingError(f"the sampler ended at once: {said.strip() or 'no reason given'}")
+
+    def lost(self) -> str | None:
+        """Why the child is gone, or None while it samples."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        return self._last_words() or f"it ended with {_exit_words(self._process.returncode)}"
+
+    def _last_words(self) -> str:
+        assert self._socket is not None
+        try:
+            said = self._socket.recv(4096).decode(errors="replace")
+        except OSError:
+            return ""
+        return said.replace("sampling\n", "").replace("failed: ", "").strip()
+
+    def stop(self) -> str | None:
+        """Ends the child; returns why it had ended before, or None where it had not."""
+        reason = self.lost()
+        if self._process is not None and reason is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+                reason = "it did not end when told to"
+            if reason is None and self._process.returncode != 0:
+                reason = self._last_words() or _exit_words(self._process.returncode)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        return reason
+
+
+def _exit_words(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def grant_scheduling(pid: int) -> str:
+    """Asks for the scheduling that wakes the child soonest, and says what was granted.
+
+    FIFO priority needs a privilege; a short slice needs Linux 6.12; a session of its own and a
+    timer slack of 1 ns need nothing.
+    """
+    try:
+        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
+        return "FIFO priority, own session"
+    except (OSError, AttributeError):
+        pass
+    if _short_slice(pid):
+        return "short slice, own session"
+    return "own session"
+
+
+def _short_slice(pid: int) -> bool:
+    number = _SCHED_SETATTR.get(platform.machine())
+    release = tuple(int(part) for part in platform.release().split(".")[:2] if part.isdigit())
+    if number is None or release < (6, 12):
+        return False
+    attributes = ctypes.create_string_buffer(
+        _SCHED_ATTR.pack(_SCHED_ATTR.size, 0, 0, 0, 0, SLICE_NS, 0, 0)
+    )
+    return bool(ctypes.CDLL(None, use_errno=True).syscall(number, pid, attributes, 0) == 0)

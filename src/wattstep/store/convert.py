@@ -1,0 +1,375 @@
+"""Turns the journals of a run into its Parquet tables, in bounded memory and all or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattstep.errors import DamagedRunError
+from wattstep.records.journal import (
+    COSTS,
+    JOURNAL,
+    MARKS,
+    MISSING,
+    NAMES,
+    OPERATION_FIELDS,
+    OPERATIONS,
+    SAMPLE_HEADER,
+    TICKS,
+    Mark,
+)
+from wattstep.records.run_info import RunInfo
+from wattstep.store.files import read_info, write_info
+
+BLOCK = 1 << 18  # rows that are in memory at once
+Ints = npt.NDArray[np.int64]
+_MARK = np.dtype(
+    [("t", "<i8"), ("cpu", "<i8"), ("value", "<f8"), ("kind", "<u2"), ("code", "<u2"), ("index", "<u4")]
+)
+_NAME = pa.dictionary(pa.int32(), pa.string())
+STEPS = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("cpu_start_ns", pa.int64()),
+        ("cpu_end_ns", pa.int64()),
+        ("samples", pa.float64()),
+        ("loss", pa.float64()),
+        ("warmup", pa.bool_()),
+        ("traced", pa.bool_()),
+        ("mark_ns", pa.list_(pa.int64())),
+        ("mark_kind", pa.list_(pa.int8())),
+        ("mark_name", pa.list_(pa.string())),
+    ]
+)
+SPANS = pa.schema(
+    [("start_ns", pa.int64()), ("end_ns", pa.int64()), ("kind", pa.string()), ("name", pa.string())]
+)
+MEMORY = pa.schema([("t_ns", pa.int64()), ("category", pa.string()), ("bytes", pa.int64())])
+SAMPLES = pa.schema(
+    [("t_ns", pa.int64()), ("channel", _NAME), ("value", pa.float64()), ("errno", pa.int16())]
+)
+OPERATIONS_SCHEMA = pa.schema(
+    [
+        ("name", _NAME),
+        ("kind", _NAME),
+        ("layer", _NAME),
+        ("phase", _NAME),
+        ("step", pa.int64()),
+        ("window", pa.int32()),
+        ("thread", pa.int64()),
+        ("processor", _NAME),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("self_ns", pa.int64()),
+        ("shapes", _NAME),
+        ("flops", pa.int64()),
+        ("bytes", pa.int64()),
+        ("allocated", pa.int64()),
+        ("outermost", pa.bool_()),
+        ("parent", pa.int32()),
+    ]
+)
+
+
+def convert(run: Path, target: Path | None = None, state: str = "closed") -> None:
+    """Writes the tables of a run from its journals.
+
+    In place (no `target`), the tables are complete on disk before `run.json` says so, and the
+    journals go last; whatever happens before leaves the journals. With a `target` the run itself
+    is left alone: that is how a run is read while it records.
+
+    Raises:
+        DamagedRunError: There is no journal, or `run.json` cannot be read.
+        OSError: The disk is full; the journals are untouched.
+    """
+    journal = run / JOURNAL
+    if not journal.is_dir():
+        raise DamagedRunError(f"{run} has neither tables nor a journal")
+    info = read_info(run)
+    folder = target or run
+    names = _read_names(journal)
+    written: list[Path] = []
+    try:
+        written.append(_write(folder / "samples.parquet", SAMPLES, _samples(journal, info)))
+        written.append(_write(folder / "steps.parquet", STEPS, _steps(journal, info, names)))
+        written.append(_write(folder / "spans.parquet", SPANS, _spans(journal, names)))
+        written.append(_write(folder / "memory.parquet", MEMORY, _memory(journal, names)))
+        written.append(
+            _write(folder / "operations.parquet", OPERATIONS_SCHEMA, _operations(journal, names))
+        )
+        for path in written:
+            path.rename(path.with_suffix(""))
+    except BaseException:
+        for path in [*written, *folder.glob("*.parquet.tmp")]:
+            path.unlink(missing_ok=True)
+        raise
+    _sync(folder)
+    write_info(folder, replace(info, state=state))
+    if target is None:
+        shutil.rmtree(journal)
+
+
+def _write(path: Path, schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Path:
+    """Streams record batches into `path`.tmp, to the disk itself; returns that name."""
+    temporary = path.with_suffix(".parquet.tmp")
+    with temporary.open("wb") as file:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for columns in batches:
+                arrays = [_column(columns[field.name], field.type) for field in schema]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values.cast(kind)
+    return pa.array(values, type=kind)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# --- samples -----------------------------------------------------------------------------------
+
+
+def _rows(path: Path, width: int) -> Iterator[Ints]:
+    """Blocks of whole rows of int64; a cut last row is left out."""
+    if not path.exists():
+        return
+    rows = path.stat().st_size // (8 * width)
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        block = np.fromfile(path, dtype="<i8", count=count * width, offset=first * width * 8)
+        yield block.reshape(count, width)
+
+
+def _samples(journal: Path, info: RunInfo) -> Iterator[dict[str, Any]]:
+    for read in info.reads:
+        path = journal / f"samples-{read.number:02d}.bin"
+        for block in _rows(path, SAMPLE_HEADER + len(read.channels)):
+            for column, channel in enumerate(read.channels, SAMPLE_HEADER):
+                raw = block[:, column]
+                value = np.where(raw == MISSING, np.nan, raw * channel.scale)
+                yield _sample_columns(block[:, 0], channel.name, value, block[:, 1])
+    for block in _rows(journal / TICKS, 4):
+        for column, name, scale in (
+            (1, "sampler.lateness", 1e-9),
+            (2, "sampler.busy_time", 1e-9),
+            (3, "sampler.lost_ticks", 1.0),
+        ):
+            yield _sample_columns(block[:, 0], name, block[:, column] * scale)
+    for block in _rows(journal / COSTS, 4):
+        for read in info.reads:
+            mine = block[block[:, 1] == read.number]
+            if len(mine):
+                name = read.channels[0].name
+                yield _sample_columns(mine[:, 0], f"cost:{name}", mine[:, 2] * 1e-9)
+                yield _sample_columns(mine[:, 0], f"every:{name}", mine[:, 3] * 1.0)
+
+
+def _sample_columns(
+    t_ns: Ints, name: str, value: npt.NDArray[np.float64], errno: Ints | None = None
+) -> dict[str, Any]:
+    codes = pa.array(np.zeros(len(t_ns), np.int32))
+    channel = pa.DictionaryArray.from_arrays(codes, pa.array([name]))
+    return {
+        "t_ns": t_ns,
+        "channel": channel,
+        "value": pa.array(value, from_pandas=True),  # NaN becomes null: a gap is a gap
+        "errno": np.zeros(len(t_ns), np.int16) if errno is None else errno.astype(np.int16),
+    }
+
+
+# --- marks -------------------------------------------------------------------------------------
+
+
+def _read_names(journal: Path) -> list[str]:
+    """Names by code; a cut last line is left out."""
+    names: list[str] = []
+    path = journal / NAMES
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                _, code, text = json.loads(line)
+            except ValueError:
+                break
+            names.extend([""] * (code + 1 - len(names)))
+            names[code] = text
+    return names
+
+
+def _mark_blocks(journal: Path) -> Iterator[npt.NDArray[Any]]:
+    """Marks in blocks that end with a step's end, so that no step is cut by a block."""
+    path = journal / MARKS
+    if not path.exists():
+        return
+    total = path.stat().st_size // _MARK.itemsize
+    carry = np.empty(0, _MARK)
+    for first in range(0, total, BLOCK):
+        count = min(BLOCK, total - first)
+        block = np.fromfile(path, _MARK, count, offset=first * _MARK.itemsize)
+        block = np.concatenate([carry, block[block["kind"] != 0]])
+        ends = np.flatnonzero(block["kind"] == Mark.STEP_END)
+        last = first + count >= total
+        cut = len(block) if last or not len(ends) else int(ends[-1]) + 1
+        carry = block[cut:]
+        yield block[:cut]
+
+
+def _steps(journal: Path, info: RunInfo, names: list[str]) -> Iterator[dict[str, Any]]:
+    texts = np.array([*names, ""], dtype=object)
+    for marks in _mark_blocks(journal):
+        kind = marks["kind"]
+        ends = np.flatnonzero(kind == Mark.STEP_END)
+        starts = np.flatnonzero(kind == Mark.STEP_START)
+        # The start that belongs to an end is the last one before it; a step that was started
+        # anew (evaluation came between) or never ended has no end of its own.
+        at = np.searchsorted(starts, ends) - 1
+        ends, starts = ends[at >= 0], starts[at[at >= 0]]
+        if not len(ends):
+            continue
+        inner = (kind == Mark.PHASE) | (kind == Mark.LAYER_START) | (kind == Mark.LAYER_END)
+        positions = np.flatnonzero(inner)
+        low, high = np.searchsorted(positions, starts), np.searchsorted(positions, ends)
+        chosen = np.concatenate([positions[a:b] for a, b in zip(low, high, strict=True)])
+        offsets = pa.array(np.concatenate([[0], np.cumsum(high - low)]).astype(np.int32))
+        first, last = marks[starts], marks[ends]
+
+        def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
+            return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
+
+        inside = marks[chosen.astype(np.int64)]
+        yield {
+            "index": first["index"].astype(np.int64),
+            "start_ns": first["t"],
+            "end_ns": last["t"],
+            "cpu_start_ns": pa.array(first["cpu"], mask=first["cpu"] == 0),
+            "cpu_end_ns": pa.array(last["cpu"], mask=last["cpu"] == 0),
+            "samples": pa.array(first["value"], from_pandas=True),
+            "loss": pa.array(last["value"], from_pandas=True),
+            "warmup": first["index"] < info.warmup,
+            "traced": first["code"] == 1,
+            "mark_ns": listed(inside["t"], pa.int64()),
+            "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
+            "mark_name": listed(texts[inside["code"].astype(np.int64)], pa.string()),
+        }
+
+
+def _spans(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Tracing windows and named rests; one that never ended is closed by the last mark."""
+    opened: dict[str, tuple[int, str]] = {}
+    rows: list[tuple[int, int, str, str]] = []
+    begin = {int(Mark.WINDOW_START): "window", int(Mark.REST_START): "rest"}
+    end = {int(Mark.WINDOW_END): "window", int(Mark.REST_END): "rest"}
+    t_last = 0
+    for marks in _mark_blocks(journal):
+        t_last = int(marks["t"][-1]) if len(marks) else t_last
+        chosen = np.isin(marks["kind"], [*begin, *end])
+        for mark in marks[chosen]:
+            kind = int(mark["kind"])
+            if kind in begin:
+                name = names[mark["code"]] if kind == Mark.REST_START else "tracing"
+                opened[begin[kind]] = (int(mark["t"]), name)
+            elif end[kind] in opened:
+                start, name = opened.pop(end[kind])
+                rows.append((start, int(mark["t"]), end[kind], name))
+    rows += [(start, t_last, kind, name) for kind, (start, name) in opened.items()]
+    if rows:
+        columns = zip(*rows, strict=True)
+        yield dict(zip(("start_ns", "end_ns", "kind", "name"), map(list, columns), strict=True))
+
+
+def _memory(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+    fixed = {
+        (int(Mark.PEAK), 0): "peak_resident",
+        (int(Mark.PEAK), 1): "peak_resident_with_tracing",
+        (int(Mark.RESIDENT), 0): "resident_before_tracing",
+        (int(Mark.RESIDENT), 1): "resident_after_tracing",
+    }
+    for marks in _mark_blocks(journal):
+        rows = marks[np.isin(marks["kind"], [Mark.MEMORY, Mark.PEAK, Mark.RESIDENT])]
+        if len(rows):
+            yield {
+                "t_ns": rows["t"],
+                "category": [
+                    names[row["code"]]
+                    if row["kind"] == Mark.MEMORY
+                    else fixed[int(row["kind"]), int(row["code"])]
+                    for row in rows
+                ],
+                "bytes": rows["value"].astype(np.int64),
+            }
+
+
+# --- operations --------------------------------------------------------------------------------
+
+
+def _operations(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+    width = len(OPERATION_FIELDS)
+    dictionary = pa.array([*names, "cpu"])
+    at = {name: column for column, name in enumerate(OPERATION_FIELDS)}
+    for block in _whole_windows(journal / OPERATIONS, width, at["window"]):
+        columns: dict[str, Any] = {name: block[:, at[name]] for name in at}
+        duration = columns["end_ns"] - columns["start_ns"]
+        columns["self_ns"] = duration - _children_ns(columns, duration)
+        for name in ("name", "kind", "layer", "phase", "shapes"):
+            codes = pa.array(columns[name].astype(np.int32), mask=columns[name] < 0)
+            columns[name] = pa.DictionaryArray.from_arrays(codes, dictionary)
+        cpu = pa.array(np.full(len(block), len(names), np.int32))
+        columns["processor"] = pa.DictionaryArray.from_arrays(cpu, dictionary)
+        for name in ("flops", "bytes"):
+            columns[name] = pa.array(columns[name], mask=columns[name] < 0)
+        columns["parent"] = pa.array(columns["parent"].astype(np.int32), mask=columns["parent"] < 0)
+        columns["outermost"] = columns["outermost"] == 1
+        yield columns
+
+
+def _whole_windows(path: Path, width: int, window: int) -> Iterator[Ints]:
+    carry = np.empty((0, width), np.int64)
+    for block in _rows(path, width):
+        block = np.concatenate([carry, block])
+        cut = int(np.searchsorted(block[:, window], block[-1, window]))
+        carry = block[cut:]
+        if cut:
+            yield block[:cut]
+    if len(carry):
+        yield carry
+
+
+def _children_ns(columns: dict[str, Ints], duration: Ints) -> Ints:
+    """Time of the direct children; parents are positions within their window."""
+    _, first, inverse = np.unique(columns["window"], return_index=True, return_inverse=True)
+    has = columns["parent"] >= 0
+    parent = columns["parent"][has] + first[inverse[has]]
+    inside = parent < len(duration)  # a window that was cut by a kill may lack its end
+    sums = np.bincount(parent[inside], weights=duration[has][inside], minlength=len(duration))
+    return sums.astype(np.int64)
+
+
+def main() -> None:
+    """Entry of the child process that a recorder starts: RUN STATE."""
+    try:
+        convert(Path(sys.argv[1]), state=sys.argv[2])
+    except OSError as error:
+        print(error.strerror or error, file=sys.stderr)
+        raise SystemExit(3) from None

@@ -1,0 +1,65 @@
+"""Names and small files of a run: making its folder, reading and replacing `run.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+
+from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
+from wattstep.records.journal import JOURNAL, RUN
+from wattstep.records.run_info import RunInfo
+
+
+def new_name(workload: str) -> str:
+    """A run's name from workload, time and a short random part."""
+    return f"{workload}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def create_folder(run: Path) -> None:
+    """Makes the folder of a new run, with its journal.
+
+    Raises:
+        RunExistsError: It is there already.
+        RecordingError: It cannot be made.
+    """
+    try:
+        run.parent.mkdir(parents=True, exist_ok=True)
+        run.mkdir()
+        (run / JOURNAL).mkdir()
+    except FileExistsError as error:
+        raise RunExistsError(
+            f"{run} exists already: choose another folder, or remove it first"
+        ) from error
+    except OSError as error:
+        raise RecordingError(f"cannot record into {run}: {error.strerror}") from error
+
+
+def read_info(run: Path) -> RunInfo:
+    """What `run.json` says.
+
+    Raises:
+        DamagedRunError: It is not there or cannot be read.
+    """
+    path = run / RUN
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DamagedRunError(f"{run} is not a run: it has no {RUN}") from error
+    except (OSError, ValueError) as error:
+        raise DamagedRunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise DamagedRunError(f"{path} does not hold a run")
+    return RunInfo.from_dict(document)
+
+
+def write_info(run: Path, info: RunInfo) -> None:
+    """Replaces `run.json` as a whole."""
+    temporary = run / (RUN + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(info.to_dict(), file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(run / RUN)

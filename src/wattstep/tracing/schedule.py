@@ -1,0 +1,76 @@
+"""Which steps are traced: few enough to be cheap, often enough to know the operations."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import deque
+from dataclasses import dataclass
+
+from wattstep.errors import InvalidValueError
+
+WANTED = 10  # windows that the operations of a run rest on
+STARTUP_BUDGET = 0.25  # of the training time, until there are as many
+BUDGET = 0.03  # afterwards
+LEAST_CLEAN = 3  # clean steps between two windows; the first of them settles
+ENOUGH = 60  # from here on at most one window a minute: an hour needs no more disk than it must
+SPACING_NS = 60 * 10**9
+_FORM = re.compile(r"auto|none|every:([1-9]\d*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceMode:
+    """What `--trace` asks for: "auto", "none" or "every:N" (N clean steps between windows)."""
+
+    text: str
+    every: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> TraceMode:
+        """Reads the option.
+
+        Raises:
+            InvalidValueError: It is none of the three forms.
+        """
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise InvalidValueError(f"--trace {text!r} is not one of auto, none, every:N")
+        return cls(text=text, every=int(match[1]) if match[1] else None)
+
+    @property
+    def tracing(self) -> bool:
+        """Whether anything is traced at all."""
+        return self.text != "none"
+
+
+class Schedule:
+    """Decides after each window when the next one comes, from what windows cost here."""
+
+    def __init__(self, mode: TraceMode, warmup: int) -> None:
+        self._mode = mode
+        self.windows = 0
+        self.next_step = warmup + LEAST_CLEAN if mode.tracing else math.inf
+        self._clean: deque[int] = deque(maxlen=31)
+
+    def clean_step(self, duration_ns: int) -> None:
+        """Takes note of how long a clean step took."""
+        self._clean.append(duration_ns)
+
+    @property
+    def typical_ns(self) -> float:
+        """Median of the last clean steps; 0 before there was one."""
+        return statistics.median(self._clean) if self._clean else 0.0
+
+    def after_window(self, index: int, window_ns: int) -> None:
+        """Sets the next window, after one that took `window_ns` altogether ended at step `index`."""
+        self.windows += 1
+        if self._mode.every is not None:
+            self.next_step = index + 1 + self._mode.every
+            return
+        typical = max(self.typical_ns, 1.0)
+        cost = max(window_ns - typical, 0.0)
+        spacing = cost / (STARTUP_BUDGET if self.windows < WANTED else BUDGET)
+        if self.windows >= ENOUGH:
+            spacing = max(spacing, SPACING_NS)
+        self.next_step = index + 1 + max(LEAST_CLEAN, math.ceil(spacing / typical))

@@ -27,7 +27,7 @@ _KINDS = (
     ("elementwise", r"::(add|sub|mul|div|pow|sqrt|exp|log|neg|lerp|addc\w+|clamp|where|eq|ne|gt|lt|ge|le)_?\b|"
                     r"^(Add|Sub|Mul|Div|Pow|Sqrt|Exp|Log|Neg)Backward"),
 )
-_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _KINDS)
+_COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
 
 
 def kind_of(name: str) -> str:

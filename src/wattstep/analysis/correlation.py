@@ -1,0 +1,430 @@
+"""Correlation: shares what a cumulative curve gains out among the operations that were running, so that nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wattstep.analysis.curves import (
+    Curve,
+    FloatArray,
+    IntArray,
+    as_times,
+    check_intervals,
+    curve_of_clock,
+)
+from wattstep.errors import InvalidValueError
+
+BoolArray = NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.number[Any])
+
+_BLOCK = 1 << 18  # operations interpolated at a time: their temporaries stay in the cache
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nesting:
+    """Which operation runs inside which, and how many lanes are busy when.
+
+    The parent of an operation is the one that started last on its thread and is still open, if it
+    stays open to the operation's end. If it does not, the two cross; the later one becomes the
+    root of a lane of its own, which shares like another thread. Operations of zero length have no
+    parent, no children and no share.
+
+    Attributes:
+        start_ns: Starts in ns, in the caller's order, shape (n,).
+        end_ns: Ends in ns, shape (n,).
+        parent: Index of the parent, or -1, shape (n,).
+        depth: Number of ancestors, shape (n,).
+        self_ns: Duration without that of the direct children, in ns, shape (n,).
+        change_ns: When the number of busy lanes changes, strictly increasing, shape (k,).
+        lanes: How many lanes are busy from then on, shape (k,).
+        order: Indices that sort the operations by start, or None where they are sorted.
+        in_order: The same nesting of the sorted operations, or None; attribution works on it.
+    """
+
+    start_ns: IntArray
+    end_ns: IntArray
+    parent: IntArray
+    depth: NDArray[np.int32]
+    self_ns: IntArray
+    change_ns: IntArray
+    lanes: IntArray
+    order: IntArray | None = None
+    in_order: Nesting | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attribution:
+    """What each operation takes of a curve, in the order of the operations.
+
+    Attributes:
+        self_share: Share of the operation without its children, in `unit`, shape (n,). These and
+            the curve of `uncovered` add up to the curve.
+        inclusive: Share of the operation and all inside it, in `unit`, shape (n,).
+        covered_ratio: How much of the operation's time was sampled, from 0 to 1, shape (n,). A
+            share holds what was sampled only; at 0 it says nothing.
+        unit: Unit of the curve.
+    """
+
+    self_share: FloatArray
+    inclusive: FloatArray
+    covered_ratio: FloatArray
+    unit: str
+
+
+def nest(start_ns: ArrayLike, end_ns: ArrayLike, thread: ArrayLike) -> Nesting:
+    """Find parents and busy lanes, once for any number of curves.
+
+    Args:
+        start_ns: Starts of the operations in ns, in any order (fastest sorted), shape (n,).
+        end_ns: Their ends in ns, shape (n,).
+        thread: An integer that names the thread, queue or stream that each ran on, shape (n,).
+
+    Raises:
+        InvalidValueError: Lengths differ, an operation ends before it starts, or times or threads
+            are no integers.
+    """
+    start, end, threads = as_times(start_ns), as_times(end_ns), np.asarray(thread)
+    _check_operations(start, end, threads)
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        return _reordered(order, start, end, _nest(start[order], end[order], threads[order]))
+    return _nest(start, end, threads)
+
+
+def attribute(nesting: Nesting, curve: Curve) -> Attribution:
+    """Share a curve out among operations.
+
+    At each moment the curve's gain is divided equally among the lanes that have an operation open;
+    within a lane the innermost takes it.
+
+    Args:
+        nesting: The operations.
+        curve: What is to be shared out.
+    """
+    if nesting.in_order is not None and nesting.order is not None:
+        shares = attribute(nesting.in_order, curve)
+        return Attribution(
+            self_share=_scattered(shares.self_share, nesting.order),
+            inclusive=_scattered(shares.inclusive, nesting.order),
+            covered_ratio=_scattered(shares.covered_ratio, nesting.order),
+            unit=curve.unit,
+        )
+    knots_ns, total, lanes = _knots(nesting, curve)
+    gains = np.diff(total)
+    busy = lanes[:-1] > 0
+    share = np.zeros(len(knots_ns))
+    np.cumsum(np.divide(gains, lanes[:-1], out=np.zeros_like(gains), where=busy), out=share[1:])
+    inclusive = _gains_of(nesting, knots_ns, share)
+    return Attribution(
+        self_share=_without_children(inclusive, nesting.parent),
+        inclusive=inclusive,
+        covered_ratio=curve.covered_ratio(nesting.start_ns, nesting.end_ns),
+        unit=curve.unit,
+    )
+
+
+def uncovered(nesting: Nesting, curve: Curve) -> Curve:
+    """The curve of what no operation covers; its differences over steps are the steps' rests.
+
+    Args:
+        nesting: The operations.
+        curve: The same curve that is attributed.
+    """
+    knots_ns, total, lanes = _knots(nesting, curve)
+    distinct = np.append(knots_ns[1:] > knots_ns[:-1], True)[: len(knots_ns)]
+    knots_ns, total, lanes = knots_ns[distinct], total[distinct], lanes[distinct]
+    rest = np.zeros(len(knots_ns))
+    np.cumsum(np.where(lanes[:-1] > 0, 0.0, np.diff(total)), out=rest[1:])
+    covered = _values_at(knots_ns, curve, curve.covered_ns.astype(np.float64))
+    return Curve(
+        t_ns=knots_ns, total=rest, unit=curve.unit, covered_ns=np.rint(covered).astype(np.int64)
+    )
+
+
+def wall_time(nesting: Nesting) -> Attribution:
+    """Wall time in s, shared where several operations run at once: with the rests it makes the step."""
+    if not len(nesting.start_ns):
+        return attribute(nesting, curve_of_clock(0, 0))
+    clock = curve_of_clock(int(nesting.start_ns.min()), int(nesting.end_ns.max()))
+    return attribute(nesting, clock)
+
+
+def busy_time(nesting: Nesting) -> FloatArray:
+    """Duration of each operation in s, in full, whatever else ran meanwhile."""
+    return (nesting.end_ns - nesting.start_ns).astype(np.float64) * 1e-9
+
+
+def _check_operations(start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]]) -> None:
+    if start.ndim != 1 or not start.shape == end.shape == thread.shape:
+        raise InvalidValueError("operations need one start, one end and one thread each")
+    if thread.size and thread.dtype.kind not in "iu":
+        raise InvalidValueError(f"threads must be integers, not {thread.dtype}")
+    check_intervals(start, end)
+
+
+def _nest(start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]]) -> Nesting:
+    """The nesting of operations that are sorted by start."""
+    order = _tree_order(start, end, thread)
+    first, last = (start, end) if order is None else (start[order], end[order])
+    parent = np.full(len(first), -1, dtype=np.int64)
+    depth = np.zeros(len(first), dtype=np.int32)
+    for lane in _threads(thread, order):
+        lane_parent, depth[lane] = _tree(first[lane], last[lane])
+        parent[lane] = np.where(lane_parent < 0, -1, lane_parent + lane.start)
+    roots = parent < 0
+    change_ns, lanes = _busy_lanes(first[roots], last[roots])
+    del first, last
+    if order is not None:
+        parent = _scattered(_renumbered(parent, order), order, len(start), -1)
+        depth = _scattered(depth, order, len(start), 0)
+    return Nesting(
+        start_ns=start,
+        end_ns=end,
+        parent=parent,
+        depth=depth,
+        self_ns=_without_children(end - start, parent),
+        change_ns=change_ns,
+        lanes=lanes,
+    )
+
+
+def _reordered(order: IntArray, start: IntArray, end: IntArray, in_order: Nesting) -> Nesting:
+    """The nesting of the operations as given, from that of the sorted ones."""
+    return Nesting(
+        start_ns=start,
+        end_ns=end,
+        parent=_scattered(_renumbered(in_order.parent, order), order),
+        depth=_scattered(in_order.depth, order),
+        self_ns=_scattered(in_order.self_ns, order),
+        change_ns=in_order.change_ns,
+        lanes=in_order.lanes,
+        order=order,
+        in_order=in_order,
+    )
+
+
+def _renumbered(parent: IntArray, order: IntArray) -> IntArray:
+    return np.where(parent < 0, -1, order[parent])
+
+
+def _scattered(
+    values: NDArray[Number], order: IntArray, n: int | None = None, rest: int = 0
+) -> NDArray[Number]:
+    """Values that stand in `order`, put where they belong; `rest` in the places that have none."""
+    out = np.full(len(values) if n is None else n, rest, dtype=values.dtype)
+    out[order] = values
+    return out
+
+
+# Tree order: by thread, then start, then longest first, so that a parent stands before its children.
+
+
+def _tree_order(
+    start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]]
+) -> IntArray | None:
+    """Indices of the operations of some length in that order; None where all are in it already."""
+    order: IntArray | None = None
+    if (end == start).any():
+        order = np.flatnonzero(end > start)
+        start, end, thread = start[order], end[order], thread[order]
+    if (thread[1:] < thread[:-1]).any():
+        by = np.argsort(_narrow(thread), kind="stable")
+        order = by if order is None else order[by]
+        start, end, thread = start[by], end[by], thread[by]
+    tied = (start[1:] == start[:-1]) & (thread[1:] == thread[:-1])
+    if (tied & (end[1:] > end[:-1])).any():
+        order = _longest_first(np.arange(len(start)) if order is None else order, end, tied)
+    return order
+
+
+def _narrow(thread: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """The same order in 16 bits where they fit, which numpy sorts by radix."""
+    names = thread.astype(np.int64)
+    low = names.min()
+    if int(names.max()) - int(low) >= 2**16:
+        names, low = np.unique(names, return_inverse=True)[1], np.int64(0)
+    return (names - low).astype(np.uint16) if names.max() - low < 2**16 else names
+
+
+def _longest_first(order: IntArray, end: IntArray, tied: BoolArray) -> IntArray:
+    """Sort operations that start together by falling end, equal ones as the caller gave them."""
+    group = np.concatenate(([0], np.cumsum(~tied)))
+    where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+    order = order.copy()
+    members = order[where]
+    order[where] = members[np.lexsort((-end[where], group[where]))]
+    return order
+
+
+def _threads(thread: NDArray[np.integer[Any]], order: IntArray | None) -> Iterator[slice]:
+    ordered = thread if order is None else thread[order]
+    bounds = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    edges = [0, *bounds.tolist(), len(ordered)]
+    return (slice(low, high) for low, high in pairwise(edges) if low < high)
+
+
+# The tree of one thread. Arguments are in tree order; `start` is sorted.
+
+
+def _tree(start: IntArray, end: IntArray) -> tuple[IntArray, NDArray[np.int32]]:
+    """Parent (or -1) and depth of each operation of a thread."""
+    n_open = np.arange(len(start)) - np.searchsorted(np.sort(end), start, side="right")
+    depth = n_open.astype(np.int16 if n_open.max() < 2**15 else np.int32)
+    del n_open
+    latest = _latest_open_if_nested(depth)
+    inside = latest >= 0
+    if not (inside & (end > end[latest])).any():
+        return latest, depth.astype(np.int32)
+    suspects = _suspects(start, end, depth, latest)
+    latest[suspects] = _latest_open(suspects, start, end)
+    parent = np.where((latest >= 0) & (end <= end[latest]), latest, -1)
+    return parent, _with_ancestors((parent >= 0).astype(np.int32), parent, np.add)
+
+
+def _latest_open_if_nested(depth: NDArray[np.signedinteger]) -> IntArray:
+    """The operation that started last and is still open, right as long as nothing has crossed.
+
+    One level deeper than its predecessor is inside it; any other operation has the parent of the
+    operation before it on its own level.
+    """
+    order = np.argsort(depth, kind="stable")
+    deeper = np.concatenate(([False], depth[1:] > depth[:-1]))
+    eldest = np.flatnonzero(deeper[order])
+    n_roots = len(depth) - np.count_nonzero(depth)
+    latest = np.full(len(depth), -1, dtype=np.int64)
+    families = np.diff(np.append(eldest, len(depth)))
+    latest[order[n_roots:]] = np.repeat(order[eldest] - 1, families)
+    return latest
+
+
+def _suspects(
+    start: IntArray, end: IntArray, depth: NDArray[np.signedinteger], latest: IntArray
+) -> IntArray:
+    """Operations for which `_latest_open_if_nested` may be wrong: they or those around them cross.
+
+    It is right for an operation whose presumed parent is open, on the level above, and crosses
+    nothing that started earlier; which holds for the parent if the same holds for *its* parent and
+    the parent ends first, and so on up to the root.
+    """
+    inside = latest >= 0
+    odd = inside & ((end > end[latest]) | (depth[latest] != depth - 1))
+    return np.flatnonzero(_with_ancestors(odd, latest, np.logical_or))
+
+
+def _latest_open(which: IntArray, start: IntArray, end: IntArray) -> IntArray:
+    """For each operation of `which` the one that started last before it and is still open, or -1.
+
+    Looks back over blocks of doubling size by the largest end in each, then down into the first
+    block that holds an open operation.
+    """
+    found = np.full(len(which), -1, dtype=np.int64)
+    # What nothing before reaches has nothing open.
+    reach = np.maximum.accumulate(end)
+    asking = np.flatnonzero((which > 0) & (reach[which - 1] > start[which]))
+    now, blocks = start[which[asking]], which[asking]
+    latest_ends = [end]
+    while len(asking):
+        odd = np.flatnonzero(blocks & 1)
+        hit = odd[latest_ends[-1][blocks[odd] - 1] > now[odd]]
+        found[asking[hit]] = _descend(blocks[hit] - 1, now[hit], latest_ends)
+        left = np.ones(len(asking), dtype=np.bool_)
+        left[hit] = False
+        asking, now, blocks = asking[left], now[left], blocks[left] >> 1
+        pairs = len(latest_ends[-1]) // 2 * 2
+        latest_ends.append(np.maximum(latest_ends[-1][0:pairs:2], latest_ends[-1][1:pairs:2]))
+    return found
+
+
+def _descend(block: IntArray, now: IntArray, latest_ends: list[IntArray]) -> IntArray:
+    """The last open operation of each block, a block of the last level of `latest_ends`."""
+    for ends in reversed(latest_ends[:-1]):
+        block = 2 * block + 1
+        block -= ends[block] <= now
+    return block
+
+
+def _with_ancestors(values: NDArray[Any], parent: IntArray, combine: np.ufunc) -> NDArray[Any]:
+    """Each value combined with those of all ancestors, by doubling the distance looked up."""
+    values, above = values.copy(), parent.copy()
+    climbing = np.flatnonzero(above >= 0)
+    while len(climbing):
+        ancestor = above[climbing]
+        values[climbing] = combine(values[climbing], values[ancestor])
+        above[climbing] = above[ancestor]
+        climbing = climbing[above[climbing] >= 0]
+    return values
+
+
+# Sharing.
+
+
+def _busy_lanes(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """When the number of open roots changes, and what it is from then on."""
+    # One sort of one array: the lowest bit tells starts from ends.
+    events = np.concatenate((start * 2 + 1, end * 2))
+    events.sort()
+    lanes = np.cumsum((events & 1) * 2 - 1)
+    events >>= 1
+    settled = np.flatnonzero(np.append(events[1:] > events[:-1], True)[: len(events)])
+    events, lanes = events[settled], lanes[settled]
+    changed = np.flatnonzero(np.diff(lanes, prepend=0))
+    return events[changed], lanes[changed]
+
+
+def _knots(nesting: Nesting, curve: Curve) -> tuple[IntArray, FloatArray, IntArray]:
+    """Samples and lane changes merged: their times, the curve's total, and the busy lanes from there on."""
+    n_before = np.searchsorted(nesting.change_ns, curve.t_ns, side="right")
+    lanes_at_samples = np.concatenate(([0], nesting.lanes))[n_before]
+    n = len(curve.t_ns) + len(nesting.change_ns)
+    is_sample = np.zeros(n, dtype=np.bool_)
+    is_sample[n_before + np.arange(len(curve.t_ns))] = True
+    total_at_changes = _values_at(nesting.change_ns, curve, curve.total)
+    is_change = ~is_sample
+
+    def merged(samples: NDArray[Number], changes: NDArray[Number]) -> NDArray[Number]:
+        both = np.empty(n, dtype=samples.dtype)
+        both[is_sample], both[is_change] = samples, changes
+        return both
+
+    return (
+        merged(curve.t_ns, nesting.change_ns),
+        merged(curve.total, total_at_changes),
+        merged(lanes_at_samples, nesting.lanes),
+    )
+
+
+def _values_at(times: IntArray, curve: Curve, values: FloatArray) -> FloatArray:
+    """The values at times, level beyond the first and the last sample."""
+    if not len(curve.t_ns):
+        return np.zeros(len(times))
+    base = curve.t_ns[0]
+    at: FloatArray = np.interp(times - base, curve.t_ns - base, values)
+    return at
+
+
+def _gains_of(nesting: Nesting, knots_ns: IntArray, share: FloatArray) -> FloatArray:
+    """What a cumulative share gains from start to end of each operation."""
+    gains = np.zeros(len(nesting.start_ns))
+    if not len(knots_ns):
+        return gains
+    base = knots_ns[0]
+    knots = (knots_ns - base).astype(np.float64)
+    for low in range(0, len(gains), _BLOCK):
+        block = slice(low, low + _BLOCK)
+        ends = np.interp(nesting.end_ns[block] - base, knots, share)
+        gains[block] = ends - np.interp(nesting.start_ns[block] - base, knots, share)
+    return gains
+
+
+def _without_children(values: NDArray[Number], parent: IntArray) -> NDArray[Number]:
+    """Each value less those of the direct children."""
+    rest: NDArray[Number] = values.copy()
+    child = np.flatnonzero(parent >= 0)
+    np.subtract.at(rest, parent[child], values[child])
+    return rest

@@ -1,0 +1,329 @@
+"""Means, ratios and medians over steps as Figures, with intervals that know that neighbouring steps are alike."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wattstep.analysis.curves import FloatArray
+from wattstep.errors import InvalidValueError
+from wattstep.records.figure import Figure, Status
+
+_CONFIDENCE = 0.95
+_RESAMPLES = 2000
+_MANY = 20_000  # beyond this, runs of neighbouring steps are summed first
+_MOST_BLOCKS = 1000  # more blocks in a resample would cost time and change nothing
+_FEW_BLOCKS = 8  # percentiles of fewer cannot reach far enough
+_NORMAL = NormalDist()
+
+
+def mean_figure(
+    values: ArrayLike,
+    unit: str,
+    source: str,
+    status: Status,
+    block: int | None = None,
+    seed: int = 0,
+) -> Figure:
+    """The mean of a quantity over steps, with a 95 % interval.
+
+    The interval comes from a circular block bootstrap: percentiles of the resampled means, widened
+    for few blocks (as t to normal, Hesterberg 2015) and, where blocks are too short to hold all of
+    the correlation, to the long-run variance of an AR(1) process. With fewer than 8 blocks it is
+    Student's t times the bootstrap's standard error, widened likewise.
+
+    Args:
+        values: One value a step, in the order of the steps, in `unit`, shape (n,).
+        unit: SI unit of the values and the figure.
+        source: The sensor or clock behind them.
+        status: How the values came about.
+        block: Steps in a block; None: chosen from the autocorrelation (Politis and White 2004).
+        seed: Seed of the resampling.
+
+    Returns:
+        The figure; missing where there are no values, without interval where there is one.
+
+    Raises:
+        InvalidValueError: A value is NaN or infinite, or the block is less than 1.
+    """
+    array = _checked(values, "values")
+    return _ratio(array, np.ones(len(array)), "mean", unit, source, status, block, seed)
+
+
+def ratio_figure(
+    numerators: ArrayLike,
+    denominators: ArrayLike,
+    unit: str,
+    source: str,
+    status: Status,
+    block: int | None = None,
+    seed: int = 0,
+) -> Figure:
+    """Sum over sum, e.g. samples by seconds for throughput, with a 95 % interval.
+
+    Both sides of a step are resampled together; otherwise like `mean_figure`.
+
+    Args:
+        numerators: One value a step, shape (n,).
+        denominators: One value a step, none negative, shape (n,).
+        unit: SI unit of the quotient.
+        source: The sensors or clocks behind them.
+        status: How the values came about, the weaker of the two.
+        block: Steps in a block; None: chosen from the autocorrelation.
+        seed: Seed of the resampling.
+
+    Returns:
+        The figure; missing where there are no values or the denominators add up to 0.
+
+    Raises:
+        InvalidValueError: A value is NaN or infinite, a denominator negative, or the lengths differ.
+    """
+    above, below = _checked(numerators, "numerators"), _checked(denominators, "denominators")
+    if len(above) != len(below):
+        raise InvalidValueError(f"{len(above)} numerators do not fit {len(below)} denominators")
+    if (below < 0).any():
+        raise InvalidValueError("denominators must not be negative")
+    if len(below) and not below.sum() > 0:
+        reason = "the denominators add up to 0"
+        return _bare(None, "sum by sum", unit, source, status, len(below), reason)
+    return _ratio(above, below, "sum by sum", unit, source, status, block, seed)
+
+
+def median_figure(
+    values: ArrayLike,
+    unit: str,
+    source: str,
+    status: Status,
+    block: int | None = None,
+    seed: int = 0,
+) -> Figure:
+    """The median of a quantity over steps, with a 95 % interval.
+
+    The share of steps below the median is resampled, as a mean is, and its interval read off the
+    sorted values (Woodruff 1952). Of fewer than six steps it is at most their whole range, which
+    holds the true median less often: `confidence` says so.
+
+    Args:
+        values: One value a step, in the order of the steps, in `unit`, shape (n,).
+        unit: SI unit of the values and the figure.
+        source: The sensor or clock behind them.
+        status: How the values came about.
+        block: Steps in a block; None: chosen from the autocorrelation.
+        seed: Seed of the resampling.
+
+    Returns:
+        The figure; missing where there are no values, without interval where there is one.
+
+    Raises:
+        InvalidValueError: A value is NaN or infinite, or the block is less than 1.
+    """
+    array = _checked(values, "values")
+    if why := _no_interval(len(array), block):
+        value = float(np.median(array)) if len(array) else None
+        return _bare(value, "median", unit, source, status, len(array), why)
+    median = float(np.median(array))
+    below = (array < median) + 0.5 * (array == median)
+    low, high, method = _interval(below, np.ones(len(array)), block, seed)
+    shares = np.clip([low, high], 0.0, 1.0)
+    ends = np.quantile(array, shares)
+    return Figure(
+        value=median,
+        unit=unit,
+        status=status,
+        low=float(ends[0]),
+        high=float(ends[1]),
+        confidence=min(_CONFIDENCE, 1 - 2.0 ** (1 - len(array))),
+        n=len(array),
+        method=f"median, {method}, of the share of steps below it",
+        source=source,
+    )
+
+
+def _checked(values: ArrayLike, name: str) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise InvalidValueError(f"{name} must have one dimension, not {array.ndim}")
+    if not np.isfinite(array).all():
+        raise InvalidValueError(f"{name} must be finite: leave out the steps that have no value")
+    return array
+
+
+def _no_interval(n: int, block: int | None) -> str | None:
+    """Why so many values in such blocks have no interval, or None where they have one."""
+    if block is not None and block < 1:
+        raise InvalidValueError(f"a block needs at least one step, not {block}")
+    if n < 2:
+        return "one value has no interval" if n else "no values"
+    if block is not None and n < 2 * block:
+        return f"{n} steps are less than two blocks of {block}: no interval"
+    return None
+
+
+def _bare(
+    value: float | None, name: str, unit: str, source: str, status: Status, n: int, reason: str
+) -> Figure:
+    """A figure without interval, missing where there is no value."""
+    return Figure(
+        value=value,
+        unit=unit,
+        status=Status.MISSING if value is None else status,
+        n=n,
+        method=None if value is None else name,
+        source=source,
+        reason=reason,
+    )
+
+
+def _ratio(
+    above: FloatArray,
+    below: FloatArray,
+    name: str,
+    unit: str,
+    source: str,
+    status: Status,
+    block: int | None,
+    seed: int,
+) -> Figure:
+    n = len(above)
+    value = float(above.sum() / below.sum()) if n else None
+    if why := _no_interval(n, block):
+        return _bare(value, name, unit, source, status, n, why)
+    low, high, method = _interval(above, below, block, seed)
+    return Figure(
+        value=value,
+        unit=unit,
+        status=status,
+        low=low,
+        high=high,
+        confidence=_CONFIDENCE,
+        n=n,
+        method=f"{name}, {method}",
+        source=source,
+    )
+
+
+def _interval(
+    above: FloatArray, below: FloatArray, block: int | None, seed: int
+) -> tuple[float, float, str]:
+    """The interval of sum(above) / sum(below), and how it was made."""
+    n_steps = len(above)
+    run = -(-n_steps // _MANY)
+    if run > 1:
+        bounds = np.arange(0, n_steps, run)
+        above, below = np.add.reduceat(above, bounds), np.add.reduceat(below, bounds)
+    ratio = float(above.sum() / below.sum())
+    residual = above - ratio * below
+    covariances = _autocovariances(residual)
+    length = _block_length(covariances) if block is None else -(-block // run)
+    ratios = _resampled(above, below, length, seed)
+    n_blocks = -(-len(above) // length)
+    wider = math.sqrt(n_blocks * length / len(above) * _shortfall(residual, covariances, length))
+    low, high = _ends(ratios - ratio, n_blocks)
+    method = f"block bootstrap over steps (blocks of {length * run}, {_RESAMPLES} resamples)"
+    return ratio + wider * low, ratio + wider * high, method
+
+
+def _ends(deviations: FloatArray, n_blocks: int) -> tuple[float, float]:
+    """Where the interval ends, from the deviations of the resamples."""
+    # What student's t allows for: few blocks, and a spread within resamples that is too small.
+    expected = math.sqrt(n_blocks / (n_blocks - 1)) * _t_quantile(1 - _CONFIDENCE, n_blocks - 1)
+    if n_blocks < _FEW_BLOCKS:
+        reach = expected * float(deviations.std())
+        return -reach, reach
+    tail = _NORMAL.cdf(-expected)
+    low, high = np.quantile(deviations, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _resampled(above: FloatArray, below: FloatArray, length: int, seed: int) -> FloatArray:
+    """Ratios of resamples made of blocks that wrap around the end."""
+    n = len(above)
+    starts = np.random.default_rng(seed).integers(
+        0, n, (_RESAMPLES, -(-n // length)), dtype=np.int32
+    )
+    above_sums: FloatArray = _block_sums(above, length)[starts].sum(axis=1)
+    if (below == below[0]).all():
+        return above_sums / float(below[0] * length * starts.shape[1])
+    below_sums: FloatArray = _block_sums(below, length)[starts].sum(axis=1)
+    drawn = below_sums > 0
+    ratios: FloatArray = above_sums[drawn] / below_sums[drawn]
+    return ratios
+
+
+def _block_sums(values: FloatArray, length: int) -> FloatArray:
+    """Sums of the blocks that begin at each value."""
+    sums = np.zeros(len(values) + length)
+    np.cumsum(np.concatenate((values, values[: length - 1])), out=sums[1:])
+    return sums[length:] - sums[: len(values)]
+
+
+def _autocovariances(residual: FloatArray) -> FloatArray:
+    """At lags 0, 1, ..., n - 1, each a sum over n."""
+    n = len(residual)
+    spectrum = np.fft.rfft(residual - residual.mean(), 2 * n)
+    covariances: FloatArray = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n)[:n] / n
+    return covariances
+
+
+def _block_length(covariances: FloatArray) -> int:
+    """Steps in a block, by the rule of Politis and White (2004, corrected 2009)."""
+    n = len(covariances)
+    least = -(-n // _MOST_BLOCKS)
+    if n < 4 or covariances[0] <= 0:
+        return least
+    cut = _significant_lags(covariances)
+    lags = np.arange(1, min(2 * cut, n - 1) + 1)
+    weighted = np.minimum(1.0, 2 * (1 - lags / (2 * cut))) * covariances[lags]
+    long_run = covariances[0] + 2 * weighted.sum()
+    if long_run <= 0:
+        return least
+    slope = 2 * (lags * weighted).sum()
+    best = math.pow(1.5 * n * (slope / long_run) ** 2, 1 / 3)
+    most = math.ceil(min(3 * math.sqrt(n), n / 3))
+    return max(least, 1, round(min(best, float(most))))
+
+
+def _significant_lags(covariances: FloatArray) -> int:
+    """The lag after which a run of correlations is too small to tell from none."""
+    n = len(covariances)
+    run = max(5, math.ceil(math.sqrt(math.log10(n))))
+    last = min(math.ceil(math.sqrt(n)) + run, n - 1)
+    limit = 2 * math.sqrt(math.log10(n) / n)
+    large = np.flatnonzero(np.abs(covariances[1 : last + 1]) > limit * covariances[0]) + 1
+    edges = np.concatenate(([0], large, [last + run + 1]))
+    first_run = int(np.argmax(np.diff(edges) > run))
+    return max(1, int(edges[first_run]))
+
+
+def _shortfall(residual: FloatArray, covariances: FloatArray, length: int) -> float:
+    """By how much the long-run variance of an AR(1) process exceeds that of the blocks, at least 1."""
+    n = len(residual)
+    between_blocks = float((_block_sums(residual, length) ** 2).mean()) / length
+    if not (between_blocks > 0 and covariances[0] > 0):
+        return 1.0
+    lag_one = float(covariances[1] / covariances[0])
+    # The estimate of a correlation is biased towards less (Kendall 1954).
+    lag_one = min(lag_one + (1 + 3 * lag_one) / n, 0.95)
+    long_run = float(covariances[0]) * (1 + lag_one) / (1 - lag_one)
+    return max(1.0, long_run / between_blocks)
+
+
+def _t_quantile(alpha: float, freedom: int) -> float:
+    """Student's t that is exceeded with probability alpha on both sides together."""
+    if freedom == 1:
+        return 1 / math.tan(alpha * math.pi / 2)
+    if freedom == 2:
+        return math.sqrt(2 / (alpha * (2 - alpha)) - 2)
+    normal = -_NORMAL.inv_cdf(alpha / 2)
+    square = normal * normal
+    # Cornish-Fisher series in 1 / freedom.
+    terms = (
+        (square + 1) / 4,
+        ((5 * square + 16) * square + 3) / 96,
+        (((3 * square + 19) * square + 17) * square - 15) / 384,
+        ((((79 * square + 776) * square + 1482) * square - 1920) * square - 945) / 92160,
+    )
+    return normal * (1 + sum(term / float(freedom**k) for k, term in enumerate(terms, start=1)))

@@ -1,0 +1,89 @@
+"""Utilization of cores over time: equations 1 to 3 of the TX2 paper, and the share of time that a core is idle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wattstep.analysis.curves import Curve
+from wattstep.analysis.statistics import mean_figure, ratio_figure
+from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.records.figure import Figure, Status, missing
+
+IDLE_BELOW = 0.02  # of a window; the sampler's own wake-ups keep a core busy for up to 1 %
+
+
+def active_ratio(busy: Curve, parts: IntArray, source: str) -> Figure:
+    """T_active / T_total of one core (equation 1), over parts of the clean time, shape (p, 2)."""
+    gains, covered = busy.difference(parts[:, 0], parts[:, 1])
+    lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    known = lengths > 0
+    if not known.any():
+        return missing("ratio", f"no samples of {source} in clean steps")
+    return ratio_figure(gains[known], lengths[known], "ratio", source, Status.MEASURED)
+
+
+def mean_active_ratio(busy: list[Curve], parts: IntArray, source: str) -> Figure:
+    """Mean of equation 1 over cores (equation 2)."""
+    gains = np.zeros(len(parts))
+    lengths = np.zeros(len(parts))
+    for curve in busy:
+        gain, covered = curve.difference(parts[:, 0], parts[:, 1])
+        gains += np.nan_to_num(gain)
+        lengths += (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    known = lengths > 0
+    if not known.any():
+        return missing("ratio", f"no samples of {source} in clean steps")
+    return ratio_figure(gains[known], lengths[known], "ratio", source, Status.MEASURED)
+
+
+def idle_windows(idle: Curve, stretches: IntArray, window_ns: int) -> FloatArray:
+    """Whether a core was idle in each window of clean time: 1 or 0.
+
+    The kernel adds an idle period to its counter when the period ends, so that one window may
+    read nothing and the next more than its length: the surplus is carried back.
+    """
+    verdicts = []
+    for begin, end in stretches:
+        edges = np.arange(begin, end + 1, window_ns)
+        if len(edges) < 2:
+            continue
+        gains, covered = idle.difference(edges[:-1], edges[1:])
+        seconds = np.nan_to_num(gains)
+        seconds = _carried_back(seconds, window_ns * 1e-9)
+        verdicts.append((seconds >= (1 - IDLE_BELOW) * window_ns * 1e-9)[covered > 0.5])
+    return np.concatenate(verdicts).astype(float) if verdicts else np.empty(0)
+
+
+def _carried_back(seconds: FloatArray, length: float) -> FloatArray:
+    surplus = 0.0
+    result = seconds.copy()
+    for position in range(len(result) - 1, -1, -1):
+        value = result[position] + surplus
+        surplus = max(value - length, 0.0)
+        result[position] = min(value, length)
+    return result
+
+
+def idle_state_ratio(
+    idle: Curve, stretches: IntArray, window_ns: int, source: str
+) -> Figure:
+    """Share of windows of clean time in which a core's utilization is 0.
+
+    Args:
+        idle: Idle time of the core in s.
+        stretches: Clean time, begin and end in ns, shape (s, 2).
+        window_ns: Length of a window; the ratio depends on it.
+        source: Where the idle time was read.
+    """
+    verdicts = idle_windows(idle, stretches, window_ns)
+    if not len(verdicts):
+        return missing("ratio", f"no stretch of clean steps is as long as {window_ns / 1e6:g} ms")
+    figure = mean_figure(verdicts, "ratio", source, Status.MEASURED)
+    note = f"share of {window_ns / 1e6:g} ms windows with the core busy below {IDLE_BELOW:.0%}"
+    return _with_method(figure, note)
+
+
+def _with_method(figure: Figure, note: str) -> Figure:
+    return replace(figure, method=f"{note}; {figure.method}" if figure.method else note)

@@ -1,0 +1,1 @@
+"""Where a run happens: a child process of this machine."""

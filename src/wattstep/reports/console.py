@@ -1,0 +1,232 @@
+"""Runs as tables on a terminal, at 80 columns and without colour, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from wattstep.reports import wording
+from wattstep.reports.tables import Column, Table, costs, seconds, table
+from wattstep.reports.values import BYTES_NOTE, Shown, is_figure, plain, show
+from wattstep.reports.wording import Document
+
+_TOP_OPERATIONS = 12
+_TEXT_WIDTH = 12  # layers and phases; what is over is left to the name of the operation
+_STYLES = {
+    "modelled": "yellow",
+    "predicted": "magenta",
+    "replayed": "cyan",
+    "attributed": "green",
+    "missing": "dim",
+}
+
+
+def print_run(document: Document, console: Console) -> None:
+    """Prints one run: what ran and where, its figures, what cost most, and what is not known.
+
+    Args:
+        document: A run document.
+        console: Where to print.
+    """
+    _print_head(document, console)
+    _print_metrics(document, console)
+    _print_operations(document, console)
+    _print_rests(document, console)
+    _print_missing(document, console)
+    _print_recording(document, console)
+
+
+def print_runs(documents: Sequence[Document], console: Console) -> None:
+    """Prints each run, and below several of them one table that compares them."""
+    for document in documents:
+        print_run(document, console)
+    if len(documents) > 1:
+        _print_comparison(documents, console)
+
+
+def _print_head(document: Document, console: Console) -> None:
+    console.print()
+    console.print(Text(wording.title(document), style="bold"))
+    for line in (
+        " · ".join(wording.setting(document)),
+        " · ".join(wording.machine(document)),
+        wording.data(document) and f"data: {wording.data(document)}",
+        wording.steps(document),
+        document.get("run") and f"run: {plain(document['run'])}",
+    ):
+        if line:
+            console.print(Padding(Text(line), (0, 0, 0, 2)))
+    for caution in wording.cautions(document):
+        style = "bold yellow" if caution.grave else ""
+        _print_note(caution.text, console, mark="!", style=style)
+
+
+def _print_metrics(document: Document, console: Console) -> None:
+    rows = list(_metric_rows(document))
+    if not rows:
+        return
+    grid = _grid("Metrics")
+    grid.add_column("metric", ratio=5)
+    grid.add_column("value", justify="right", no_wrap=True, min_width=12)
+    grid.add_column("interval, or why missing", ratio=6)
+    grid.add_column("status", no_wrap=True, min_width=10)
+    for name, value, interval, status in rows:
+        grid.add_row(Text(name), Text(value), Text(interval), _status(status))
+    console.print(grid)
+    _print_note(BYTES_NOTE, console)
+
+
+def _metric_rows(document: Document) -> Iterator[tuple[str, str, str, str]]:
+    """Every figure of the metrics as name, value, interval and status: the missing ones last."""
+    metrics = document.get("metrics") or {}
+    names = [name for name in wording.HEADLINES if name in metrics]
+    names += [name for name in metrics if name not in names]
+    rows = [row for name in names for row in _figures(name, metrics[name])]
+    yield from (row for row in rows if row[3] != "missing")
+    yield from (row for row in rows if row[3] == "missing")
+
+
+def _figures(name: str, thing: Any) -> Iterator[tuple[str, str, str, str]]:
+    known = wording.metric(name)
+    if isinstance(thing, Mapping) and is_figure(thing):
+        yield _metric_row(known.label, show(thing, known.notation))
+    elif isinstance(thing, Mapping):
+        for key, figure in thing.items():
+            yield _metric_row(f"{known.label}: {plain(key)}", show(figure, known.notation))
+    elif thing:
+        yield _list_row(known.label, [show(figure, known.notation) for figure in thing])
+
+
+def _metric_row(name: str, shown: Shown) -> tuple[str, str, str, str]:
+    return name, shown.value, shown.reason if shown.missing else shown.interval, shown.status
+
+
+def _list_row(name: str, shown: Sequence[Shown]) -> tuple[str, str, str, str]:
+    """A list in one row: there may be many cores."""
+    statuses = list(dict.fromkeys(each.status for each in shown))
+    if statuses == ["missing"]:
+        return _metric_row(name, shown[0])
+    if len(statuses) == 1:
+        return name, f"{len(shown)} cores", ", ".join(each.value for each in shown), statuses[0]
+    listed = "; ".join(f"{each.text} ({each.status})" for each in shown)
+    return name, f"{len(shown)} cores", listed, "mixed"
+
+
+def _print_operations(document: Document, console: Console) -> None:
+    operations = document.get("operations") or ()
+    top = sorted(operations, key=seconds, reverse=True)[:_TOP_OPERATIONS]
+    if not top:
+        return
+    name = f"Operations that cost most time, {len(top)} of {len(operations)}, for one step"
+    texts = {"name": "operation", "layer": "layer", "phase": "phase"}
+    figures = {"time": "time", "share": "share", "energy": "energy"}
+    _print_table(name, table(top, texts, figures), console)
+
+
+def _print_rests(document: Document, console: Console) -> None:
+    rests = document.get("rests") or {}
+    rows = [{"name": name, **figures} for name, figures in rests.items()]
+    if rows:
+        _print_table("Rests: what no operation covers", costs(rows, name="rest"), console)
+
+
+def _print_missing(document: Document, console: Console) -> None:
+    absent = document.get("missing") or ()
+    if absent:
+        _print_title("Not measured, and why", console)
+    for entry in absent:
+        _print_note(f"{plain(entry['what'])}: {plain(entry['reason'])}", console, mark="-")
+
+
+def _print_recording(document: Document, console: Console) -> None:
+    cost = document.get("recording") or {}
+    if not cost:
+        return
+    grid = _grid("What recording cost")
+    grid.add_column("what", ratio=5)
+    grid.add_column("value", ratio=6)
+    grid.add_column("status", no_wrap=True, min_width=10)
+    for name, thing in cost.items():
+        shown = show(thing) if is_figure(thing) else None
+        value = plain(thing) if shown is None else shown.text
+        status = Text("") if shown is None else _status(shown.status)
+        grid.add_row(Text(wording.label(name)), Text(value), status)
+    console.print(grid)
+
+
+def _print_comparison(documents: Sequence[Document], console: Console) -> None:
+    names = ("step_time", "throughput", "energy_per_step", "peak_memory")
+    rows = [
+        {"run": wording.title(document), **(document.get("metrics") or {})}
+        for document in documents
+    ]
+    figures = {name: wording.metric(name).label.lower() for name in names}
+    _print_table("Comparison", table(rows, {"run": "run"}, figures), console)
+
+
+def _print_table(name: str, shown: Table, console: Console) -> None:
+    grid = _grid(name)
+    for column in shown.columns:
+        grid.add_column(
+            _heading(column),
+            justify="right" if column.numeric else "left",
+            no_wrap=column.numeric,
+            overflow="fold",
+            max_width=None if column.numeric or column is shown.columns[0] else _TEXT_WIDTH,
+        )
+    for row in shown.rows:
+        grid.add_row(*(_cell(c, cell) for c, cell in zip(shown.columns, row, strict=True)))
+    console.print(grid)
+    for note in shown.notes:
+        _print_note(note, console, mark="-")
+
+
+def _heading(column: Column) -> Text:
+    if not column.status:
+        return Text(column.label)
+    return Text.assemble(column.label, "\n", (column.status, _STYLES.get(column.status, "")))
+
+
+def _cell(column: Column, cell: str | Shown | None) -> Text:
+    if cell is None or isinstance(cell, str):
+        return Text(cell or "")
+    if column.mixed and not cell.missing:
+        return Text.assemble(cell.value, "\n", _status(cell.status))
+    return Text("missing" if cell.missing else cell.value, style=_STYLES.get(cell.status, ""))
+
+
+def _status(status: str) -> Text:
+    return Text(status, style=_STYLES.get(status, ""))
+
+
+def _grid(name: str) -> RichTable:
+    return RichTable(
+        title=Text(f"\n{name}", style="bold"),
+        title_justify="left",
+        title_style="not italic",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="dim",
+        show_edge=False,
+    )
+
+
+def _print_title(name: str, console: Console) -> None:
+    console.print()
+    console.print(Text(name, style="bold"))
+
+
+def _print_note(text: str, console: Console, mark: str = "", style: str = "") -> None:
+    """A note that keeps its indent where it wraps."""
+    grid = RichTable.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=2, justify="right")
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(mark, style=style), Text(text, style=style or "dim"))
+    console.print(grid)

@@ -1,0 +1,138 @@
+"""Tables of figures: columns with the status of what stands in them, and the reasons for what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wattstep.reports.values import Notation, Shown, is_figure, plain, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column.
+
+    Attributes:
+        key: The key of its cells in the rows of the document.
+        label: What stands above it.
+        numeric: Whether its cells are figures.
+        status: The status of all its values; "" for text, and where they differ.
+        detail: Method and source of all its values; "" for text, and where they differ.
+    """
+
+    key: str
+    label: str
+    numeric: bool
+    status: str = ""
+    detail: str = ""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether each cell has to say its own status."""
+        return self.numeric and not self.status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of figures, ready to be shown.
+
+    Attributes:
+        columns: The columns that have something in them.
+        rows: A cell for each column: text, a figure, or None where the row has no such figure.
+        notes: What is missing in the table, and why.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str | Shown | None, ...], ...]
+    notes: tuple[str, ...]
+
+
+_TEXTS = {"name": "Operation", "kind": "Kind", "layer": "Layer", "phase": "Phase"}
+_FIGURES = {
+    "time": "Time",
+    "share": "Share",
+    "energy": "Energy",
+    "calls": "Calls",
+    "busy_time": "Busy time",
+    "cpu_utilization": "CPU",
+    "memory": "Memory",
+    "flops": "FLOPs",
+    "bytes": "Bytes moved",
+}
+
+
+def costs(rows: Sequence[Mapping[str, Any]], first: str = "name", **labels: str) -> Table:
+    """The table of operations, layers, phases or rests.
+
+    Args:
+        rows: Rows of a run document.
+        first: The text column that names a row; it comes first.
+        labels: Other labels, by key.
+    """
+    order = [first, *(key for key in _TEXTS if key != first)]
+    unknown = [key for row in rows for key in row if is_figure(row[key]) and key not in _FIGURES]
+    named = {**{key: key.replace("_", " ") for key in unknown}, **_FIGURES, **labels}
+    texts = {key: labels.get(key, _TEXTS.get(key, key)) for key in order}
+    return table(rows, texts, {key: named[key] for key in (*_FIGURES, *dict.fromkeys(unknown))})
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str], figures: Mapping[str, str]
+) -> Table:
+    """A table with some text columns, then some of figures.
+
+    A column with nothing in it is left out; one in which every figure is missing becomes a note.
+    """
+    kept = [
+        Column(key=key, label=name, numeric=False)
+        for key, name in texts.items()
+        if any(row.get(key) for row in rows)
+    ]
+    cells = {column.key: [plain(row.get(column.key) or "") for row in rows] for column in kept}
+    shown: dict[str, list[Shown | None]] = {}
+    notes: list[str] = []
+    for key, name in figures.items():
+        found = [_cell(row.get(key), key) for row in rows]
+        notes += _missing_notes(name, found)
+        if any(cell is not None and not cell.missing for cell in found):
+            kept.append(_column(key, name, [cell for cell in found if cell is not None]))
+            shown[key] = found
+    columns = [shown[column.key] if column.numeric else cells[column.key] for column in kept]
+    return Table(columns=tuple(kept), rows=tuple(zip(*columns, strict=True)), notes=tuple(notes))
+
+
+def seconds(row: Mapping[str, Any]) -> float:
+    """The time of a row, to sort by; rows whose time is missing come last of those that took any."""
+    time = row.get("time")
+    return -1.0 if not is_figure(time) or time["value"] is None else float(time["value"])
+
+
+def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
+    """One line for each reason why figures of a column are missing."""
+    found = [cell for cell in cells if cell is not None]
+    reasons: dict[str, int] = {}
+    for cell in found:
+        if cell.missing:
+            reasons[cell.reason] = reasons.get(cell.reason, 0) + 1
+    return [
+        f"{name} is missing{'' if count == len(found) else f' in {count} of {len(found)} rows'}: {reason}"
+        for reason, count in reasons.items()
+    ]
+
+
+def _cell(thing: object, key: str) -> Shown | None:
+    notation: Notation = "count" if key == "calls" else "unit"
+    return show(thing, notation) if isinstance(thing, Mapping) and is_figure(thing) else None
+
+
+def _column(key: str, name: str, cells: Iterable[Shown]) -> Column:
+    known = [cell for cell in cells if not cell.missing]
+    status = _common(cell.status for cell in known)
+    detail = _common(cell.detail for cell in known)
+    return Column(key=key, label=name, numeric=True, status=status, detail=detail)
+
+
+def _common(texts: Iterable[str]) -> str:
+    found = set(texts)
+    return found.pop() if len(found) == 1 else ""

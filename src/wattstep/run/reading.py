@@ -1,0 +1,212 @@
+"""The tables of a run as arrays, whether it is closed, was never closed, or still records."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from wattstep.analysis.curves import Curve, curve_of_counter, curve_of_gauge, unwrap
+from wattstep.analysis.laying import Phases, common_phases
+from wattstep.analysis.steps import FloatArray, IntArray, Steps
+from wattstep.errors import DamagedRunError
+from wattstep.records.channel import Channel
+from wattstep.records.journal import JOURNAL, Mark
+from wattstep.records.run_info import RunInfo
+from wattstep.store.convert import convert
+from wattstep.store.files import read_info
+from wattstep.store.lock import is_recording
+
+TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
+
+
+class Tables:
+    """The files of a run.
+
+    Raises:
+        DamagedRunError: It is no run, or a file of it cannot be read.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.path = run
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = run
+        if not run.exists():
+            raise DamagedRunError(f"{run}: there is no such run")
+        if (run / JOURNAL).is_dir():
+            self._open_journal(run)
+        self.info: RunInfo = read_info(self._folder)
+
+    def _open_journal(self, run: Path) -> None:
+        """A run that was never closed is closed now; one that records is read beside itself."""
+        try:
+            if is_recording(run):
+                self._temporary = tempfile.TemporaryDirectory(prefix="wattstep-")
+                self._folder = Path(self._temporary.name)
+                convert(run, self._folder, state="recording")
+            else:
+                convert(run, state="recovered")
+        except OSError as error:
+            raise DamagedRunError(
+                f"{run} was never closed, and its tables cannot be written: {error.strerror or error}"
+            ) from error
+
+    def table(self, name: str, filters: Any = None) -> pa.Table:
+        """One of the Parquet files."""
+        path = self._folder / f"{name}.parquet"
+        try:
+            return pq.read_table(path, filters=filters)
+        except FileNotFoundError as error:
+            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
+        except TABLE_ERRORS as error:
+            raise DamagedRunError(f"{path.name} of {self.path} cannot be read: {error}") from error
+
+    # --- samples ----------------------------------------------------------------------------
+
+    def channels(self) -> dict[str, Channel]:
+        """Every channel by name."""
+        return {channel.name: channel for read in self.info.reads for channel in read.channels}
+
+    def samples(self) -> dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]]:
+        """Time, value (NaN: failed read) and error number of every channel, in order of time."""
+        table = self.table("samples")
+        channel = pc.dictionary_encode(table["channel"].cast(pa.string())).combine_chunks()
+        codes = channel.indices.to_numpy()
+        names = channel.dictionary.to_pylist()
+        t_ns = table["t_ns"].to_numpy()
+        value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
+        errno = table["errno"].to_numpy()
+        order = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        series = {}
+        for code, name in enumerate(names):
+            part = order[bounds[code] : bounds[code + 1]]
+            # Two reads never share an instant; a clock that stands still would.
+            _, keep = np.unique(t_ns[part], return_index=True)
+            series[name] = (t_ns[part][keep], value[part][keep], errno[part][keep])
+        return series
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def steps(self) -> Steps:
+        """Steps, windows and rests."""
+        table = self.table("steps")
+        spans = self.table("spans").to_pydict()
+        rest: dict[str, list[tuple[int, int]]] = {}
+        windows: list[tuple[int, int]] = []
+        for start, end, kind, name in zip(*(spans[key] for key in spans), strict=True):
+            target = windows if kind == "window" else rest.setdefault(name, [])
+            target.append((start, end))
+
+        def floats(name: str) -> FloatArray:
+            return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
+
+        def pairs(values: list[tuple[int, int]]) -> IntArray:
+            return np.array(values, dtype=np.int64).reshape(-1, 2)
+
+        return Steps(
+            index=table["index"].to_numpy(),
+            start_ns=table["start_ns"].to_numpy(),
+            end_ns=table["end_ns"].to_numpy(),
+            samples=floats("samples"),
+            loss=floats("loss"),
+            warmup=table["warmup"].to_numpy(zero_copy_only=False),
+            traced=table["traced"].to_numpy(zero_copy_only=False),
+            window_ns=pairs(windows),
+            rest_ns={name: pairs(values) for name, values in rest.items()},
+        )
+
+    def cpu_ns(self) -> tuple[FloatArray, FloatArray]:
+        """The process's own CPU clock at begin and end of each step in ns; NaN where not read."""
+        table = self.table("steps")
+        start = np.asarray(table["cpu_start_ns"].to_numpy(zero_copy_only=False), np.float64)
+        end = np.asarray(table["cpu_end_ns"].to_numpy(zero_copy_only=False), np.float64)
+        return start, end
+
+    def marks(self) -> Marks:
+        """Phase and layer marks of all steps."""
+        return Marks(self.table("steps"))
+
+
+class Marks:
+    """Marks within steps, flat: row of the step, time, kind and name."""
+
+    def __init__(self, table: pa.Table) -> None:
+        lists = table["mark_ns"].combine_chunks()
+        lengths = np.diff(lists.offsets.to_numpy())
+        self.step = np.repeat(np.arange(len(table)), lengths)
+        self.t_ns: IntArray = lists.flatten().to_numpy()
+        self.kind = table["mark_kind"].combine_chunks().flatten().to_numpy()
+        self.name = np.array(
+            table["mark_name"].combine_chunks().flatten().to_pylist(), dtype=object
+        )
+
+    def phases(self, steps: Steps, chosen: IntArray, names: tuple[str, ...] | None) -> tuple[
+        Phases, IntArray
+    ]:  # fmt: skip
+        """Phases of those of the chosen steps that have this sequence of them.
+
+        Args:
+            steps: All steps.
+            chosen: Rows of steps.
+            names: The sequence, or None for the most common one.
+
+        Returns:
+            The phases and the rows of the steps that have them. The first phase begins with the
+            step: the mark comes a moment later.
+        """
+        is_phase = self.kind == Mark.PHASE
+        step, t_ns, name = self.step[is_phase], self.t_ns[is_phase], self.name[is_phase]
+        low = np.searchsorted(step, chosen)
+        high = np.searchsorted(step, chosen, side="right")
+        sequences = [tuple(name[a:b]) for a, b in zip(low, high, strict=True)]
+        if names is None:
+            names = common_phases([sequence for sequence in sequences if sequence])
+        fitting = [n for n, sequence in enumerate(sequences) if sequence == names and names]
+        edges = np.array(
+            [
+                [steps.start_ns[chosen[n]], *t_ns[low[n] + 1 : high[n]], steps.end_ns[chosen[n]]]
+                for n in fitting
+            ],
+            dtype=np.int64,
+        ).reshape(-1, len(names) + 1)
+        return Phases(names=names, edges_ns=edges), chosen[np.array(fitting, dtype=np.int64)]
+
+    def layers(self, steps: Steps, chosen: IntArray) -> dict[str, float]:
+        """Mean time in s of each marked layer in those chosen steps that carry layer marks."""
+        inside = np.isin(self.step, chosen)
+        begin = inside & (self.kind == Mark.LAYER_START)
+        end = inside & (self.kind == Mark.LAYER_END)
+        count = len(np.unique(self.step[begin]))
+        total: dict[str, float] = {}
+        for which, sign in ((begin, -1), (end, 1)):
+            for name in dict.fromkeys(self.name[which]):
+                times = self.t_ns[which & (self.name == name)].astype(np.float64)
+                base = float(steps.start_ns[0])
+                total[name] = total.get(name, 0.0) + sign * float((times - base).sum())
+        return {name: value * 1e-9 / max(count, 1) for name, value in total.items()}
+
+
+def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: int) -> Curve:
+    """The cumulative curve of a channel: counters as they are, gauges integrated over time."""
+    if channel.kind == "gauge":
+        return curve_of_gauge(t_ns, value, max_gap_ns, unit="J" if channel.unit == "W" else "")
+    if channel.wrap is not None:
+        value = _unwrapped(value, channel)
+    return curve_of_counter(t_ns, value, unit=channel.unit)
+
+
+def _unwrapped(value: FloatArray, channel: Channel) -> FloatArray:
+    known = np.isfinite(value)
+    raw = np.rint(value[known] / channel.scale).astype(np.int64)
+    result = value.copy()
+    result[known] = unwrap(raw, channel.wrap) * channel.scale
+    return result
+
+

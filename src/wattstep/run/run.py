@@ -1,0 +1,69 @@
+"""Opens a run and answers what it cost."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from wattstep.run import metrics as metric_parts
+from wattstep.run.document import make_document
+from wattstep.run.operations import OperationTable, RunBreakdown
+from wattstep.run.reading import Tables
+from wattstep.run.series import Series
+from wattstep.run.timeline import make_timeline
+
+
+class Run:
+    """One recorded run; everything is computed from its files, on first use.
+
+    Args:
+        path: Folder of the run.
+
+    Raises:
+        DamagedRunError: It is no run or cannot be read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.tables = Tables(self.path)
+        self.info = self.tables.info
+
+    @cached_property
+    def series(self) -> Series:
+        """Samples as curves by role."""
+        return Series(self.tables)
+
+    @cached_property
+    def breakdown(self) -> RunBreakdown:
+        """Operations laid onto clean steps."""
+        return RunBreakdown(self.tables, self.series)
+
+    @cached_property
+    def _metrics(self) -> dict[str, Any]:
+        return metric_parts.compute(self.tables, self.series, self.breakdown)
+
+    def metrics(self) -> dict[str, Any]:
+        """Figures by name; some are lists (one a core) or mappings (one a category)."""
+        return dict(self._metrics)
+
+    def operations(self) -> OperationTable:
+        """A row for each operation, layer and phase, of a mean clean step."""
+        return OperationTable(self.breakdown.operations())
+
+    def document(self) -> dict[str, Any]:
+        """Everything that reports show, JSON-ready."""
+        return make_document(self.path, self.tables, self.series, self.breakdown, self._metrics)
+
+    def timeline(self) -> dict[str, Any]:
+        """Three steps, with what was sampled and what ran, JSON-ready."""
+        return make_timeline(self.tables, self.series, self.breakdown)
+
+
+def load(path: str | Path) -> Run:
+    """Opens a run; one that was never closed is recovered from its journals.
+
+    Raises:
+        DamagedRunError: It is no run or cannot be read.
+    """
+    return Run(path)

@@ -1,0 +1,118 @@
+"""Samples by what they are for: busy time of cores, CPU time of the training, energy, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from wattstep.analysis.curves import Curve
+from wattstep.analysis.power import EnergySource, modelled, summed
+from wattstep.analysis.steps import FloatArray, IntArray, Steps
+from wattstep.records.channel import Channel
+from wattstep.records.figure import Status
+from wattstep.run.reading import Tables, curve_of
+
+NO_SENSOR = (
+    "no power sensor was found (see what could not be measured); ask for a power model with "
+    "--power-model to get a modelled figure"
+)
+GAP_PERIODS = 20  # periods without a sample are a gap
+
+
+class Series:
+    """The samples of a run."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.channels = tables.channels()
+        self.samples = tables.samples()
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of the run."""
+        return self._tables.steps()
+
+    def with_role(self, *roles: str) -> Iterator[Channel]:
+        """Channels of these roles that have samples."""
+        for channel in self.channels.values():
+            if channel.role in roles and len(self.samples.get(channel.name, ((),))[0]) > 1:
+                yield channel
+
+    def raw(self, name: str) -> tuple[IntArray, FloatArray]:
+        """Times in ns and values of a channel."""
+        t_ns, value, _ = self.samples[name]
+        return t_ns, value
+
+    def curve(self, channel: Channel) -> Curve:
+        """The cumulative curve of a channel."""
+        t_ns, value = self.raw(channel.name)
+        spacing = float(np.median(np.diff(t_ns)))
+        return curve_of(channel, t_ns, value, max_gap_ns=round(GAP_PERIODS * spacing))
+
+    def one(self, role: str) -> Curve | None:
+        """The curve of the only channel of a role."""
+        for channel in self.with_role(role):
+            return self.curve(channel)
+        return None
+
+    @cached_property
+    def core_busy(self) -> dict[int, Curve]:
+        """Busy time in s by core, from /proc/stat."""
+        return {c.core: self.curve(c) for c in self.with_role("busy_time") if c.core is not None}
+
+    @cached_property
+    def core_idle(self) -> dict[int, Curve]:
+        """Idle residency in s by core."""
+        return {
+            c.core: self.curve(c) for c in self.with_role("idle_residency") if c.core is not None
+        }
+
+    @cached_property
+    def process_cpu(self) -> tuple[Curve, str] | None:
+        """CPU time in s of the training process and its children, and where it was read."""
+        for channel in self.with_role("process_cpu_time"):
+            return self.curve(channel), channel.source
+        for channel in self.with_role("process_cpu_time_coarse"):
+            return self.curve(channel), channel.source
+        return None
+
+    @cached_property
+    def energy(self) -> EnergySource | str:
+        """Energy of the machine as far as sensors see it, or modelled, or why there is none."""
+        totals = [self._energy_of(c) for c in self.with_role("energy_total")]
+        if not totals:
+            totals = [self._energy_of(c) for c in self.with_role("power_total")]
+        if totals:
+            return summed(totals)
+        model = self._tables.info.power_model
+        if model is None:
+            return NO_SENSOR
+        if not self.core_busy:
+            return "the power model needs the busy time of the cores, which was not sampled"
+        return modelled(list(self.core_busy.values()), model)
+
+    @cached_property
+    def rails(self) -> dict[str, EnergySource]:
+        """Energy by rail, where sensors tell them apart."""
+        names = ("energy_total", "power_total", "energy_part", "power_part")
+        rails = {c.name: self._energy_of(c) for c in self.with_role(*names)}
+        return rails if len(rails) > 1 else {}
+
+    def _energy_of(self, channel: Channel) -> EnergySource:
+        gauge = self.raw(channel.name) if channel.kind == "gauge" else None
+        return EnergySource(
+            curve=self.curve(channel),
+            status=Status.MEASURED,
+            source=f"{channel.source} ({channel.name})",
+            gauge=gauge,
+        )
+
+    def update_interval_s(self, name: str) -> float | None:
+        """Median time between two reads that gave different values; None where none differed."""
+        t_ns, value = self.raw(name)
+        changed = np.flatnonzero(np.diff(value) != 0) + 1
+        if len(changed) < 2:
+            return None
+        return float(np.median(np.diff(t_ns[changed]))) * 1e-9

@@ -1,0 +1,103 @@
+"""Handwritten digits, 28×28: MNIST from disk, or scikit-learn's digits in its place."""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from wattstep.errors import InvalidValueError
+from wattstep.workloads.data.samples import (
+    Bytes,
+    Samples,
+    check_classes,
+    describe,
+    folders,
+    read_bytes,
+)
+from wattstep.workloads.parts import load_part
+
+NAME = "MNIST"
+SIDE = 28
+# Over the training images, where 1 is white.
+MEAN = (0.1307,)
+DEVIATION = (0.3081,)
+
+
+def read_digits(data_dir: Path | None) -> Samples:
+    """The training images (N, 1, 28, 28) with their classes 0 to 9.
+
+    Raises:
+        InvalidValueError: MNIST is there, but cannot be read.
+        MissingPartError: It is not, and neither is scikit-learn.
+    """
+    images = _find(data_dir, "images", dimensions=3)
+    return _stand_in() if images is None else _official(images)
+
+
+def _find(data_dir: Path | None, what: str, *, dimensions: int) -> Path | None:
+    """The first file of that kind; as published, or as unpacked by other tools."""
+    if data_dir is None:
+        return None
+    stems = (f"train-{what}-idx{dimensions}-ubyte", f"train-{what}.idx{dimensions}-ubyte")
+    candidates = (
+        folder / f"{stem}{suffix}"
+        for folder in folders(data_dir)
+        for stem in stems
+        for suffix in ("", ".gz")
+    )
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _official(images: Path) -> Samples:
+    labels = _find(images.parent, "labels", dimensions=1)
+    if labels is None:
+        raise InvalidValueError(f"{images.parent}: MNIST images without train-labels-idx1-ubyte")
+    pixels, classes = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
+    if pixels.shape[1:] != (SIDE, SIDE):
+        raise InvalidValueError(f"{images}: images of {pixels.shape[1:]}, not 28×28")
+    if len(pixels) != len(classes):
+        raise InvalidValueError(f"{labels}: {len(classes)} labels for {len(pixels)} images")
+    check_classes(labels, classes, classes=10)
+    return describe(name=NAME, inputs=pixels[:, None], targets=classes)
+
+
+def read_idx(path: Path, *, dimensions: int) -> Bytes:
+    """The array of bytes in an IDX file: a magic number, big-endian sizes, the content.
+
+    Source: http://yann.lecun.com/exdb/mnist/, "file format".
+
+    Raises:
+        InvalidValueError: It is another kind of file, empty, or of another length than it says.
+    """
+    content = read_bytes(path)
+    start = 4 + 4 * dimensions
+    # 0x08 means unsigned bytes.
+    if len(content) < start or content[:4] != bytes((0, 0, 0x08, dimensions)):
+        raise InvalidValueError(f"{path}: not an IDX file of bytes in {dimensions} dimensions")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    if math.prod(shape) == 0 or len(content) - start != math.prod(shape):
+        raise InvalidValueError(
+            f"{path}: {len(content) - start} bytes of content, where its header says {shape}"
+        )
+    array: Bytes = np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
+    return array
+
+
+def _stand_in() -> Samples:
+    digits = load_part("sklearn.datasets").load_digits()
+    inputs = enlarge(digits.images.astype(np.uint8))
+    name = "scikit-learn digits (8×8), enlarged to 28×28"
+    return describe(
+        name=name, inputs=inputs, targets=digits.target.astype(np.uint8), stands_for=NAME
+    )
+
+
+def enlarge(images: Bytes) -> Bytes:
+    """Images (N, 8, 8) of 0 to 16 as (N, 1, 28, 28) of 0 to 255: three times, with a margin of 2."""
+    brightness = (images.astype(np.uint16) * 255 // 16).astype(np.uint8)
+    large: Bytes = np.zeros((len(images), 1, SIDE, SIDE), np.uint8)
+    large[:, 0, 2:-2, 2:-2] = brightness.repeat(3, axis=1).repeat(3, axis=2)
+    return large

@@ -1,0 +1,92 @@
+"""Samples in memory with the facts about them, and the files that they come from."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from wattstep.errors import InvalidValueError
+from wattstep.records.workload import DataFacts
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """What a supervised workload trains on.
+
+    Attributes:
+        inputs: (N, ...) raw bytes: pixels, characters.
+        targets: (N,) classes, or (N, T) a class for each position.
+        facts: Where they come from.
+    """
+
+    inputs: Bytes
+    targets: Bytes
+    facts: DataFacts
+
+
+def describe(*, name: str, inputs: Bytes, targets: Bytes, stands_for: str | None = None) -> Samples:
+    """Samples with their facts; `stands_for` names the official set that they replace."""
+    facts = DataFacts(
+        name=name,
+        stand_in=stands_for is not None,
+        stands_for=stands_for,
+        sha256=hash_arrays(inputs, targets),
+        samples=len(inputs),
+    )
+    return Samples(inputs=inputs, targets=targets, facts=facts)
+
+
+def hash_arrays(*arrays: Bytes) -> str:
+    """SHA-256 over the shape and the content of each array, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data.cast("B"))
+    return digest.hexdigest()
+
+
+def folders(root: Path) -> Iterator[Path]:
+    """The folder itself, its sub-folders and theirs, in that order, each level sorted.
+
+    Raises:
+        InvalidValueError: It is no folder: a mistyped path must not end in a stand-in.
+    """
+    if not root.is_dir():
+        raise InvalidValueError(f"{root}: there is no such folder to read data from")
+    yield root
+    for pattern in ("*", "*/*"):
+        yield from sorted(path for path in root.glob(pattern) if path.is_dir())
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked where its name ends in .gz.
+
+    Raises:
+        InvalidValueError: It cannot be read or unpacked.
+    """
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidValueError(f"{path}: cannot be read ({error})") from error
+
+
+def check_classes(path: Path, targets: Bytes, *, classes: int) -> None:
+    """Refuses labels that no class has.
+
+    Raises:
+        InvalidValueError: A label is `classes` or more.
+    """
+    if targets.size and int(targets.max()) >= classes:
+        raise InvalidValueError(
+            f"{path}: label {int(targets.max())}, but there are {classes} classes"
+        )

@@ -1,0 +1,213 @@
+"""The report as a file: what it says, and that names in it stay text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.reports import synthetic
+
+from wattstep.reports.html import embedded, render_report, write_report
+from wattstep.reports.values import is_figure, show
+from wattstep.reports.wording import metric
+
+
+class Page(HTMLParser):
+    """Tags and text of a page, as a browser without scripts has them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self.feed(page)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts[-1] += data
+        elif self.cdata_elem is None:
+            self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(render_report([(synthetic.document(), synthetic.timeline())]))
+
+
+def figures(thing: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if is_figure(thing):
+        yield name, thing
+    elif isinstance(thing, dict):
+        for key, part in thing.items():
+            yield from figures(part, key)
+    elif isinstance(thing, list):
+        for part in thing:
+            yield from figures(part, name)
+
+
+def test_every_figure_of_the_document_is_in_the_page(page: Page) -> None:
+    found = list(figures(synthetic.document()))
+    assert len(found) > 150
+    for name, document in found:
+        notation = "count" if name == "calls" else metric(name).notation
+        shown = show(document, notation)
+        assert (shown.reason if shown.missing else shown.value) in page.text, name
+        assert shown.interval in page.text, name
+
+
+def test_figures_in_the_page_are_those_of_the_document(page: Page) -> None:
+    assert "Step time 3.41 ms measured 3.30 to 3.52" in page.text
+    assert "Throughput 1,173 samples/s measured 1,136 to 1,212" in page.text
+    assert "Energy per step ≈ 14.2 mJ modelled 12.1 to 16.9" in page.text
+    assert "Peak memory 212 MB measured" in page.text
+    assert "1.40 × (1.38 to 1.43) measured" in page.text
+    assert "42.1 widgets replayed" in page.text
+
+
+def test_the_summary_says_what_was_not_measured_by_a_sensor(page: Page) -> None:
+    assert "One step took 3.41 ms (3.30 to 3.52)." in page.text
+    assert "One step needed ≈ 14.2 mJ of energy (12.1 to 16.9; modelled)." in page.text
+    assert "Most time went to aten::convolution_backward (conv2, backward)" in page.text
+
+
+def test_missing_shows_its_reason_and_never_zero(page: Page) -> None:
+    assert f"Mean power missing {synthetic.NO_RAPL}" in page.text
+    assert "GPU utilization missing no GPU was found" in page.text
+    assert "Bytes moved is missing: the tracer does not count bytes" in page.text
+    assert "optimizer state missing" in page.text
+    assert (
+        "aten::_log_softmax other loss forward 18.0 µs (17.1 to 19.1) 0.53 % missing" in page.text
+    )
+
+
+def test_a_run_whose_energy_is_missing_says_so_in_words() -> None:
+    metrics = {"energy_per_step": synthetic.missing("J", "no sensor of power was found")}
+    text = Page(render_report([(synthetic.document(metrics=metrics), {})])).text
+    assert "Energy per step is missing: no sensor of power was found." in text
+
+
+def test_every_status_is_explained(page: Page) -> None:
+    for status in ("counted", "measured", "attributed", "replayed", "modelled", "predicted"):
+        assert ("span", {"class": f"badge {status}"}) in page.tags
+    assert "computed from measured activity by a model" in page.text
+
+
+def test_cautions_stand_above_the_figures(page: Page) -> None:
+    assert page.text.index("The sampler was lost at 12.3 s") < page.text.index("Throughput")
+    assert "a stand-in for MNIST" in page.text
+    assert "virtual machine (KVM); its host took away 0.34 % of the time" in page.text
+
+
+def test_hostile_names_are_text(page: Page) -> None:
+    assert synthetic.HOSTILE in page.text
+    assert synthetic.HOSTILE_LAYER in page.text
+    assert "{{ 7 * 7 }}" in page.text
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert len(page.scripts) == 3
+    assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
+
+
+def test_the_block_of_data_cannot_be_left(page: Page) -> None:
+    text = embedded(["</script><!--", "\u2028", "&"])
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == ["</script><!--", "\u2028", "&"]
+    assert len(json.loads(page.scripts[0])) > 5
+
+
+def test_names_in_charts_are_not_markup(page: Page) -> None:
+    def texts(thing: Any) -> Iterator[str]:
+        if isinstance(thing, str):
+            yield thing
+        elif isinstance(thing, dict):
+            for part in thing.values():
+                yield from texts(part)
+        elif isinstance(thing, list):
+            for part in thing:
+                yield from texts(part)
+
+    found = [text for text in texts(json.loads(page.scripts[0])) if "hacked" in text]
+    assert found
+    assert {tag for text in found for tag in re.findall("<[^>]*>", text)} <= {"<b>", "</b>", "<br>"}
+
+
+def test_nothing_is_loaded_from_anywhere(page: Page) -> None:
+    links = [
+        value
+        for _, attributes in page.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "srcset", "action", "data", "poster") and value is not None
+    ]
+    assert set(links) == {"data:,"}
+    style = (Path(__file__).parents[2] / "src/wattstep/reports/templates/report.css").read_text()
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_the_policy_allows_the_scripts_of_the_page_and_no_other(page: Page) -> None:
+    policy = next(a["content"] for _, a in page.tags if a.get("http-equiv"))
+    assert policy is not None
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in page.scripts[1:]
+    ]
+    assert f"default-src 'none'; script-src {' '.join(hashes)};" in policy
+
+
+def test_several_runs_are_set_side_by_side() -> None:
+    runs = [
+        (synthetic.document(), synthetic.timeline()),
+        (synthetic.document(title="ResNet", engine="mnn 3.2"), {}),
+    ]
+    found = Page(render_report(runs))
+    assert "Side by side" in found.text
+    links = [attributes["href"] for tag, attributes in found.tags if tag == "a"]
+    assert links == ["#run-1", "#run-2"]
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert {"run-1", "run-2"} < set(ids)
+    assert len(ids) == len(set(ids))
+
+
+def test_operations_of_another_step_have_an_axis_of_their_own() -> None:
+    timeline = synthetic.timeline(operations_note="Step 55, which was traced.")
+    found = Page(render_report([(synthetic.document(), timeline)]))
+    assert "Operations of a traced step Step 55, which was traced." in found.text
+
+
+def test_a_document_with_little_in_it_is_shown() -> None:
+    found = Page(render_report([({"run": "runs/a", "workload": "lenet", "metrics": {}}, {})]))
+    assert "lenet" in found.text
+    assert "Three steps" not in found.text
+
+
+def test_the_file_is_written_in_one_piece(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "report.html"
+    write_report([(synthetic.document(), synthetic.timeline())], path)
+    first = path.read_text(encoding="utf-8")
+    assert first.startswith("<!doctype html>")
+    broken = {"metrics": {"step_time": {"value": None, "unit": "s", "status": "measured"}}}
+    with pytest.raises(ValueError, match="needs a value"):
+        write_report([(broken, {})], path)
+    assert path.read_text(encoding="utf-8") == first
+    assert [each.name for each in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_name_that_utf_8_cannot_hold_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_report([(synthetic.document(title="a\ud800b"), {})], path)
+    assert "a�b · batch 4" in path.read_text(encoding="utf-8")

@@ -1,0 +1,166 @@
+"""What deep Q-learning promises besides: the game, the memory and the older copy."""
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+from ale_py.roms import get_rom_path
+
+from wattstep.workloads import find
+from wattstep.workloads.data.atari import Game
+from wattstep.workloads.dqn import DeepQ, Player
+from wattstep.workloads.replay import ReplayMemory, Transitions
+
+
+def frame(number):
+    return torch.full((2, 2), number, dtype=torch.uint8)
+
+
+def memory(*, frames, seed=0):
+    return ReplayMemory(frames=frames, side=2, generator=torch.Generator().manual_seed(seed))
+
+
+def remember(replay, *, first, moves, ended=False):
+    """A game whose frames are numbered from `first`; the action at a frame is its number."""
+    replay.begin(torch.stack([frame(first + n) for n in range(4)]))
+    for move in range(moves):
+        last = first + 3 + move
+        over = ended and move == moves - 1
+        replay.add(action=last, reward=last / 2, ended=over, frame=frame(last + 1))
+
+
+def pixels(frames):
+    return frames[:, :, 0, 0].tolist()
+
+
+def test_a_move_is_drawn_with_the_four_frames_before_and_the_four_after():
+    replay = memory(frames=16)
+    remember(replay, first=10, moves=1)
+    batch = replay.draw(2)
+    assert pixels(batch.states) == [[10, 11, 12, 13]] * 2
+    assert pixels(batch.next_states) == [[11, 12, 13, 14]] * 2
+    assert batch.actions.tolist() == [13, 13]
+    assert batch.rewards.tolist() == [6.5, 6.5]
+    assert batch.ended.tolist() == [0, 0]
+
+
+def test_no_move_mixes_two_games():
+    replay = memory(frames=64)
+    remember(replay, first=0, moves=5, ended=True)
+    remember(replay, first=100, moves=5)
+    assert len(replay) == 10
+    batch = replay.draw(200)
+    for before, after, action in zip(
+        pixels(batch.states), pixels(batch.next_states), batch.actions.tolist(), strict=True
+    ):
+        assert before == [action - 3, action - 2, action - 1, action]
+        assert after == [action - 2, action - 1, action, action + 1]
+    assert set(batch.actions[batch.ended == 1].tolist()) == {7}
+
+
+@pytest.mark.parametrize("moves", range(1, 40))
+def test_a_full_memory_forgets_the_oldest_moves_and_no_part_of_the_others(moves):
+    replay = memory(frames=12, seed=moves)
+    remember(replay, first=0, moves=moves)
+    # A move needs its four frames and the one after it.
+    assert len(replay) == min(moves, 12 - 4)
+    batch = replay.draw(50)
+    expected = [[a - 3, a - 2, a - 1, a] for a in batch.actions.tolist()]
+    assert pixels(batch.states) == expected
+    assert int(batch.actions.min()) >= 3 + moves - len(replay)
+
+
+def test_a_seed_repeats_the_game():
+    first, again, other = (play(seed, moves=30) for seed in (5, 5, 6))
+    assert first == again
+    assert first != other
+
+
+def play(seed, *, moves):
+    game = Game(seed=seed)
+    frames = [game.begin().tobytes()]
+    frames += [game.play(move % game.actions).state.tobytes() for move in range(moves)]
+    return frames
+
+
+def test_a_game_that_is_over_begins_anew():
+    game = Game(seed=1)
+    game.begin()
+    move = game.play(0)
+    points = move.reward
+    while not move.over:
+        move = game.play(0)
+        points += move.reward
+    # Who never moves loses Pong by 21 points.
+    assert (points, move.ended) == (-21, True)
+    assert game.begin().shape == (4, 84, 84)
+    assert not game.play(0).over
+
+
+def test_a_player_goes_on_when_a_game_is_over_and_remembers_every_move():
+    generator = torch.Generator().manual_seed(0)
+    game = Game(seed=0)
+    replay = ReplayMemory(frames=2000, side=84, generator=generator)
+    model = DeepQ(actions=game.actions)
+    player = Player(game=game, memory=replay, generator=generator)
+    # Random play loses 21 points in some 900 moves.
+    for _ in range(1200):
+        player.play(model, exploration=1.0)
+    assert len(replay) == 1200
+    assert replay.draw(15_000).ended.unique().tolist() == [0, 1]
+
+
+def test_the_loss_is_that_of_the_bellman_equation():
+    model = DeepQ(actions=2)
+    for network, values in ((model.online, [1.0, 2.0]), (model.target, [10.0, 4.0])):
+        torch.nn.init.zeros_(network.head[-1].weight)
+        network.head[-1].bias.data = torch.tensor(values)
+    states = torch.zeros(2, 4, 84, 84, dtype=torch.uint8)
+    batch = Transitions(
+        states=states,
+        actions=torch.tensor([0, 1]),
+        rewards=torch.tensor([1.0, 1.5]),
+        next_states=states,
+        ended=torch.tensor([0.0, 1.0]),
+    )
+    training = find("dqn").prepare(batch_size=1, seed=0, data_dir=None)
+    training.model = model
+    # Wanted: 1 + 0.99 · 10 = 10.9 for 1, and 1.5 (the end) for 2: errors 9.9 and 0.5,
+    # Huber 9.9 - 0.5 and 0.5² / 2, mean.
+    assert training.loss(batch).item() == pytest.approx((9.4 + 0.125) / 2, abs=1e-5)
+
+
+def test_only_the_online_network_learns_until_the_copy_is_refreshed():
+    model = DeepQ(actions=2)
+    with torch.no_grad():
+        model.online.head[-1].bias.add_(1)
+    assert not torch.equal(model.online.head[-1].bias, model.target.head[-1].bias)
+    assert not any(each.requires_grad for each in model.target.parameters())
+    model.refresh_target()
+    assert torch.equal(model.online.head[-1].bias, model.target.head[-1].bias)
+
+
+def test_playing_is_marked_as_the_game_and_drawing_is_not():
+    marks = []
+
+    @contextlib.contextmanager
+    def phase(name):
+        marks.append(f"{name} begins")
+        yield
+        marks.append(f"{name} ends")
+
+    training = find("dqn").prepare(batch_size=5, seed=0, data_dir=None)
+    batch = training.next_batch(phase)
+    assert marks == ["game begins", "game ends"]
+    assert batch.states.shape == batch.next_states.shape == (5, 4, 84, 84)
+    assert batch.states.dtype == torch.uint8
+
+
+def test_the_hash_is_that_of_the_cartridge():
+    data = find("dqn").prepare(batch_size=1, seed=0, data_dir=None).data
+    assert data.name == "ALE/Pong"
+    assert not data.stand_in
+    rom = Path(get_rom_path("pong")).read_bytes()
+    assert data.sha256 == hashlib.sha256(rom).hexdigest()

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.records.channel import Absent, Present
 from wattstep.records.journal import JOURNAL, OPERATIONS, Mark
 from wattstep.records.run_info import RunInfo
 from wattstep.records.settings import parse_duration, parse_power_model
@@ -98,6 +99,7 @@ class Recorder:
         self._state = "new"
         self._traced = False
         self._in_rest = False
+        self.opening_window = False  # a profiler that is being made now is ours
         self._tracer: Any = None
         self._layer_marks: Any = None
         self._schedule = Schedule(self._mode, warmup)
@@ -120,7 +122,7 @@ class Recorder:
         try:
             create_folder(self.path)
             self._lock = RunLock(self.path)
-            found = probe_all(Path("/"), os.getpid())
+            found = _without_doubles(probe_all(Path("/"), os.getpid()))
             plan = make_plan(found, self._interval_s)
             self._info = self._describe(plan.absent, plan.reads)
             write_info(self.path, self._info)
@@ -295,12 +297,22 @@ class Recorder:
         except OSError as error:
             self._fail(f"the disk is full ({error.strerror})")
 
-    def restart_step(self, samples: float = NAN) -> None:
-        """The step begins only now: what ran since its beginning was something else."""
-        if self._state == "recording" and self.problem is None and not self._traced:
-            self._start_ns = now = time.perf_counter_ns()
-            cpu = time.process_time_ns()
-            self._marks.add(Mark.STEP_START, 0, samples, self.index, cpu, now)
+    def split_step(self, name: str, since_ns: int, until_ns: int) -> None:
+        """What ran from one time to another was no training: a rest; the step begins after it."""
+        if self._state != "recording" or self.problem is not None:
+            return
+        self.abandon_window()
+        code = self._marks.code("rest", name)
+        self._marks.add(Mark.REST_START, code, t_ns=since_ns)
+        self._marks.add(Mark.REST_END, code, t_ns=until_ns)
+        self._start_ns = until_ns
+        self._contiguous = False
+        self._marks.add(Mark.STEP_START, 0, NAN, self.index, time.process_time_ns(), until_ns)
+
+    def samples(self, count: float) -> None:
+        """So many samples belong to the step that runs; adds up within a step."""
+        if self._state == "recording" and self.problem is None:
+            self._marks.add(Mark.SAMPLES, 0, count)
 
     def phase(self, name: str) -> None:
         """The part of the step that begins here: "data", "forward", "backward", "optimizer"."""
@@ -317,7 +329,7 @@ class Recorder:
             self._fail(f"the disk is full ({error.strerror})")
 
     def rest(self, name: str) -> None:
-        """What runs until the next step is something else, e.g. "evaluation"."""
+        """What runs from here until the next step is something else, e.g. "evaluation"."""
         if self._state == "recording" and self.problem is None and not self._in_rest:
             self._marks.add(Mark.REST_START, self._marks.code("rest", name))
             self._in_rest = True
@@ -366,10 +378,14 @@ class Recorder:
 
     def watch_model(self, model: Any) -> None:
         """Names this model's layers, and marks the top-level ones in steps long enough for it."""
+        if self._tracer is None and self._mode.tracing:
+            self._prepare_tracing()
         if self._tracer is None:
             return
         from wattstep.tracing.torch_layers import TopLevelMarks
 
+        if self._layer_marks is not None:
+            self._layer_marks.detach()
         self._tracer.learn(model)
         marks = self._marks
         self._layer_marks = TopLevelMarks(
@@ -405,7 +421,11 @@ class Recorder:
         self._window_ns = time.perf_counter_ns()
         self._marks.add(Mark.WINDOW_START)
         self._phases = []
-        self._tracer.start()
+        self.opening_window = True
+        try:
+            self._tracer.start()
+        finally:
+            self.opening_window = False
         return True
 
     def _close_window(self) -> None:
@@ -415,6 +435,15 @@ class Recorder:
         self._schedule.after_window(self.index - 1, time.perf_counter_ns() - self._window_ns)
         self._marks.add(Mark.RESIDENT, 1, _own_status("VmRSS"))
         _reset_peak()
+
+    def abandon_window(self) -> None:
+        """The step that is being traced, if any, turned out to be something else."""
+        if not self._traced or self._tracer is None or not self._tracer.active:
+            return
+        self._tracer.cancel()
+        self._traced = False
+        self._marks.add(Mark.WINDOW_END)
+        self._schedule.next_step = self.index + 1
 
     def _attach_layers(self, index: int) -> None:
         if self._layers_every == 1 or index % self._layers_every == 0:
@@ -497,6 +526,15 @@ def _claim(recorder: Recorder) -> None:
 def _release(recorder: Recorder) -> None:
     if recorder in _active:
         _active.remove(recorder)
+
+
+def _without_doubles(found: dict[str, Present | Absent]) -> dict[str, Present | Absent]:
+    """The scheduler's account of threads is for machines that refuse perf; both would cost twice."""
+    if isinstance(found.get("process_cpu"), Present):
+        found["process_threads"] = Absent(
+            reason="not needed: perf task-clock counts the same, finer (see process_cpu)"
+        )
+    return found
 
 
 def _own_status(key: str) -> float:

@@ -101,7 +101,7 @@ class Breakdown:
                 name: values[chosen][first[position]] for name, values in {**labels, **extra}.items()
             }
             row["calls"] = Figure(
-                value=float(calls[position]), unit="calls", status=Status.COUNTED,
+                value=float(calls[position]), unit="count", status=Status.COUNTED,
                 n=self.windows, source="trace",
             )  # fmt: skip
             for name, quantity in self.quantities.items():

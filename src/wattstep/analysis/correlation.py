@@ -21,6 +21,7 @@ from wattstep.analysis.curves import (
 from wattstep.errors import InvalidValueError
 
 BoolArray = NDArray[np.bool_]
+LaneArray = NDArray[np.int32]
 Number = TypeVar("Number", bound=np.number[Any])
 
 _BLOCK = 1 << 18  # operations interpolated at a time: their temporaries stay in the cache
@@ -53,7 +54,7 @@ class Nesting:
     depth: NDArray[np.int32]
     self_ns: IntArray
     change_ns: IntArray
-    lanes: IntArray
+    lanes: LaneArray
     order: IntArray | None = None
     in_order: Nesting | None = None
 
@@ -92,7 +93,7 @@ def nest(start_ns: ArrayLike, end_ns: ArrayLike, thread: ArrayLike) -> Nesting:
     start, end, threads = as_times(start_ns), as_times(end_ns), np.asarray(thread)
     _check_operations(start, end, threads)
     if (start[1:] < start[:-1]).any():
-        order = np.argsort(start, kind="stable")
+        order = _by_start(start)
         return _reordered(order, start, end, _nest(start[order], end[order], threads[order]))
     return _nest(start, end, threads)
 
@@ -117,9 +118,11 @@ def attribute(nesting: Nesting, curve: Curve) -> Attribution:
         )
     knots_ns, total, lanes = _knots(nesting, curve)
     gains = np.diff(total)
-    busy = lanes[:-1] > 0
-    share = np.zeros(len(knots_ns))
-    np.cumsum(np.divide(gains, lanes[:-1], out=np.zeros_like(gains), where=busy), out=share[1:])
+    del total
+    np.divide(gains, lanes[:-1], out=gains, where=lanes[:-1] > 0)
+    gains[lanes[:-1] == 0] = 0.0
+    share = _summed(gains, len(knots_ns))
+    del gains, lanes
     inclusive = _gains_of(nesting, knots_ns, share)
     return Attribution(
         self_share=_without_children(inclusive, nesting.parent),
@@ -137,14 +140,15 @@ def uncovered(nesting: Nesting, curve: Curve) -> Curve:
         curve: The same curve that is attributed.
     """
     knots_ns, total, lanes = _knots(nesting, curve)
+    gains = np.diff(total)
+    gains[lanes[:-1] > 0] = 0.0
+    rest = _summed(gains, len(knots_ns))
+    del gains, total, lanes
+    # A sample and a change at the same time are one knot.
     distinct = np.append(knots_ns[1:] > knots_ns[:-1], True)[: len(knots_ns)]
-    knots_ns, total, lanes = knots_ns[distinct], total[distinct], lanes[distinct]
-    rest = np.zeros(len(knots_ns))
-    np.cumsum(np.where(lanes[:-1] > 0, 0.0, np.diff(total)), out=rest[1:])
-    covered = _values_at(knots_ns, curve, curve.covered_ns.astype(np.float64))
-    return Curve(
-        t_ns=knots_ns, total=rest, unit=curve.unit, covered_ns=np.rint(covered).astype(np.int64)
-    )
+    if not distinct.all():
+        knots_ns, rest = knots_ns[distinct], rest[distinct]
+    return Curve(t_ns=knots_ns, total=rest, unit=curve.unit, covered_ns=curve.covered_at(knots_ns))
 
 
 def wall_time(nesting: Nesting) -> Attribution:
@@ -239,7 +243,8 @@ def _tree_order(
         start, end, thread = start[by], end[by], thread[by]
     tied = (start[1:] == start[:-1]) & (thread[1:] == thread[:-1])
     if (tied & (end[1:] > end[:-1])).any():
-        order = _longest_first(np.arange(len(start)) if order is None else order, end, tied)
+        # Equal ones stay as the caller gave them.
+        order = _ties_sorted(np.arange(len(start)) if order is None else order, tied, -end)
     return order
 
 
@@ -252,13 +257,20 @@ def _narrow(thread: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
     return (names - low).astype(np.uint16) if names.max() - low < 2**16 else names
 
 
-def _longest_first(order: IntArray, end: IntArray, tied: BoolArray) -> IntArray:
-    """Sort operations that start together by falling end, equal ones as the caller gave them."""
-    group = np.concatenate(([0], np.cumsum(~tied)))
+def _by_start(start: IntArray) -> IntArray:
+    """Indices that sort by start, those that start together in the order given."""
+    order = np.argsort(start)  # a third of the time of a stable sort
+    ordered = start[order]
+    return _ties_sorted(order, ordered[1:] == ordered[:-1], order)
+
+
+def _ties_sorted(order: IntArray, tied: BoolArray, key: IntArray) -> IntArray:
+    """Sort by key, stably, those that `tied` says have the rank of their predecessor."""
     where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-    order = order.copy()
+    group = np.concatenate(([0], np.cumsum(~tied)))[where]
     members = order[where]
-    order[where] = members[np.lexsort((-end[where], group[where]))]
+    order = order.copy()
+    order[where] = members[np.lexsort((key[where], group))]
     return order
 
 
@@ -278,10 +290,9 @@ def _tree(start: IntArray, end: IntArray) -> tuple[IntArray, NDArray[np.int32]]:
     depth = n_open.astype(np.int16 if n_open.max() < 2**15 else np.int32)
     del n_open
     latest = _latest_open_if_nested(depth)
-    inside = latest >= 0
-    if not (inside & (end > end[latest])).any():
+    suspects = _suspects(end, latest)
+    if not len(suspects):
         return latest, depth.astype(np.int32)
-    suspects = _suspects(start, end, depth, latest)
     latest[suspects] = _latest_open(suspects, start, end)
     parent = np.where((latest >= 0) & (end <= end[latest]), latest, -1)
     return parent, _with_ancestors((parent >= 0).astype(np.int32), parent, np.add)
@@ -303,17 +314,16 @@ def _latest_open_if_nested(depth: NDArray[np.signedinteger]) -> IntArray:
     return latest
 
 
-def _suspects(
-    start: IntArray, end: IntArray, depth: NDArray[np.signedinteger], latest: IntArray
-) -> IntArray:
+def _suspects(end: IntArray, latest: IntArray) -> IntArray:
     """Operations for which `_latest_open_if_nested` may be wrong: they or those around them cross.
 
-    It is right for an operation whose presumed parent is open, on the level above, and crosses
-    nothing that started earlier; which holds for the parent if the same holds for *its* parent and
-    the parent ends first, and so on up to the root.
+    The presumed parent is one level up, where as many operations were open as are now. If it ends
+    no earlier than the operation, and the same holds for it and its own presumed parent, up to the
+    root, then none of those has ended yet: they are what is open, and it is the last of them.
     """
-    inside = latest >= 0
-    odd = inside & ((end > end[latest]) | (depth[latest] != depth - 1))
+    odd = (latest >= 0) & (end > end[latest])
+    if not odd.any():
+        return np.zeros(0, dtype=np.int64)
     return np.flatnonzero(_with_ancestors(odd, latest, np.logical_or))
 
 
@@ -364,23 +374,24 @@ def _with_ancestors(values: NDArray[Any], parent: IntArray, combine: np.ufunc) -
 # Sharing.
 
 
-def _busy_lanes(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+def _busy_lanes(start: IntArray, end: IntArray) -> tuple[IntArray, LaneArray]:
     """When the number of open roots changes, and what it is from then on."""
     # One sort of one array: the lowest bit tells starts from ends.
     events = np.concatenate((start * 2 + 1, end * 2))
     events.sort()
-    lanes = np.cumsum((events & 1) * 2 - 1)
+    lanes = np.cumsum((events & 1).astype(np.int8) * np.int8(2) - np.int8(1), dtype=np.int32)
     events >>= 1
     settled = np.flatnonzero(np.append(events[1:] > events[:-1], True)[: len(events)])
     events, lanes = events[settled], lanes[settled]
-    changed = np.flatnonzero(np.diff(lanes, prepend=0))
+    changed = np.flatnonzero(np.diff(lanes, prepend=np.int32(0)))
     return events[changed], lanes[changed]
 
 
-def _knots(nesting: Nesting, curve: Curve) -> tuple[IntArray, FloatArray, IntArray]:
+def _knots(nesting: Nesting, curve: Curve) -> tuple[IntArray, FloatArray, LaneArray]:
     """Samples and lane changes merged: their times, the curve's total, and the busy lanes from there on."""
     n_before = np.searchsorted(nesting.change_ns, curve.t_ns, side="right")
-    lanes_at_samples = np.concatenate(([0], nesting.lanes))[n_before]
+    # Before the first change, at index -1, no lane is busy.
+    lanes_at_samples = np.append(nesting.lanes, np.int32(0))[n_before - 1]
     n = len(curve.t_ns) + len(nesting.change_ns)
     is_sample = np.zeros(n, dtype=np.bool_)
     is_sample[n_before + np.arange(len(curve.t_ns))] = True
@@ -397,6 +408,13 @@ def _knots(nesting: Nesting, curve: Curve) -> tuple[IntArray, FloatArray, IntArr
         merged(curve.total, total_at_changes),
         merged(lanes_at_samples, nesting.lanes),
     )
+
+
+def _summed(gains: FloatArray, n: int) -> FloatArray:
+    """The sum of all gains before each of n knots."""
+    sums = np.zeros(n)
+    np.cumsum(gains, out=sums[1:])
+    return sums
 
 
 def _values_at(times: IntArray, curve: Curve, values: FloatArray) -> FloatArray:

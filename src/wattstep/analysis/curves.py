@@ -87,6 +87,16 @@ class Curve:
             ratio = np.where(length > 0, ratio, self._known(starts))
         return np.minimum(ratio, 1.0)
 
+    def covered_at(self, times: IntArray) -> IntArray:
+        """The sampled time from `t_ns[0]` to each time, in ns."""
+        if not len(self.t_ns):
+            return np.zeros(times.shape, dtype=np.int64)
+        if self.covered_ns[-1] == self.t_ns[-1] - self.t_ns[0]:
+            elapsed: IntArray = np.clip(times, self.t_ns[0], self.t_ns[-1]) - self.t_ns[0]
+            return elapsed
+        covered = self._interpolated(times, self.covered_ns.astype(np.float64))
+        return np.rint(covered).astype(np.int64)
+
     def covers(self, starts: IntArray, ends: IntArray) -> bool:
         """Whether there are no gaps at all and every interval lies in the sampled range."""
         if not starts.size:

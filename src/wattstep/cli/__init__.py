@@ -1,0 +1,79 @@
+"""The command line: the list of commands, and how errors end it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Final
+
+import typer
+
+from wattstep.errors import WattstepError
+
+# A command is a function in a file of its own; the file loads only when the command is listed
+# or used, and loads what it needs only when it runs.
+COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "doctor": "wattstep.cli.doctor:doctor",
+        "suite": "wattstep.cli.suite:suite",
+        "run": "wattstep.cli.run:run",
+        "profile": "wattstep.cli.profile:profile",
+        "report": "wattstep.cli.report:report",
+        "runs": "wattstep.cli.runs:runs",
+    }
+)
+_HELP = (
+    "What it costs to train a neural network: time, energy, memory, down to the operation. "
+    "Every number says whether it was measured."
+)
+
+
+def run_command_line() -> int:
+    """Parses the arguments, runs the command, and turns errors into one line and an exit code.
+
+    Returns:
+        0; 2 for what the user can mend; 130 after Ctrl-C; or the profiled script's own.
+    """
+    app = typer.Typer(
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name, place in COMMANDS.items():
+        module, _, function = place.partition(":")
+        settings = getattr(importlib.import_module(module), "CONTEXT", {})
+        app.command(name, context_settings=settings)(
+            getattr(importlib.import_module(module), function)
+        )
+    app.callback(invoke_without_command=True)(_show_version)
+    try:
+        app()
+    except WattstepError as error:
+        print(f"wattstep: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("wattstep: stopped; what was recorded is kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read us has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else 0
+    return 0
+
+
+def _show_version(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if version:
+        from wattstep import __version__
+
+        print(f"wattstep {__version__}")
+        raise typer.Exit

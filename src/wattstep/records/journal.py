@@ -39,6 +39,7 @@ class Mark(IntEnum):
     PEAK = 11  # value: high-water mark in bytes since the last PEAK; code: 1 if a window lay in it
     RESIDENT = 12  # value: resident bytes; code: 0 before a window, 1 after it
     CLOCK = 13  # value: wall clock minus t_ns, in ns
+    SAMPLES = 14  # value: samples that this step takes, where its beginning did not know
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

@@ -151,7 +151,7 @@ def stack(bars: Sequence[Bar]) -> Chart | None:
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
-            "insidetextfont": {"color": "--ink" if _uncertain(bar) else "#ffffff"},
+            "insidetextfont": {"color": "--ink" if _uncertain(bar) else "--on-bar"},
             "hovertext": [_hover(bar)],
             "hoverinfo": "text",
         }
@@ -337,6 +337,7 @@ def _spans(
         "text": [_text(name) for name in names],
         "textposition": "inside",
         "insidetextanchor": "start",
+        "insidetextfont": {"color": "--on-bar"},
         "textangle": 0,
         "hovertext": [_span_hover(each) for each in intervals],
         "hoverinfo": "text",

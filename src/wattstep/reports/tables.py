@@ -123,7 +123,7 @@ def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
 
 def _cell(thing: object, key: str) -> Shown | None:
     notation: Notation = "count" if key == "calls" else "unit"
-    return show(thing, notation) if isinstance(thing, Mapping) and is_figure(thing) else None
+    return show(thing, notation) if is_figure(thing) else None
 
 
 def _column(key: str, name: str, cells: Iterable[Shown]) -> Column:

@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from wattstep.records.figure import Figure, Status
 
@@ -85,7 +85,7 @@ class Shown:
         return f"{self.value} ({self.interval})" if self.interval else self.value
 
 
-def is_figure(thing: object) -> bool:
+def is_figure(thing: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether a part of a document is a figure."""
     return isinstance(thing, Mapping) and {"value", "unit", "status"} <= thing.keys()
 

@@ -158,7 +158,7 @@ def _recording(tables: Tables, series: Series) -> dict[str, Any]:
         lost = float(series.raw("sampler.lost_ticks")[1].sum())
         source = "the sampler's own clock"
         parts["ticks"] = Figure(
-            value=float(len(late)), unit="ticks", status=Status.COUNTED, source=source
+            value=float(len(late)), unit="count", status=Status.COUNTED, source=source
         )
         parts["lost ticks"] = Figure(
             value=lost / max(len(late) + lost, 1), unit="ratio", status=Status.COUNTED, source=source

@@ -264,20 +264,23 @@ class RunBreakdown:
 
     def layers(self) -> list[Row]:
         """By layer."""
-        return self._by("layer", np.where(self.rows.layer == "", NO_LAYER, self.rows.layer))
+        return self._by("layer")
 
     def phases(self) -> list[Row]:
         """By phase."""
-        return self._by("phase", self.label("phase"))
+        return self._by("phase")
 
     def kinds(self) -> list[Row]:
         """By kind of operation."""
-        return self._by("kind", self.label("kind"))
+        return self._by("kind")
 
-    def _by(self, name: str, labels: np.ndarray[Any, Any]) -> list[Row]:
+    def _by(self, name: str) -> list[Row]:
         if self.reason is not None:
             return []
-        return self._breakdown.rows({name: labels[self._outer]}, self._operation, {})
+        labels = self.label(name)[self._outer]
+        if name == "layer":
+            labels = np.where(labels == "", NO_LAYER, labels)
+        return self._breakdown.rows({name: labels}, self._operation, {})
 
     def rests(self) -> dict[str, dict[str, Figure]]:
         """What no operation covers: module code and the framework between operations, data, game."""

@@ -254,6 +254,7 @@ def _steps(journal: Path, info: RunInfo, names: list[str]) -> Iterator[dict[str,
         chosen = np.concatenate([positions[a:b] for a, b in zip(low, high, strict=True)])
         offsets = pa.array(np.concatenate([[0], np.cumsum(high - low)]).astype(np.int32))
         first, last = marks[starts], marks[ends]
+        samples = _late_samples(marks, starts, ends, first["value"])
 
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
@@ -265,7 +266,7 @@ def _steps(journal: Path, info: RunInfo, names: list[str]) -> Iterator[dict[str,
             "end_ns": last["t"],
             "cpu_start_ns": pa.array(first["cpu"], mask=first["cpu"] == 0),
             "cpu_end_ns": pa.array(last["cpu"], mask=last["cpu"] == 0),
-            "samples": pa.array(first["value"], from_pandas=True),
+            "samples": pa.array(samples, from_pandas=True),
             "loss": pa.array(last["value"], from_pandas=True),
             "warmup": first["index"] < info.warmup,
             "traced": first["code"] == 1,
@@ -273,6 +274,16 @@ def _steps(journal: Path, info: RunInfo, names: list[str]) -> Iterator[dict[str,
             "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
             "mark_name": listed(texts[inside["code"].astype(np.int64)], pa.string()),
         }
+
+
+def _late_samples(
+    marks: npt.NDArray[Any], starts: Ints, ends: Ints, given: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Samples of the steps: as given at their beginning, else as marked within them."""
+    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
+    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
+    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
+    return np.where(high > low, total[high] - total[low], given)
 
 
 def _spans(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:

@@ -31,11 +31,20 @@ def find(name: str) -> Workload:
         InvalidValueError: There is no such workload.
         MissingPartError: The framework is not installed.
     """
-    if name not in WORKLOADS:
-        raise InvalidValueError(_unknown(name))
+    check_name(name)
     module, _, attribute = WORKLOADS[name].partition(":")
     workload: Workload = getattr(load_part(module), attribute)
     return workload
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that `find` does not know, without loading anything.
+
+    Raises:
+        InvalidValueError: There is no such workload.
+    """
+    if name not in WORKLOADS:
+        raise InvalidValueError(_unknown(name))
 
 
 def _unknown(name: str) -> str:

@@ -1,0 +1,63 @@
+"""`wattstep report`: one HTML file that opens offline."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+from wattstep.errors import DamagedRunError, RecordingError
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path(
+        "report.html"
+    ),
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a report of recorded runs that opens in a browser, offline."""
+    from wattstep.reports.html import write_report
+    from wattstep.run import load
+
+    paths = expand(runs)
+    pairs = []
+    for path in paths:
+        if not quiet:
+            print(f"reading {path}", file=sys.stderr)
+        run = load(path)
+        pairs.append((run.document(), run.timeline()))
+    try:
+        write_report(pairs, output)
+    except OSError as error:
+        raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
+    if json:
+        from wattstep.reports.json_document import dump
+
+        dump({"runs": [document for document, _ in pairs], "report": str(output)}, sys.stdout)
+    else:
+        print(f"report: {output.absolute().as_uri()}")
+
+
+def expand(paths: list[Path]) -> list[Path]:
+    """Runs as they are; folders as the runs in them, the oldest first.
+
+    Raises:
+        DamagedRunError: There is no run.
+    """
+    found = []
+    for path in paths:
+        if path.is_dir() and not (path / "run.json").exists():
+            inside = sorted(p.parent for p in path.glob("*/run.json"))
+            if not inside:
+                raise DamagedRunError(f"{path} is not a run, and holds none")
+            found.extend(inside)
+        else:
+            found.append(path)
+    return found

@@ -1,0 +1,78 @@
+"""`wattstep runs`: the recorded runs as a list, and what one of them holds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from wattstep.cli.options import Json
+from wattstep.errors import DamagedRunError
+
+
+def runs(
+    action: Annotated[
+        str, typer.Argument(metavar="[list|show]", help="list, or show one run.")
+    ] = "list",
+    path: Annotated[
+        Optional[Path],  # noqa: UP007, UP045
+        typer.Argument(metavar="[PATH]", help="Folder of runs to list, or the run to show."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List recorded runs, or show what is in one before it is shared."""
+    from wattstep.errors import InvalidValueError
+
+    if action == "list":
+        _list(path or Path("runs"), json)
+    elif action == "show" and path is not None:
+        _show(path, json)
+    else:
+        raise InvalidValueError("wattstep runs list [FOLDER], or wattstep runs show RUN")
+
+
+def _list(folder: Path, as_json: bool) -> None:
+    from wattstep.store.files import read_info
+
+    rows: list[dict[str, Any]] = []
+    for path in sorted(p.parent for p in folder.glob("*/run.json")):
+        row: dict[str, Any] = {"run": str(path)}
+        try:
+            info = read_info(path)
+            row |= {
+                "state": info.state, "workload": info.workload, "batch_size": info.batch_size,
+                "engine": info.engine, "created": info.created, "problem": None,
+            }  # fmt: skip
+        except DamagedRunError as error:
+            row |= {"state": "damaged", "problem": str(error)}
+        rows.append(row)
+    if as_json:
+        from wattstep.reports.json_document import dump
+
+        dump({"runs": rows}, sys.stdout)
+        return
+    for row in rows:
+        rest = row.get("problem") or f"{row['workload']}, batch {row['batch_size']}, {row['engine']}"
+        print(f"{row['run']}  {row['state']}  {rest}")
+    if not rows:
+        print(f"no runs in {folder}", file=sys.stderr)
+
+
+def _show(path: Path, as_json: bool) -> None:
+    from wattstep.run import load
+
+    run = load(path)
+    files = {p.name: p.stat().st_size for p in sorted(path.iterdir()) if p.is_file()}
+    document = {"run": str(path), "files": files, "run.json": run.info.to_dict()}
+    if as_json:
+        from wattstep.reports.json_document import dump
+
+        dump(document, sys.stdout)
+        return
+    for name, size in files.items():
+        print(f"{name:22} {size:>12,} bytes")
+    import json as json_module
+
+    print(json_module.dumps(document["run.json"], indent=1, ensure_ascii=False))

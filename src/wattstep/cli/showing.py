@@ -1,0 +1,28 @@
+"""Prints recorded runs: the table, or JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def show_runs(paths: Sequence[Path], as_json: bool) -> None:
+    """Opens the runs and prints what they cost."""
+    from wattstep.run import load
+
+    documents = [load(path).document() for path in paths]
+    if as_json:
+        from wattstep.reports.json_document import dump
+
+        dump({"runs": documents}, sys.stdout)
+        return
+    from rich.console import Console
+
+    from wattstep.reports.console import print_runs
+
+    console = Console()
+    print_runs(documents, console)
+    console.print()
+    names = " ".join(str(path) for path in paths)
+    console.print(f"More: wattstep report {names} -o report.html", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,280 @@
+"""Records somebody's own training script, unchanged: runs it, listens to torch, and marks its steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import time
+import traceback
+import types
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.recorder import Recorder
+from wattstep.records.settings import parse_duration, parse_power_model
+from wattstep.store.files import new_name
+from wattstep.tracing.after_import import after_import
+from wattstep.tracing.schedule import TraceMode
+
+MARKERS = "optimizer, backward, call:MODULE:FUNCTION"
+_RUN = (
+    "import sys; sys.path[:] = sys.argv.pop(1).splitlines(); "
+    "from wattstep.profiling import main; main()"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSettings:
+    """What to run and how to record it.
+
+    Attributes:
+        script: File of the script, or the module's name.
+        module: Whether it is a module (`python -m`).
+        arguments: The script's own.
+        step_marker: What ends a step.
+        script_output: "stdout", or "stderr" where standard output is for JSON.
+    """
+
+    script: str
+    module: bool = False
+    arguments: tuple[str, ...] = ()
+    step_marker: str = "optimizer"
+    warmup: int = 3
+    interval: str = "10ms"
+    trace: str = "auto"
+    power_model: str | None = None
+    script_output: str = "stdout"
+
+    def __post_init__(self) -> None:
+        TraceMode.parse(self.trace)
+        parse_power_model(self.power_model)
+        if parse_duration(self.interval) < 0.001:
+            raise InvalidValueError(f"--interval {self.interval}: 1ms is the finest")
+        parts = self.step_marker.split(":")
+        if self.step_marker not in ("optimizer", "backward") and not (
+            parts[0] == "call" and len(parts) == 3 and all(parts)
+        ):
+            raise InvalidValueError(f"--step-marker {self.step_marker!r} is not one of {MARKERS}")
+        if not self.module and not Path(self.script).is_file():
+            raise InvalidValueError(f"{self.script}: there is no such script")
+
+
+def run_name(settings: ProfileSettings) -> str:
+    """Of the run: the script's, and the rank under torchrun."""
+    stem = settings.script.rpartition(".")[2] if settings.module else Path(settings.script).stem
+    rank = os.environ.get("RANK")
+    return new_name(stem) + (f"-rank{rank}" if rank is not None else "")
+
+
+def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
+    """Runs the script under a recorder in a child process.
+
+    Args:
+        settings: What to run.
+        out: Folder of the new run.
+
+    Returns:
+        The script's exit code and the run.
+    """
+    paths = "\n".join(os.path.abspath(p or ".") for p in sys.path)
+    child = subprocess.Popen(
+        [sys.executable, "-c", _RUN, paths, json.dumps(asdict(settings)), out],
+        stdout=sys.stderr if settings.script_output == "stderr" else None,
+    )
+    while True:
+        try:
+            code = child.wait()
+            break
+        except KeyboardInterrupt:  # the script got it as well, and decides what it does
+            continue
+    return (128 - code if code < 0 else code), Path(out)
+
+
+def main() -> None:
+    """Entry of the child process: settings as JSON."""
+    document = json.loads(sys.argv[1])
+    settings = ProfileSettings(**{**document, "arguments": tuple(document["arguments"])})
+    recorder = Recorder(
+        sys.argv[2],
+        interval=settings.interval,
+        trace=settings.trace,
+        warmup=settings.warmup,
+        power_model=settings.power_model,
+        about={"workload": Path(settings.script).stem, "engine": "torch"},
+    )
+    try:
+        recorder.start()
+    except WattstepError as error:
+        print(f"wattstep: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    script = ScriptListener(recorder)
+
+    def hook() -> None:
+        from wattstep.tracing.torch_hooks import TorchHooks
+
+        TorchHooks(script, settings.step_marker).install()
+
+    after_import("torch", hook)
+    code = _run(settings)
+    script.close()
+    # The script's own interpreter would end here: what it registered runs, then its exit code.
+    raise SystemExit(code)
+
+
+def _run(settings: ProfileSettings) -> int:
+    """Runs the script as Python itself would; returns its exit code."""
+    try:
+        if settings.module:
+            sys.path.insert(0, os.getcwd())
+            sys.argv = [settings.script, *settings.arguments]
+            runpy.run_module(settings.script, run_name="__main__", alter_sys=True)
+        else:
+            _run_script(settings.script, settings.arguments)
+    except SystemExit as ending:
+        return _exit_code(ending)
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:
+        _print_error(error)
+        return 1
+    return 0
+
+
+def _run_script(script: str, arguments: Sequence[str]) -> None:
+    """The script becomes `__main__`, so that what it pickles and spawns finds it."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    sys.argv = [script, *arguments]
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    sys.modules["__main__"] = module
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec")
+    exec(code, module.__dict__)
+
+
+def _exit_code(ending: SystemExit) -> int:
+    if ending.code is None:
+        return 0
+    if isinstance(ending.code, int):
+        return ending.code
+    print(ending.code, file=sys.stderr)
+    return 1
+
+
+def _print_error(error: BaseException) -> None:
+    """The script's own traceback, without the frames that are ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+class ScriptListener:
+    """Turns what torch tells of a script into steps, phases and rests of a recorder.
+
+    A step ends with its marker, and the next begins there. What ran without gradients before the
+    first forward with gradients is a rest ("evaluation"); what came before the first step is one
+    too ("startup").
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._ended_ns = time.perf_counter_ns()  # of the last step
+        self._loaded_ns = 0  # when the last batch was asked for
+        self._rest: str | None = "startup"
+        self._trained = False  # since the last step ended: a forward with gradients
+        self._pending = 0  # samples loaded for the step
+        self._evaluated = False  # a forward without gradients since the last batch
+        self._counted = False
+        self._models = 0
+        recorder.begin_step()
+
+    def data_begins(self) -> None:
+        if self._evaluated and not self._trained:
+            self._pending = 0  # that batch was evaluated, not trained on
+        self._evaluated = False
+        self._loaded_ns = time.perf_counter_ns()
+        self._recorder.phase("data")
+
+    def data_ends(self, samples: int | None) -> None:
+        self._recorder.phase("forward")
+        if samples is not None:
+            self._pending += samples
+
+    def forward_begins(self, gradients: bool) -> None:
+        if gradients and not self._trained:
+            self._trained = True
+            if self._rest is not None:
+                self._begin_after_rest()
+        elif not gradients and not self._trained:
+            self._evaluated = True
+            if self._rest is None:
+                self._rest = "evaluation"
+                self._recorder.abandon_window()
+
+    def _begin_after_rest(self) -> None:
+        """The step begins where its batch was asked for; everything before was a rest."""
+        assert self._rest is not None
+        begin = self._loaded_ns if not self._evaluated else 0
+        begin = begin if begin > self._ended_ns else time.perf_counter_ns()
+        self._recorder.split_step(self._rest, self._ended_ns, begin)
+        self._recorder.phase("forward")
+        self._rest = None
+
+    def backward_begins(self) -> None:
+        self._recorder.phase("backward")
+
+    def backward_ends(self) -> None:
+        self._recorder.phase("optimizer")
+
+    def step_ends(self) -> None:
+        recorder = self._recorder
+        if self._rest is not None:  # no module was called: it trains in a way of its own
+            recorder.split_step(self._rest, self._ended_ns, time.perf_counter_ns())
+            self._rest = None
+        if self._pending:
+            recorder.samples(self._pending)
+            self._counted = True
+        recorder.end_step()
+        self._ended_ns = time.perf_counter_ns()
+        self._trained = self._evaluated = False
+        self._pending = 0
+        recorder.begin_step()
+        recorder.phase("loop")
+
+    def model_found(self, model: Any) -> None:
+        self._models += 1
+        if self._models == 1:
+            self._recorder.watch_model(model)
+
+    def profiler_found(self, name: str) -> None:
+        if not self._recorder.opening_window:
+            self._recorder.stop_tracing(
+                f"the script uses {name} itself: it is left alone, and no steps are traced beside it"
+            )
+
+    def close(self) -> None:
+        """The script has ended."""
+        recorder = self._recorder
+        if self._rest == "evaluation":
+            recorder.abandon_window()
+            recorder.split_step("evaluation", self._ended_ns, time.perf_counter_ns())
+        if recorder.index == 0:
+            recorder.note(
+                "no training step was seen: no optimizer made a step in this process "
+                "(another convention: --step-marker; under torchrun: torchrun --no-python wattstep "
+                "profile SCRIPT)"
+            )
+        elif not self._counted:
+            recorder.note("samples a step are not known: no torch DataLoader gave the batches")
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            recorder.about(engine=f"torch {torch.__version__}", threads=torch.get_num_threads())
+        recorder.close()

@@ -11,7 +11,8 @@ import numpy as np
 
 from wattstep.recorder import Recorder
 from wattstep.run import Run, load
-from wattstep.sensors import SENSORS, load as load_sensor
+from wattstep.sensors import SENSORS
+from wattstep.sensors import load as load_sensor
 
 SECONDS = 2.0
 BUSY_SHARE = 0.5  # of the time, so that counters of busy and of idle time both move

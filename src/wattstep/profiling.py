@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.processes import child_command
 from wattstep.recorder import Recorder
 from wattstep.records.settings import parse_duration, parse_power_model
 from wattstep.store.files import new_name
@@ -23,10 +24,6 @@ from wattstep.tracing.after_import import after_import
 from wattstep.tracing.schedule import TraceMode
 
 MARKERS = "optimizer, backward, call:MODULE:FUNCTION"
-_RUN = (
-    "import sys; sys.path[:] = sys.argv.pop(1).splitlines(); "
-    "from wattstep.profiling import main; main()"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +79,8 @@ def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
     Returns:
         The script's exit code and the run.
     """
-    paths = "\n".join(os.path.abspath(p or ".") for p in sys.path)
     child = subprocess.Popen(
-        [sys.executable, "-c", _RUN, paths, json.dumps(asdict(settings)), out],
+        child_command("wattstep.profiling:main", json.dumps(asdict(settings)), out),
         stdout=sys.stderr if settings.script_output == "stderr" else None,
     )
     while True:
@@ -131,7 +127,7 @@ def _run(settings: ProfileSettings) -> int:
     """Runs the script as Python itself would; returns its exit code."""
     try:
         if settings.module:
-            sys.path.insert(0, os.getcwd())
+            sys.path.insert(0, str(Path.cwd()))
             sys.argv = [settings.script, *settings.arguments]
             runpy.run_module(settings.script, run_name="__main__", alter_sys=True)
         else:
@@ -148,15 +144,13 @@ def _run(settings: ProfileSettings) -> int:
 
 def _run_script(script: str, arguments: Sequence[str]) -> None:
     """The script becomes `__main__`, so that what it pickles and spawns finds it."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    sys.path.insert(0, str(Path(script).absolute().parent))
     sys.argv = [script, *arguments]
     module = types.ModuleType("__main__")
     module.__file__ = script
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
-    with open(script, "rb") as file:
-        code = compile(file.read(), script, "exec")
-    exec(code, module.__dict__)
+    exec(compile(Path(script).read_bytes(), script, "exec"), module.__dict__)
 
 
 def _exit_code(ending: SystemExit) -> int:
@@ -197,6 +191,7 @@ class ScriptListener:
         recorder.begin_step()
 
     def data_begins(self) -> None:
+        """The step's batch, or one that will be evaluated."""
         if self._evaluated and not self._trained:
             self._pending = 0  # that batch was evaluated, not trained on
         self._evaluated = False
@@ -204,11 +199,13 @@ class ScriptListener:
         self._recorder.phase("data")
 
     def data_ends(self, samples: int | None) -> None:
+        """Its samples count for the step, unless it turns out to have been evaluated."""
         self._recorder.phase("forward")
         if samples is not None:
             self._pending += samples
 
     def forward_begins(self, gradients: bool) -> None:
+        """With gradients the step is training; without, and first, it was an evaluation."""
         if gradients and not self._trained:
             self._trained = True
             if self._rest is not None:
@@ -229,12 +226,15 @@ class ScriptListener:
         self._rest = None
 
     def backward_begins(self) -> None:
+        """The backward phase."""
         self._recorder.phase("backward")
 
     def backward_ends(self) -> None:
+        """What follows (clipping, the step itself) is the optimizer's phase."""
         self._recorder.phase("optimizer")
 
     def step_ends(self) -> None:
+        """This step is done, and the next begins."""
         recorder = self._recorder
         if self._rest is not None:  # no module was called: it trains in a way of its own
             recorder.split_step(self._rest, self._ended_ns, time.perf_counter_ns())
@@ -250,11 +250,13 @@ class ScriptListener:
         recorder.phase("loop")
 
     def model_found(self, model: Any) -> None:
+        """The first model's layers are marked by their own paths."""
         self._models += 1
         if self._models == 1:
             self._recorder.watch_model(model)
 
     def profiler_found(self, name: str) -> None:
+        """Two profilers cannot trace at once: the script's goes first."""
         if not self._recorder.opening_window:
             self._recorder.stop_tracing(
                 f"the script uses {name} itself: it is left alone, and no steps are traced beside it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
 import platform
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.processes import child_command
 from wattstep.records.channel import Absent, Present
 from wattstep.records.journal import JOURNAL, OPERATIONS, Mark
 from wattstep.records.run_info import RunInfo
@@ -36,10 +38,6 @@ PHASES_EVERY_NS = 10_000_000  # steps shorter than this carry marks of phases on
 LAYER_MARK_NS = 4_000  # what a pair of layer marks costs, hooks included (measured here: 2-4 µs)
 LAYER_BUDGET = 0.002  # of the training time, for marks of layers
 NAN = math.nan
-_CONVERT = (
-    "import sys; sys.path[:] = sys.argv.pop(1).splitlines(); "
-    "from wattstep.store.convert import main; main()"
-)
 
 
 class RecordingWarning(UserWarning):
@@ -217,9 +215,8 @@ class Recorder:
         except OSError as error:
             self._fail(f"the disk is full ({error.strerror})")
         self._lock.release()
-        paths = "\n".join(os.path.abspath(p or ".") for p in sys.path)
         done = subprocess.run(
-            [sys.executable, "-c", _CONVERT, paths, str(self.path.absolute()), "closed"],
+            child_command("wattstep.store.convert:main", str(self.path.absolute()), "closed"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -539,18 +536,16 @@ def _without_doubles(found: dict[str, Present | Absent]) -> dict[str, Present | 
 
 def _own_status(key: str) -> float:
     """A size from this process's own status, in bytes."""
-    with open("/proc/self/status", "rb") as file:
-        data = file.read()
+    data = Path("/proc/self/status").read_bytes()
     at = data.index(key.encode() + b":")
     return float(data[at + len(key) + 1 : at + 40].split(None, 1)[0]) * 1024
 
 
 def _reset_peak() -> None:
     """Sets the high-water mark back to what is resident now (Linux 4.0 and later)."""
-    try:
+    # Where it is not granted, the peak covers the process's whole life.
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:  # not granted: the peak then covers the process's whole life
-        pass
 
 
 def _write_whole(fd: int, data: bytes) -> None:
@@ -577,4 +572,3 @@ def _environment() -> dict[str, Any]:
         if module is not None:
             versions[name] = str(getattr(module, "__version__", "unknown"))
     return versions
-

@@ -189,9 +189,7 @@ class _Loop:
         now = time.perf_counter_ns()
         if now - self._reported > REPORT_NS:
             self._reported = now
-            self._report(
-                Progress(stage=stage, share=share, steps=recorder.index, loss=step.loss)
-            )
+            self._report(Progress(stage=stage, share=share, steps=recorder.index, loss=step.loss))
 
 
 def main() -> int:

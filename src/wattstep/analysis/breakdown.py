@@ -98,7 +98,8 @@ class Breakdown:
         table = []
         for position in np.argsort(-sums["time"].mean(axis=1), kind="stable"):
             row: dict[str, Any] = {
-                name: values[chosen][first[position]] for name, values in {**labels, **extra}.items()
+                name: values[chosen][first[position]]
+                for name, values in {**labels, **extra}.items()
             }
             row["calls"] = Figure(
                 value=float(calls[position]), unit="count", status=Status.COUNTED,
@@ -199,7 +200,7 @@ def _sums(
     group: IntArray, window: IntArray, values: FloatArray, groups: int, windows: int
 ) -> FloatArray:
     flat = np.bincount(group * windows + window, values, minlength=groups * windows)
-    return flat.reshape(groups, windows)
+    return flat.reshape(groups, windows).astype(np.float64)
 
 
 def _known_sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
@@ -224,4 +225,6 @@ def _intervals(values: FloatArray) -> FloatArray:
 def _counted(value: float, unit: str, reason: str) -> Figure:
     if not np.isfinite(value):
         return missing(unit, reason)
-    return Figure(value=float(value), unit=unit, status=Status.COUNTED, source="shapes in the trace")
+    return Figure(
+        value=float(value), unit=unit, status=Status.COUNTED, source="shapes in the trace"
+    )

@@ -12,9 +12,7 @@ OTHER_CORES = 0.1  # of one core, by other processes
 STOLEN = 0.02  # of the cores' time
 
 
-def other_cpu(
-    system: Curve, own: list[Curve], begin_ns: IntArray, end_ns: IntArray
-) -> FloatArray:
+def other_cpu(system: Curve, own: list[Curve], begin_ns: IntArray, end_ns: IntArray) -> FloatArray:
     """CPU time in s of processes that are neither the training nor ours, in each interval."""
     total, covered = system.difference(begin_ns, end_ns)
     for curve in own:

@@ -214,9 +214,7 @@ def share_curve(rows: TracedRows, laid: LaidRows, curve: Curve) -> tuple[FloatAr
     windows, phases = laid.rest_s.shape
     length = int(curve.t_ns[-1]) + SAFE_GAP_NS
     offset = rows.window * length
-    nesting = nest(
-        laid.mapped_start_ns + offset, laid.mapped_end_ns + offset, rows.thread
-    )
+    nesting = nest(laid.mapped_start_ns + offset, laid.mapped_end_ns + offset, rows.thread)
     tiled = _tiled(curve, windows, length)
     gained = attribute(nesting, tiled).self_share
     lasted = wall_time(nesting).self_share
@@ -228,7 +226,8 @@ def share_curve(rows: TracedRows, laid: LaidRows, curve: Curve) -> tuple[FloatAr
     cell = rows.window * phases + laid.phase
 
     def by_cell(weights: FloatArray) -> FloatArray:
-        return np.bincount(cell, weights, minlength=windows * phases).reshape(windows, phases)
+        sums = np.bincount(cell, weights, minlength=windows * phases)
+        return sums.reshape(windows, phases).astype(np.float64)
 
     left_gain = np.maximum(gains - by_cell(gained), 0.0)
     left_span = np.maximum(spans - by_cell(lasted), 0.0)
@@ -325,9 +324,7 @@ def match_layers(
     factor[outside] = wanted / left
     rest = laid.rest_s.copy()
     rest[:, phase] *= wanted / left
-    return replace(
-        laid, time_s=laid.time_s * factor, busy_s=laid.busy_s * factor, rest_s=rest
-    )
+    return replace(laid, time_s=laid.time_s * factor, busy_s=laid.busy_s * factor, rest_s=rest)
 
 
 def _below(layers: Labels, top: str) -> BoolArray:

@@ -73,9 +73,7 @@ def modelled(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:
         energy = idle * elapsed + (full - idle) * np.minimum(curve.total, elapsed + 0.01)
         parts.append(
             EnergySource(
-                curve=Curve(
-                    t_ns=curve.t_ns, total=energy, unit="J", covered_ns=curve.covered_ns
-                ),
+                curve=Curve(t_ns=curve.t_ns, total=energy, unit="J", covered_ns=curve.covered_ns),
                 status=Status.MODELLED,
                 source="",
             )

@@ -42,7 +42,7 @@ class Steps:
     @property
     def seconds(self) -> FloatArray:
         """Durations in s."""
-        return (self.end_ns - self.start_ns) * 1e-9
+        return (self.end_ns - self.start_ns).astype(np.float64) * 1e-9
 
     @property
     def settling(self) -> BoolArray:

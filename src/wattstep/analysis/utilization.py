@@ -58,7 +58,7 @@ def idle_windows(idle: Curve, stretches: IntArray, window_ns: int) -> FloatArray
 
 def _carried_back(seconds: FloatArray, length: float) -> FloatArray:
     surplus = 0.0
-    result = seconds.copy()
+    result: FloatArray = seconds.copy()
     for position in range(len(result) - 1, -1, -1):
         value = result[position] + surplus
         surplus = max(value - length, 0.0)
@@ -66,9 +66,7 @@ def _carried_back(seconds: FloatArray, length: float) -> FloatArray:
     return result
 
 
-def idle_state_ratio(
-    idle: Curve, stretches: IntArray, window_ns: int, source: str
-) -> Figure:
+def idle_state_ratio(idle: Curve, stretches: IntArray, window_ns: int, source: str) -> Figure:
     """Share of windows of clean time in which a core's utilization is 0.
 
     Args:

@@ -21,7 +21,7 @@ Trace = Annotated[
 ]
 Warmup = Annotated[int, typer.Option(help="First steps that do not count.", metavar="N")]
 PowerModel = Annotated[
-    Optional[str],  # noqa: UP007, UP045 - typer reads the annotation on Python 3.10 too
+    Optional[str],  # noqa: UP045 - typer reads the annotation on Python 3.10 too
     typer.Option(
         "--power-model",
         help="Where no power sensor is: vcpu, or linear:IDLE,BUSY in watts a core. "
@@ -33,7 +33,7 @@ Out = Annotated[
     Path, typer.Option("--out", help="Folder in which runs are written.", metavar="DIR")
 ]
 Name = Annotated[
-    Optional[str],  # noqa: UP007, UP045
+    Optional[str],  # noqa: UP045
     typer.Option("--name", help="Name of the run; made from workload and time where not given."),
 ]
 

@@ -8,21 +8,35 @@ from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import Interval, Json, Name, Out, PowerModel, Quiet, Trace, Warmup, run_folder
+from wattstep.cli.options import (
+    Interval,
+    Json,
+    Name,
+    Out,
+    PowerModel,
+    Quiet,
+    Trace,
+    Warmup,
+    run_folder,
+)
 from wattstep.errors import DamagedRunError, InvalidValueError
 
 # What follows the script's name is the script's.
-CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+CONTEXT = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "allow_interspersed_args": False,
+}
 
 
 def profile(
     context: typer.Context,
     script: Annotated[
-        Optional[str],  # noqa: UP007, UP045
+        Optional[str],  # noqa: UP045
         typer.Argument(metavar="SCRIPT [ARGS...]", help="The script, and its own arguments."),
     ] = None,
     module: Annotated[
-        Optional[str],  # noqa: UP007, UP045
+        Optional[str],  # noqa: UP045
         typer.Option("-m", help="Run a module instead: -m package -- args.", metavar="MODULE"),
     ] = None,
     step_marker: Annotated[

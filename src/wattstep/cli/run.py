@@ -25,16 +25,18 @@ def run(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],
     batch: Annotated[str, typer.Option(help="Batch sizes, e.g. 4,16.", metavar="N,...")] = "4",
     steps: Annotated[
-        Optional[int],  # noqa: UP007, UP045
-        typer.Option(help="Measured steps after the warm-up; traced ones come on top.", metavar="N"),
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            help="Measured steps after the warm-up; traced ones come on top.", metavar="N"
+        ),
     ] = None,
     seconds: Annotated[
-        Optional[float],  # noqa: UP007, UP045
+        Optional[float],  # noqa: UP045
         typer.Option(help="Measured time, at least 20 steps. [default: 15]", metavar="S"),
     ] = None,
     warmup: Warmup = 3,
     threads: Annotated[
-        Optional[int],  # noqa: UP007, UP045
+        Optional[int],  # noqa: UP045
         typer.Option(help="Threads of an operation. [default: the framework's choice]"),
     ] = None,
     engine: Annotated[str, typer.Option(help="Framework.")] = "torch",
@@ -43,7 +45,7 @@ def run(
     trace: Trace = "auto",
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
     data: Annotated[
-        Optional[Path],  # noqa: UP007, UP045
+        Optional[Path],  # noqa: UP045
         typer.Option(help="Folder with official data; stand-ins without it.", metavar="DIR"),
     ] = None,
     power_model: PowerModel = None,

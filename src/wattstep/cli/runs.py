@@ -17,7 +17,7 @@ def runs(
         str, typer.Argument(metavar="[list|show]", help="list, or show one run.")
     ] = "list",
     path: Annotated[
-        Optional[Path],  # noqa: UP007, UP045
+        Optional[Path],  # noqa: UP045
         typer.Argument(metavar="[PATH]", help="Folder of runs to list, or the run to show."),
     ] = None,
     json: Json = False,
@@ -54,7 +54,9 @@ def _list(folder: Path, as_json: bool) -> None:
         dump({"runs": rows}, sys.stdout)
         return
     for row in rows:
-        rest = row.get("problem") or f"{row['workload']}, batch {row['batch_size']}, {row['engine']}"
+        rest = (
+            row.get("problem") or f"{row['workload']}, batch {row['batch_size']}, {row['engine']}"
+        )
         print(f"{row['run']}  {row['state']}  {rest}")
     if not rows:
         print(f"no runs in {folder}", file=sys.stderr)

@@ -25,4 +25,9 @@ def show_runs(paths: Sequence[Path], as_json: bool) -> None:
     print_runs(documents, console)
     console.print()
     names = " ".join(str(path) for path in paths)
-    console.print(f"More: wattstep report {names} -o report.html", markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"More: wattstep report {names} -o report.html",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )

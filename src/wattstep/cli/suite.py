@@ -13,7 +13,7 @@ from wattstep.cli.options import Json
 
 def suite(
     name: Annotated[
-        Optional[str],  # noqa: UP007, UP045
+        Optional[str],  # noqa: UP045
         typer.Argument(metavar="[NAME]", help="One workload; all where not given."),
     ] = None,
     json: Json = False,

@@ -11,13 +11,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from wattstep.errors import RecordingError, WattstepError
+from wattstep.processes import child_command
 from wattstep.store.files import new_name
 from wattstep.training import Progress, TrainingSettings
-
-_TRAIN = (
-    "import sys; sys.path[:] = sys.argv.pop(1).splitlines(); "
-    "from wattstep.training import main; raise SystemExit(main())"
-)
 
 
 def train_in_child(
@@ -37,9 +33,8 @@ def train_in_child(
     out = settings.out or str(Path("runs") / new_name(settings.workload))
     settings = replace(settings, out=out)
     reading, writing = os.pipe()
-    paths = "\n".join(os.path.abspath(p or ".") for p in sys.path)
     child = subprocess.Popen(
-        [sys.executable, "-c", _TRAIN, paths, str(writing), json.dumps(asdict(settings))],
+        child_command("wattstep.training:main", str(writing), json.dumps(asdict(settings))),
         stdout=sys.stderr,  # what a workload prints must not land in our JSON
         pass_fds=[writing],
     )

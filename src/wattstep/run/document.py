@@ -161,7 +161,10 @@ def _recording(tables: Tables, series: Series) -> dict[str, Any]:
             value=float(len(late)), unit="count", status=Status.COUNTED, source=source
         )
         parts["lost ticks"] = Figure(
-            value=lost / max(len(late) + lost, 1), unit="ratio", status=Status.COUNTED, source=source
+            value=lost / max(len(late) + lost, 1),
+            unit="ratio",
+            status=Status.COUNTED,
+            source=source,
         )
         parts["lateness, 99th percentile"] = Figure(
             value=float(np.percentile(late, 99)), unit="s", n=len(late), status=Status.MEASURED,
@@ -207,5 +210,3 @@ def _channels(series: Series) -> list[dict[str, Any]]:
                 row["read_cost"] = float(np.median(series.raw(f"cost:{name}")[1]))
         rows.append(row)
     return rows
-
-

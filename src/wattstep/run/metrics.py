@@ -93,9 +93,7 @@ def _idle(tables: Tables, series: Series) -> list[Figure]:
         source = "/proc/stat"
         idle = series.with_role("idle_time")
         curves = {c.core: series.curve(c) for c in idle if c.core is not None}
-    return [
-        idle_state_ratio(curves[core], stretches, window, source) for core in sorted(curves)
-    ]
+    return [idle_state_ratio(curves[core], stretches, window, source) for core in sorted(curves)]
 
 
 def _memory(tables: Tables, series: Series) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattstep.analysis.breakdown import Breakdown, Quantity
-from wattstep.analysis.correlation import Curve
+from wattstep.analysis.curves import Curve
 from wattstep.analysis.folding import fold
 from wattstep.analysis.laying import LaidRows, Phases, TracedRows, lay, match_layers, share_curve
 from wattstep.analysis.statistics import mean_figure
@@ -42,9 +42,7 @@ class RunBreakdown:
     @cached_property
     def step_time(self) -> Figure:
         """Mean clean step."""
-        return mean_figure(
-            self.steps.seconds[self.clean], "s", "monotonic clock", Status.MEASURED
-        )
+        return mean_figure(self.steps.seconds[self.clean], "s", "monotonic clock", Status.MEASURED)
 
     @cached_property
     def reason(self) -> str | None:
@@ -296,7 +294,9 @@ class RunBreakdown:
         quantities = {}
         for name, quantity in breakdown.quantities.items():
             own = np.bincount(cell[scope], quantity.rows[scope], minlength=windows * phases)
-            quantities[name] = replace(quantity, rests=quantity.rests + own.reshape(windows, phases))
+            quantities[name] = replace(
+                quantity, rests=quantity.rests + own.reshape(windows, phases)
+            )
         return replace(breakdown, quantities=quantities).rests(names)
 
 

@@ -205,8 +205,6 @@ def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: in
 def _unwrapped(value: FloatArray, channel: Channel) -> FloatArray:
     known = np.isfinite(value)
     raw = np.rint(value[known] / channel.scale).astype(np.int64)
-    result = value.copy()
+    result: FloatArray = value.copy()
     result[known] = unwrap(raw, channel.wrap) * channel.scale
     return result
-
-

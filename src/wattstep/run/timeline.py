@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,9 @@ def _phases(marks: Any, row: int, end_ns: int, base: int) -> list[dict[str, Any]
 def _channels(series: Series, begin: int, end: int, base: int) -> list[dict[str, Any]]:
     rows = []
     for core, curve in sorted((series.core_idle or {}).items()):
-        rows.append(_rate(f"core {core} busy", "core_utilization", core, curve, begin, end, base, 1))
+        rows.append(
+            _rate(f"core {core} busy", "core_utilization", core, curve, begin, end, base, 1)
+        )
     if not rows:
         for core, curve in sorted(series.core_busy.items()):
             rows.append(
@@ -84,7 +87,10 @@ def _channels(series: Series, begin: int, end: int, base: int) -> list[dict[str,
     for channel in series.with_role("resident_memory"):
         t_ns, value = series.raw(channel.name)
         inside = (t_ns >= begin) & (t_ns <= end) & np.isfinite(value)
-        points = [[(int(t) - base) * 1e-9, float(v)] for t, v in zip(t_ns[inside], value[inside], strict=True)]
+        points = [
+            [(int(t) - base) * 1e-9, float(v)]
+            for t, v in zip(t_ns[inside], value[inside], strict=True)
+        ]
         rows.append(_row("resident memory", "B", "resident_memory", None, points))
     energy = series.energy
     if not isinstance(energy, str):
@@ -99,7 +105,7 @@ def _rate(
     """Rate of a curve between its samples; for idle time (`sign` 1) one minus it."""
     inside = np.flatnonzero((curve.t_ns >= begin) & (curve.t_ns <= end))
     points = []
-    for before, after in zip(inside[:-1], inside[1:], strict=True):
+    for before, after in pairwise(inside):
         length = (curve.t_ns[after] - curve.t_ns[before]) * 1e-9
         rate = float(curve.total[after] - curve.total[before]) / float(length)
         value = min(max(1 - rate, 0.0), 1.0) if sign else rate

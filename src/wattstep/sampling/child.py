@@ -15,13 +15,12 @@ its last row:
     costs.bin        t_ns, read number, cost_ns, every             now and then, one row a read
 """
 
+import _signal
+import _socket
 import os
 import struct
 import sys
 import time
-
-import _signal
-import _socket
 
 MISSING = -(2**63)
 FLUSH_NS = 400 * 1000 * 1000

@@ -61,9 +61,7 @@ def make_plan(found: Mapping[str, Present | Absent], period_s: float) -> Plan:
         reads.append(_planned(number, sensor, read, every))
         entries.append(_entry(read, every))
     absent = {name: r.reason for name, r in found.items() if isinstance(r, Absent)}
-    return Plan(
-        period_s=period_s, reads=tuple(reads), entries=tuple(entries), absent=absent
-    )
+    return Plan(period_s=period_s, reads=tuple(reads), entries=tuple(entries), absent=absent)
 
 
 def _planned(number: int, sensor: str, read: SensorRead, every: int) -> PlannedRead:

@@ -62,7 +62,7 @@ class Sampler:
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(CHILD)],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # the kernel groups by session: see DESIGN, section 6
@@ -77,10 +77,9 @@ class Sampler:
         self._await_first_sample()
 
     def _send_plan(self) -> None:
-        assert self._process is not None and self._socket is not None
-        entries = [
-            {**entry, "excluded": [self._process.pid]} for entry in self.plan.entries
-        ]
+        assert self._process is not None
+        assert self._socket is not None
+        entries = [{**entry, "excluded": [self._process.pid]} for entry in self.plan.entries]
         document = {
             "folder": str(self._folder),
             "period_ns": round(self.plan.period_s * 1e9),

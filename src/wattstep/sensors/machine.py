@@ -16,17 +16,19 @@ def describe(root: Path = Path("/")) -> dict[str, Any]:
     `virtual` is None where nothing tells.
     """
     cpuinfo = _text(root / "proc/cpuinfo")
-    fields = dict(
-        (key.strip(), value.strip())
+    fields = {
+        key.strip(): value.strip()
         for key, _, value in (line.partition(":") for line in cpuinfo.splitlines())
         if value
-    )
+    }
     hypervisor = _hypervisor(root, fields)
     return {
         "model": _model(root),
         "cpu": fields.get("model name") or fields.get("Hardware") or platform.machine(),
         "architecture": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if root == Path("/") else cpuinfo.count("processor\t"),
+        "cores": len(os.sched_getaffinity(0))
+        if root == Path("/")
+        else cpuinfo.count("processor\t"),
         "memory": _memory(root),
         "kernel": platform.release().split("-")[0],
         "system": _system(root),

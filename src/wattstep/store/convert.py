@@ -35,7 +35,14 @@ from wattstep.store.files import read_info, write_info
 BLOCK = 1 << 18  # rows that are in memory at once
 Ints = npt.NDArray[np.int64]
 _MARK = np.dtype(
-    [("t", "<i8"), ("cpu", "<i8"), ("value", "<f8"), ("kind", "<u2"), ("code", "<u2"), ("index", "<u4")]
+    [
+        ("t", "<i8"),
+        ("cpu", "<i8"),
+        ("value", "<f8"),
+        ("kind", "<u2"),
+        ("code", "<u2"),
+        ("index", "<u4"),
+    ]
 )
 _NAME = pa.dictionary(pa.int32(), pa.string())
 STEPS = pa.schema(
@@ -169,7 +176,8 @@ def _samples(journal: Path, info: RunInfo) -> Iterator[dict[str, Any]]:
         for block in _rows(path, SAMPLE_HEADER + len(read.channels)):
             for column, channel in enumerate(read.channels, SAMPLE_HEADER):
                 raw = block[:, column]
-                value = np.where(raw == MISSING, np.nan, raw * channel.scale)
+                value: npt.NDArray[np.float64] = raw.astype(np.float64) * channel.scale
+                value[raw == MISSING] = np.nan
                 yield _sample_columns(block[:, 0], channel.name, value, block[:, 1])
     for block in _rows(journal / TICKS, 4):
         for column, name, scale in (

@@ -25,7 +25,7 @@ class MarkJournal:
 
     def __init__(self, folder: Path) -> None:
         self._fd = os.open(folder / MARKS, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        self._names = open(folder / NAMES, "w", encoding="utf-8")  # noqa: SIM115 - lives with the run
+        self._names = (folder / NAMES).open("w", encoding="utf-8")
         self._codes: dict[tuple[str, str], int] = {}
         self._base = 0
         self._offset = 0
@@ -83,4 +83,3 @@ class MarkJournal:
         os.ftruncate(self._fd, self._base + self._offset)
         os.close(self._fd)
         self._names.close()
-

@@ -10,12 +10,18 @@ _KINDS = (
     ("convolution", r"conv"),
     ("recurrent", r"lstm|gru|rnn"),
     ("attention", r"scaled_dot_product|attention"),
-    ("matrix product", r"::(addmm|mm|bmm|baddbmm|matmul|linear|mv|dot|einsum)\b|^(Addmm|Mm|Bmm|Linear)Back"),
+    (
+        "matrix product",
+        r"::(addmm|mm|bmm|baddbmm|matmul|linear|mv|dot|einsum)\b|^(Addmm|Mm|Bmm|Linear)Back",
+    ),
     ("normalization", r"norm"),
     ("pooling", r"pool"),
     ("embedding", r"embedding"),
     ("loss", r"loss|nll|cross_entropy|softmax"),
-    ("activation", r"relu|gelu|sigmoid|tanh|silu|elu|threshold|dropout", ),
+    (
+        "activation",
+        r"relu|gelu|sigmoid|tanh|silu|elu|threshold|dropout",
+    ),
     ("reduction", r"::(sum|mean|amax|amin|max|min|argmax|norm)\b|^(Sum|Mean)Back"),
     (
         "data movement",
@@ -24,8 +30,11 @@ _KINDS = (
         r"(View|Cat|Index|Select|Slice|Permute|Transpose|T|Expand|Clone|Unsafe\w+)Backward",
     ),
     ("gradient accumulation", r"AccumulateGrad"),
-    ("elementwise", r"::(add|sub|mul|div|pow|sqrt|exp|log|neg|lerp|addc\w+|clamp|where|eq|ne|gt|lt|ge|le)_?\b|"
-                    r"^(Add|Sub|Mul|Div|Pow|Sqrt|Exp|Log|Neg)Backward"),
+    (
+        "elementwise",
+        r"::(add|sub|mul|div|pow|sqrt|exp|log|neg|lerp|addc\w+|clamp|where|eq|ne|gt|lt|ge|le)_?\b|"
+        r"^(Add|Sub|Mul|Div|Pow|Sqrt|Exp|Log|Neg)Backward",
+    ),
 )
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
 

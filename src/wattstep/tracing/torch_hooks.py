@@ -109,7 +109,7 @@ class TorchHooks:
                 module.register_forward_pre_hook(hooks._root_begins)
             return plain(module)
 
-        torch.nn.Module.eval = evaluate  # type: ignore[method-assign]
+        torch.nn.Module.eval = evaluate  # type: ignore[method-assign,assignment]
 
     # --- data, backward, steps --------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class TorchHooks:
             listener.data_ends(samples_of(batch))
             return batch
 
-        dataloader._BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign]
+        dataloader._BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign,assignment]
 
     def _wrap_backward(self) -> None:
         plain = torch.autograd.backward
@@ -140,7 +140,7 @@ class TorchHooks:
                 hooks._step_ended()
             return result
 
-        torch.autograd.backward = backward  # type: ignore[assignment]
+        torch.autograd.backward = backward
 
     def _optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
         if self._marker != "optimizer":
@@ -183,7 +183,7 @@ class TorchHooks:
             listener.profiler_found("torch.profiler")
             plain(profile, *args, **kwargs)
 
-        autograd_profiler.profile.__init__ = made  # type: ignore[method-assign]
+        autograd_profiler.profile.__init__ = made  # type: ignore[method-assign,assignment]
 
 
 def check_marker(marker: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C._profiler import _RecordFunctionFast  # type: ignore[attr-defined]
+from torch._C._profiler import _RecordFunctionFast
 from torch.nn.modules import module as torch_module
 
 SCOPE = "wattstep.layer:"
@@ -73,13 +73,13 @@ class LayerScopes:
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
-                    path = owner.get(id(parameter))
-                    if path is None:
+                    layer = owner.get(id(parameter))
+                    if layer is None:
                         continue
                     state = optimizer.state.get(parameter, {})
                     for tensor in (parameter, parameter.grad, *state.values()):
                         if isinstance(tensor, torch.Tensor) and tensor.numel():
-                            layers[tensor.untyped_storage().data_ptr()] = path
+                            layers[tensor.untyped_storage().data_ptr()] = layer
         return layers
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C._profiler import (  # type: ignore[attr-defined]
+from torch._C._profiler import (
     RecordScope,
     _EventType,
     _RecordFunctionFast,
@@ -210,7 +210,7 @@ class TorchTracer:
         first_theirs, first_ours = theirs[0], ours[0]
 
         def to_ours(t_ns: int) -> int:
-            return first_ours + round((t_ns - first_theirs) * rate)
+            return int(first_ours + round((t_ns - first_theirs) * rate))
 
         return to_ours, uncertainty
 

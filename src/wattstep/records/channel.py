@@ -52,6 +52,7 @@ class SensorRead:
         channels: The channels, in the order of the integers that the parser gives.
         least_period_s: Never read more often than this, whatever the sampler's period; reads
             whose cost or resolution makes finer ticks pointless say so here.
+        slow: It takes milliseconds: the ticks must not wait for it.
     """
 
     path: str
@@ -59,6 +60,7 @@ class SensorRead:
     arguments: tuple[str | int, ...] = ()
     channels: tuple[Channel, ...]
     least_period_s: float = 0.0
+    slow: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

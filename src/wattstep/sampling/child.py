@@ -17,6 +17,7 @@ its last row:
 
 import _signal
 import _socket
+import _thread
 import os
 import struct
 import sys
@@ -70,21 +71,20 @@ def parse_keyed(data, arguments):
 
 
 def _ticks(fields):
-    user, nice, system, idle, iowait, irq, softirq, steal = [int(f) for f in fields[1:9]]
+    user, nice, system, idle, iowait, irq, softirq, steal = map(int, fields[1:9])
     return user + nice + system + irq + softirq, idle + iowait, steal
 
 
 def parse_cores(data, arguments):
     """/proc/stat: busy, idle and steal ticks of each of these cores."""
-    rows = {}
-    for line in data.split(b"\n"):
-        if not line.startswith(b"cpu"):
-            break
-        rows[line.split(None, 1)[0]] = line
     values = []
+    start = 0
     for name in arguments:
-        row = rows.get(name)
-        values.extend((MISSING,) * 3 if row is None else _ticks(row.split()))
+        start = data.find(b"\n" + name + b" ", max(start - 1, 0)) + 1
+        if start == 0:  # a core that is offline has no line
+            values.extend((MISSING,) * 3)
+        else:
+            values.extend(_ticks(data[start : data.find(b"\n", start)].split(None, 9)))
     return values
 
 
@@ -259,7 +259,7 @@ class Journal:
         data = b"".join(self.rows)
         size = len(self.rows[0])
         done = os.write(self.fd, data)
-        self.rows = []
+        del self.rows[:]
         if done != len(data):
             at = os.fstat(self.fd).st_size
             os.ftruncate(self.fd, at - at % size)
@@ -296,23 +296,56 @@ class Read:
     def take(self, tick, per_second):
         """Reads, stamps and keeps one row; a failed read is a row too, with its error number."""
         now = monotonic_ns()
+        self.due = tick + self.every
         try:
-            values = self.function()
-        except (OSError, ValueError, IndexError) as error:
-            code = getattr(error, "errno", None) or 22
-            self.journal.rows.append(self.journal.pack(now, code, *((MISSING,) * self.width)))
-            self.failures += 1
-            self.due = tick + self.every
+            self.journal.rows.append(self.journal.pack(now, 0, *self.function()))
+            self.failures = 0
+        except (OSError, ValueError, IndexError, struct.error) as error:
+            self.failed(now, error)
             if self.failures >= PATIENCE:
                 self.due = tick + max(self.every, per_second)
                 self.reopen()
-            return
-        self.journal.rows.append(self.journal.pack(now, 0, *values))
-        self.failures = 0
-        self.due = tick + self.every
+
+    def failed(self, now, error):
+        """Keeps a row that says why there is no value."""
+        code = getattr(error, "errno", None) or 22
+        self.journal.rows.append(self.journal.pack(now, code, *((MISSING,) * self.width)))
+        self.failures += 1
 
 
 # --- the loop ----------------------------------------------------------------------------------
+
+
+class SlowReads:
+    """Reads that take milliseconds, in a thread of ordinary priority that the ticks never wait for.
+
+    The thread writes its journals itself. It was started by one whose priority is not inherited.
+    """
+
+    def __init__(self, reads, costs, period):
+        self.reads = reads
+        self.costs = costs
+        self.period = period
+        self.problem = None
+
+    def run(self):
+        """Reads each when it is due, more seldom if it costs more than its share of a core."""
+        due = [0] * len(self.reads)
+        try:
+            while True:
+                for position, read in enumerate(self.reads):
+                    before = monotonic_ns()
+                    if before < due[position]:
+                        continue
+                    read.take(0, 1)
+                    cost = monotonic_ns() - before
+                    read.journal.flush()
+                    due[position] = before + max(read.every * self.period, int(cost / BUDGET))
+                    every = (due[position] - before) // self.period
+                    self.costs.append((before, read.number, cost, every))
+                time.sleep(0.05)
+        except OSError as error:
+            self.problem = error
 
 
 class Sampler:
@@ -324,10 +357,14 @@ class Sampler:
         self.parent = plan["parent"]
         self.seed = plan["seed"]
         self.dither = int(self.period * plan["dither"])
-        self.reads = [
+        reads = [
             Read(number, entry, descriptors, self.folder)
             for number, entry in enumerate(plan["reads"])
         ]
+        self.reads = [read for read in reads if not read.entry["slow"]]
+        self.slow_costs = []
+        slow = [read for read in reads if read.entry["slow"]]
+        self.slow = SlowReads(slow, self.slow_costs, self.period) if slow else None
         self.ticks = Journal(os.path.join(self.folder, "ticks.bin"), 4)
         self.costs = Journal(os.path.join(self.folder, "costs.bin"), 4)
         self.journals = [self.ticks, self.costs] + [read.journal for read in self.reads]
@@ -353,6 +390,10 @@ class Sampler:
             while cost > BUDGET * read.every * self.period and read.every < 60 * per_second:
                 read.every *= 2
             self.costs.rows.append(self.costs.pack(before, read.number, cost, read.every))
+        while self.slow_costs:
+            self.costs.rows.append(self.costs.pack(*self.slow_costs.pop(0)))
+        if self.slow is not None and self.slow.problem is not None:
+            raise self.slow.problem
 
     def run(self):
         """Ticks at absolute deadlines; a deadline that is past is lost, never made up for."""
@@ -365,9 +406,12 @@ class Sampler:
             read.take(0, per_second)
             read.due = 1 + read.number % read.every
         os.write(0, b"sampling\n")
+        if self.slow is not None:
+            _thread.start_new_thread(self.slow.run, ())
         sleep, getppid, reads, journals = time.sleep, os.getppid, self.reads, self.journals
         count = len(journals)
-        while not self.stopping and getppid() == self.parent:
+        tick_rows, pack_tick = self.ticks.rows, self.ticks.pack
+        while not self.stopping:
             now = monotonic_ns()
             tick += 1
             base += self.period
@@ -382,6 +426,8 @@ class Sampler:
             woke = monotonic_ns()
             if tick % SURVEY_TICKS == 0 and lost == 0:
                 self.survey(tick, per_second)
+                if getppid() != self.parent:
+                    break
             else:
                 for read in reads:
                     if read.due <= tick:
@@ -391,9 +437,7 @@ class Sampler:
             while slot < count:
                 journals[slot].flush()
                 slot += slots
-            self.ticks.rows.append(
-                self.ticks.pack(deadline, woke - deadline, monotonic_ns() - woke, lost)
-            )
+            tick_rows.append(pack_tick(deadline, woke - deadline, monotonic_ns() - woke, lost))
         for journal in journals:
             journal.flush()
 

@@ -83,4 +83,5 @@ def _entry(read: SensorRead, every: int) -> dict[str, Any]:
         "every": every,
         "width": len(read.channels),
         "excluded": [],
+        "slow": int(read.slow),
     }

@@ -155,7 +155,8 @@ def grant_scheduling(pid: int) -> str:
     timer slack of 1 ns need nothing.
     """
     try:
-        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
+        # Reset on fork: the child's thread for slow reads must not run before the training.
+        os.sched_setscheduler(pid, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
         return "FIFO priority, own session"
     except (OSError, AttributeError):
         pass

@@ -35,7 +35,7 @@ class CoreTimes(Sensor):
             parser="cores",
             arguments=cores,
             channels=tuple(channels),
-            least_period_s=0.02,
+            least_period_s=0.05,
         )
         return Present(reads=(read,))
 

@@ -70,5 +70,6 @@ class ProportionalMemory(Sensor):
             arguments=("Pss:",),
             channels=(channel,),
             least_period_s=1.0,
+            slow=True,
         )
         return Present(reads=(read,))

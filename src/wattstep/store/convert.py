@@ -185,14 +185,14 @@ def _samples(journal: Path, info: RunInfo) -> Iterator[dict[str, Any]]:
             (2, "sampler.busy_time", 1e-9),
             (3, "sampler.lost_ticks", 1.0),
         ):
-            yield _sample_columns(block[:, 0], name, block[:, column] * scale)
+            yield _sample_columns(block[:, 0], name, block[:, column].astype(np.float64) * scale)
     for block in _rows(journal / COSTS, 4):
         for read in info.reads:
             mine = block[block[:, 1] == read.number]
             if len(mine):
                 name = read.channels[0].name
-                yield _sample_columns(mine[:, 0], f"cost:{name}", mine[:, 2] * 1e-9)
-                yield _sample_columns(mine[:, 0], f"every:{name}", mine[:, 3] * 1.0)
+                yield _sample_columns(mine[:, 0], f"cost:{name}", mine[:, 2].astype(np.float64) * 1e-9)
+                yield _sample_columns(mine[:, 0], f"every:{name}", mine[:, 3].astype(np.float64))
 
 
 def _sample_columns(

@@ -1,0 +1,74 @@
+# Each target does all the set-up it needs. Choose another Python with: make PYTHON=python3.12 ...
+PYTHON ?= python3
+# What pip installs for torch. PyTorch's own CPU build, where pip would bring GPU libraries:
+#   make TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu" demo
+TORCH ?= torch==2.13.0
+PIP = .venv/bin/python -m pip --disable-pip-version-check
+DEMO = demo
+
+.PHONY: demo test test-all check format contracts docs bench picture clean
+
+demo: .venv/.runs
+	@rm -rf $(DEMO) && mkdir $(DEMO)
+	@echo "training three workloads of three domains, 15 s each"
+	@.venv/bin/wattstep run squeezenet char-cnn dqn --seconds 15 --power-model vcpu --out $(DEMO)/runs
+	@.venv/bin/wattstep report $(DEMO)/runs -o $(DEMO)/report.html
+	@echo "open it in a browser: it needs no network"
+
+test: .venv/.tests contracts
+	.venv/bin/python -m pytest
+
+test-all: .venv/.tests contracts
+	.venv/bin/python -m pytest --hypothesis-profile=long
+
+check: .venv/.tests
+	.venv/bin/ruff format --check src tests benchmarks
+	.venv/bin/ruff check src tests benchmarks
+	.venv/bin/mypy
+	$(MAKE) contracts
+	.venv/bin/python -m pytest
+
+format: .venv/.tests
+	.venv/bin/ruff check --fix src tests benchmarks
+	.venv/bin/ruff format src tests benchmarks
+
+contracts: .venv/.tests
+	.venv/bin/lint-imports
+
+docs: .venv/.tests
+	.venv/bin/python -m pytest tests/docs
+
+# About half an hour on two cores that are otherwise idle.
+bench: .venv/.tests
+	.venv/bin/python benchmarks/sampler.py
+	.venv/bin/python benchmarks/recording.py
+	.venv/bin/python benchmarks/recording.py --threads 2
+	.venv/bin/python benchmarks/recording.py --workloads lenet --interval 1ms
+	.venv/bin/python benchmarks/tracing.py
+	.venv/bin/python benchmarks/memory.py
+	.venv/bin/python benchmarks/correlation.py
+	.venv/bin/python benchmarks/start.py
+
+# The picture in the README, from the demo's report (needs Debian's chromium).
+picture: .venv/.tests
+	.venv/bin/python docs/picture.py $(DEMO)/report.html docs/report.png
+
+clean:
+	rm -rf .venv $(DEMO)
+
+.venv/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "wattstep needs Python 3.10 or later: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "this Python has no venv: install the package python3-venv (sudo apt install python3-venv)"; exit 2; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.runs: .venv/.python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt $(TORCH)
+	$(PIP) install -c constraints.txt -e '.[suite]'
+	@touch $@
+
+.venv/.tests: .venv/.runs
+	$(PIP) install -c constraints.txt -e '.[suite,dev]'
+	@touch $@

@@ -108,6 +108,7 @@ class Recorder:
         self._phase_every = 1
         self._layers_every = 0
         self._contiguous = False
+        self._own_clock = True
         self._start_ns = 0
         self._window_ns = 0
         self._check_at = 0
@@ -121,6 +122,8 @@ class Recorder:
             create_folder(self.path)
             self._lock = RunLock(self.path)
             found = _without_doubles(probe_all(Path("/"), os.getpid()))
+            # Perf counts from outside; without it the process reads its own clock at every step.
+            self._own_clock = not isinstance(found.get("process_cpu"), Present)
             plan = make_plan(found, self._interval_s)
             self._info = self._describe(plan.absent, plan.reads)
             write_info(self.path, self._info)
@@ -265,7 +268,7 @@ class Recorder:
             if self._layers_every and not traced:
                 self._attach_layers(index)
             self._traced = traced
-            cpu = 0 if self._contiguous else time.process_time_ns()
+            cpu = 0 if self._contiguous or not self._own_clock else time.process_time_ns()
             self._start_ns = now = time.perf_counter_ns()
             self._marks.add(Mark.STEP_START, traced, samples, index, cpu, now)
         except OSError as error:
@@ -279,7 +282,7 @@ class Recorder:
             now = time.perf_counter_ns()
             if self._traced:
                 self._tracer.finish()
-            cpu = time.process_time_ns()
+            cpu = time.process_time_ns() if self._own_clock else 0
             self._marks.add(Mark.STEP_END, 0, loss, self.index, cpu, now)
             self.index += 1
             self._contiguous = not self._traced

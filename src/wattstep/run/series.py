@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wattstep.analysis.curves import Curve
+from wattstep.analysis.curves import Curve, curve_of_counter
 from wattstep.analysis.power import EnergySource, modelled, summed
 from wattstep.analysis.steps import FloatArray, IntArray, Steps
 from wattstep.records.channel import Channel
@@ -74,9 +74,24 @@ class Series:
         """CPU time in s of the training process and its children, and where it was read."""
         for channel in self.with_role("process_cpu_time"):
             return self.curve(channel), channel.source
+        own = self._own_clock()
+        if own is not None:
+            return own, "the process's own CPU clock, read at every step"
         for channel in self.with_role("process_cpu_time_coarse"):
             return self.curve(channel), channel.source
         return None
+
+    def _own_clock(self) -> Curve | None:
+        """CPU time that the training read of itself; children are not in it."""
+        steps = self.steps
+        begin, end = self._tables.cpu_ns()
+        t_ns = np.stack([steps.start_ns, steps.end_ns], axis=1).ravel()
+        cpu = np.stack([begin, end], axis=1).ravel() * 1e-9
+        known = np.isfinite(cpu)
+        t_ns, first = np.unique(t_ns[known], return_index=True)
+        if len(t_ns) < 2:
+            return None
+        return curve_of_counter(t_ns, cpu[known][first], unit="s")
 
     @cached_property
     def energy(self) -> EnergySource | str:

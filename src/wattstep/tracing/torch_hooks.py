@@ -59,6 +59,7 @@ class TorchHooks:
         self._listener = listener
         self._marker = check_marker(marker)
         self._first_optimizer: Any = None
+        self._stepping = 0  # optimizers whose step is running
         self._depth = 0
         self._steps = 0
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -74,7 +75,8 @@ class TorchHooks:
         self._wrap_backward()
         self._wrap_profiler()
         self._wrap_eval()
-        torch_optimizer.register_optimizer_step_post_hook(self._optimizer_stepped)
+        if self._marker == "optimizer":
+            self._wrap_optimizers()
         if self._marker.startswith("call:"):
             self._wrap_call()
 
@@ -142,9 +144,34 @@ class TorchHooks:
 
         torch.autograd.backward = backward
 
-    def _optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
-        if self._marker != "optimizer":
-            return
+    def _wrap_optimizers(self) -> None:
+        """A step ends when the optimizer's has returned, its own hooks and scope included.
+
+        A hook of the framework's would end it within them, where a window can neither open nor
+        close. Optimizers wrap their class's `step` with this method when the first one is made.
+        """
+        plain = torch_optimizer.Optimizer.profile_hook_step
+        hooks = self
+
+        def wrap(step: Callable[..., Any]) -> Callable[..., Any]:
+            hooked = plain(step)
+
+            @functools.wraps(hooked)
+            def stepping(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+                hooks._stepping += 1
+                try:
+                    result = hooked(optimizer, *args, **kwargs)
+                finally:
+                    hooks._stepping -= 1
+                if not hooks._stepping:  # else a subclass called its parent's
+                    hooks._optimizer_stepped(optimizer)
+                return result
+
+            return stepping
+
+        torch_optimizer.Optimizer.profile_hook_step = staticmethod(wrap)  # type: ignore[method-assign,assignment]
+
+    def _optimizer_stepped(self, optimizer: Any) -> None:
         known = None if self._first_optimizer is None else self._first_optimizer()
         if known is None:
             self._first_optimizer = weakref.ref(optimizer)

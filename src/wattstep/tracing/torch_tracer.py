@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,6 +51,7 @@ class TorchTracer:
     def __init__(self, code: Code) -> None:
         self._code = code
         self._layers = LayerScopes()
+        self._quiet = _QuietLog()
         self._profile: Any = None
         self._brackets: list[tuple[int, int]] = []
         self._optimizers: list[Any] = []
@@ -77,6 +81,7 @@ class TorchTracer:
         self._brackets.clear()
         self._handle = torch_optimizer.register_optimizer_step_post_hook(self._saw_optimizer)
         self._layers.begin()
+        self._quiet.begin()
         self._profile = autograd_profiler.profile(
             use_cpu=True, use_kineto=True, record_shapes=True, profile_memory=True
         )
@@ -103,6 +108,7 @@ class TorchTracer:
         self._handle.remove()
         if autograd_profiler._is_profiler_enabled:
             self._profile.__exit__(None, None, None)
+        self._quiet.end()
 
     def finish(self) -> None:
         """Ends the tracing, right after the step; `rows` turns it into rows."""
@@ -213,6 +219,34 @@ class TorchTracer:
             return int(first_ours + round((t_ns - first_theirs) * rate))
 
         return to_ours, uncertainty
+
+
+class _QuietLog:
+    """Keeps torch's C++ log below errors while a window is open.
+
+    The allocator would write a warning there when a tensor older than the window is freed in it.
+    """
+
+    ERROR = 2  # of c10's levels
+
+    def __init__(self) -> None:
+        self._level: ctypes.c_int | None = None
+        self._before = 0
+        library = Path(torch.__file__).parent / "lib" / "libc10.so"
+        # A build without that flag (glog, static) says its warning once.
+        with contextlib.suppress(OSError, ValueError):
+            self._level = ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "FLAGS_caffe2_log_level")
+
+    def begin(self) -> None:
+        """Errors only."""
+        if self._level is not None:
+            self._before = self._level.value
+            self._level.value = max(self._before, self.ERROR)
+
+    def end(self) -> None:
+        """As before."""
+        if self._level is not None:
+            self._level.value = self._before
 
 
 class _Node:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import InvalidValueError, WattstepError
-from wattstep.processes import child_command
+from wattstep.processes import child_command, ends_with_us, outwait
 from wattstep.recorder import Recorder
 from wattstep.records.settings import parse_duration, parse_power_model
 from wattstep.store.files import new_name
@@ -83,12 +83,8 @@ def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
         child_command("wattstep.profiling:main", json.dumps(asdict(settings)), out),
         stdout=sys.stderr if settings.script_output == "stderr" else None,
     )
-    while True:
-        try:
-            code = child.wait()
-            break
-        except KeyboardInterrupt:  # the script got it as well, and decides what it does
-            continue
+    with ends_with_us(child):
+        code = outwait(child)  # Ctrl-C went to the script as well, and it decides what it does
     return (128 - code if code < 0 else code), Path(out)
 
 
@@ -117,13 +113,13 @@ def main() -> None:
         TorchHooks(script, settings.step_marker).install()
 
     after_import("torch", hook)
-    code = _run(settings)
+    code = _run(settings, recorder)
     script.close()
     # The script's own interpreter would end here: what it registered runs, then its exit code.
     raise SystemExit(code)
 
 
-def _run(settings: ProfileSettings) -> int:
+def _run(settings: ProfileSettings, recorder: Recorder) -> int:
     """Runs the script as Python itself would; returns its exit code."""
     try:
         if settings.module:
@@ -137,6 +133,7 @@ def _run(settings: ProfileSettings) -> int:
     except KeyboardInterrupt:
         return 130
     except BaseException as error:
+        recorder.note(f"the script ended with {type(error).__name__}")
         _print_error(error)
         return 1
     return 0
@@ -144,13 +141,13 @@ def _run(settings: ProfileSettings) -> int:
 
 def _run_script(script: str, arguments: Sequence[str]) -> None:
     """The script becomes `__main__`, so that what it pickles and spawns finds it."""
-    sys.path.insert(0, str(Path(script).absolute().parent))
+    sys.path.insert(0, str(Path(script).resolve().parent))
     sys.argv = [script, *arguments]
     module = types.ModuleType("__main__")
-    module.__file__ = script
+    module.__file__ = file = str(Path(script).absolute())
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
-    exec(compile(Path(script).read_bytes(), script, "exec"), module.__dict__)
+    exec(compile(Path(file).read_bytes(), file, "exec"), module.__dict__)
 
 
 def _exit_code(ending: SystemExit) -> int:

@@ -264,7 +264,8 @@ class Recorder:
                 self._close_rest()
             if index >= self._schedule.next_step:
                 traced = self._open_window()
-            self._phases_on = traced or index % self._phase_every == 0
+            # Three steps in a row, so that a timeline of three can show their phases.
+            self._phases_on = traced or index % (3 * self._phase_every) < 3
             if self._layers_every and not traced:
                 self._attach_layers(index)
             self._traced = traced

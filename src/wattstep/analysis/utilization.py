@@ -11,17 +11,34 @@ from wattstep.analysis.statistics import mean_figure, ratio_figure
 from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing
 
-IDLE_BELOW = 0.02  # of a window; the sampler's own wake-ups keep a core busy for up to 1 %
+IDLE_BELOW = 0.05  # of a window; the sampler itself wakes up in each, and takes 1 % of it or more
 
 
 def active_ratio(busy: Curve, parts: IntArray, source: str) -> Figure:
     """T_active / T_total of one core (equation 1), over parts of the clean time, shape (p, 2)."""
-    gains, covered = busy.difference(parts[:, 0], parts[:, 1])
+    return within(rate(busy, parts, source))
+
+
+def rate(curve: Curve, parts: IntArray, source: str) -> Figure:
+    """What a curve of CPU time gains in a second, over parts of the clean time: busy cores."""
+    gains, covered = curve.difference(parts[:, 0], parts[:, 1])
     lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
     known = lengths > 0
     if not known.any():
         return missing("ratio", f"no samples of {source} in clean steps")
     return ratio_figure(gains[known], lengths[known], "ratio", source, Status.MEASURED)
+
+
+def within(figure: Figure, least: float = 0.0, most: float = 1.0) -> Figure:
+    """The figure with its interval cut where the quantity cannot go."""
+    if figure.value is None or figure.low is None or figure.high is None:
+        return figure
+    return replace(
+        figure,
+        value=min(max(figure.value, least), most),
+        low=max(figure.low, least),
+        high=min(figure.high, most),
+    )
 
 
 def mean_active_ratio(busy: list[Curve], parts: IntArray, source: str) -> Figure:
@@ -35,7 +52,7 @@ def mean_active_ratio(busy: list[Curve], parts: IntArray, source: str) -> Figure
     known = lengths > 0
     if not known.any():
         return missing("ratio", f"no samples of {source} in clean steps")
-    return ratio_figure(gains[known], lengths[known], "ratio", source, Status.MEASURED)
+    return within(ratio_figure(gains[known], lengths[known], "ratio", source, Status.MEASURED))
 
 
 def idle_windows(idle: Curve, stretches: IntArray, window_ns: int) -> FloatArray:
@@ -78,7 +95,7 @@ def idle_state_ratio(idle: Curve, stretches: IntArray, window_ns: int, source: s
     verdicts = idle_windows(idle, stretches, window_ns)
     if not len(verdicts):
         return missing("ratio", f"no stretch of clean steps is as long as {window_ns / 1e6:g} ms")
-    figure = mean_figure(verdicts, "ratio", source, Status.MEASURED)
+    figure = within(mean_figure(verdicts, "ratio", source, Status.MEASURED))
     note = f"share of {window_ns / 1e6:g} ms windows with the core busy below {IDLE_BELOW:.0%}"
     return _with_method(figure, note)
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from wattstep.errors import RecordingError, WattstepError
-from wattstep.processes import child_command
+from wattstep.processes import child_command, ends_with_us, outwait
 from wattstep.store.files import new_name
 from wattstep.training import Progress, TrainingSettings
 
@@ -41,7 +41,7 @@ def train_in_child(
     os.close(writing)
     error: str | None = None
     interrupted = False
-    with os.fdopen(reading, encoding="utf-8") as news:
+    with ends_with_us(child), os.fdopen(reading, encoding="utf-8") as news:
         while True:
             try:
                 line = news.readline()
@@ -56,7 +56,7 @@ def train_in_child(
             elif "warning" in document:
                 on_warning(document["warning"])
             error = document.get("error") or document.get("problem") or error
-    code = _wait(child)
+        code = outwait(child)
     if interrupted or code == 130:
         raise KeyboardInterrupt
     if error is not None:
@@ -65,14 +65,6 @@ def train_in_child(
     if code != 0:
         raise RecordingError(_ended(code, out))
     return Path(out)
-
-
-def _wait(child: subprocess.Popen[bytes]) -> int:
-    while True:
-        try:
-            return child.wait()
-        except KeyboardInterrupt:
-            continue
 
 
 def _ended(code: int, out: str) -> str:

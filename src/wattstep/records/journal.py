@@ -18,6 +18,7 @@ NAMES = "names.jsonl"  # one JSON line a name: [table, code, text]
 TICKS = "ticks.bin"
 COSTS = "costs.bin"
 LOCK = "lock"
+HOLDER = "holder"  # number and start time of the process that holds the lock
 
 SAMPLE_HEADER = 2  # t_ns, errno, then the values
 MISSING = -(2**63)

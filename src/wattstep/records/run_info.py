@@ -13,6 +13,19 @@ from wattstep.records.workload import DataFacts
 SCHEMA_VERSION = 1  # 1: first format (November 2026)
 
 
+# What is calculated with, or looked into, as soon as a run is opened.
+_KINDS: Mapping[str, type[Any]] = {
+    "state": str,
+    "interval_s": float,
+    "warmup": int,
+    "device": dict,
+    "environment": dict,
+    "model": dict,
+    "absent": dict,
+    "lost": dict,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannedRead:
     """A read as the sampler performs it; its number names its journal."""
@@ -91,10 +104,15 @@ class RunInfo:
         known = {item.name for item in fields(cls)}
         try:
             values = {key: value for key, value in document.items() if key in known}
+            if isinstance(values.get("interval_s"), int):  # JSON of others may write 1 for 1.0
+                values["interval_s"] = float(values["interval_s"])
             data = values.get("data")
             values["data"] = None if data is None else DataFacts(**data)
             values["reads"] = tuple(_planned_read(read) for read in values.get("reads", ()))
             values["notes"] = tuple(values.get("notes", ()))
+            for key, kind in _KINDS.items():
+                if not isinstance(values.get(key, kind()), kind):
+                    raise TypeError(f"{key} is {values[key]!r}")
             return cls(**values)
         except (TypeError, KeyError, ValueError) as error:
             raise DamagedRunError(f"run.json lacks or garbles a field: {error}") from error

@@ -58,7 +58,7 @@ METRICS = {
     ),
     "memory_breakdown": Metric(label="Memory", meaning="What the memory is used for"),
     "recording_overhead": Metric(
-        label="Recording overhead", meaning="By how much recording made the steps slower"
+        label="Recording overhead", meaning="Share of the recorded time that tracing and marks took"
     ),
     "trace_inflation": Metric(
         label="Trace inflation",
@@ -211,7 +211,7 @@ def summary(document: Document) -> list[str]:
         _sentence(document, "cpu_utilization", "The processor was busy for {} of the time"),
         _sentence(document, "peak_memory", "At its peak, training held {} of memory"),
         _costliest(document),
-        _sentence(document, "recording_overhead", "Recording changed the step time by {}"),
+        _sentence(document, "recording_overhead", "Recording took {} of the recorded time"),
     ]
     return [sentence for sentence in found if sentence]
 

@@ -13,7 +13,13 @@ from wattstep.analysis.curves import Curve
 from wattstep.analysis.disturbance import disturbed_steps, other_cpu
 from wattstep.analysis.statistics import mean_figure, ratio_figure
 from wattstep.analysis.steps import BoolArray, IntArray, slices
-from wattstep.analysis.utilization import active_ratio, idle_state_ratio, mean_active_ratio
+from wattstep.analysis.utilization import (
+    active_ratio,
+    idle_state_ratio,
+    mean_active_ratio,
+    rate,
+    within,
+)
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
@@ -65,20 +71,14 @@ def _utilization(tables: Tables, series: Series, parts: IntArray) -> dict[str, A
     source = "/proc/stat"
     per_core = [active_ratio(busy[core], parts, source) for core in sorted(busy)]
     figures: dict[str, Any] = {
-        "cpu_utilization": replace(
-            mean_active_ratio([busy[core] for core in sorted(busy)], parts, source),
-        ),
+        "cpu_utilization": mean_active_ratio([busy[core] for core in sorted(busy)], parts, source),
         "cpu_core_utilization": per_core,
         "idle_state_ratio": _idle(tables, series),
     }
     if series.process_cpu is not None:
         curve, process_source = series.process_cpu
-        figures["process_cpu_cores"] = _as_cores(active_ratio(curve, parts, process_source))
+        figures["process_cpu_cores"] = replace(rate(curve, parts, process_source), unit="cores")
     return figures
-
-
-def _as_cores(figure: Figure) -> Figure:
-    return replace(figure, unit="cores")
 
 
 def _idle(tables: Tables, series: Series) -> list[Figure]:
@@ -224,7 +224,8 @@ def _surroundings(tables: Tables, series: Series, parts: IntArray) -> dict[str, 
     if steal is None or not len(parts):
         figures["steal"] = missing("ratio", "time taken by a hypervisor was not sampled")
     else:
-        figures["steal"] = active_ratio(steal, parts, "/proc/stat").scaled(1 / cores, "ratio")
+        stolen = rate(steal, parts, "/proc/stat").scaled(1 / cores, "ratio")
+        figures["steal"] = within(stolen)
     system = series.one("system_busy_time")
     if system is None or series.process_cpu is None or not len(parts):
         figures["other_cpu"] = missing("cores", "busy time of the system was not sampled")

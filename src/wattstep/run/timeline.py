@@ -22,12 +22,13 @@ MOST_OPERATIONS = 5000
 def make_timeline(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     """JSON-ready; times in s from the first step shown."""
     steps = series.steps
-    rows = _three(breakdown.clean)
+    marks = tables.marks()
+    phased = np.intersect1d(breakdown.clean, marks.step[marks.kind == Mark.PHASE])
+    rows = _three(phased if len(phased) >= SHOWN else breakdown.clean)
     if not len(rows):
         return {"steps": [], "channels": [], "operations": [], "note": "no clean step to show"}
     base, end = int(steps.start_ns[rows[0]]), int(steps.end_ns[rows[-1]])
     margin = max(0, round(tables.info.interval_s * 1e9 * LEAST_SAMPLES) - (end - base)) // 2
-    marks = tables.marks()
     note = ""
     if margin:
         note = (
@@ -62,7 +63,7 @@ def _three(clean: IntArray) -> IntArray:
 def _phases(marks: Any, row: int, end_ns: int, base: int) -> list[dict[str, Any]]:
     mine = (marks.step == row) & (marks.kind == Mark.PHASE)
     starts = [int(t) for t in marks.t_ns[mine]]
-    ends = [*starts[1:], end_ns]
+    ends = [*starts[1:], end_ns][: len(starts)]
     return [
         {"name": name, "start": (start - base) * 1e-9, "end": (stop - base) * 1e-9}
         for name, start, stop in zip(marks.name[mine], starts, ends, strict=True)

@@ -191,7 +191,9 @@ def _samples(journal: Path, info: RunInfo) -> Iterator[dict[str, Any]]:
             mine = block[block[:, 1] == read.number]
             if len(mine):
                 name = read.channels[0].name
-                yield _sample_columns(mine[:, 0], f"cost:{name}", mine[:, 2].astype(np.float64) * 1e-9)
+                yield _sample_columns(
+                    mine[:, 0], f"cost:{name}", mine[:, 2].astype(np.float64) * 1e-9
+                )
                 yield _sample_columns(mine[:, 0], f"every:{name}", mine[:, 3].astype(np.float64))
 
 

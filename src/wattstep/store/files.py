@@ -29,11 +29,11 @@ def create_folder(run: Path) -> None:
         run.parent.mkdir(parents=True, exist_ok=True)
         run.mkdir()
         (run / JOURNAL).mkdir()
-    except FileExistsError as error:
-        raise RunExistsError(
-            f"{run} exists already: choose another folder, or remove it first"
-        ) from error
     except OSError as error:
+        if isinstance(error, FileExistsError) and run.exists():
+            raise RunExistsError(
+                f"{run} exists already: choose another folder, or remove it first"
+            ) from error
         raise RecordingError(f"cannot record into {run}: {error.strerror}") from error
 
 
@@ -53,6 +53,22 @@ def read_info(run: Path) -> RunInfo:
     if not isinstance(document, dict):
         raise DamagedRunError(f"{path} does not hold a run")
     return RunInfo.from_dict(document)
+
+
+def write_whole(fd: int, data: bytes) -> None:
+    """Writes all of it at the end of a file or, on a full disk, nothing.
+
+    Raises:
+        OSError: It cannot be written; the file is as it was.
+    """
+    before = os.fstat(fd).st_size
+    try:
+        done = os.write(fd, data)
+        while done < len(data):
+            done += os.write(fd, data[done:])
+    except OSError:
+        os.ftruncate(fd, before)
+        raise
 
 
 def write_info(run: Path, info: RunInfo) -> None:

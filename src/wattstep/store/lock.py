@@ -7,55 +7,72 @@ import os
 from pathlib import Path
 
 from wattstep.errors import RunExistsError
-from wattstep.records.journal import JOURNAL, LOCK
+from wattstep.records.journal import HOLDER, JOURNAL, LOCK
 
 
 class RunLock:
-    """Held by whoever writes the journals of a run.
+    """Held by whoever writes the journals of a run, or turns them into tables.
 
     Two signs together: the process (number and start time) is seen from within the same process
-    and survives forks of it; the POSIX lock is seen across containers that share the disk.
+    and survives forks of it; the POSIX lock is seen across containers that share the disk. They
+    are two files, because a process loses its lock when it closes the file after looking into it.
+
+    Args:
+        run: Folder of the run.
+        wait: Wait for another holder, instead of refusing.
+
+    Raises:
+        RunExistsError: Another process holds it.
     """
 
-    def __init__(self, run: Path) -> None:
-        path = run / JOURNAL / LOCK
-        self._file = path.open("a+", encoding="ascii")
+    def __init__(self, run: Path, *, wait: bool = False) -> None:
+        journal = run / JOURNAL
+        self._holder = journal / HOLDER
+        self._file = (journal / LOCK).open("a", encoding="ascii")
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            self._holder.write_text(f"{os.getpid()} {_start_time(os.getpid())}", encoding="ascii")
+        except BlockingIOError as error:
             self._file.close()
             raise RunExistsError(f"{run} is being written by another process") from error
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()} {_start_time(os.getpid())}")
-        self._file.flush()
+        except OSError:
+            self._file.close()
+            raise
+
+    def hand_over(self) -> None:
+        """Lets a child take the lock; until it has, this process still counts as the holder."""
+        fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def release(self) -> None:
         """Lets go; the journals may be converted by anyone now."""
-        self._file.truncate(0)
+        self._holder.unlink(missing_ok=True)
         self._file.close()
 
 
 def is_recording(run: Path) -> bool:
     """Whether a living process holds the run's lock."""
-    path = run / JOURNAL / LOCK
+    journal = run / JOURNAL
     try:
-        with path.open("r+", encoding="ascii") as file:
-            words = file.read().split()
-            if len(words) == 2 and words[1] == _start_time(int(words[0])):
-                return True
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return True
+        words = (journal / HOLDER).read_text(encoding="ascii", errors="replace").split()
+        if len(words) == 2 and words[1] == _start_time(words[0]):
+            return True
+    except FileNotFoundError:
+        pass  # cut short while it was made, or let go
+    try:
+        with (journal / LOCK).open(encoding="ascii") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
+    except BlockingIOError:
+        return True
     return False
 
 
-def _start_time(pid: int) -> str:
-    """Start of a process in clock ticks since boot (field 22 of stat), or "" where there is none."""
+def _start_time(pid: int | str) -> str:
+    """Start of a process in clock ticks since boot (field 22 of stat), or "" if it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]  # a zombie writes no further

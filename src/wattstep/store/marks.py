@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from wattstep.records.journal import MARK, MARKS, NAMES
+from wattstep.store.files import write_whole
 
 CHUNK = 256 * 1024  # mapped at a time: 8192 marks
 MOST_NAMES = 60_000  # codes are 16 bits wide; shapes that vary for ever end in one name
@@ -25,7 +26,7 @@ class MarkJournal:
 
     def __init__(self, folder: Path) -> None:
         self._fd = os.open(folder / MARKS, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        self._names = (folder / NAMES).open("w", encoding="utf-8")
+        self._names = os.open(folder / NAMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._codes: dict[tuple[str, str], int] = {}
         self._base = 0
         self._offset = 0
@@ -36,14 +37,18 @@ class MarkJournal:
         return mmap.mmap(self._fd, CHUNK, offset=self._base)
 
     def code(self, table: str, text: str) -> int:
-        """The number that stands for a name; written down on its first use."""
+        """The number that stands for a name; written down on its first use.
+
+        Raises:
+            OSError: The disk is full.
+        """
         code = self._codes.get((table, text))
         if code is None and len(self._codes) >= MOST_NAMES and text != OVERFLOW:
             return self.code(table, OVERFLOW)
         if code is None:
-            code = self._codes[table, text] = len(self._codes)
-            self._names.write(json.dumps([table, code, text]) + "\n")
-            self._names.flush()
+            code = len(self._codes)
+            write_whole(self._names, json.dumps([table, code, text]).encode() + b"\n")
+            self._codes[table, text] = code
         return code
 
     def add(
@@ -82,4 +87,4 @@ class MarkJournal:
         self._map.close()
         os.ftruncate(self._fd, self._base + self._offset)
         os.close(self._fd)
-        self._names.close()
+        os.close(self._names)

@@ -1,0 +1,35 @@
+"""Blocks in the order A B B A, and the interval of B against A; A against A beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+Block = Callable[[], float]  # seconds a step
+
+
+def compare(plain: Block, other: Block, quadruples: int) -> dict[str, list[float]]:
+    """Log ratios of quadruples: A B B A ("recorded") and A A A A ("control"), taken in turn."""
+    ratios: dict[str, list[float]] = {"recorded": [], "control": []}
+    for _ in range(quadruples):
+        for name, second in (("recorded", other), ("control", plain)):
+            a1, b1, b2, a2 = plain(), second(), second(), plain()
+            ratios[name].append(math.log((b1 + b2) / (a1 + a2)))
+    return ratios
+
+
+def interval(ratios: list[float], seed: int = 0) -> tuple[float, float, float]:
+    """Median of the cost as a share, with a 95 % bootstrap interval over quadruples."""
+    values = np.array(ratios)
+    draws = np.random.default_rng(seed).integers(0, len(values), (4000, len(values)))
+    medians = np.median(values[draws], axis=1)
+    low, high = np.percentile(medians, [2.5, 97.5])
+    return tuple(math.expm1(x) for x in (float(np.median(values)), float(low), float(high)))  # type: ignore[return-value]
+
+
+def shown(ratios: list[float]) -> str:
+    """For a table."""
+    middle, low, high = interval(ratios)
+    return f"{middle:+7.2%} ({low:+.2%} to {high:+.2%})"

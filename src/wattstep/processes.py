@@ -12,11 +12,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_START = (
-    "import sys, importlib; sys.path[:] = sys.argv.pop(1).splitlines(); "
-    "module, function = sys.argv.pop(1).split(':'); "
-    "raise SystemExit(getattr(importlib.import_module(module), function)())"
-)
+_START = """\
+import sys
+try:
+    import importlib
+    sys.path[:] = sys.argv.pop(1).splitlines()
+    module, function = sys.argv.pop(1).split(":")
+    code = getattr(importlib.import_module(module), function)()
+except KeyboardInterrupt:
+    code = 130
+raise SystemExit(code)
+"""
 
 
 def child_command(entry: str, *arguments: str) -> list[str]:

@@ -45,17 +45,16 @@ def train_in_child(
         while True:
             try:
                 line = news.readline()
+                if not line.endswith("\n"):  # the end, or cut off by the end
+                    break
+                document = json.loads(line)
+                if "progress" in document:
+                    on_progress(Progress(**document["progress"]))
+                elif "warning" in document:
+                    on_warning(document["warning"])
+                error = document.get("error") or document.get("problem") or error
             except KeyboardInterrupt:  # the child got it as well, and closes its run
                 interrupted = True
-                continue
-            if not line:
-                break
-            document = json.loads(line)
-            if "progress" in document:
-                on_progress(Progress(**document["progress"]))
-            elif "warning" in document:
-                on_warning(document["warning"])
-            error = document.get("error") or document.get("problem") or error
         code = outwait(child)
     if interrupted or code == 130:
         raise KeyboardInterrupt

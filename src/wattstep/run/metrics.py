@@ -233,9 +233,11 @@ def _surroundings(tables: Tables, series: Series, parts: IntArray) -> dict[str, 
         begin, end = parts[:, 0], parts[:, 1]
         other = other_cpu(system, _own_curves(series), begin, end)
         known = np.isfinite(other)
-        figures["other_cpu"] = ratio_figure(
-            other[known], ((end - begin) * 1e-9)[known], "cores",
-            "/proc/stat less training and sampler", Status.MEASURED,
+        figures["other_cpu"] = within(
+            ratio_figure(
+                other[known], ((end - begin) * 1e-9)[known], "cores",
+                "/proc/stat less training and sampler", Status.MEASURED,
+            ), most=cores,
         )  # fmt: skip
     return figures
 

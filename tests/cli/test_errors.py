@@ -1,0 +1,213 @@
+"""What the user can mend ends a command with one line, exit code 2 and no traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.testing  # noqa: F401 - typer loads before standard streams are captured
+
+from wattstep.cli import COMMANDS, run_command_line
+
+
+class Ended:
+    """Exit code and output of a command."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    """Runs a command in this process: what is wrong is found before anything starts."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["wattstep", *arguments])
+        code = run_command_line()
+        out, err = capfd.readouterr()
+        return Ended(code, out, err)
+
+    return run
+
+
+def one_line(ended: Ended) -> str:
+    """The only line of an error."""
+    assert ended.code == 2, ended.err
+    assert ended.out == ""
+    lines = ended.err.strip().splitlines()
+    assert len(lines) == 1, ended.err
+    assert lines[0].startswith("wattstep: ")
+    assert "Traceback" not in ended.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "lenett"], ["lenett", "lenet"]),
+        (["run", "lenet", "--batch", "0"], ["--batch 0", "at least 1"]),
+        (["run", "lenet", "--batch", "-4"], ["--batch -4", "at least 1"]),
+        (["run", "lenet", "--batch", "x"], ["--batch 'x'", "4,16"]),
+        (["run", "lenet", "--batch", "4,"], ["--batch '4,'", "4,16"]),
+        (["run", "lenet", "--steps", "0"], ["--steps 0", "at least 1"]),
+        (["run", "lenet", "--seconds", "0"], ["--seconds 0", "above 0"]),
+        (["run", "lenet", "--seconds", "nan"], ["--seconds nan"]),
+        (["run", "lenet", "--warmup", "-1"], ["--warmup -1"]),
+        (["run", "lenet", "--threads", "0"], ["--threads 0", "at least 1"]),
+        (["run", "lenet", "--interval", "0.1ms"], ["--interval 0.1ms", "1ms"]),
+        (["run", "lenet", "--interval", "soon"], ["soon", "10ms"]),
+        (["run", "lenet", "--trace", "every:0"], ["--trace 'every:0'", "auto, none, every:N"]),
+        (["run", "lenet", "--trace", "often"], ["--trace 'often'", "auto, none, every:N"]),
+        (["run", "lenet", "--power-model", "nuclear"], ["--power-model 'nuclear'", "vcpu"]),
+        (["run", "lenet", "--power-model", "linear:3,1"], ["linear:3,1"]),
+        (["run", "lenet", "--data", "nowhere"], ["--data nowhere", "no such folder"]),
+        (["run", "lenet", "--engine", "abacus"], ["abacus", "torch"]),
+        (["run", "lenet", "--name", "a/b"], ["--name", "--out"]),
+        (["run", "lenet", "--batch", "4,16", "--name", "x"], ["--name"]),
+        (["suite", "resnet"], ["resnet", "resnet50"]),
+        (["doctor", "--interval", "0.1ms"], ["1ms"]),
+        (["report", "nowhere"], ["nowhere", "no such run"]),
+        (["runs", "show", "nowhere"], ["nowhere", "no such run"]),
+        (["runs", "show"], ["wattstep runs"]),
+        (["runs", "delete"], ["wattstep runs"]),
+        (["profile"], ["SCRIPT"]),
+        (["profile", "nowhere.py"], ["nowhere.py", "no such script"]),
+        (["profile", "-m", "nowhere.at.all"], ["nowhere"]),
+    ],
+)
+def test_bad_input_ends_with_one_line_that_says_what_is_wrong(
+    command: Any, arguments: list[str], words: list[str]
+) -> None:
+    line = one_line(command(*arguments))
+    for word in words:
+        assert word in line
+
+
+def test_bad_input_leaves_no_run_behind(command: Any, tmp_path: Path) -> None:
+    command("run", "lenet", "--steps", "0")
+    command("run", "lenett")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("marker", ["batch", "call:", "call:module", "optimizers"])
+def test_a_step_marker_that_is_none_is_refused(
+    command: Any, tmp_path: Path, marker: str
+) -> None:
+    (tmp_path / "script.py").write_text("")
+    assert "--step-marker" in one_line(command("profile", "--step-marker", marker, "script.py"))
+
+
+def test_a_run_that_exists_is_not_written_into(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "script.py").write_text("")
+    assert "runs/mine exists" in one_line(command("run", "lenet", "--name", "mine"))
+    assert "runs/mine exists" in one_line(command("profile", "--name", "mine", "script.py"))
+    assert list((tmp_path / "runs" / "mine").iterdir()) == []
+
+
+def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "empty" in one_line(command("report", "empty"))
+    assert "empty" in one_line(command("runs", "show", "empty"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 99}', '{"schema_version": 1}'])
+def test_a_garbled_run_is_named(command: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "run.json").write_text(text)
+    one_line(command("report", "bad", "--quiet"))
+    ended = command("runs", "list", str(tmp_path))
+    assert ended.code == 0
+    assert "damaged" in ended.out
+
+
+def test_an_unknown_option_or_command_is_refused_without_a_traceback(command: Any) -> None:
+    for arguments in (["run", "lenet", "--colour"], ["fly"], ["run", "lenet", "--steps", "many"]):
+        ended = command(*arguments)
+        assert ended.code == 2
+        assert ended.out == ""
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(command: Any, name: str) -> None:
+    ended = command(name, "--help")
+    assert ended.code == 0
+    assert name in ended.out
+    assert "--json" in ended.out
+    assert ended.err == ""
+
+
+def test_help_lists_every_command(command: Any) -> None:
+    ended = command("--help")
+    assert ended.code == 0
+    for name in COMMANDS:
+        assert name in ended.out
+
+
+def test_version_is_the_package_s(command: Any) -> None:
+    from wattstep import __version__
+
+    assert command("--version").out == f"wattstep {__version__}\n"
+
+
+# --- without torch -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Any:
+    """Runs a command in an interpreter in which no extra can be imported."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('torch', 'sklearn', 'gymnasium', 'ale_py', 'pandas'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
+    )
+
+    def run(*arguments: str) -> Ended:
+        done = subprocess.run(
+            [sys.executable, "-m", "wattstep", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def test_help_works_without_any_extra(bare: Any) -> None:
+    assert bare("--help").code == 0
+    assert bare("run", "--help").code == 0
+
+
+def test_what_needs_torch_names_the_extra_to_install(bare: Any) -> None:
+    for arguments in (["suite"], ["run", "lenet"], ["run", "lenet", "--json"]):
+        line = one_line(bare(*arguments))
+        assert "torch" in line
+        assert "pip install" in line
+
+
+def test_doctor_works_without_any_extra_and_prints_one_document(bare: Any) -> None:
+    ended = bare("doctor", "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert {"device", "sensors", "sampler", "disk_bytes_an_hour"} <= set(found)
+    for sensor in found["sensors"]:
+        assert sensor["present"] or sensor["reason"]
+
+
+def test_a_script_without_torch_is_profiled_without_torch(bare: Any, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('ran')\n")
+    ended = bare("profile", "--quiet", "script.py")
+    assert (ended.code, ended.out) == (0, "ran\n"), ended.err
+    shutil.rmtree(tmp_path / "runs")

@@ -1,0 +1,54 @@
+"""The documents name what there is: commands, files, workloads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wattstep.cli import COMMANDS
+from wattstep.engines import ENGINES
+from wattstep.sensors import SENSORS
+from wattstep.workloads import WORKLOADS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")] if path.is_file()
+)
+FILE = re.compile(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_and_file_named_in_a_document_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    files = [name for name in FILE.findall(text) if "NAME" not in name]
+    missing = [name for name in links if not (document.parent / name).exists()]
+    missing += [name for name in files if not (ROOT / name).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_readme(command: str) -> None:
+    assert f"wattstep {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_workload_is_in_the_readme(workload: str) -> None:
+    assert f"`{workload}`" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("table", [COMMANDS, ENGINES, SENSORS, WORKLOADS])
+def test_every_registered_thing_names_a_file_that_exists(table: dict[str, str]) -> None:
+    for place in table.values():
+        module = place.partition(":")[0]
+        assert (ROOT / "src" / (module.replace(".", "/") + ".py")).exists()
+
+
+def test_the_readme_names_the_two_commands_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target in ("demo", "test", "check", "bench"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+        assert f"make {target}" in readme

@@ -9,7 +9,7 @@ DEMO = demo
 .PHONY: demo test test-all check format contracts docs bench picture clean
 
 demo: .venv/.runs
-	@rm -rf $(DEMO) && mkdir $(DEMO)
+	@rm -rf $(DEMO)/runs $(DEMO)/report.html
 	@echo "training three workloads of three domains, 15 s each"
 	@.venv/bin/wattstep run squeezenet char-cnn dqn --seconds 15 --power-model vcpu --out $(DEMO)/runs
 	@.venv/bin/wattstep report $(DEMO)/runs -o $(DEMO)/report.html

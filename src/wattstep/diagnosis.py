@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.recorder import Recorder
+from wattstep.records.journal import MARKS, OPERATIONS
 from wattstep.run import Run, load
 from wattstep.sensors import SENSORS
 from wattstep.sensors import load as load_sensor
@@ -33,7 +34,9 @@ def diagnose(interval: str = "10ms", seconds: float = SECONDS) -> dict[str, Any]
         recorder = Recorder(path, interval=interval, trace="none", about={"workload": "doctor"})
         with recorder:
             _half_busy(recorder, seconds)
-            size = sum(f.stat().st_size for f in (path / "journal").iterdir())
+            # Samples only: marks are reserved in chunks, and depend on how long a step is.
+            files = (path / "journal").glob("*.bin")
+            size = sum(f.stat().st_size for f in files if f.name not in (MARKS, OPERATIONS))
         run = load(path)
         document = run.document()
         return {

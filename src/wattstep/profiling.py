@@ -12,6 +12,7 @@ import traceback
 import types
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,29 @@ class ProfileSettings:
             parts[0] == "call" and len(parts) == 3 and all(parts)
         ):
             raise InvalidValueError(f"--step-marker {self.step_marker!r} is not one of {MARKERS}")
+        if self.module and not _module_exists(self.script):
+            raise InvalidValueError(f"-m {self.script}: there is no such module")
         if not self.module and not Path(self.script).is_file():
             raise InvalidValueError(f"{self.script}: there is no such script")
+
+
+def _module_exists(name: str) -> bool:
+    """Whether `python -m` would find the module, or its package: nothing of it is imported."""
+    top = name.partition(".")[0]
+    here = [str(Path.cwd()), *sys.path]
+    return top in sys.builtin_module_names or PathFinder.find_spec(top, here) is not None
 
 
 def run_name(settings: ProfileSettings) -> str:
     """Of the run: the script's, and the rank under torchrun."""
     stem = settings.script.rpartition(".")[2] if settings.module else Path(settings.script).stem
+    return new_name(stem) + rank_suffix()
+
+
+def rank_suffix() -> str:
+    """Tells the runs of one torchrun apart; "" elsewhere."""
     rank = os.environ.get("RANK")
-    return new_name(stem) + (f"-rank{rank}" if rank is not None else "")
+    return "" if rank is None else f"-rank{rank}"
 
 
 def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
@@ -162,7 +177,8 @@ def _exit_code(ending: SystemExit) -> int:
 def _print_error(error: BaseException) -> None:
     """The script's own traceback, without the frames that are ours."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__):
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
+import functools
 import math
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -23,12 +26,12 @@ from wattstep.records.channel import Absent, Present
 from wattstep.records.journal import JOURNAL, OPERATIONS, Mark
 from wattstep.records.run_info import RunInfo
 from wattstep.records.settings import parse_duration, parse_power_model
-from wattstep.sampling.plan import make_plan
+from wattstep.sampling.plan import Plan, make_plan
 from wattstep.sampling.sampler import Sampler
 from wattstep.sensors import probe_all
 from wattstep.sensors.machine import describe
 from wattstep.sensors.process_cpu import open_task_clocks
-from wattstep.store.files import create_folder, new_name, write_info
+from wattstep.store.files import create_folder, new_name, write_info, write_whole
 from wattstep.store.lock import RunLock
 from wattstep.store.marks import MarkJournal
 from wattstep.tracing.schedule import Schedule, TraceMode
@@ -117,41 +120,50 @@ class Recorder:
 
     def start(self) -> Recorder:
         """Begins: makes the folder, finds the sensors, starts the sampler."""
-        _claim(self)
-        try:
-            create_folder(self.path)
-            self._lock = RunLock(self.path)
+        with contextlib.ExitStack() as undo:
+            _claim(self)
+            undo.callback(_release, self)
             found = _without_doubles(probe_all(Path("/"), os.getpid()))
             # Perf counts from outside; without it the process reads its own clock at every step.
             self._own_clock = not isinstance(found.get("process_cpu"), Present)
             plan = make_plan(found, self._interval_s)
-            self._info = self._describe(plan.absent, plan.reads)
-            write_info(self.path, self._info)
-            journal = self.path / JOURNAL
-            self._marks = MarkJournal(journal)
-            self._operations = os.open(
-                journal / OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-            )
-            self._sampler = Sampler(plan, journal.absolute(), lambda: open_task_clocks(os.getpid()))
-            self._sampler.start()
-        except OSError as error:
-            _release(self)
-            raise RecordingError(
-                f"cannot record into {self.path}: {error.strerror or error}"
-            ) from error
-        except BaseException:
-            _release(self)
-            raise
-        self._info = replace(self._info, scheduling=self._sampler.scheduling)
-        write_info(self.path, self._info)
-        self._state = "recording"
-        self._mark_clock()
-        _reset_peak()
-        if self._mode.tracing:
-            self._prepare_tracing()
-        os.register_at_fork(after_in_child=self._forget)
+            try:
+                self._open(plan, undo)
+            except OSError as error:
+                raise RecordingError(
+                    f"cannot record into {self.path}: {error.strerror or error}"
+                ) from error
+            self._state = "recording"
+            _reset_peak()
+            if self._mode.tracing:
+                self._prepare_tracing()
+            undo.pop_all()
+        _watch_forks()
         atexit.register(self.close)
         return self
+
+    def _open(self, plan: Plan, undo: contextlib.ExitStack) -> None:
+        """The folder, the journals and the sampler; `undo` takes them away again."""
+        self._folder = folder = self.path.absolute()  # the training may change its directory
+        create_folder(folder)
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._lock = RunLock(folder)
+        undo.callback(self._lock.release)
+        self._info = self._describe(plan.absent, plan.reads)
+        write_info(folder, self._info)
+        journal = folder / JOURNAL
+        self._marks = MarkJournal(journal)
+        undo.callback(self._marks.close)
+        self._operations = os.open(
+            journal / OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
+        undo.callback(os.close, self._operations)
+        self._sampler = Sampler(plan, journal, lambda: open_task_clocks(os.getpid()))
+        self._sampler.start()
+        undo.callback(self._sampler.stop)
+        self._info = replace(self._info, scheduling=self._sampler.scheduling)
+        write_info(folder, self._info)
+        self._mark_clock()
 
     def _describe(self, absent: Mapping[str, str], reads: Any) -> RunInfo:
         known: dict[str, Any] = {
@@ -179,10 +191,12 @@ class Recorder:
             **known,
         )
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """In a forked child: its steps are not ours, and the journals belong to the parent."""
         if self._state == "recording":
             self._state = "forked"
+            if self._layer_marks is not None:
+                self._layer_marks.detach()
 
     def close(self) -> None:
         """Ends the recording and writes the tables; what cannot be written stays in the journals."""
@@ -200,7 +214,7 @@ class Recorder:
                 self._mark_peak()
                 self._mark_clock()
         except OSError as error:
-            self._fail(f"the disk is full ({error.strerror})")
+            self._cannot_write(error)
         reason = self._sampler.stop()
         if reason is not None and "sampler" not in self._lost:
             self._sampler_lost(reason)
@@ -214,12 +228,12 @@ class Recorder:
         """Final `run.json`, then the tables, in a child: pyarrow stays out of this process."""
         try:
             info = replace(self._info, notes=tuple(self._notes), lost=dict(self._lost))
-            write_info(self.path, info)
+            write_info(self._folder, info)
         except OSError as error:
-            self._fail(f"the disk is full ({error.strerror})")
-        self._lock.release()
+            self._cannot_write(error)
+        self._lock.hand_over()
         done = subprocess.run(
-            child_command("wattstep.store.convert:main", str(self.path.absolute()), "closed"),
+            child_command("wattstep.store.convert:main", str(self._folder), "closed"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -227,10 +241,13 @@ class Recorder:
         )
         if done.returncode != 0:
             words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            self._fail(
+            text = (
                 f"the tables could not be written ({words[-1]}); the journals are kept in "
                 f"{self.path}, and are turned into tables when the run is next opened"
             )
+            self.problem = text if self.problem is None else f"{self.problem}; {text}"
+            warnings.warn(text, RecordingWarning, stacklevel=4)
+        self._lock.release()
 
     def __enter__(self) -> Recorder:
         return self.start()
@@ -273,7 +290,7 @@ class Recorder:
             self._start_ns = now = time.perf_counter_ns()
             self._marks.add(Mark.STEP_START, traced, samples, index, cpu, now)
         except OSError as error:
-            self._fail(f"the disk is full ({error.strerror})")
+            self._cannot_write(error)
 
     def end_step(self, loss: float = NAN) -> None:
         """The step that began last is done."""
@@ -296,50 +313,60 @@ class Recorder:
             if now > self._check_at:
                 self._check(now)
         except OSError as error:
-            self._fail(f"the disk is full ({error.strerror})")
+            self._cannot_write(error)
+
+    def abandon_step(self) -> None:
+        """The step that began last did not come to its end: it is none."""
+        self.abandon_window()
+        self._start_ns = 0
+        self._contiguous = False
 
     def split_step(self, name: str, since_ns: int, until_ns: int) -> None:
         """What ran from one time to another was no training: a rest; the step begins after it."""
         if self._state != "recording" or self.problem is not None:
             return
         self.abandon_window()
-        code = self._marks.code("rest", name)
-        self._marks.add(Mark.REST_START, code, t_ns=since_ns)
-        self._marks.add(Mark.REST_END, code, t_ns=until_ns)
         self._start_ns = until_ns
         self._contiguous = False
-        self._marks.add(Mark.STEP_START, 0, NAN, self.index, time.process_time_ns(), until_ns)
+        try:
+            code = self._marks.code("rest", name)
+            self._marks.add(Mark.REST_START, code, t_ns=since_ns)
+            self._marks.add(Mark.REST_END, code, t_ns=until_ns)
+            cpu = time.process_time_ns() if self._own_clock else 0
+            self._marks.add(Mark.STEP_START, 0, NAN, self.index, cpu, until_ns)
+        except OSError as error:
+            self._cannot_write(error)
 
     def samples(self, count: float) -> None:
         """So many samples belong to the step that runs; adds up within a step."""
         if self._state == "recording" and self.problem is None:
-            self._marks.add(Mark.SAMPLES, 0, count)
+            self._mark(Mark.SAMPLES, value=count)
 
     def phase(self, name: str) -> None:
         """The part of the step that begins here: "data", "forward", "backward", "optimizer"."""
         if not self._phases_on or self._state != "recording" or self.problem is not None:
             return
-        code = self._codes.get(name)
-        if code is None:
-            code = self._codes[name] = self._marks.code("phase", name)
         try:
+            code = self._codes.get(name)
+            if code is None:
+                code = self._codes[name] = self._marks.code("phase", name)
             if self._traced:
                 self._phases.append((time.perf_counter_ns(), name))
             self._marks.add(Mark.PHASE, code)
         except OSError as error:
-            self._fail(f"the disk is full ({error.strerror})")
+            self._cannot_write(error)
 
     def rest(self, name: str) -> None:
         """What runs from here until the next step is something else, e.g. "evaluation"."""
         if self._state == "recording" and self.problem is None and not self._in_rest:
-            self._marks.add(Mark.REST_START, self._marks.code("rest", name))
+            self._mark(Mark.REST_START, ("rest", name))
             self._in_rest = True
             self._contiguous = False
 
     def memory(self, category: str, size: int) -> None:
         """States how many bytes a category takes ("parameters", "gradients", ...)."""
         if self._state == "recording" and self.problem is None:
-            self._marks.add(Mark.MEMORY, self._marks.code("memory", category), float(size))
+            self._mark(Mark.MEMORY, ("memory", category), float(size))
 
     def note(self, text: str) -> None:
         """Something that the reader of the run must know."""
@@ -365,6 +392,14 @@ class Recorder:
             self._marks.add(Mark.REST_END)
             self._in_rest = False
 
+    def _mark(self, kind: Mark, name: tuple[str, str] | None = None, value: float = 0.0) -> None:
+        """One mark, with the table and text of its name; a full disk ends the recording."""
+        try:
+            code = 0 if name is None else self._marks.code(*name)
+            self._marks.add(kind, code, value)
+        except OSError as error:
+            self._cannot_write(error)
+
     # --- tracing --------------------------------------------------------------------------
 
     def _prepare_tracing(self) -> None:
@@ -388,13 +423,21 @@ class Recorder:
         if self._layer_marks is not None:
             self._layer_marks.detach()
         self._tracer.learn(model)
-        marks = self._marks
-        self._layer_marks = TopLevelMarks(
-            model,
-            lambda name: marks.code("layer", name),
-            lambda code: marks.add(Mark.LAYER_START, code),
-            lambda code: marks.add(Mark.LAYER_END, code),
-        )
+        try:
+            self._layer_marks = TopLevelMarks(
+                model,
+                lambda name: self._marks.code("layer", name),
+                lambda code: self._mark_layer(Mark.LAYER_START, code),
+                lambda code: self._mark_layer(Mark.LAYER_END, code),
+            )
+        except OSError as error:
+            self._cannot_write(error)
+
+    def _mark_layer(self, kind: Mark, code: int) -> None:
+        try:
+            self._marks.add(kind, code)
+        except OSError as error:
+            self._cannot_write(error)
 
     def stop_tracing(self, reason: str) -> None:
         """No further windows; an open one is given up."""
@@ -431,7 +474,7 @@ class Recorder:
 
     def _close_window(self) -> None:
         window = self._tracer.rows(self.index - 1, self._schedule.windows, self._phases)
-        _write_whole(self._operations, window.rows)
+        write_whole(self._operations, window.rows)
         self._marks.add(Mark.WINDOW_END, 0, float(window.clock_uncertainty_ns))
         self._schedule.after_window(self.index - 1, time.perf_counter_ns() - self._window_ns)
         self._marks.add(Mark.RESIDENT, 1, _own_status("VmRSS"))
@@ -439,11 +482,11 @@ class Recorder:
 
     def abandon_window(self) -> None:
         """The step that is being traced, if any, turned out to be something else."""
-        if not self._traced or self._tracer is None or not self._tracer.active:
+        if not self._traced or self._state != "recording" or not self._tracer.active:
             return
         self._tracer.cancel()
         self._traced = False
-        self._marks.add(Mark.WINDOW_END)
+        self._mark(Mark.WINDOW_END)
         self._schedule.next_step = self.index + 1
 
     def _attach_layers(self, index: int) -> None:
@@ -469,7 +512,7 @@ class Recorder:
                 self._sampler_lost(reason)
 
     def _sampler_lost(self, reason: str) -> None:
-        self._lost["sampler"] = time.perf_counter_ns()
+        self._lost["sampler"] = self._sampler.last_tick_ns() or time.perf_counter_ns()
         text = f"the sampler was lost: {reason}; no samples from then on"
         self.note(text)
         warnings.warn(text, RecordingWarning, stacklevel=3)
@@ -483,6 +526,13 @@ class Recorder:
             warnings.warn(f"wattstep records no further: {reason}", RecordingWarning, stacklevel=3)
             if self._tracer is not None and self._tracer.active:
                 self._tracer.cancel()
+            if self._layer_marks is not None:
+                self._layer_marks.detach()
+
+    def _cannot_write(self, error: OSError) -> None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "the disk is full" if full else f"{self.path} cannot be written"
+        self._fail(f"{what} ({error.strerror})")
 
     def _mark_clock(self) -> None:
         before = time.perf_counter_ns()
@@ -508,8 +558,11 @@ class _Step:
         self._recorder.begin_step(self.samples)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._recorder.end_step(self.loss)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._recorder.end_step(self.loss)
+        else:
+            self._recorder.abandon_step()
 
 
 # Two recorders in one process would trace and count each other.
@@ -527,6 +580,18 @@ def _claim(recorder: Recorder) -> None:
 def _release(recorder: Recorder) -> None:
     if recorder in _active:
         _active.remove(recorder)
+
+
+@functools.cache
+def _watch_forks() -> None:
+    """Once: what is registered for forks stays registered, and must keep no recorder alive."""
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _forget() -> None:
+    for recorder in _active:
+        recorder.forget()
+    _active.clear()
 
 
 def _without_doubles(found: dict[str, Present | Absent]) -> dict[str, Present | Absent]:
@@ -550,18 +615,6 @@ def _reset_peak() -> None:
     # Where it is not granted, the peak covers the process's whole life.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def _write_whole(fd: int, data: bytes) -> None:
-    """Writes all of it or, on a full disk, nothing."""
-    before = os.fstat(fd).st_size
-    try:
-        done = os.write(fd, data)
-        while done < len(data):
-            done += os.write(fd, data[done:])
-    except OSError:
-        os.ftruncate(fd, before)
-        raise
 
 
 def _engine() -> str:

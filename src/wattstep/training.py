@@ -62,6 +62,7 @@ class TrainingSettings:
             raise InvalidValueError(f"--warmup {self.warmup}: it cannot be negative")
         if self.data_dir is not None and not Path(self.data_dir).is_dir():
             raise InvalidValueError(f"--data {self.data_dir}: there is no such folder")
+        engines.check_name(self.engine)
         TraceMode.parse(self.trace)
         parse_power_model(self.power_model)
         if parse_duration(self.interval) < 0.001:
@@ -152,24 +153,27 @@ class _Loop:
         self._report = report
         self._reported = 0
         self._begun = 0
+        self._diverged = False
 
     def run(self) -> None:
         recorder, settings = self._recorder, self._settings
         for _ in range(settings.warmup):
             self._step("training", 0.0)
-        for category, size in self._engine.memory().items():
-            recorder.memory(category, size)
         self._begun = time.perf_counter_ns()
         share = 0.0
         while share < 1 and recorder.problem is None:
             self._step("training", share)
             share = self._share()
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
-        missing = wanted - recorder.windows
-        while recorder.windows < wanted and missing > 0 and recorder.problem is None:
+        # A run that was too short for its traced steps gets them now, with clean ones between.
+        for _ in range(max(wanted - recorder.windows, 0)):
+            for _ in range(LEAST_CLEAN):
+                self._step("tracing", recorder.windows / wanted)
             recorder.trace_next()
             self._step("tracing", recorder.windows / wanted)
-            missing -= 1
+        # The optimizer's state exists only after its first step.
+        for category, size in self._engine.memory().items():
+            recorder.memory(category, size)
 
     def _share(self) -> float:
         """Of the run that is done."""
@@ -184,8 +188,12 @@ class _Loop:
         recorder = self._recorder
         with recorder.step(samples=self._settings.batch_size) as step:
             step.loss = self._engine.step(recorder.phase)
-        if not math.isfinite(step.loss):
-            recorder.note(f"the loss is not a finite number from step {recorder.index - 1} on")
+        if not math.isfinite(step.loss) and not self._diverged:
+            self._diverged = True
+            recorder.note(
+                f"the loss is not a finite number from step {recorder.index - 1} on: "
+                "what was timed is not a training that works"
+            )
         now = time.perf_counter_ns()
         if now - self._reported > REPORT_NS:
             self._reported = now
@@ -211,5 +219,13 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except MemoryError as error:
+        say({"error": f"memory ran out: {error or 'try a smaller batch'}"})
+        return 2
+    except RuntimeError as error:
+        if "alloc" not in str(error) and "memory" not in str(error):
+            raise  # a mistake of ours, with its traceback
+        say({"error": f"memory ran out: {str(error).splitlines()[0]}"})
+        return 2
     say({"run": str(recorder.path), "problem": recorder.problem})
     return 0

@@ -13,6 +13,7 @@ from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing, weakest
 
 RESAMPLES = 300
+RAIL = "energy of "  # how quantities that are single rails begin
 CONFIDENCE = 0.95
 Labels = NDArray[np.object_]
 
@@ -47,7 +48,6 @@ class Breakdown:
     Attributes:
         window: Of each row, shape (n,).
         windows: How many there are.
-        counted: Rows that are calls of an operation from outside (its inner ones are not).
         phase_names: Of the columns of the rests.
         step_s: Mean clean step in s.
         cores: That utilization refers to.
@@ -111,14 +111,15 @@ class Breakdown:
                 )
             row["share"] = row["time"].scaled(1 / self.step_s, "ratio")
             self._utilization(row)
+            _gather_rails(row)
             row["memory"] = Figure(
                 value=float(memory[position]), unit="B", status=Status.MEASURED,
                 n=self.windows, source="torch allocator", method="allocated less freed, a step",
             )  # fmt: skip
             row["flops"] = _counted(flops[position], "FLOP", "not counted for this operation")
             row["bytes"] = _counted(size[position] / self.windows, "B", "no tensors as arguments")
-            for name, reason in self.absent.items():
-                row.setdefault(name, missing(_UNITS[name], reason))
+            if "energy" in self.absent:
+                row["energy"] = missing("J", self.absent["energy"])
             table.append(row)
         return table
 
@@ -143,6 +144,7 @@ class Breakdown:
             if "energy" in self.absent:
                 row["energy"] = missing("J", self.absent["energy"])
             row.pop("cpu_time", None)
+            _gather_rails(row)
             table[name] = row
         return table
 
@@ -150,8 +152,8 @@ class Breakdown:
         below, above = interval
         low = high = None
         if self.windows > 1:
-            # The uncertainty of the whole adds to that of the share.
-            low = value - float(np.hypot(value - below, value * quantity.relative))
+            # The uncertainty of the whole adds to that of the share; neither goes below 0.
+            low = max(value - float(np.hypot(value - below, value * quantity.relative)), 0.0)
             high = value + float(np.hypot(above - value, value * quantity.relative))
         return Figure(
             value=value,
@@ -183,7 +185,11 @@ class Breakdown:
         )
 
 
-_UNITS = {"energy": "J", "cpu_time": "s"}
+def _gather_rails(row: dict[str, Any]) -> None:
+    """Rails go into one mapping, for machines that have several."""
+    rails = {key.removeprefix(RAIL): row.pop(key) for key in list(row) if key.startswith(RAIL)}
+    if rails:
+        row["energy_by_rail"] = rails
 
 
 def _groups(labels: Sequence[Labels], chosen: BoolArray) -> tuple[IntArray, IntArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _NS = 1e-9
+_WHOLE = 0.999  # of an interval: rounding apart, all of it was sampled
 _FAR_NS = 2**62 - 1  # 146 years: differences and doubles of such times fit into int64
 _WRAP_STEPS = 10  # a wrap is believed up to so many times the largest forward step
 
@@ -164,6 +166,21 @@ def curve_of_clock(start_ns: int, end_ns: int) -> Curve:
     times = np.array([start_ns, end_ns] if end_ns > start_ns else [start_ns], dtype=np.int64)
     elapsed = times - times[0]
     return Curve(t_ns=times, total=elapsed * _NS, unit="s", covered_ns=elapsed)
+
+
+def add_curves(curves: Sequence[Curve]) -> Curve:
+    """The sum of curves of one unit, where all of them were sampled; a gap in one is a gap in it."""
+    begin = max(curve.t_ns[0] for curve in curves)
+    end = min(curve.t_ns[-1] for curve in curves)
+    t_ns = np.unique(np.concatenate([curve.t_ns for curve in curves]))
+    t_ns = t_ns[(t_ns >= begin) & (t_ns <= end)]
+    steps = np.zeros(max(len(t_ns) - 1, 0))
+    whole = np.ones(len(steps), bool)
+    for curve in curves:
+        gains, covered = curve.difference(t_ns[:-1], t_ns[1:])
+        steps += np.nan_to_num(gains)
+        whole &= covered > _WHOLE
+    return _accumulated(t_ns, steps, whole, curves[0].unit)
 
 
 def unwrap(raw: ArrayLike, wrap: int | None) -> IntArray:

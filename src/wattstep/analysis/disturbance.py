@@ -8,6 +8,7 @@ from wattstep.analysis.curves import Curve
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 
 WINDOW_NS = 500_000_000  # the system's counters tick in 10 ms: shorter windows would be noise
+LEAST_COVERED = 0.5  # of an interval
 OTHER_CORES = 0.1  # of one core, by other processes
 STOLEN = 0.02  # of the cores' time
 
@@ -16,8 +17,10 @@ def other_cpu(system: Curve, own: list[Curve], begin_ns: IntArray, end_ns: IntAr
     """CPU time in s of processes that are neither the training nor ours, in each interval."""
     total, covered = system.difference(begin_ns, end_ns)
     for curve in own:
-        total = total - np.nan_to_num(curve.difference(begin_ns, end_ns)[0])
-    return np.where(covered > 0, np.maximum(total, 0.0), np.nan)
+        used, seen = curve.difference(begin_ns, end_ns)
+        total, covered = total - used, np.minimum(covered, seen)
+    # Where one of them was hardly sampled, the rest would be blamed on others.
+    return np.where(covered > LEAST_COVERED, np.maximum(total, 0.0), np.nan)
 
 
 def disturbed_steps(

@@ -20,8 +20,10 @@ def fold(
     end_ns: IntArray,
     length_s: float,
     gauge: tuple[IntArray, FloatArray] | None = None,
-) -> Curve:
+) -> Curve | None:
     """What a curve gains over the mean of these steps, on an axis from 0 to `length_s`.
+
+    None where nothing was sampled in them.
 
     Steps with ten samples or more (three of a counter) are averaged as they are. In shorter ones a
     gauge's samples are sorted by the phase of the step at which they fell; a counter's differences
@@ -35,6 +37,8 @@ def fold(
         gauge: Samples (t_ns, value) of the gauge that the curve integrates, or None.
     """
     total = mean_gain(curve, start_ns, end_ns)
+    if total is None:
+        return None
     spacing = float(np.median(np.diff(curve.t_ns))) if len(curve.t_ns) > 1 else np.inf
     least = SAMPLES_A_STEP if gauge is not None else COUNTS_A_STEP
     if np.median(end_ns - start_ns) >= least * spacing:
@@ -49,14 +53,14 @@ def fold(
     return Curve(t_ns=t_ns, total=shape / shape[-1] * total, unit=curve.unit, covered_ns=t_ns)
 
 
-def mean_gain(curve: Curve, start_ns: IntArray, end_ns: IntArray) -> float:
-    """What the curve gains in a step, mean over the time of these steps that was sampled."""
+def mean_gain(curve: Curve, start_ns: IntArray, end_ns: IntArray) -> float | None:
+    """What the curve gains in a step, mean over the time that was sampled; None if none was."""
     gains, covered = curve.difference(start_ns, end_ns)
     lengths = (end_ns - start_ns) * 1e-9
     known = covered > 0
     sampled = float((lengths * covered)[known].sum())
     if sampled <= 0:
-        return 0.0
+        return None
     return float(gains[known].sum()) / sampled * float(lengths.mean())
 
 

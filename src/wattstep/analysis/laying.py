@@ -142,8 +142,9 @@ def lay(
     busy = np.maximum(rows.self_ns * 1e-9 - cost * children, 0.0)
     nesting = nest(rows.start_ns, rows.end_ns, rows.thread)
     own = np.maximum(rows.self_ns * 1e-9, 1e-12)
-    time = busy * np.clip(wall_time(nesting).self_share / own, 0.0, 1.0)
-    covered = by_cell(wall_time(nesting).self_share)
+    shared = wall_time(nesting).self_share
+    time = busy * np.clip(shared / own, 0.0, 1.0)
+    covered = by_cell(shared)
     tops = by_cell(None, top)
     rest = np.maximum(traced.durations_s - covered - correction.cost_s * tops, 0.0)
     # Phases are scaled as a whole, after the residual was stated: sums are then the clean step.

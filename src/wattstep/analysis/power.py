@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.curves import Curve
+from wattstep.analysis.curves import Curve, add_curves
 from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.records.figure import Status
 
@@ -36,27 +36,11 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
     """The sum of rails that together make a whole; a gap in one is a gap in the sum."""
     if len(sources) == 1:
         return sources[0]
-    t_ns = np.unique(np.concatenate([source.curve.t_ns for source in sources]))
-    begin = max(source.curve.t_ns[0] for source in sources)
-    end = min(source.curve.t_ns[-1] for source in sources)
-    t_ns = t_ns[(t_ns >= begin) & (t_ns <= end)]
-    total = np.zeros(len(t_ns))
-    whole = np.ones(max(len(t_ns) - 1, 0), bool)
-    for source in sources:
-        base = source.curve.t_ns[0]
-        total += np.interp(t_ns - base, source.curve.t_ns - base, source.curve.total)
-        _, covered = source.curve.difference(t_ns[:-1], t_ns[1:])
-        whole &= covered > 0.999
-    steps = np.where(whole, np.diff(total), 0.0)
-    spans = np.where(whole, np.diff(t_ns), 0)
-    curve = Curve(
-        t_ns=t_ns,
-        total=np.concatenate([[0.0], np.cumsum(steps)]),
-        unit="J",
-        covered_ns=np.concatenate([[0], np.cumsum(spans)]).astype(np.int64),
+    return EnergySource(
+        curve=add_curves([source.curve for source in sources]),
+        status=sources[0].status,
+        source=" + ".join(source.source for source in sources),
     )
-    names = " + ".join(source.source for source in sources)
-    return EnergySource(curve=curve, status=sources[0].status, source=names)
 
 
 def modelled(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:

@@ -31,14 +31,11 @@ def rate(curve: Curve, parts: IntArray, source: str) -> Figure:
 
 def within(figure: Figure, least: float = 0.0, most: float = 1.0) -> Figure:
     """The figure with its interval cut where the quantity cannot go."""
-    if figure.value is None or figure.low is None or figure.high is None:
-        return figure
-    return replace(
-        figure,
-        value=min(max(figure.value, least), most),
-        low=max(figure.low, least),
-        high=min(figure.high, most),
-    )
+
+    def cut(number: float | None) -> float | None:
+        return None if number is None else min(max(number, least), most)
+
+    return replace(figure, value=cut(figure.value), low=cut(figure.low), high=cut(figure.high))
 
 
 def mean_active_ratio(busy: list[Curve], parts: IntArray, source: str) -> Figure:

@@ -25,6 +25,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "runs": "wattstep.cli.runs:runs",
     }
 )
+STOPPED = 130
 _HELP = (
     "What it costs to train a neural network: time, energy, memory, down to the operation. "
     "Every number says whether it was measured."
@@ -56,14 +57,14 @@ def run_command_line() -> int:
     except WattstepError as error:
         print(f"wattstep: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("wattstep: stopped; what was recorded is kept", file=sys.stderr)
-        return 130
     except BrokenPipeError:  # whoever read us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as ending:
-        return ending.code if isinstance(ending.code, int) else 0
+        code = ending.code if isinstance(ending.code, int) else 0
+        if code == STOPPED:  # typer makes that of Ctrl-C, before anything reaches us
+            print("wattstep: stopped; what was recorded is kept", file=sys.stderr)
+        return code
     return 0
 
 

@@ -12,7 +12,8 @@ def doctor(interval: Interval = "10ms", json: Json = False) -> None:
     """Show what this machine can measure, at what cost, and what it cannot and why."""
     from wattstep.diagnosis import diagnose
 
-    print("sampling for two seconds ...", file=sys.stderr)
+    if not json:
+        print("sampling for two seconds ...", file=sys.stderr)
     found = diagnose(interval)
     if json:
         from wattstep.reports.json_document import dump
@@ -58,7 +59,8 @@ def _show(found: dict[str, Any]) -> None:
         shown = thing if isinstance(thing, str) else _value(thing["value"], thing["unit"])
         console.print(f"  {name}: {shown}", markup=False, highlight=False)
     console.print(
-        f"  an hour of recording takes {_size(found['disk_bytes_an_hour'])} on disk while it runs",
+        f"  an hour of samples takes {_size(found['disk_bytes_an_hour'])} on disk while it records; "
+        "marks add 64 bytes a step and up to 10 kB a second",
         highlight=False,
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, RunExistsError
 
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")
@@ -43,6 +43,7 @@ def run_folder(out: Path, name: str | None, made_up: str) -> str:
 
     Raises:
         InvalidValueError: `out` is a run itself, or `name` is no plain name.
+        RunExistsError: It is taken.
     """
     if (out / "run.json").exists():
         raise InvalidValueError(
@@ -50,4 +51,7 @@ def run_folder(out: Path, name: str | None, made_up: str) -> str:
         )
     if name is not None and (Path(name).name != name or name in ("", ".", "..")):
         raise InvalidValueError(f"--name {name!r}: a plain name is wanted; --out takes the folder")
-    return str(out / (name or made_up))
+    folder = out / (name or made_up)
+    if folder.exists():
+        raise RunExistsError(f"{folder} exists already: choose another --name, or remove it first")
+    return str(folder)

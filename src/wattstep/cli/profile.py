@@ -58,7 +58,7 @@ def profile(
 ) -> None:
     """Record a training script of your own, without a change to it."""
     from wattstep.cli.showing import show_runs
-    from wattstep.profiling import ProfileSettings, profile_in_child, run_name
+    from wattstep.profiling import ProfileSettings, profile_in_child, rank_suffix, run_name
 
     arguments = [*context.args]
     if module is not None:
@@ -81,9 +81,7 @@ def profile(
         power_model=power_model,
         script_output="stderr" if json else "stdout",
     )
-    folder = run_folder(out, name, run_name(settings))
-    if Path(folder).exists():
-        raise InvalidValueError(f"{folder} exists already: choose another --name")
+    folder = run_folder(out, name and name + rank_suffix(), run_name(settings))
     code, path = profile_in_child(settings, folder)
     try:
         if json or not quiet:

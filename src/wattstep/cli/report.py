@@ -53,6 +53,8 @@ def expand(paths: list[Path]) -> list[Path]:
     """
     found = []
     for path in paths:
+        if not path.exists():
+            raise DamagedRunError(f"{path}: there is no such run")
         if path.is_dir() and not (path / "run.json").exists():
             inside = sorted(p.parent for p in path.glob("*/run.json"))
             if not inside:

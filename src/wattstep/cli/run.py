@@ -87,12 +87,15 @@ def run(
         for workload in names
         for size in batches
     ]
-    paths = []
-    for settings in all_settings:
-        title = f"{settings.workload}, batch {settings.batch_size}"
-        with TrainingProgress(title, quiet=quiet) as progress:
-            paths.append(train_in_child(settings, progress.update, progress.warn))
-    show_runs(paths, json)
+    paths: list[Path] = []
+    try:
+        for settings in all_settings:
+            title = f"{settings.workload}, batch {settings.batch_size}"
+            with TrainingProgress(title, quiet=quiet) as progress:
+                paths.append(train_in_child(settings, progress.update, progress.warn))
+    finally:  # one that fails does not take those before it away
+        if paths:
+            show_runs(paths, json)
 
 
 def _batches(text: str) -> list[int]:

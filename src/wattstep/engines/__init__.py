@@ -14,6 +14,16 @@ ENGINES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+def check_name(name: str) -> None:
+    """Checks a name without importing the framework.
+
+    Raises:
+        InvalidValueError: There is no such engine.
+    """
+    if name not in ENGINES:
+        raise InvalidValueError(f"no engine {name!r}: there is {', '.join(ENGINES)}")
+
+
 def find(name: str) -> Any:
     """The class of an engine, its framework imported only now.
 
@@ -21,8 +31,7 @@ def find(name: str) -> Any:
         InvalidValueError: There is no such engine.
         MissingPartError: Its framework is not installed.
     """
-    if name not in ENGINES:
-        raise InvalidValueError(f"no engine {name!r}: there is {', '.join(ENGINES)}")
+    check_name(name)
     module, _, attribute = ENGINES[name].partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)

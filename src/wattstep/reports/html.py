@@ -371,6 +371,7 @@ def _facts(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
     if device.get("memory") is not None:
         device["memory"] = quantity(device["memory"], "B")
     run = {key: document.get(key) for key in ("run", "workload", "engine", "state", "schema")}
+    run["run"] = Path(str(run["run"])).name  # reports get shared: where it lay is nobody's business
     groups = {
         "Run": {**run, "steps": wording.steps(document)},
         "Device": device,

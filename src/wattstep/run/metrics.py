@@ -11,6 +11,7 @@ import numpy as np
 from wattstep.analysis import memory
 from wattstep.analysis.curves import Curve
 from wattstep.analysis.disturbance import disturbed_steps, other_cpu
+from wattstep.analysis.folding import mean_gain
 from wattstep.analysis.statistics import mean_figure, ratio_figure
 from wattstep.analysis.steps import BoolArray, IntArray, slices
 from wattstep.analysis.utilization import (
@@ -29,6 +30,7 @@ SLICE_NS = 200_000_000  # utilization is resampled in slices of clean time of th
 COARSE_WINDOW_NS = 100_000_000  # for the idle state ratio, where idle time ticks in 10 ms
 MARK_S = 0.7e-6  # a mark (benchmarks/recording.py measures it)
 CLOCK = "monotonic clock"
+ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
 
 
 def compute(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
@@ -37,11 +39,11 @@ def compute(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str
     metrics: dict[str, Any] = {}
     metrics.update(_speed(series, breakdown))
     metrics.update(_utilization(tables, series, parts))
-    metrics["gpu_utilization"] = missing("ratio", "no GPU sensor: this run trained on the CPU")
+    metrics["gpu_utilization"] = missing("ratio", "this version has no GPU sensor")
     metrics.update(_memory(tables, series))
     metrics.update(_energy(series, breakdown, parts))
     metrics.update(_surroundings(tables, series, parts))
-    metrics.update(_recording(series, breakdown))
+    metrics.update(_recording(tables, series, breakdown))
     return metrics
 
 
@@ -108,9 +110,9 @@ def _memory(tables: Tables, series: Series) -> dict[str, Any]:
         "system_peak_memory": _system_peak(series),
         "memory_breakdown": memory.breakdown(events, peak),
     }
-    if breakdown_kept := memory.tracing_kept(events):
+    if kept := memory.tracing_kept(events):
         figures["tracing_memory"] = Figure(
-            value=breakdown_kept,
+            value=kept,
             unit="B",
             status=Status.MEASURED,
             source="VmRSS before and after each tracing window",
@@ -140,24 +142,39 @@ def _energy(series: Series, breakdown: RunBreakdown, parts: IntArray) -> dict[st
     clean, steps = breakdown.clean, series.steps
     if isinstance(energy, str) or not len(clean):
         reason = energy if isinstance(energy, str) else "no clean step was recorded"
-        return {
-            "energy_per_step": missing("J", reason),
-            "energy_per_sample": missing("J", reason),
-            "mean_power": missing("W", reason),
-        }
+        return {name: missing(unit, reason) for name, unit in ENERGY.items()}
     gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
     lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
     known = lengths > 0
+    gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
+    if gain is None or not known.any():
+        reason = f"no samples of {energy.source} in clean steps"
+        return {name: missing(unit, reason) for name, unit in ENERGY.items()}
     power = ratio_figure(gains[known], lengths[known], "W", energy.source, energy.status)
     power = replace(power, reason=energy.note)
-    step = breakdown.step_time
-    per_step = _product(power, step, "J", "mean power over clean time, times the mean clean step")
+    per_step = _product(power, breakdown.step_time, "J", "what clean steps gained, mean")
     samples = steps.samples[clean]
-    if np.isfinite(samples).all() and per_step.value is not None:
-        per_sample = per_step.scaled(1 / float(samples.mean()), "J")
+    if np.isfinite(samples).all():
+        periods = steps.seconds[clean] + steps.gap_s[clean]
+        per_sample_s = ratio_figure(periods, samples, "s", CLOCK, Status.MEASURED)
+        method = (
+            "mean power over clean time, times the time of a sample, gaps between steps included"
+        )
+        per_sample = _product(power, per_sample_s, "J", method)
     else:
         per_sample = missing("J", "how many samples a step takes is not known")
-    return {"energy_per_step": per_step, "energy_per_sample": per_sample, "mean_power": power}
+    return {
+        "energy_per_step": _centred(per_step, gain),
+        "energy_per_sample": per_sample,
+        "mean_power": power,
+    }
+
+
+def _centred(figure: Figure, value: float) -> Figure:
+    """The figure with its relative interval around another value of the same quantity."""
+    if not figure.value:
+        return figure
+    return replace(figure.scaled(value / figure.value, figure.unit), value=value)
 
 
 def _product(a: Figure, b: Figure, unit: str, method: str) -> Figure:
@@ -190,8 +207,8 @@ def rails(series: Series, breakdown: RunBreakdown) -> dict[str, Figure]:
     table = {}
     for name, source in series.rails.items():
         gains, covered = source.curve.difference(steps.start_ns[clean], steps.end_ns[clean])
-        known = covered > 0
-        table[name] = mean_figure(gains[known], "J", source.source, source.status)
+        known = covered > 0  # what lies in a gap counts like the sampled rest of its step
+        table[name] = mean_figure(gains[known] / covered[known], "J", source.source, source.status)
     return table
 
 
@@ -233,6 +250,9 @@ def _surroundings(tables: Tables, series: Series, parts: IntArray) -> dict[str, 
         begin, end = parts[:, 0], parts[:, 1]
         other = other_cpu(system, _own_curves(series), begin, end)
         known = np.isfinite(other)
+        if not known.any():
+            reason = "the run was too short to tell other processes from the training"
+            return {**figures, "other_cpu": missing("cores", reason)}
         figures["other_cpu"] = within(
             ratio_figure(
                 other[known], ((end - begin) * 1e-9)[known], "cores",
@@ -242,7 +262,31 @@ def _surroundings(tables: Tables, series: Series, parts: IntArray) -> dict[str, 
     return figures
 
 
-def _recording(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
+def _overhead(tables: Tables, series: Series, step: float) -> Figure:
+    """Share of the recorded time that recording took."""
+    steps, info = series.steps, tables.info
+    span = float(steps.end_ns[-1] - steps.start_ns[0]) * 1e-9
+    windows = (steps.window_ns[:, 1] - steps.window_ns[:, 0]) * 1e-9
+    extra = float(np.maximum(windows - step, 0.0).sum())
+    marks = (2 * len(steps.index) + len(tables.marks.t_ns)) * MARK_S
+    share = (extra + marks) / span
+    method = "time of tracing windows beyond a clean step, and of marks, over the recorded time"
+    sampler = series.one("sampler_cpu_time")
+    cores = int(info.device.get("cores") or 1)
+    if sampler is not None and (info.threads or 1) >= cores:
+        # With every core in use, what the sampler takes is taken from the training.
+        seconds = float(sampler.covered_ns[-1]) * 1e-9
+        share += float(sampler.total[-1]) / seconds / cores if seconds > 0 else 0.0
+        method += ", and the sampler's share of the cores"
+    else:
+        method += "; the sampler runs on a core that the training leaves free"
+    return Figure(
+        value=share, unit="ratio", n=len(windows), status=Status.ATTRIBUTED, source=CLOCK,
+        method=method,
+    )  # fmt: skip
+
+
+def _recording(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     steps = series.steps
     step = breakdown.step_time.value
     if step is None or not len(steps.index):
@@ -252,21 +296,7 @@ def _recording(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
             "trace_inflation": missing("ratio", reason),
             "correction_residual": missing("ratio", reason),
         }
-    span = float(steps.end_ns[-1] - steps.start_ns[0]) * 1e-9
-    windows = (steps.window_ns[:, 1] - steps.window_ns[:, 0]) * 1e-9
-    extra = float(np.maximum(windows - step, 0.0).sum())
-    marks = len(steps.index) * 2 * MARK_S
-    figures = {
-        "recording_overhead": Figure(
-            value=(extra + marks) / span,
-            unit="ratio",
-            n=len(windows),
-            status=Status.ATTRIBUTED,
-            source=CLOCK,
-            method="time of tracing windows beyond a clean step, and of marks, over the recorded "
-            "time; the sampler runs beside the training",
-        )
-    }
+    figures = {"recording_overhead": _overhead(tables, series, step)}
     if breakdown.reason is not None:
         figures["trace_inflation"] = missing("ratio", breakdown.reason)
         figures["correction_residual"] = missing("ratio", breakdown.reason)

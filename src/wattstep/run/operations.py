@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattstep.analysis.breakdown import Breakdown, Quantity
+from wattstep.analysis.breakdown import RAIL, Breakdown, Quantity
 from wattstep.analysis.curves import Curve
 from wattstep.analysis.folding import fold
 from wattstep.analysis.laying import LaidRows, Phases, TracedRows, lay, match_layers, share_curve
+from wattstep.analysis.power import EnergySource
 from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, weakest
+from wattstep.records.journal import Mark
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series
 
@@ -69,7 +71,7 @@ class RunBreakdown:
     @cached_property
     def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
         """Phases of traced steps, the rows of those steps, and the shares of clean steps."""
-        marks = self._tables.marks()
+        marks = self._tables.marks
         clean, rows = marks.phases(self.steps, self.clean, None)
         if not len(rows):  # no marks of phases: the step is one phase
             return self._whole(self._windows), self._windows, np.ones(1)
@@ -128,16 +130,18 @@ class RunBreakdown:
 
     def _layer_shares(self, names: Sequence[str]) -> dict[str, float]:
         """Share of the forward phase of each top-level layer, in clean steps that carry marks."""
-        marks = self._tables.marks()
-        times = marks.layers(self.steps, self.clean)
-        if not times or "forward" not in names:
+        marks = self._tables.marks
+        marked = np.intersect1d(self.clean, marks.step[marks.kind == Mark.LAYER_START])
+        if not len(marked) or "forward" not in names:
             return {}
-        marked = np.intersect1d(self.clean, marks.step[marks.kind == 4])
         phases, rows = marks.phases(self.steps, marked, tuple(names))
         if not len(rows):
             return {}
-        forward = phases.durations_s[:, list(names).index("forward")].mean()
-        return {name: value / float(forward) for name, value in times.items()}
+        forward = list(names).index("forward")
+        begin, end = phases.edges_ns[:, forward], phases.edges_ns[:, forward + 1]
+        length = float(phases.durations_s[:, forward].mean())
+        times = marks.layers(rows, begin, end)
+        return {name: value / length for name, value in times.items()}
 
     def _beside(self, windows: IntArray) -> FloatArray:
         """Median of the clean steps around each window in s."""
@@ -154,8 +158,8 @@ class RunBreakdown:
 
     # --- quantities -------------------------------------------------------------------------
 
-    def fold(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None = None) -> Curve:
-        """A curve over the mean clean step."""
+    def fold(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None = None) -> Curve | None:
+        """A curve over the mean clean step, or None where nothing was sampled in clean steps."""
         start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
         return fold(curve, start, end, self._step_s, gauge)
 
@@ -182,24 +186,40 @@ class RunBreakdown:
         if isinstance(energy, str):
             absent["energy"] = energy
         else:
-            folded = self.fold(energy.curve, energy.gauge)
-            rows, rests = share_curve(self.rows, laid, folded)
-            quantities["energy"] = replace(
-                time,
-                unit="J",
-                rows=rows,
-                rests=rests,
-                status=weakest([energy.status, Status.ATTRIBUTED]),
-                source=energy.source,
-                method="energy of clean steps, folded by phase and shared out by time",
-            )
+            self._share("energy", energy, time, quantities, absent)
+        for name, rail in self._series.rails.items():
+            self._share(f"{RAIL}{name}", rail, time, quantities, absent)
         if self._series.process_cpu is None:
             absent["cpu_time"] = "the CPU time of the process was not sampled"
         else:
             curve, source = self._series.process_cpu
-            rows, rests = share_curve(self.rows, laid, self.fold(curve))
-            quantities["cpu_time"] = replace(time, rows=rows, rests=rests, source=source)
+            cpu = EnergySource(curve=curve, status=Status.MEASURED, source=source)
+            self._share("cpu_time", cpu, time, quantities, absent)
         return quantities, absent
+
+    def _share(
+        self,
+        name: str,
+        source: EnergySource,
+        time: Quantity,
+        quantities: dict[str, Quantity],
+        absent: dict[str, str],
+    ) -> None:
+        """Shares a sampled quantity out among the rows, or says why it cannot be."""
+        folded = self.fold(source.curve, source.gauge)
+        if folded is None:
+            absent[name] = f"no samples of {source.source} in clean steps"
+            return
+        rows, rests = share_curve(self.rows, self.laid, folded)
+        quantities[name] = replace(
+            time,
+            unit=source.curve.unit,
+            rows=rows,
+            rests=rests,
+            status=weakest([source.status, Status.ATTRIBUTED]),
+            source=source.source,
+            method="what clean steps gained, folded by phase and shared out by time",
+        )
 
     @cached_property
     def _breakdown(self) -> Breakdown:

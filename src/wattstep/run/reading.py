@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,6 @@ class Tables:
 
     def __init__(self, run: Path) -> None:
         self.path = run
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._folder = run
         if not run.exists():
             raise DamagedRunError(f"{run}: there is no such run")
@@ -47,8 +49,8 @@ class Tables:
         """A run that was never closed is closed now; one that records is read beside itself."""
         try:
             if is_recording(run):
-                self._temporary = tempfile.TemporaryDirectory(prefix="wattstep-")
-                self._folder = Path(self._temporary.name)
+                self._folder = Path(tempfile.mkdtemp(prefix="wattstep-"))
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
                 convert(run, self._folder, state="recording")
             else:
                 convert(run, state="recovered")
@@ -96,7 +98,7 @@ class Tables:
 
     def steps(self) -> Steps:
         """Steps, windows and rests."""
-        table = self.table("steps")
+        table = self.step_table
         spans = self.table("spans").to_pydict()
         rest: dict[str, list[tuple[int, int]]] = {}
         windows: list[tuple[int, int]] = []
@@ -124,14 +126,20 @@ class Tables:
 
     def cpu_ns(self) -> tuple[FloatArray, FloatArray]:
         """The process's own CPU clock at begin and end of each step in ns; NaN where not read."""
-        table = self.table("steps")
+        table = self.step_table
         start = np.asarray(table["cpu_start_ns"].to_numpy(zero_copy_only=False), np.float64)
         end = np.asarray(table["cpu_end_ns"].to_numpy(zero_copy_only=False), np.float64)
         return start, end
 
+    @cached_property
     def marks(self) -> Marks:
         """Phase and layer marks of all steps."""
-        return Marks(self.table("steps"))
+        return Marks(self.step_table)
+
+    @cached_property
+    def step_table(self) -> pa.Table:
+        """The table of steps, read once."""
+        return self.table("steps")
 
 
 class Marks:
@@ -178,19 +186,36 @@ class Marks:
         ).reshape(-1, len(names) + 1)
         return Phases(names=names, edges_ns=edges), chosen[np.array(fitting, dtype=np.int64)]
 
-    def layers(self, steps: Steps, chosen: IntArray) -> dict[str, float]:
-        """Mean time in s of each marked layer in those chosen steps that carry layer marks."""
-        inside = np.isin(self.step, chosen)
-        begin = inside & (self.kind == Mark.LAYER_START)
-        end = inside & (self.kind == Mark.LAYER_END)
-        count = len(np.unique(self.step[begin]))
-        total: dict[str, float] = {}
-        for which, sign in ((begin, -1), (end, 1)):
-            for name in dict.fromkeys(self.name[which]):
-                times = self.t_ns[which & (self.name == name)].astype(np.float64)
-                base = float(steps.start_ns[0])
-                total[name] = total.get(name, 0.0) + sign * float((times - base).sum())
-        return {name: value * 1e-9 / max(count, 1) for name, value in total.items()}
+    def layers(self, rows: IntArray, begin_ns: IntArray, end_ns: IntArray) -> dict[str, float]:
+        """Mean time in s of each marked layer within a part of those steps that carry layer marks.
+
+        A mark without its other half (a forward that raised) is left out.
+
+        Args:
+            rows: Rows of steps, in order.
+            begin_ns: Begin of the part in each of them.
+            end_ns: Its end.
+        """
+        of_layer = (self.kind == Mark.LAYER_START) | (self.kind == Mark.LAYER_END)
+        step, t_ns = self.step[of_layer], self.t_ns[of_layer]
+        kind, name = self.kind[of_layer], self.name[of_layer]
+        pair = np.flatnonzero(
+            (kind[:-1] == Mark.LAYER_START)
+            & (kind[1:] == Mark.LAYER_END)
+            & (step[:-1] == step[1:])
+            & (name[:-1] == name[1:])
+        )
+        at = np.minimum(np.searchsorted(rows, step[pair]), max(len(rows) - 1, 0))
+        if not len(rows) or not len(pair):
+            return {}
+        inside = (rows[at] == step[pair]) & (t_ns[pair] >= begin_ns[at]) & (t_ns[pair] < end_ns[at])
+        pair = pair[inside]
+        steps = max(len(np.unique(step[pair])), 1)
+        seconds = (t_ns[pair + 1] - t_ns[pair]) * 1e-9
+        return {
+            layer: float(seconds[name[pair] == layer].sum()) / steps
+            for layer in dict.fromkeys(name[pair])
+        }
 
 
 def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: int) -> Curve:

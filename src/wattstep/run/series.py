@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wattstep.analysis.curves import Curve, curve_of_counter
+from wattstep.analysis.curves import Curve, add_curves, curve_of_counter, curve_of_gauge
 from wattstep.analysis.power import EnergySource, modelled, summed
 from wattstep.analysis.steps import FloatArray, IntArray, Steps
 from wattstep.records.channel import Channel
@@ -18,6 +18,7 @@ NO_SENSOR = (
     "no power sensor was found (see what could not be measured); ask for a power model with "
     "--power-model to get a modelled figure"
 )
+ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
 GAP_PERIODS = 20  # periods without a sample are a gap
 
 
@@ -37,12 +38,17 @@ class Series:
     def with_role(self, *roles: str) -> Iterator[Channel]:
         """Channels of these roles that have samples."""
         for channel in self.channels.values():
-            if channel.role in roles and len(self.samples.get(channel.name, ((),))[0]) > 1:
+            if channel.role not in roles or channel.name not in self.samples:
+                continue
+            if np.isfinite(self.samples[channel.name][1]).sum() > 1:
                 yield channel
 
     def raw(self, name: str) -> tuple[IntArray, FloatArray]:
         """Times in ns and values of a channel."""
         t_ns, value, _ = self.samples[name]
+        channel = self.channels.get(name)
+        if channel is not None and channel.domain == "battery" and channel.kind == "gauge":
+            value = np.abs(value)  # some drivers count what leaves a battery as negative
         return t_ns, value
 
     def curve(self, channel: Channel) -> Curve:
@@ -74,12 +80,17 @@ class Series:
         """CPU time in s of the training process and its children, and where it was read."""
         for channel in self.with_role("process_cpu_time"):
             return self.curve(channel), channel.source
-        own = self._own_clock()
-        if own is not None:
-            return own, "the process's own CPU clock, read at every step"
+        own, source = self._own_clock(), "the process's own CPU clock, read at every step"
         for channel in self.with_role("process_cpu_time_coarse"):
-            return self.curve(channel), channel.source
-        return None
+            if own is None:
+                own, source = self.curve(channel), channel.source
+        if own is None:
+            return None
+        # Perf counts children too; these clocks do not.
+        children = self.one("children_cpu_time")
+        if children is not None and children.total[-1] > 0:
+            return add_curves([own, children]), f"{source}, and its children"
+        return own, source
 
     def _own_clock(self) -> Curve | None:
         """CPU time that the training read of itself; children are not in it."""
@@ -96,17 +107,49 @@ class Series:
     @cached_property
     def energy(self) -> EnergySource | str:
         """Energy of the machine as far as sensors see it, or modelled, or why there is none."""
-        totals = [self._energy_of(c) for c in self.with_role("energy_total")]
-        if not totals:
-            totals = [self._energy_of(c) for c in self.with_role("power_total")]
+        totals = self._totals()
         if totals:
             return summed(totals)
         model = self._tables.info.power_model
         if model is None:
-            return NO_SENSOR
+            parts = [c.name for c in self.with_role("energy_part", "power_part")]
+            return ONLY_PARTS.format(", ".join(parts)) if parts else NO_SENSOR
         if not self.core_busy:
             return "the power model needs the busy time of the cores, which was not sampled"
         return modelled(list(self.core_busy.values()), model)
+
+    def _totals(self) -> list[EnergySource]:
+        """What together is the machine: counters of energy, else meters, else the battery."""
+        counters = list(self.with_role("energy_total"))
+        if counters:
+            return [self._energy_of(channel) for channel in counters]
+        meters = list(self.with_role("power_total"))
+        outside = [channel for channel in meters if channel.domain != "battery"]
+        if outside or meters:
+            return [self._energy_of(channel) for channel in outside or meters]
+        return self._battery()
+
+    def _battery(self) -> list[EnergySource]:
+        """Power of batteries that give current and voltage only."""
+        found = []
+        voltages = {c.name.rpartition(".")[0]: c for c in self.with_role("battery_voltage")}
+        for channel in self.with_role("battery_current"):
+            voltage = voltages.get(channel.name.rpartition(".")[0])
+            if voltage is None:
+                continue
+            t_ns, current = self.raw(channel.name)
+            v_ns, volts = self.raw(voltage.name)
+            power = np.abs(current) * np.interp(t_ns - t_ns[0], v_ns - t_ns[0], volts)
+            gap_ns = round(GAP_PERIODS * float(np.median(np.diff(t_ns))))
+            found.append(
+                EnergySource(
+                    curve=curve_of_gauge(t_ns, power, gap_ns),
+                    status=Status.MEASURED,
+                    source=f"{channel.source} times its voltage",
+                    gauge=(t_ns, power),
+                )
+            )
+        return found
 
     @cached_property
     def rails(self) -> dict[str, EnergySource]:

@@ -22,7 +22,7 @@ MOST_OPERATIONS = 5000
 def make_timeline(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     """JSON-ready; times in s from the first step shown."""
     steps = series.steps
-    marks = tables.marks()
+    marks = tables.marks
     phased = np.intersect1d(breakdown.clean, marks.step[marks.kind == Mark.PHASE])
     rows = _three(phased if len(phased) >= SHOWN else breakdown.clean)
     if not len(rows):

@@ -28,6 +28,7 @@ FLUSH_NS = 400 * 1000 * 1000
 SURVEY_TICKS = 64  # every so many ticks each read is timed by itself
 BUDGET = 0.005  # of one core, for any one read; a dearer one is read more seldom
 PATIENCE = 10  # failures in a row before a read is tried only once a second
+NAP_NS = 500 * 1000 * 1000  # the longest sleep at a stretch
 
 if hasattr(time, "monotonic_ns"):
     monotonic_ns = time.monotonic_ns
@@ -81,10 +82,11 @@ def parse_cores(data, arguments):
     start = 0
     for name in arguments:
         start = data.find(b"\n" + name + b" ", max(start - 1, 0)) + 1
-        if start == 0:  # a core that is offline has no line
+        end = data.find(b"\n", start)
+        if start == 0 or end < 0:  # a core that is offline has no line; a cut line may mislead
             values.extend((MISSING,) * 3)
         else:
-            values.extend(_ticks(data[start : data.find(b"\n", start)].split(None, 9)))
+            values.extend(_ticks(data[start:end].split(None, 9)))
     return values
 
 
@@ -109,7 +111,7 @@ PARSERS = {
     "fields": (parse_fields, 512),
     "keyed": (parse_keyed, 65536),
     "status": (parse_keyed, 8192),
-    "cores": (parse_cores, 16384),
+    "cores": (parse_cores, 65536),
     "stat_total": (parse_stat_total, 512),
     "pressure": (parse_pressure, 512),
 }
@@ -201,9 +203,10 @@ def read_perf(descriptors):
     return read
 
 
-def read_files(paths, parser, arguments):
-    """One file through its parser, or the sum of the integers of several."""
-    fds = [os.open(path, os.O_RDONLY) for path in paths]
+def read_files(paths, parser, arguments, fds):
+    """One file through its parser, or the sum of the integers of several; fills `fds`."""
+    for path in paths:
+        fds.append(os.open(path, os.O_RDONLY))
     if parser == "sum":
 
         def read():
@@ -223,8 +226,8 @@ def read_files(paths, parser, arguments):
     return read_one
 
 
-def open_read(entry, descriptors):
-    """The function that performs a read of the plan; opens its files."""
+def open_read(entry, descriptors, fds):
+    """The function that performs a read of the plan; opens its files and puts them into `fds`."""
     parser, path, arguments = entry["parser"], entry["path"], entry["arguments"]
     if parser == "self":
         return lambda: (process_ns(),)
@@ -237,8 +240,8 @@ def open_read(entry, descriptors):
     if parser == "children":
         return read_children(path, set(entry["excluded"]) | {os.getpid()})
     if parser == "sum":
-        return read_files([path] + list(arguments), parser, ())
-    return read_files([path], parser, arguments)
+        return read_files([path] + list(arguments), parser, (), fds)
+    return read_files([path], parser, arguments, fds)
 
 
 # --- journals ----------------------------------------------------------------------------------
@@ -279,12 +282,17 @@ class Read:
         self.entry = entry
         self.descriptors = descriptors
         self.function = None
+        self.fds = []
+        self.cost = 0  # as it was last surveyed
         self.reopen()
 
     def reopen(self):
         """Opens the files, again after they went away; a failure is left for the read to find."""
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
         try:
-            self.function = open_read(self.entry, self.descriptors)
+            self.function = open_read(self.entry, self.descriptors, self.fds)
         except (OSError, ValueError) as error:
             problem = error
 
@@ -382,18 +390,31 @@ class Sampler:
         return (self.seed >> 33) % (2 * self.dither + 1) - self.dither
 
     def survey(self, tick, per_second):
-        """Times every read by itself and stretches the period of one that costs too much."""
+        """Times every read by itself and stretches the period of one that costs too much.
+
+        Too much twice in a row: once may be a read that was interrupted.
+        """
         for read in self.reads:
             before = monotonic_ns()
             read.take(tick, per_second)
             cost = monotonic_ns() - before
-            while cost > BUDGET * read.every * self.period and read.every < 60 * per_second:
+            least, read.cost = min(cost, read.cost), cost
+            while least > BUDGET * read.every * self.period and read.every < 60 * per_second:
                 read.every *= 2
             self.costs.rows.append(self.costs.pack(before, read.number, cost, read.every))
         while self.slow_costs:
             self.costs.rows.append(self.costs.pack(*self.slow_costs.pop(0)))
         if self.slow is not None and self.slow.problem is not None:
             raise self.slow.problem
+
+    def wait(self, deadline):
+        """Sleeps a long period in naps; returns whether the end of it was reached."""
+        while not self.stopping and os.getppid() == self.parent:
+            left = deadline - monotonic_ns()
+            if left <= 0:
+                return True
+            time.sleep(min(left, NAP_NS) * 1e-9)
+        return False
 
     def run(self):
         """Ticks at absolute deadlines; a deadline that is past is lost, never made up for."""
@@ -409,9 +430,10 @@ class Sampler:
         if self.slow is not None:
             _thread.start_new_thread(self.slow.run, ())
         sleep, getppid, reads, journals = time.sleep, os.getppid, self.reads, self.journals
+        parent = self.parent
         count = len(journals)
         tick_rows, pack_tick = self.ticks.rows, self.ticks.pack
-        while not self.stopping:
+        while not self.stopping and getppid() == parent:
             now = monotonic_ns()
             tick += 1
             base += self.period
@@ -421,13 +443,14 @@ class Sampler:
                 base += lost * self.period
                 tick += lost
             deadline = base + self.jitter()
-            if deadline > now:
+            if deadline - now > NAP_NS:
+                if not self.wait(deadline):
+                    break
+            elif deadline > now:
                 sleep((deadline - now) * 1e-9)
             woke = monotonic_ns()
             if tick % SURVEY_TICKS == 0 and lost == 0:
                 self.survey(tick, per_second)
-                if getppid() != self.parent:
-                    break
             else:
                 for read in reads:
                     if read.due <= tick:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,7 @@ def make_plan(found: Mapping[str, Present | Absent], period_s: float) -> Plan:
         every = max(1, math.ceil(read.least_period_s / period_s - 1e-9))
         reads.append(_planned(number, sensor, read, every))
         entries.append(_entry(read, every))
-    absent = {name: r.reason for name, r in found.items() if isinstance(r, Absent)}
+    absent = {name: _without_number(r.reason) for name, r in found.items() if isinstance(r, Absent)}
     return Plan(period_s=period_s, reads=tuple(reads), entries=tuple(entries), absent=absent)
 
 
@@ -68,11 +69,16 @@ def _planned(number: int, sensor: str, read: SensorRead, every: int) -> PlannedR
     return PlannedRead(
         number=number,
         sensor=sensor,
-        path=read.path,
+        path=_without_number(read.path),
         parser=read.parser,
         every=every,
         channels=read.channels,
     )
+
+
+def _without_number(text: str) -> str:
+    """The record says that it was the training's own process, not which number it had."""
+    return re.sub(r"/proc/\d+", "/proc/self", text)
 
 
 def _entry(read: SensorRead, every: int) -> dict[str, Any]:

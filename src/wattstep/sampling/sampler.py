@@ -15,12 +15,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wattstep.errors import RecordingError
+from wattstep.records.journal import TICKS
 from wattstep.sampling.plan import DITHER, Plan
 
 CHILD = Path(__file__).with_name("child.py")
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 10.0
 SLICE_NS = 100_000
+_MOST_DESCRIPTORS = 250  # in one message: the kernel takes 253
+_TICK = struct.Struct("<4q")  # deadline, lateness, busy, lost: see the child
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "armv7l": 380, "riscv64": 274}
 # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period (man sched_setattr)
 _SCHED_ATTR = struct.Struct("<IIQiIQQQ")
@@ -68,13 +71,18 @@ class Sampler:
                 start_new_session=True,  # the kernel groups by session: see DESIGN, section 6
             )
         except OSError as error:
+            ours.close()
             raise RecordingError(f"the sampler cannot be started: {error}") from error
         finally:
             theirs.close()
         self._socket = ours
-        self.scheduling = grant_scheduling(self._process.pid)
-        self._send_plan()
-        self._await_first_sample()
+        try:
+            self.scheduling = grant_scheduling(self._process.pid)
+            self._send_plan()
+            self._await_first_sample()
+        except BaseException:
+            self.stop()
+            raise
 
     def _send_plan(self) -> None:
         assert self._process is not None
@@ -92,8 +100,14 @@ class Sampler:
         if self._open_counters is not None and any(e["parser"] == "perf" for e in entries):
             counters = self._open_counters()
         try:
-            data = json.dumps(document, ensure_ascii=False).encode() + b"\n"
-            socket.send_fds(self._socket, [data], list(counters))
+            for first in range(0, len(counters), _MOST_DESCRIPTORS):
+                some = counters[first : first + _MOST_DESCRIPTORS]
+                socket.send_fds(self._socket, [b" "], list(some))
+            # What is no UTF-8 in a path goes as an escape, which the child's literals have too.
+            text = json.dumps(document, ensure_ascii=False)
+            self._socket.sendall(text.encode(errors="backslashreplace") + b"\n")
+        except OSError as error:
+            raise RecordingError(f"the sampler takes no plan: {error}") from error
         finally:
             for fd in counters:
                 os.close(fd)
@@ -104,18 +118,29 @@ class Sampler:
         try:
             said = self._socket.recv(4096).decode()
         except OSError as error:
-            self.stop()
             raise RecordingError(f"the sampler does not answer: {error}") from error
         self._socket.setblocking(False)
         if not said.startswith("sampling"):
-            self.stop()
-            raise RecordingError(f"the sampler ended at once: {said.strip() or 'no reason given'}")
+            reason = said.replace("failed: ", "").strip() or "no reason given"
+            raise RecordingError(f"the sampler ended at once: {reason}")
 
     def lost(self) -> str | None:
         """Why the child is gone, or None while it samples."""
         if self._process is None or self._process.poll() is None:
             return None
         return self._last_words() or f"it ended with {_exit_words(self._process.returncode)}"
+
+    def last_tick_ns(self) -> int | None:
+        """When the last tick was due that is on disk, or None where there is none."""
+        try:
+            with (self._folder / TICKS).open("rb") as file:
+                rows = file.seek(0, os.SEEK_END) // _TICK.size
+                if not rows:
+                    return None
+                file.seek((rows - 1) * _TICK.size)
+                return int(_TICK.unpack(file.read(_TICK.size))[0])
+        except OSError:
+            return None
 
     def _last_words(self) -> str:
         assert self._socket is not None
@@ -127,6 +152,8 @@ class Sampler:
 
     def stop(self) -> str | None:
         """Ends the child; returns why it had ended before, or None where it had not."""
+        if self._socket is None:  # stopped already
+            return None
         reason = self.lost()
         if self._process is not None and reason is None:
             self._process.terminate()
@@ -138,9 +165,8 @@ class Sampler:
                 reason = "it did not end when told to"
             if reason is None and self._process.returncode != 0:
                 reason = self._last_words() or _exit_words(self._process.returncode)
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._socket.close()
+        self._socket = None
         return reason
 
 

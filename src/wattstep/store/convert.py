@@ -25,14 +25,17 @@ from wattstep.records.journal import (
     NAMES,
     OPERATION_FIELDS,
     OPERATIONS,
+    RUN,
     SAMPLE_HEADER,
     TICKS,
     Mark,
 )
 from wattstep.records.run_info import RunInfo
 from wattstep.store.files import read_info, write_info
+from wattstep.store.lock import RunLock
 
 BLOCK = 1 << 18  # rows that are in memory at once
+LOST_NAME = "(name lost)"
 Ints = npt.NDArray[np.int64]
 _MARK = np.dtype(
     [
@@ -99,14 +102,53 @@ def convert(run: Path, target: Path | None = None, state: str = "closed") -> Non
     is left alone: that is how a run is read while it records.
 
     Raises:
-        DamagedRunError: There is no journal, or `run.json` cannot be read.
+        DamagedRunError: There is no journal, or `run.json` or the journal cannot be read.
         OSError: The disk is full; the journals are untouched.
     """
-    journal = run / JOURNAL
-    if not journal.is_dir():
+    if not (run / JOURNAL).is_dir():
         raise DamagedRunError(f"{run} has neither tables nor a journal")
+    if target is None:
+        _convert_in_place(run, state)
+    else:
+        _convert_beside(run, target, state)
+
+
+def _convert_in_place(run: Path, state: str) -> None:
+    """Under the run's lock: one process writes the tables, others wait and find them written."""
+    if _unfinished(run):
+        try:
+            lock = RunLock(run, wait=True)
+        except FileNotFoundError:
+            return  # somebody else has just finished it
+        try:
+            if _unfinished(run):
+                _write_tables(run, run, state)
+        finally:
+            lock.release()
+    # What cannot be removed now goes when the run is next opened.
+    shutil.rmtree(run / JOURNAL, ignore_errors=True)
+
+
+def _convert_beside(run: Path, target: Path, state: str) -> None:
+    try:
+        _write_tables(run, target, state)
+    except FileNotFoundError:
+        if _unfinished(run):
+            raise
+    if not _unfinished(run):  # it was closed meanwhile, and took the journals away under us
+        for path in [run / RUN, *run.glob("*.parquet")]:
+            shutil.copy(path, target)
+
+
+def _unfinished(run: Path) -> bool:
+    """Whether the tables are yet to be written; journals may be left behind them all the same."""
+    return read_info(run).state == "recording"
+
+
+def _write_tables(run: Path, folder: Path, state: str) -> None:
+    """All or nothing."""
     info = read_info(run)
-    folder = target or run
+    journal = run / JOURNAL
     names = _read_names(journal)
     written: list[Path] = []
     try:
@@ -119,14 +161,14 @@ def convert(run: Path, target: Path | None = None, state: str = "closed") -> Non
         )
         for path in written:
             path.rename(path.with_suffix(""))
-    except BaseException:
+    except BaseException as error:
         for path in [*written, *folder.glob("*.parquet.tmp")]:
             path.unlink(missing_ok=True)
+        if isinstance(error, (ValueError, LookupError, OverflowError)):  # Arrow's are among them
+            raise DamagedRunError(f"the journal of {run} is garbled: {error}") from error
         raise
     _sync(folder)
     write_info(folder, replace(info, state=state))
-    if target is None:
-        shutil.rmtree(journal)
 
 
 def _write(path: Path, schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Path:
@@ -214,22 +256,28 @@ def _sample_columns(
 
 
 def _read_names(journal: Path) -> list[str]:
-    """Names by code; a cut last line is left out."""
+    """Names by code, and last the one for codes whose name was cut off."""
     names: list[str] = []
     path = journal / NAMES
     if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_bytes().splitlines():
             try:
                 _, code, text = json.loads(line)
-            except ValueError:
+            except (TypeError, ValueError):
                 break
-            names.extend([""] * (code + 1 - len(names)))
-            names[code] = text
-    return names
+            if code != len(names) or not isinstance(text, str):
+                break
+            names.append(text)
+    return [*names, LOST_NAME]
+
+
+def _known(codes: npt.NDArray[Any], names: list[str]) -> Ints:
+    """Codes as positions in `names`."""
+    return np.minimum(codes.astype(np.int64), len(names) - 1)
 
 
 def _mark_blocks(journal: Path) -> Iterator[npt.NDArray[Any]]:
-    """Marks in blocks that end with a step's end, so that no step is cut by a block."""
+    """Marks in blocks that no step lies across: each ends with a step's end, or before a start."""
     path = journal / MARKS
     if not path.exists():
         return
@@ -240,14 +288,18 @@ def _mark_blocks(journal: Path) -> Iterator[npt.NDArray[Any]]:
         block = np.fromfile(path, _MARK, count, offset=first * _MARK.itemsize)
         block = np.concatenate([carry, block[block["kind"] != 0]])
         ends = np.flatnonzero(block["kind"] == Mark.STEP_END)
-        last = first + count >= total
-        cut = len(block) if last or not len(ends) else int(ends[-1]) + 1
+        starts = np.flatnonzero(block["kind"] == Mark.STEP_START)
+        cut = len(block)
+        if first + count < total and len(ends):
+            cut = int(ends[-1]) + 1
+        elif first + count < total and len(starts):
+            cut = int(starts[-1])
         carry = block[cut:]
         yield block[:cut]
 
 
 def _steps(journal: Path, info: RunInfo, names: list[str]) -> Iterator[dict[str, Any]]:
-    texts = np.array([*names, ""], dtype=object)
+    texts = np.array(names, dtype=object)
     for marks in _mark_blocks(journal):
         kind = marks["kind"]
         ends = np.flatnonzero(kind == Mark.STEP_END)
@@ -282,7 +334,7 @@ def _steps(journal: Path, info: RunInfo, names: list[str]) -> Iterator[dict[str,
             "traced": first["code"] == 1,
             "mark_ns": listed(inside["t"], pa.int64()),
             "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
-            "mark_name": listed(texts[inside["code"].astype(np.int64)], pa.string()),
+            "mark_name": listed(texts[_known(inside["code"], names)], pa.string()),
         }
 
 
@@ -305,11 +357,11 @@ def _spans(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
     t_last = 0
     for marks in _mark_blocks(journal):
         t_last = int(marks["t"][-1]) if len(marks) else t_last
-        chosen = np.isin(marks["kind"], [*begin, *end])
-        for mark in marks[chosen]:
+        chosen = marks[np.isin(marks["kind"], [*begin, *end])]
+        for mark, code in zip(chosen, _known(chosen["code"], names), strict=True):
             kind = int(mark["kind"])
             if kind in begin:
-                name = names[mark["code"]] if kind == Mark.REST_START else "tracing"
+                name = names[code] if kind == Mark.REST_START else "tracing"
                 opened[begin[kind]] = (int(mark["t"]), name)
             elif end[kind] in opened:
                 start, name = opened.pop(end[kind])
@@ -333,10 +385,10 @@ def _memory(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
             yield {
                 "t_ns": rows["t"],
                 "category": [
-                    names[row["code"]]
+                    names[code]
                     if row["kind"] == Mark.MEMORY
                     else fixed[int(row["kind"]), int(row["code"])]
-                    for row in rows
+                    for row, code in zip(rows, _known(rows["code"], names), strict=True)
                 ],
                 "bytes": rows["value"].astype(np.int64),
             }
@@ -354,7 +406,8 @@ def _operations(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
         duration = columns["end_ns"] - columns["start_ns"]
         columns["self_ns"] = duration - _children_ns(columns, duration)
         for name in ("name", "kind", "layer", "phase", "shapes"):
-            codes = pa.array(columns[name].astype(np.int32), mask=columns[name] < 0)
+            known = _known(columns[name], names).astype(np.int32)
+            codes = pa.array(known, mask=columns[name] < 0)
             columns[name] = pa.DictionaryArray.from_arrays(codes, dictionary)
         cpu = pa.array(np.full(len(block), len(names), np.int32))
         columns["processor"] = pa.DictionaryArray.from_arrays(cpu, dictionary)
@@ -391,6 +444,6 @@ def main() -> None:
     """Entry of the child process that a recorder starts: RUN STATE."""
     try:
         convert(Path(sys.argv[1]), state=sys.argv[2])
-    except OSError as error:
-        print(error.strerror or error, file=sys.stderr)
+    except (OSError, DamagedRunError) as error:
+        print(getattr(error, "strerror", None) or error, file=sys.stderr)
         raise SystemExit(3) from None

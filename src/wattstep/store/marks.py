@@ -30,7 +30,12 @@ class MarkJournal:
         self._codes: dict[tuple[str, str], int] = {}
         self._base = 0
         self._offset = 0
-        self._map = self._next_chunk()
+        try:
+            self._map = self._next_chunk()
+        except OSError:
+            os.close(self._fd)
+            os.close(self._names)
+            raise
 
     def _next_chunk(self) -> mmap.mmap:
         os.posix_fallocate(self._fd, self._base, CHUNK)

@@ -85,6 +85,23 @@ def _lstm_layer(shapes: Sequence[Any], values: Sequence[Any]) -> int:
     return int(2 * t * n * gates * (i + h))
 
 
+def _lstm_layer_backward(shapes: Sequence[Any], values: Sequence[Any]) -> int:
+    """aten::mkldnn_rnn_layer_backward(input, w_ih, w_hh, ...): gradients of inputs and weights."""
+    return 2 * _lstm_layer(shapes, values)
+
+
+def _attention(shapes: Sequence[Any], values: Sequence[Any]) -> int:
+    """Query (..., L, E), key (..., S, E), value (..., S, V): scores, then their sums of values."""
+    *batch, length, size = shapes[0]
+    return int(2 * prod(batch) * length * shapes[1][-2] * (size + shapes[2][-1]))
+
+
+def _attention_backward(shapes: Sequence[Any], values: Sequence[Any]) -> int:
+    """(grad_output, query, key, value, ...): the scores anew, and four gradients."""
+    *batch, length, size = shapes[1]
+    return int(2 * prod(batch) * length * shapes[2][-2] * (3 * size + 2 * shapes[3][-1]))
+
+
 _FORMULAS: dict[str, Callable[[Sequence[Any], Sequence[Any]], int]] = {
     "aten::mm": _mm,
     "aten::addmm": _addmm,
@@ -93,5 +110,8 @@ _FORMULAS: dict[str, Callable[[Sequence[Any], Sequence[Any]], int]] = {
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     "aten::mkldnn_rnn_layer": _lstm_layer,
+    "aten::mkldnn_rnn_layer_backward": _lstm_layer_backward,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
 }
 COUNTED = frozenset(_FORMULAS)

@@ -1,0 +1,254 @@
+"""Traced steps laid onto clean ones: known costs are found, and nothing is lost, whatever the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattstep.analysis.curves import Curve
+from wattstep.analysis.laying import (
+    LaidRows,
+    Phases,
+    TracedRows,
+    common_phases,
+    fit_correction,
+    lay,
+    match_layers,
+    share_curve,
+)
+
+NAMES = ("data", "forward", "backward")
+US = 1_000
+
+
+@dataclass
+class Recording:
+    """Traced steps made by hand: operations one after another, with a fixed cost an event."""
+
+    cost_ns: int
+    rows: list[tuple[int, int, int, int, int, str]] = field(default_factory=list)
+    edges: list[list[int]] = field(default_factory=list)
+
+    def window(self, phases: list[list[tuple[str, int, int]]]) -> None:
+        """Adds a step: in each phase operations (layer, true length in ns, operations inside).
+
+        The length of an operation is its own and that of those inside; the tracer's cost falls
+        outside of each operation, into whatever encloses it.
+        """
+        window = len(self.edges)
+        now = 1_000_000_000 * (window + 1)
+        edges = [now]
+        for operations in phases:
+            for layer, length, inside in operations:
+                now += self.cost_ns
+                top, begin = len(self.rows), now
+                self.rows.append((window, begin, 0, 0, -1, layer))
+                for _ in range(inside):
+                    now += self.cost_ns
+                    part = length // (inside + 1)
+                    self.rows.append((window, now, now + part, part, top, layer))
+                    now += part
+                now += length - inside * (length // (inside + 1))
+                own = now - begin - inside * (length // (inside + 1))
+                self.rows[top] = (window, begin, now, own, -1, layer)
+            edges.append(now)
+        self.edges.append(edges)
+
+    def tables(self) -> tuple[TracedRows, Phases]:
+        window, start, end, own, parent, layer = zip(*self.rows, strict=True)
+        count = len(self.rows)
+        rows = TracedRows(
+            window=np.array(window, np.int64),
+            start_ns=np.array(start, np.int64),
+            end_ns=np.array(end, np.int64),
+            self_ns=np.array(own, np.int64),
+            thread=np.ones(count, np.int64),
+            parent=np.array(parent, np.int64),
+            scope=np.zeros(count, bool),
+            layer=np.array(layer, dtype=object),
+        )
+        return rows, Phases(names=NAMES, edges_ns=np.array(self.edges, np.int64))
+
+
+# One clean step: 100 µs of data, 400 µs forward, 500 µs backward; operations fill it.
+CLEAN = [
+    [("", 100 * US, 0)],
+    [("a", 100 * US, 3), ("b", 300 * US, 0)],
+    [("b", 350 * US, 6), ("a", 150 * US, 1)],
+]
+SHARE = np.array([0.1, 0.4, 0.5])
+STEP_S = 1e-3
+
+
+def laid_by_hand(cost_ns: int, windows: int = 10) -> tuple[TracedRows, LaidRows]:
+    recording = Recording(cost_ns)
+    for _ in range(windows):
+        recording.window(CLEAN)
+    rows, phases = recording.tables()
+    return rows, lay(rows, phases, np.full(windows, STEP_S), SHARE, STEP_S)
+
+
+def test_the_cost_of_an_event_is_found() -> None:
+    _, laid = laid_by_hand(cost_ns=1_500)
+    assert laid.correction.cost_s == pytest.approx(1.5e-6)
+    assert laid.correction.residual == pytest.approx(0, abs=1e-9)
+    # 15 events of 1.5 µs in a step of 1 ms
+    assert laid.correction.inflation == pytest.approx(1 + 15 * 1.5e-3)
+
+
+@pytest.mark.parametrize("cost_ns", [0, 800, 5_000])
+def test_operations_get_the_time_that_they_take_in_a_clean_step(cost_ns: int) -> None:
+    rows, laid = laid_by_hand(cost_ns)
+    for layer, phase, seconds in (
+        ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 350e-6), ("a", 2, 150e-6),
+    ):  # fmt: skip
+        mine = (rows.layer == layer) & (laid.phase == phase)
+        assert laid.time_s[mine].sum() / 10 == pytest.approx(seconds, rel=1e-6)
+    assert laid.rest_s == pytest.approx(0, abs=1e-9)
+
+
+def test_the_residual_is_what_odd_windows_say_wrongly_of_even_ones() -> None:
+    """Windows with index 1, 3, ... cost 10 µs more than those the cost is fitted on."""
+    durations = np.full((10, 1), 1e-3)
+    durations[1::2] += 10e-6
+    correction = fit_correction(durations, np.full((10, 1), 10.0), np.full(10, 0.9e-3), np.ones(1))
+    assert correction.residual == pytest.approx(10e-6 / 0.9e-3)
+
+
+def test_fewer_than_four_windows_have_no_residual() -> None:
+    _, laid = laid_by_hand(1_000, windows=3)
+    assert np.isnan(laid.correction.residual)
+    assert laid.correction.windows == 3
+
+
+def test_a_traced_step_that_is_shorter_than_a_clean_one_has_no_negative_cost() -> None:
+    correction = fit_correction(
+        np.full((4, 1), 1e-3), np.full((4, 1), 10.0), np.full(4, 2e-3), np.ones(1)
+    )
+    assert (correction.cost_s == 0).all()
+
+
+OPERATION = st.tuples(st.sampled_from(["a", "b", ""]), st.integers(1, 400_000), st.integers(0, 4))
+STEP = st.lists(st.lists(OPERATION, max_size=5), min_size=3, max_size=3)
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> tuple[TracedRows, Phases]:
+    recording = Recording(draw(st.integers(0, 3_000)))
+    for _ in range(draw(st.integers(1, 5))):
+        recording.window(draw(STEP))
+    if not recording.rows:
+        recording.window([[("a", 1_000, 0)], [], []])
+    return recording.tables()
+
+
+SHARES = st.tuples(*[st.floats(0.01, 1)] * 3).map(lambda s: np.array(s) / sum(s))
+LENGTHS = st.floats(1e-4, 1.0)
+
+
+def whole(laid: LaidRows, rows: np.ndarray, rests: np.ndarray) -> float:
+    """Rows and rests of all windows, per window."""
+    return float((rows.sum() + rests.sum()) / len(laid.rest_s))
+
+
+@given(recordings(), SHARES, LENGTHS)
+def test_operations_and_rests_make_the_clean_step(
+    tables: tuple[TracedRows, Phases], share: np.ndarray, step_s: float
+) -> None:
+    rows, phases = tables
+    laid = lay(rows, phases, np.full(len(phases.edges_ns), step_s), share, step_s)
+    assert whole(laid, laid.time_s, laid.rest_s) == pytest.approx(step_s, rel=1e-9)
+    assert (laid.time_s >= 0).all()
+    assert (laid.rest_s >= 0).all()
+    for phase in range(3):  # and each phase keeps its own length
+        mine = laid.time_s[laid.phase == phase].sum() + laid.rest_s[:, phase].sum()
+        assert mine / len(laid.rest_s) == pytest.approx(share[phase] * step_s, rel=1e-9)
+
+
+@given(recordings(), SHARES, LENGTHS, st.lists(st.floats(0, 10), min_size=2, max_size=30))
+def test_what_is_shared_out_is_the_whole_curve(
+    tables: tuple[TracedRows, Phases], share: np.ndarray, step_s: float, gains: list[float]
+) -> None:
+    rows, phases = tables
+    laid = lay(rows, phases, np.full(len(phases.edges_ns), step_s), share, step_s)
+    t_ns = np.linspace(0, round(step_s * 1e9), len(gains) + 1).astype(np.int64)
+    curve = Curve(
+        t_ns=t_ns, total=np.concatenate([[0], np.cumsum(gains)]), unit="J", covered_ns=t_ns
+    )
+    taken, rests = share_curve(rows, laid, curve)
+    assert whole(laid, taken, rests) == pytest.approx(sum(gains), rel=1e-9, abs=1e-12)
+    assert (taken >= 0).all()
+    assert (rests >= 0).all()
+
+
+@given(recordings(), SHARES, st.floats(0.0, 0.6), st.floats(0.0, 0.5))
+def test_matching_layers_keeps_the_phase_and_gives_each_layer_its_share(
+    tables: tuple[TracedRows, Phases], share: np.ndarray, a: float, b: float
+) -> None:
+    rows, phases = tables
+    laid = lay(rows, phases, np.full(len(phases.edges_ns), STEP_S), share, STEP_S)
+    matched = match_layers(rows, laid, NAMES, {"a": a, "b": b})
+    for phase in range(3):
+        before = laid.time_s[laid.phase == phase].sum() + laid.rest_s[:, phase].sum()
+        after = matched.time_s[laid.phase == phase].sum() + matched.rest_s[:, phase].sum()
+        assert after == pytest.approx(before, rel=1e-9)
+    forward = laid.phase == 1
+    if matched is not laid:
+        for layer, wanted in (("a", a), ("b", b)):
+            mine = forward & (rows.layer == layer)
+            if laid.time_s[mine].sum() > 0:
+                found = matched.time_s[mine].sum() / len(laid.rest_s)
+                assert found == pytest.approx(wanted * share[1] * STEP_S, rel=1e-9)
+
+
+def test_matching_layers_takes_those_below_with_them() -> None:
+    recording = Recording(0)
+    recording.window(
+        [[], [("top.x", 100 * US, 0), ("topmost", 100 * US, 0), ("top", 200 * US, 0)], []]
+    )
+    rows, phases = recording.tables()
+    laid = lay(rows, phases, np.full(1, 0.4e-3), np.array([0.0, 1.0, 0.0]), 0.4e-3)
+    matched = match_layers(rows, laid, NAMES, {"top": 0.5})
+    assert matched.time_s == pytest.approx([0.2e-3 / 3, 0.2e-3, 0.4e-3 / 3])
+
+
+def test_an_operation_at_twice_the_power_gets_twice_the_energy_of_its_time() -> None:
+    """1 W but 2 W while backward's first operation runs: 350 µs of 1 ms."""
+    rows, laid = laid_by_hand(1_000)
+    t_ns = np.array([0, 500_000, 850_000, 1_000_000], np.int64)
+    power = [1.0, 2.0, 1.0]
+    total = np.concatenate([[0], np.cumsum(np.diff(t_ns) * 1e-9 * power)])
+    taken, _ = share_curve(
+        rows, laid, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
+    )
+    for layer, phase, joule in (
+        ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 700e-6), ("a", 2, 150e-6),
+    ):  # fmt: skip
+        mine = (rows.layer == layer) & (laid.phase == phase)
+        assert taken[mine].sum() / 10 == pytest.approx(joule, rel=0.02)
+
+
+def test_operations_on_two_threads_at_once_share_the_wall_time() -> None:
+    rows = TracedRows(
+        window=np.zeros(2, np.int64),
+        start_ns=np.array([0, 0]),
+        end_ns=np.array([1_000_000, 1_000_000]),
+        self_ns=np.array([1_000_000, 1_000_000]),
+        thread=np.array([1, 2]),
+        parent=np.array([-1, -1]),
+        scope=np.zeros(2, bool),
+        layer=np.array(["a", "b"], dtype=object),
+    )
+    phases = Phases(names=("step",), edges_ns=np.array([[0, 1_000_000]]))
+    laid = lay(rows, phases, np.array([1e-3]), np.ones(1), 1e-3)
+    assert laid.time_s == pytest.approx([0.5e-3, 0.5e-3])
+    assert laid.busy_s == pytest.approx([1e-3, 1e-3])
+
+
+def test_the_sequence_of_phases_is_that_of_most_steps() -> None:
+    assert common_phases([("a",), ("a", "b"), ("a", "b")]) == ("a", "b")
+    assert common_phases([]) == ()

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattstep.errors import InvalidValueError
+from wattstep.records.figure import Figure, Status, counted, missing, weakest
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(max_size=20)
+
+
+@st.composite
+def figures(draw: st.DrawFn) -> Figure:
+    status = draw(st.sampled_from(Status))
+    gone = status is Status.MISSING
+    return Figure(
+        value=None if gone else draw(NUMBERS),
+        unit=draw(st.sampled_from(["s", "J", "W", "B", "samples/s", "ratio"])),
+        status=status,
+        low=draw(st.none() | NUMBERS),
+        high=draw(st.none() | NUMBERS),
+        confidence=draw(st.none() | st.floats(0, 1)),
+        n=draw(st.none() | st.integers(0, 10**9)),
+        method=draw(st.none() | TEXTS),
+        systematic=draw(st.none() | st.floats(0, 1)),
+        source=draw(st.none() | TEXTS),
+        reason=draw(st.text(min_size=1, max_size=20) if gone else st.none() | TEXTS),
+    )
+
+
+@given(figures())
+def test_a_figure_survives_json(figure: Figure) -> None:
+    assert Figure.from_dict(json.loads(json.dumps(figure.to_dict()))) == figure
+
+
+def test_the_document_of_a_figure_has_the_fields_of_the_design_in_their_order() -> None:
+    figure = Figure(value=3.41, unit="J", status=Status.MEASURED, low=3.3, high=3.52)
+    assert list(figure.to_dict()) == [
+        "value",
+        "unit",
+        "low",
+        "high",
+        "confidence",
+        "n",
+        "method",
+        "systematic",
+        "status",
+        "source",
+        "reason",
+    ]
+    assert figure.to_dict()["status"] == "measured"
+
+
+def test_a_missing_figure_needs_a_reason() -> None:
+    with pytest.raises(InvalidValueError, match="needs a reason"):
+        Figure(value=None, unit="J", status=Status.MISSING)
+    with pytest.raises(InvalidValueError, match="needs a reason"):
+        missing("J", "")
+
+
+def test_missing_is_not_zero() -> None:
+    with pytest.raises(InvalidValueError, match="has no value"):
+        Figure(value=0.0, unit="J", status=Status.MISSING, reason="no sensor")
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_figure_that_is_there_needs_a_value(value: float | None) -> None:
+    with pytest.raises(InvalidValueError, match="needs a value"):
+        Figure(value=value, unit="J", status=Status.MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "result"),
+    [
+        ([Status.COUNTED, Status.MEASURED], Status.MEASURED),
+        ([Status.MODELLED, Status.ATTRIBUTED, Status.REPLAYED], Status.MODELLED),
+        ([Status.MISSING, Status.COUNTED], Status.MISSING),
+        ([Status.PREDICTED, Status.MODELLED], Status.PREDICTED),
+    ],
+)
+def test_what_is_made_of_several_is_as_weak_as_the_weakest(
+    statuses: list[Status], result: Status
+) -> None:
+    assert weakest(statuses) is result
+
+
+def test_another_unit_scales_the_value_and_its_interval_alike() -> None:
+    figure = Figure(value=2.0, unit="s", status=Status.MEASURED, low=1.5, high=2.5, n=7)
+    scaled = figure.scaled(1e3, "ms")
+    assert (scaled.value, scaled.low, scaled.high) == (2000.0, 1500.0, 2500.0)
+    assert (scaled.unit, scaled.n) == ("ms", 7)
+
+
+def test_a_missing_figure_stays_missing_in_another_unit() -> None:
+    scaled = missing("J", "no sensor").scaled(1e3, "mJ")
+    assert scaled.missing
+    assert scaled.reason == "no sensor"
+
+
+def test_a_count_is_exact() -> None:
+    assert counted(5, "parameters", "the model").status is Status.COUNTED

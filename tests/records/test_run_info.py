@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattstep.errors import DamagedRunError
+from wattstep.records.channel import Channel
+from wattstep.records.run_info import SCHEMA_VERSION, PlannedRead, RunInfo
+from wattstep.records.workload import DataFacts
+from wattstep.store.files import read_info, write_info
+
+TEXTS = st.text(max_size=12)
+WHOLE = st.integers(-(2**62), 2**62)
+REALS = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | WHOLE | REALS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+FACTS = st.dictionaries(TEXTS, JSON, max_size=3)
+
+CHANNELS = st.builds(
+    Channel,
+    name=TEXTS,
+    unit=st.sampled_from(["s", "B", "J", "W", "°C", "Hz", "ratio", "events"]),
+    kind=st.sampled_from(["gauge", "counter"]),
+    domain=st.sampled_from(["cpu", "memory", "soc", "system", "process", "thermal", "sampler"]),
+    role=TEXTS,
+    source=TEXTS,
+    scale=REALS,
+    wrap=st.none() | st.integers(1, 2**63),
+    core=st.none() | st.integers(0, 511),
+    resolution=st.none() | REALS,
+)
+READS = st.builds(
+    PlannedRead,
+    number=st.integers(0, 999),
+    sensor=TEXTS,
+    path=TEXTS,
+    parser=TEXTS,
+    every=st.integers(1, 10**6),
+    channels=st.lists(CHANNELS, max_size=3).map(tuple),
+)
+DATA = st.builds(
+    DataFacts,
+    name=TEXTS,
+    stand_in=st.booleans(),
+    stands_for=st.none() | TEXTS,
+    sha256=TEXTS,
+    samples=st.integers(0, 10**9),
+)
+INFOS = st.builds(
+    RunInfo,
+    state=st.sampled_from(["recording", "closed", "recovered"]),
+    created=TEXTS,
+    workload=TEXTS,
+    title=TEXTS,
+    engine=TEXTS,
+    batch_size=st.none() | st.integers(1, 4096),
+    threads=st.none() | st.integers(1, 64),
+    precision=TEXTS,
+    processor=TEXTS,
+    seed=st.none() | WHOLE,
+    interval_s=st.floats(1e-3, 1e3),
+    warmup=st.integers(0, 100),
+    trace=TEXTS,
+    data=st.none() | DATA,
+    device=FACTS,
+    environment=FACTS,
+    model=FACTS,
+    power_model=st.none() | FACTS,
+    scheduling=TEXTS,
+    reads=st.lists(READS, max_size=3).map(tuple),
+    absent=st.dictionaries(TEXTS, TEXTS, max_size=3),
+    notes=st.lists(TEXTS, max_size=3).map(tuple),
+    lost=st.dictionaries(TEXTS, WHOLE, max_size=3),
+)
+
+
+def an_info(**fields: Any) -> RunInfo:
+    values: dict[str, Any] = {
+        "state": "closed",
+        "created": "2026-11-20T12:00:00+0000",
+        "workload": "lenet",
+        "title": "LeNet",
+        "engine": "torch",
+        "batch_size": 4,
+        "threads": 1,
+        "precision": "fp32",
+        "processor": "cpu",
+        "seed": 0,
+        "interval_s": 0.01,
+        "warmup": 3,
+        "trace": "none",
+    }
+    return RunInfo(**{**values, **fields})
+
+
+@given(INFOS)
+def test_the_description_of_a_run_survives_json(info: RunInfo) -> None:
+    assert RunInfo.from_dict(json.loads(json.dumps(info.to_dict()))) == info
+
+
+def test_the_description_of_a_run_survives_the_disk(tmp_path: Path) -> None:
+    info = an_info(title="ResNet 50 µ×°", lost={"sampler": 2**62 + 1})
+    write_info(tmp_path, info)
+    assert read_info(tmp_path) == info
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+@given(st.integers().filter(lambda version: version != SCHEMA_VERSION))
+def test_another_schema_is_refused_and_named(version: int) -> None:
+    document = {**an_info().to_dict(), "schema_version": version}
+    with pytest.raises(DamagedRunError, match=f"schema {version}, this wattstep reads 1"):
+        RunInfo.from_dict(document)
+
+
+@given(JSON)
+def test_any_json_is_a_run_or_damaged(document: Any) -> None:
+    if isinstance(document, dict):
+        with pytest.raises(DamagedRunError):
+            RunInfo.from_dict({"schema_version": SCHEMA_VERSION, **document})
+
+
+@given(st.sampled_from(sorted(an_info().to_dict())), JSON)
+def test_a_garbled_field_gives_a_run_or_is_named_as_damage(key: str, value: Any) -> None:
+    document = {**an_info(data=None).to_dict(), key: value}
+    try:
+        info = RunInfo.from_dict(json.loads(json.dumps(document)))
+    except DamagedRunError:
+        return
+    assert isinstance(info.interval_s, float)
+    assert isinstance(info.warmup, int)
+
+
+@pytest.mark.parametrize("key", ["state", "interval_s", "warmup", "workload"])
+def test_a_field_that_is_gone_is_damage(key: str) -> None:
+    document = an_info().to_dict()
+    del document[key]
+    with pytest.raises(DamagedRunError, match=key):
+        RunInfo.from_dict(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "cannot be read"),
+        ('{"schema_version": 1, "st', "cannot be read"),
+        ("[1, 2]", "does not hold a run"),
+        ('"\\ud800"', "does not hold a run"),
+        ("null", "does not hold a run"),
+        ("{}", "schema None"),
+    ],
+)
+def test_a_run_json_that_holds_no_run_is_damage(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(DamagedRunError, match=line):
+        read_info(tmp_path)
+
+
+def test_a_run_json_that_is_no_text_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(b"\xff\xfe\x00{}")
+    with pytest.raises(DamagedRunError, match="cannot be read"):
+        read_info(tmp_path)
+
+
+def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(DamagedRunError, match=r"is not a run: it has no run\.json"):
+        read_info(tmp_path)
+
+
+def test_a_field_of_a_later_minor_version_is_left_alone() -> None:
+    document = {**an_info().to_dict(), "humidity": 0.4}
+    assert RunInfo.from_dict(document) == an_info()

@@ -1,0 +1,183 @@
+"""Energy of runs whose power is known: by step, by sample, by operation, and where there is none."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.run.made import BEGIN, EXTRA, MS, Made, Sampled, busy, energy, make_run, power
+
+from wattstep.run import Run, load
+
+
+def parts(run: Run, what: str) -> float:
+    """Operations and what no operation covers, inside of steps."""
+    document = run.document()
+    rests = [rest for rest in document["rests"].values() if not rest.get("outside_steps")]
+    return sum(row[what]["value"] for row in [*document["operations"], *rests])
+
+
+def by_name(run: Run, what: str) -> dict[str, float]:
+    return {row["name"]: row[what].value for row in run.operations()}
+
+
+def test_five_watts_for_twenty_milliseconds_are_a_tenth_of_a_joule(tmp_path: Path) -> None:
+    run = load(make_run(tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path)
+    metrics = run.metrics()
+    assert metrics["step_time"].value == pytest.approx(0.02)
+    assert metrics["mean_power"].value == pytest.approx(5)
+    assert metrics["energy_per_step"].value == pytest.approx(0.1)
+    assert metrics["energy_per_sample"].value == pytest.approx(0.025)
+    for name, unit in (("mean_power", "W"), ("energy_per_step", "J"), ("energy_per_sample", "J")):
+        assert metrics[name].status.value == "measured"
+        assert metrics[name].unit == unit
+        assert "board.power" in metrics[name].source
+
+
+def test_energy_of_operations_is_attributed_and_makes_the_step(tmp_path: Path) -> None:
+    run = load(make_run(tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path)
+    assert by_name(run, "energy") == pytest.approx(
+        {"data-op": 0.01, "forward-op": 0.04, "backward-op": 0.05}
+    )
+    assert parts(run, "energy") == pytest.approx(0.1, rel=1e-9)
+    assert parts(run, "time") == pytest.approx(0.02, rel=1e-9)
+    assert {row["energy"].status.value for row in run.operations()} == {"attributed"}
+
+
+def watts_by_phase(made: Made) -> Any:
+    """2 W while data is loaded, 4 W forward, 8 W backward; 1 W between steps."""
+
+    starts = [start for start, _ in made.steps]
+
+    def raw(t_ns: int) -> int:
+        number = bisect_right(starts, t_ns) - 1
+        if number < 0 or t_ns >= made.end:
+            return 1000
+        start, traced = made.steps[number]
+        extra = EXTRA if traced else 0
+        ends = (2 * MS + extra, 10 * MS + 2 * extra, 20 * MS + 3 * extra)
+        return (2000, 4000, 8000, 1000)[bisect_right(ends, t_ns - start)]
+
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("every_ns", "steps"), [(MS // 10, 60), (7_310_000, 600)], ids=["long steps", "folded"]
+)
+def test_each_operation_gets_the_energy_of_the_phase_it_fills(
+    tmp_path: Path, every_ns: int, steps: int
+) -> None:
+    """Also where a step is shorter than three samples: each falls at another phase of its step."""
+    made = make_run(tmp_path / "same", [], steps=steps)
+    sampled = Sampled(channel=power(), raw=watts_by_phase(made), every_ns=every_ns)
+    run = load(make_run(tmp_path / "r", [sampled], steps=steps).path)
+    assert by_name(run, "energy") == pytest.approx(
+        {"data-op": 0.004, "forward-op": 0.032, "backward-op": 0.08}, rel=0.08
+    )
+    assert parts(run, "energy") == pytest.approx(run.metrics()["energy_per_step"].value, rel=0.01)
+
+
+def test_a_counter_that_wraps_many_times_counts_on(tmp_path: Path) -> None:
+    """5 W against a wrap at 1 J: it starts again every 200 ms."""
+    wrap = 1_000_000
+    counter = Sampled(channel=energy(wrap), raw=lambda t: 5 * (t - BEGIN + 10**9) // 1000 % wrap)
+    run = load(make_run(tmp_path / "r", [counter]).path)
+    assert run.metrics()["energy_per_step"].value == pytest.approx(0.1, rel=1e-6)
+    assert parts(run, "energy") == pytest.approx(0.1, rel=1e-6)
+
+
+def test_several_packages_are_summed_and_shown_by_rail(tmp_path: Path) -> None:
+    sampled = [
+        Sampled(channel=power(name="a"), raw=lambda t: 2000),
+        Sampled(channel=power(name="b"), raw=lambda t: 3000),
+        Sampled(channel=power(name="c", role="power_part"), raw=lambda t: 1500),
+    ]
+    run = load(make_run(tmp_path / "r", sampled).path)
+    assert run.metrics()["energy_per_step"].value == pytest.approx(0.1)
+    rails = run.document()["energy_by_rail"]
+    assert {name: figure["value"] for name, figure in rails.items()} == pytest.approx(
+        {"a": 0.04, "b": 0.06, "c": 0.03}
+    )
+
+
+def test_energy_without_a_sensor_and_without_a_model_is_missing_and_says_why(
+    tmp_path: Path,
+) -> None:
+    run = load(make_run(tmp_path / "r", []).path)
+    for name in ("energy_per_step", "energy_per_sample", "mean_power"):
+        figure = run.metrics()[name]
+        assert figure.value is None
+        assert "no power sensor" in figure.reason
+        assert "--power-model" in figure.reason
+    for row in run.operations():
+        assert "no power sensor" in row["energy"].reason
+    assert {"energy_per_step"} <= {row["what"] for row in run.document()["missing"]}
+
+
+def test_a_model_gives_modelled_energy_from_the_activity_of_the_cores(tmp_path: Path) -> None:
+    """Core 0 always busy, core 1 never: 3 W and 1 W with linear:1,3."""
+    sampled = [
+        Sampled(channel=busy(0), raw=lambda t: (t - BEGIN + 10**9) // (10 * MS)),
+        Sampled(channel=busy(1), raw=lambda t: 7),
+    ]
+    model = {
+        "name": "linear:1,3", "idle_watts_a_core": 1.0, "busy_watts_a_core": 3.0,
+        "source": "given by the user",
+    }  # fmt: skip
+    run = load(make_run(tmp_path / "r", sampled, steps=300, power_model=model).path)
+    figure = run.metrics()["mean_power"]
+    assert figure.value == pytest.approx(4, rel=0.01)
+    assert figure.status.value == "modelled"
+    assert "linear:1,3" in figure.source
+    assert "not measured" in figure.reason
+    assert {row["energy"].status.value for row in run.operations()} == {"modelled"}
+
+
+def test_a_sensor_goes_before_a_model(tmp_path: Path) -> None:
+    model = {
+        "name": "linear:1,3", "idle_watts_a_core": 1.0, "busy_watts_a_core": 3.0, "source": "-",
+    }  # fmt: skip
+    sampled = [
+        Sampled(channel=power(), raw=lambda t: 5000),
+        Sampled(channel=busy(0), raw=lambda t: t // (10 * MS)),
+    ]
+    run = load(make_run(tmp_path / "r", sampled, power_model=model).path)
+    assert run.metrics()["mean_power"].status.value == "measured"
+
+
+def test_a_sensor_that_fails_in_the_middle_leaves_a_gap_and_not_a_zero(tmp_path: Path) -> None:
+    missing = -(2**63)
+    middle = range(BEGIN + 400 * MS, BEGIN + 800 * MS)
+    sampled = Sampled(channel=power(), raw=lambda t: missing if t in middle else 5000)
+    run = load(make_run(tmp_path / "r", [sampled]).path)
+    assert run.metrics()["mean_power"].value == pytest.approx(5)
+    assert run.metrics()["energy_per_step"].value == pytest.approx(0.1)
+    assert parts(run, "energy") == pytest.approx(0.1, rel=1e-6)
+
+
+def test_a_run_without_tracing_says_why_it_has_no_operations(tmp_path: Path) -> None:
+    sampled = Sampled(channel=power(), raw=lambda t: 5000)
+    run = load(make_run(tmp_path / "r", [sampled], trace="none").path)
+    assert len(run.operations()) == 0
+    document = run.document()
+    assert document["operations"] == []
+    assert {"what": "operations", "reason": "tracing was off (--trace none)"} in document["missing"]
+    assert "tracing was off" in run.metrics()["trace_inflation"].reason
+    assert run.metrics()["energy_per_step"].value == pytest.approx(0.1)
+
+
+def test_the_cost_of_tracing_is_found_and_taken_off(tmp_path: Path) -> None:
+    """Half a millisecond for each of three operations in a step of 20 ms."""
+    run = load(make_run(tmp_path / "r", []).path)
+    assert run.metrics()["trace_inflation"].value == pytest.approx(21.5 / 20)
+    assert run.metrics()["correction_residual"].value == pytest.approx(0, abs=1e-6)
+    assert by_name(run, "time") == pytest.approx(
+        {"data-op": 0.002, "forward-op": 0.008, "backward-op": 0.01}
+    )
+
+
+def test_throughput_counts_the_samples_of_clean_steps(tmp_path: Path) -> None:
+    run = load(make_run(tmp_path / "r", []).path)
+    assert run.metrics()["throughput"].value == pytest.approx(4 / 0.02)

@@ -1,0 +1,92 @@
+"""A run that was never closed, written by hand into the journals."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from wattstep.records.channel import Channel
+from wattstep.records.journal import JOURNAL, OPERATION_FIELDS
+from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.store.files import create_folder, write_info
+from wattstep.store.marks import MarkJournal
+
+Rows = list[dict[str, Any]]
+
+
+def a_channel(name: str, **fields: Any) -> Channel:
+    return Channel(
+        name=name,
+        unit="s",
+        kind="counter",
+        domain="process",
+        role="test",
+        source="test",
+        **fields,
+    )
+
+
+def a_planned_read(number: int, *channels: Channel) -> PlannedRead:
+    return PlannedRead(
+        number=number, sensor="test", path="test", parser="number", every=1, channels=channels
+    )
+
+
+class Journals:
+    """The journals of a run named `path`."""
+
+    def __init__(self, path: Path, reads: Sequence[PlannedRead] = (), warmup: int = 0) -> None:
+        self.path = path
+        create_folder(path)
+        self.folder = path / JOURNAL
+        self.info = RunInfo(
+            state="recording",
+            created="2026-11-20T12:00:00+0000",
+            workload="test",
+            title="test",
+            engine="test",
+            batch_size=None,
+            threads=None,
+            precision="fp32",
+            processor="cpu",
+            seed=None,
+            interval_s=0.01,
+            warmup=warmup,
+            trace="none",
+            reads=tuple(reads),
+        )
+        write_info(path, self.info)
+        self.marks = MarkJournal(self.folder)
+
+    def integers(self, name: str, rows: Iterable[Sequence[int]], tail: bytes = b"") -> None:
+        """A journal of int64, with the beginning of a row that was cut."""
+        data = b"".join(struct.pack(f"<{len(row)}q", *row) for row in rows)
+        (self.folder / name).write_bytes(data + tail)
+
+    def operations(self, rows: Iterable[dict[str, int]], tail: bytes = b"") -> None:
+        """Operations; what is not given is -1."""
+        self.integers(
+            "operations.bin",
+            ([row.get(field, -1) for field in OPERATION_FIELDS] for row in rows),
+            tail,
+        )
+
+    def names(self) -> list[list[Any]]:
+        lines = (self.folder / "names.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+def table(run: Path, name: str) -> Rows:
+    rows: Rows = pq.read_table(run / f"{name}.parquet").to_pylist()
+    return rows
+
+
+@pytest.fixture
+def journals(tmp_path: Path) -> Journals:
+    return Journals(tmp_path / "run")

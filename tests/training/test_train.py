@@ -1,0 +1,226 @@
+"""A real training, recorded in this process: what the run holds, and that its parts make the whole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from wattstep.errors import InvalidValueError
+from wattstep.records.figure import Figure
+from wattstep.run import Run, load
+from wattstep.training import Progress, TrainingSettings, train
+
+STEPS = 30
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, list[Progress]]:
+    """LeNet, batch 4, thirty measured steps."""
+    news: list[Progress] = []
+    threads = torch.get_num_threads()
+    settings = TrainingSettings(
+        workload="lenet",
+        steps=STEPS,
+        threads=1,
+        power_model="vcpu",
+        out=str(tmp_path_factory.mktemp("train") / "run"),
+    )
+    recorder = train(settings, news.append)
+    torch.set_num_threads(threads)
+    assert recorder.problem is None
+    return load(recorder.path), news
+
+
+@pytest.fixture(scope="module")
+def run(trained: tuple[Run, list[Progress]]) -> Run:
+    return trained[0]
+
+
+def figures(thing: Any) -> list[Figure]:
+    if isinstance(thing, Figure):
+        return [thing]
+    if isinstance(thing, dict):
+        return [found for value in thing.values() for found in figures(value)]
+    if isinstance(thing, (list, tuple)):
+        return [found for value in thing for found in figures(value)]
+    return []
+
+
+def test_a_run_has_the_steps_that_were_asked_for(run: Run) -> None:
+    steps = run.series.steps
+    assert int(steps.warmup.sum()) == 3
+    assert list(steps.index[steps.warmup]) == [0, 1, 2]
+    assert int(steps.clean.sum()) >= STEPS
+    assert int(steps.traced.sum()) >= 10
+    assert (np.diff(steps.index) == 1).all()
+
+
+def test_warm_up_and_traced_steps_do_not_count(run: Run) -> None:
+    steps = run.series.steps
+    clean = steps.seconds[~(steps.warmup | steps.traced | steps.settling)]
+    figure = run.metrics()["step_time"]
+    assert figure.value == pytest.approx(clean.mean(), rel=1e-9)
+    assert figure.n == len(clean)
+
+
+def test_operations_and_rests_make_the_step(run: Run) -> None:
+    document = run.document()
+    rests = [rest for rest in document["rests"].values() if not rest.get("outside_steps")]
+    rows = [*document["operations"], *rests]
+    step = run.metrics()["step_time"].value
+    assert sum(row["time"]["value"] for row in rows) == pytest.approx(step, rel=1e-6)
+    assert sum(row["share"]["value"] for row in rows) == pytest.approx(1, rel=1e-6)
+
+
+@pytest.mark.parametrize("table", ["layers", "phases", "kinds"])
+def test_every_view_of_the_operations_has_the_same_sum(run: Run, table: str) -> None:
+    document = run.document()
+    whole = sum(row["time"]["value"] for row in document["operations"])
+    assert sum(row["time"]["value"] for row in document[table]) == pytest.approx(whole, rel=1e-9)
+
+
+def test_every_layer_of_the_model_is_there_in_forward_backward_and_optimizer(run: Run) -> None:
+    found = {(row["layer"], row["phase"]) for row in run.operations()}
+    from wattstep import workloads
+
+    model = workloads.find("lenet").prepare(batch_size=4, seed=0, data_dir=None).model
+    for path, module in model.named_modules():
+        if next(module.parameters(recurse=False), None) is not None:
+            for phase in ("forward", "backward", "optimizer"):
+                assert (path, phase) in found
+
+
+def test_operations_of_a_step_are_called_as_often_as_the_model_says(run: Run) -> None:
+    calls: dict[str, float] = {}
+    for row in run.operations():
+        calls[row["name"]] = calls.get(row["name"], 0) + row["calls"].value
+    assert calls["aten::conv2d"] == calls["ConvolutionBackward0"] == 2
+    assert calls["aten::linear"] == calls["AddmmBackward0"] == 3
+    assert calls["AccumulateGrad"] == 10  # five layers with weight and bias
+
+
+def test_flops_of_the_forward_convolutions_are_those_of_lenet(run: Run) -> None:
+    """LeNet-5 on 28×28 with padding: 5×5×1 kernels for 6×28×28 values, 5×5×6 for 16×10×10."""
+    flops = [row["flops"].value for row in run.operations() if row["name"] == "aten::conv2d"]
+    assert sorted(flops) == [2 * 4 * 25 * 6 * 28 * 28, 2 * 4 * 150 * 16 * 10 * 10]
+
+
+def test_no_operation_takes_longer_than_the_step_or_less_than_nothing(run: Run) -> None:
+    step = run.metrics()["step_time"].value
+    for row in run.operations():
+        assert 0 <= row["time"].value <= row["busy_time"].value * (1 + 1e-9) <= step * (1 + 1e-9)
+
+
+def test_every_figure_has_a_unit_a_status_and_an_interval_around_it(run: Run) -> None:
+    everything = figures(run.metrics()) + figures(list(run.operations()))
+    assert len(everything) > 100
+    for figure in everything:
+        assert figure.unit
+        assert (figure.value is None) == figure.missing
+        assert not figure.missing or figure.reason
+        if figure.low is not None and figure.value is not None and figure.high is not None:
+            slack = 1e-9 * abs(figure.value)
+            assert figure.low - slack <= figure.value <= figure.high + slack
+
+
+def test_energy_without_a_sensor_is_modelled_and_says_so(run: Run) -> None:
+    figure = run.metrics()["energy_per_step"]
+    if figure.status.value == "measured":
+        pytest.skip("this machine has a power sensor")
+    assert figure.status.value in ("modelled", "missing")  # missing: too short for the tick
+    assert "power model" in (figure.source or "") or figure.reason
+
+
+def test_which_data_was_used_is_recorded_with_its_hash(run: Run) -> None:
+    data = run.info.data
+    assert data is not None
+    assert data.stand_in is True
+    assert data.stands_for == "MNIST"
+    assert re.fullmatch(r"[0-9a-f]{64}", data.sha256)
+
+
+def test_what_ran_is_recorded(run: Run) -> None:
+    info = run.info
+    assert (info.workload, info.batch_size, info.threads, info.seed) == ("lenet", 4, 1, 0)
+    assert info.engine == f"torch {torch.__version__}"
+    assert info.model["parameters"] == 61706  # LeNet-5
+    assert info.state == "closed"
+
+
+def test_losses_are_recorded(run: Run) -> None:
+    assert np.isfinite(run.series.steps.loss).all()
+
+
+def test_memory_by_category_adds_up_to_the_peak(run: Run) -> None:
+    metrics = run.metrics()
+    parts = metrics["memory_breakdown"]
+    assert parts["parameters"].value == parts["gradients"].value == 4 * 61706
+    assert parts["parameters"].status.value == "counted"
+    assert sum(p.value for p in parts.values()) == pytest.approx(metrics["peak_memory"].value)
+
+
+def test_operations_are_a_table_as_the_caller_likes(run: Run) -> None:
+    operations = run.operations()
+    arrow, frame = operations.to_arrow(), operations.to_pandas()
+    assert arrow.num_rows == len(frame) == len(operations)
+    assert frame["time"].sum() == pytest.approx(sum(row["time"].value for row in operations))
+    assert set(frame["time_status"]) == {"attributed"}
+    assert frame["name"].tolist() == [row["name"] for row in operations]
+
+
+def test_a_timeline_shows_three_steps_in_a_row(run: Run) -> None:
+    timeline = run.timeline()
+    indices = [step["index"] for step in timeline["steps"]]
+    assert indices == list(range(indices[0], indices[0] + 3))
+    assert timeline["operations"]
+
+
+def test_progress_goes_from_preparing_to_writing(trained: tuple[Run, list[Progress]]) -> None:
+    stages = [progress.stage for progress in trained[1]]
+    assert stages[0] == "preparing"
+    assert stages[-1] == "writing"
+    assert all(0 <= progress.share <= 1 for progress in trained[1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_size": 0}, {"threads": 0}, {"steps": 0}, {"seconds": 0.0},
+        {"seconds": float("nan")}, {"seconds": float("inf")}, {"warmup": -1}, {"engine": "abacus"},
+        {"interval": "0.5ms"}, {"interval": "-1ms"}, {"trace": "every:0"}, {"data_dir": "/nowhere"},
+        {"power_model": "linear:2"},
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_used_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValueError):
+        TrainingSettings(workload="lenet", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "mode"),
+    [
+        ("auto", None, "auto"), ("auto", 5000, "auto"), ("auto", 100, "every:10"),
+        ("auto", 10, "every:3"), ("none", 10, "none"), ("every:7", 10, "every:7"),
+    ],
+)  # fmt: skip
+def test_a_short_run_spreads_its_traced_steps(asked: str, steps: int | None, mode: str) -> None:
+    assert TrainingSettings(workload="lenet", trace=asked, steps=steps).trace_mode == mode
+
+
+def test_a_run_without_tracing_has_figures_and_no_operations(tmp_path: Path) -> None:
+    settings = TrainingSettings(
+        workload="lenet", steps=5, threads=1, trace="none", out=str(tmp_path / "run")
+    )
+    threads = torch.get_num_threads()
+    run = load(train(settings, lambda progress: None).path)
+    torch.set_num_threads(threads)
+    assert len(run.operations()) == 0
+    assert run.metrics()["step_time"].n == 5
+    assert not run.series.steps.traced.any()
+    what = {row["what"]: row["reason"] for row in run.document()["missing"]}
+    assert "--trace none" in what["operations"]

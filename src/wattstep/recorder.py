@@ -512,7 +512,7 @@ class Recorder:
                 self._sampler_lost(reason)
 
     def _sampler_lost(self, reason: str) -> None:
-        self._lost["sampler"] = self._sampler.last_tick_ns() or time.perf_counter_ns()
+        self._lost["sampler"] = self._sampler.last_sample_ns() or time.perf_counter_ns()
         text = f"the sampler was lost: {reason}; no samples from then on"
         self.note(text)
         warnings.warn(text, RecordingWarning, stacklevel=3)

@@ -153,12 +153,15 @@ class _Loop:
         self._report = report
         self._reported = 0
         self._begun = 0
+        self._clean = 0  # steps that count
+        self._settling = False
         self._diverged = False
 
     def run(self) -> None:
         recorder, settings = self._recorder, self._settings
         for _ in range(settings.warmup):
             self._step("training", 0.0)
+        self._clean = 0
         self._begun = time.perf_counter_ns()
         share = 0.0
         while share < 1 and recorder.problem is None:
@@ -177,17 +180,20 @@ class _Loop:
 
     def _share(self) -> float:
         """Of the run that is done."""
-        clean = self._recorder.clean_steps
         if self._settings.steps is not None:
-            return clean / self._settings.steps
+            return self._clean / self._settings.steps
         seconds = self._settings.seconds or DEFAULT_SECONDS
         elapsed = (time.perf_counter_ns() - self._begun) * 1e-9
-        return min(elapsed / seconds, clean / LEAST_STEPS)
+        return min(elapsed / seconds, self._clean / LEAST_STEPS)
 
     def _step(self, stage: str, share: float) -> None:
         recorder = self._recorder
+        windows = recorder.windows
         with recorder.step(samples=self._settings.batch_size) as step:
             step.loss = self._engine.step(recorder.phase)
+        traced = recorder.windows > windows
+        self._clean += not (traced or self._settling)
+        self._settling = traced  # the step after a traced one finds back to its habits
         if not math.isfinite(step.loss) and not self._diverged:
             self._diverged = True
             recorder.note(

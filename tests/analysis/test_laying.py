@@ -222,9 +222,7 @@ def test_an_operation_at_twice_the_power_gets_twice_the_energy_of_its_time() -> 
     t_ns = np.array([0, 500_000, 850_000, 1_000_000], np.int64)
     power = [1.0, 2.0, 1.0]
     total = np.concatenate([[0], np.cumsum(np.diff(t_ns) * 1e-9 * power)])
-    taken, _ = share_curve(
-        rows, laid, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
-    )
+    taken, _ = share_curve(rows, laid, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns))
     for layer, phase, joule in (
         ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 700e-6), ("a", 2, 150e-6),
     ):  # fmt: skip

@@ -98,9 +98,7 @@ def test_bad_input_leaves_no_run_behind(command: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("marker", ["batch", "call:", "call:module", "optimizers"])
-def test_a_step_marker_that_is_none_is_refused(
-    command: Any, tmp_path: Path, marker: str
-) -> None:
+def test_a_step_marker_that_is_none_is_refused(command: Any, tmp_path: Path, marker: str) -> None:
     (tmp_path / "script.py").write_text("")
     assert "--step-marker" in one_line(command("profile", "--step-marker", marker, "script.py"))
 

@@ -112,6 +112,43 @@ for number, (x, y) in enumerate(loader(48 * 8), 1):
         optimizer.step()
         optimizer.zero_grad()
 """,
+    # A closure goes forward and backward several times in one step; a subclass calls its parent.
+    "uses_closures": """
+class Mine(torch.optim.LBFGS):
+    def step(self, closure):
+        return super().step(closure)
+
+net = Net()
+torch.optim.LBFGS(net.parameters())  # the parent class has been used before
+optimizer = Mine(net.parameters(), max_iter=3)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+for x, y in loader(15 * 8):
+    def closure():
+        optimizer.zero_grad()
+        loss = loss_of(net, x, y)
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+    schedule.step()
+""",
+    # The first thing that the model does is an evaluation, and one comes in the middle of an epoch.
+    "evaluates_first": """
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+@torch.inference_mode()
+def evaluate():
+    for x, y in loader(64, batch=16):
+        net(x)
+
+evaluate()
+for number, (x, y) in enumerate(loader(24 * 8)):
+    optimizer.zero_grad()
+    loss_of(net, x, y).backward()
+    optimizer.step()
+    if number % 8 == 7:
+        evaluate()
+""",
     "marked_by_backward": """
 net = Net()
 for x, y in loader(30 * 8):
@@ -220,8 +257,13 @@ def write_scripts(folder: Path) -> None:
 def profile(name: str, folder: Path) -> Profiled:
     """Runs one script, from its own folder."""
     done = subprocess.run(
-        wattstep("profile", "--quiet", "--out", "runs", "--name", name, *OPTIONS.get(name, ()))
-        + [f"{name}.py", *ARGUMENTS.get(name, ())],
+        [
+            *wattstep(
+                "profile", "--quiet", "--out", "runs", "--name", name, *OPTIONS.get(name, ())
+            ),
+            f"{name}.py",
+            *ARGUMENTS.get(name, ()),
+        ],
         cwd=folder,
         capture_output=True,
         text=True,

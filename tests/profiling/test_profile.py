@@ -195,6 +195,19 @@ def test_accumulated_batches_make_one_step(profiled: AllProfiled) -> None:
     assert samples(profiled("accumulates").run) == [32.0] * 12
 
 
+def test_a_step_with_a_closure_is_one_step(profiled: AllProfiled) -> None:
+    done = profiled("uses_closures")
+    assert done.code == 0, done.stderr
+    assert samples(done.run) == [8.0] * 15
+
+
+def test_evaluations_before_and_within_an_epoch_are_rests(profiled: AllProfiled) -> None:
+    done = profiled("evaluates_first")
+    assert done.code == 0, done.stderr
+    assert samples(done.run) == [8.0] * 24
+    assert len(done.run.series.steps.rest_ns["evaluation"]) == 3  # the first is startup
+
+
 @pytest.mark.parametrize("name", ["marked_by_backward", "marked_by_call"])
 def test_another_marker_ends_the_steps_where_no_optimizer_does(
     profiled: AllProfiled, name: str
@@ -314,6 +327,23 @@ def test_ctrl_c_ends_the_script_with_130_and_keeps_what_was_recorded(tmp_path: P
     assert len(run.series.steps.index) >= 20
 
 
+def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
+    """As torchrun ends its ranks: the signal goes to us alone."""
+    script = tmp_path / "endless.py"
+    script.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
+    with subprocess.Popen(
+        wattstep("profile", "--quiet", "--out", "runs", "--name", "r", "endless.py"),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        pid = int(child.stdout.readline())
+        child.terminate()
+        child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{pid}").exists()
+    assert load(tmp_path / "runs" / "r").info.state == "recovered"
+
+
 def test_every_rank_under_torchrun_records_its_own(tmp_path: Path) -> None:
     script = tmp_path / "ranked.py"
     script.write_text(
@@ -345,5 +375,3 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
-
-

@@ -42,7 +42,11 @@ def make_run(
     path: Path,
     sampled: Sequence[Sampled],
     *,
-    phases: Sequence[tuple[str, int]] = (("data", 2 * MS), ("forward", 8 * MS), ("backward", 10 * MS)),
+    phases: Sequence[tuple[str, int]] = (
+        ("data", 2 * MS),
+        ("forward", 8 * MS),
+        ("backward", 10 * MS),
+    ),
     steps: int = 60,
     trace: str = "every:4",
     power_model: dict[str, object] | None = None,

@@ -76,7 +76,7 @@ def test_each_operation_gets_the_energy_of_the_phase_it_fills(
     assert by_name(run, "energy") == pytest.approx(
         {"data-op": 0.004, "forward-op": 0.032, "backward-op": 0.08}, rel=0.08
     )
-    assert parts(run, "energy") == pytest.approx(run.metrics()["energy_per_step"].value, rel=0.01)
+    assert parts(run, "energy") == pytest.approx(run.metrics()["energy_per_step"].value, rel=1e-9)
 
 
 def test_a_counter_that_wraps_many_times_counts_on(tmp_path: Path) -> None:

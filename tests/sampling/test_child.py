@@ -190,7 +190,7 @@ def test_a_child_that_was_killed_is_lost_and_says_by_which_signal(sampling: Star
     os.kill(one.sampler.pid, signal.SIGKILL)
     until(lambda: one.sampler.lost() is not None)
     assert one.sampler.lost() == "it ended with signal 9"
-    assert one.sampler.last_tick_ns() == one.ticks()[-1][0]
+    assert one.sampler.last_sample_ns() == one.samples(0)[-1][0]
     assert one.sampler.stop() == "it ended with signal 9"
 
 

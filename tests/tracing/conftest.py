@@ -40,7 +40,9 @@ class Traced:
         self._names.append(text)
         return len(self._names) - 1
 
-    def __call__(self, step: Callable[[], Any], phases: list[tuple[int, str]] | None = None) -> list[Row]:
+    def __call__(
+        self, step: Callable[[], Any], phases: list[tuple[int, str]] | None = None
+    ) -> list[Row]:
         """Traces one step and returns its rows, with the step's own start and end in `marks`."""
         self.tracer.start()
         begin = time.perf_counter_ns()

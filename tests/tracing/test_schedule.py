@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -32,7 +33,8 @@ def test_a_mode_reads_its_three_forms(text: str, every: int | None, tracing: boo
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Auto", "all", "every", "every:", "every:0", "every:-1", "every:1.5", "every:x", "5"]
+    "text",
+    ["", "Auto", "all", "every", "every:", "every:0", "every:-1", "every:1.5", "every:x", "5"],
 )
 def test_a_mode_refuses_anything_else_and_names_the_forms(text: str) -> None:
     with pytest.raises(InvalidValueError, match="auto, none, every:N"):
@@ -71,7 +73,7 @@ def test_no_warm_up_step_and_no_settling_step_is_traced(
 ) -> None:
     traced = windows("auto", clean_ns, clean_ns + extra_ns, 500, warmup)
     assert traced[0] >= warmup + LEAST_CLEAN
-    assert all(b - a > LEAST_CLEAN for a, b in zip(traced, traced[1:], strict=False))
+    assert all(b - a > LEAST_CLEAN for a, b in itertools.pairwise(traced))
 
 
 @given(clean_ns=st.integers(200_000, 10**8), extra_ns=st.integers(0, 20_000_000))
@@ -100,7 +102,7 @@ def test_a_long_run_has_at_most_a_window_a_minute_once_there_are_enough() -> Non
     traced = windows("auto", clean, clean + 1_000_000, 60_000)
     late = traced[ENOUGH:]
     assert late
-    assert all((b - a) * clean >= MINUTE_NS for a, b in zip(late, late[1:], strict=False))
+    assert all((b - a) * clean >= MINUTE_NS for a, b in itertools.pairwise(late))
 
 
 def test_a_typical_step_is_the_median_of_the_last_ones() -> None:

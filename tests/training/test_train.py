@@ -77,6 +77,17 @@ def test_operations_and_rests_make_the_step(run: Run) -> None:
     assert sum(row["share"]["value"] for row in rows) == pytest.approx(1, rel=1e-6)
 
 
+def test_energy_of_operations_and_rests_makes_that_of_the_step(run: Run) -> None:
+    whole = run.metrics()["energy_per_step"]
+    document = run.document()
+    rests = [rest for rest in document["rests"].values() if not rest.get("outside_steps")]
+    energies = [row["energy"]["value"] for row in [*document["operations"], *rests]]
+    if whole.missing:
+        assert set(energies) == {None}
+    else:
+        assert sum(energies) == pytest.approx(whole.value, rel=1e-6)
+
+
 @pytest.mark.parametrize("table", ["layers", "phases", "kinds"])
 def test_every_view_of_the_operations_has_the_same_sum(run: Run, table: str) -> None:
     document = run.document()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wattstep.errors import RecordingError
-from wattstep.records.journal import TICKS
+from wattstep.records.journal import SAMPLE_HEADER
 from wattstep.sampling.plan import DITHER, Plan
 
 CHILD = Path(__file__).with_name("child.py")
@@ -23,7 +23,6 @@ START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 10.0
 SLICE_NS = 100_000
 _MOST_DESCRIPTORS = 250  # in one message: the kernel takes 253
-_TICK = struct.Struct("<4q")  # deadline, lateness, busy, lost: see the child
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "armv7l": 380, "riscv64": 274}
 # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period (man sched_setattr)
 _SCHED_ATTR = struct.Struct("<IIQiIQQQ")
@@ -48,6 +47,7 @@ class Sampler:
         self._open_counters = open_counters
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._reason: str | None = None  # why the child is gone
 
     @property
     def pid(self) -> int:
@@ -126,21 +126,18 @@ class Sampler:
 
     def lost(self) -> str | None:
         """Why the child is gone, or None while it samples."""
-        if self._process is None or self._process.poll() is None:
-            return None
-        return self._last_words() or f"it ended with {_exit_words(self._process.returncode)}"
+        if self._reason is None and self._process is not None and self._process.poll() is not None:
+            words = f"it ended with {_exit_words(self._process.returncode)}"
+            self._reason = self._last_words() or words
+        return self._reason
 
-    def last_tick_ns(self) -> int | None:
-        """When the last tick was due that is on disk, or None where there is none."""
-        try:
-            with (self._folder / TICKS).open("rb") as file:
-                rows = file.seek(0, os.SEEK_END) // _TICK.size
-                if not rows:
-                    return None
-                file.seek((rows - 1) * _TICK.size)
-                return int(_TICK.unpack(file.read(_TICK.size))[0])
-        except OSError:
-            return None
+    def last_sample_ns(self) -> int | None:
+        """The time of the last sample that is on disk, or None where there is none."""
+        times = [
+            _last_time(self._folder / f"samples-{read.number:02d}.bin", len(read.channels))
+            for read in self.plan.reads
+        ]
+        return max((t_ns for t_ns in times if t_ns is not None), default=None)
 
     def _last_words(self) -> str:
         assert self._socket is not None
@@ -168,6 +165,18 @@ class Sampler:
         self._socket.close()
         self._socket = None
         return reason
+
+
+def _last_time(path: Path, channels: int) -> int | None:
+    """Time of the last whole row of a journal of samples."""
+    size = 8 * (SAMPLE_HEADER + channels)
+    try:
+        with path.open("rb") as file:
+            rows = file.seek(0, os.SEEK_END) // size
+            file.seek(max(rows - 1, 0) * size)
+            return int.from_bytes(file.read(8), "little") if rows else None
+    except OSError:
+        return None
 
 
 def _exit_words(code: int) -> str:

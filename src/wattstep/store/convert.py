@@ -176,12 +176,31 @@ def _write(path: Path, schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> 
     temporary = path.with_suffix(".parquet.tmp")
     with temporary.open("wb") as file:
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for columns in batches:
-                arrays = [_column(columns[field.name], field.type) for field in schema]
-                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            for table in _gathered(_tables(schema, batches)):
+                writer.write_table(table)
         file.flush()
         os.fsync(file.fileno())
     return temporary
+
+
+def _tables(schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
+    for columns in batches:
+        arrays = [_column(columns[field.name], field.type) for field in schema]
+        yield pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Small tables together: each one that is written alone costs half a kilobyte a channel."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += len(table)
+        if rows >= BLOCK:
+            yield pa.concat_tables(waiting).unify_dictionaries()
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).unify_dictionaries()
 
 
 def _column(values: Any, kind: pa.DataType) -> pa.Array:

@@ -1,0 +1,80 @@
+"""Energy from a model of the cores and from several rails, against sums by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wattstep.analysis.curves import Curve, curve_of_gauge
+from wattstep.analysis.power import EnergySource, modelled, summed
+from wattstep.records.figure import Status
+from wattstep.records.settings import POWER_MODELS, parse_power_model
+
+S = 1_000_000_000
+VCPU = parse_power_model("vcpu")
+assert VCPU is not None
+
+
+def busy(share: float, seconds: int = 10) -> Curve:
+    t_ns = np.arange(seconds * 100 + 1) * (S // 100)
+    return Curve(t_ns=t_ns, total=t_ns * 1e-9 * share, unit="s", covered_ns=t_ns)
+
+
+def joules(source: EnergySource) -> float:
+    return float(source.curve.total[-1])
+
+
+def test_the_model_s_figures_are_those_of_the_source() -> None:
+    assert POWER_MODELS["vcpu"][:2] == (0.74, 3.5)
+
+
+@pytest.mark.parametrize(
+    ("shares", "joule"),
+    [
+        ([0.0], 7.4),  # 0.74 W for 10 s
+        ([1.0], 35.0),  # 3.5 W for 10 s
+        ([0.5], 21.2),  # (0.74 + 3.5) / 2 W for 10 s
+        ([0.5, 0.5], 42.4),
+        ([1.0, 0.0, 0.0, 0.0], 57.2),
+    ],
+)
+def test_energy_of_the_model_by_hand(shares: list[float], joule: float) -> None:
+    source = modelled([busy(share) for share in shares], VCPU)
+    assert joules(source) == pytest.approx(joule)
+    assert source.status is Status.MODELLED
+    assert "vcpu" in source.source
+    assert "not measured" in (source.note or "")
+
+
+def test_the_model_counts_no_time_that_was_not_sampled() -> None:
+    t_ns = np.array([0, S, 9 * S, 10 * S])
+    core = Curve(
+        t_ns=t_ns, total=np.array([0.0, 1.0, 1.0, 2.0]), unit="s", covered_ns=np.array([0, S, S, 2 * S])
+    )  # fmt: skip
+    assert joules(modelled([core], VCPU)) == pytest.approx(7.0)
+
+
+def rail(t_ns: np.ndarray, watts: float, name: str) -> EnergySource:
+    curve = curve_of_gauge(t_ns, np.full(len(t_ns), watts), max_gap_ns=S // 5)
+    return EnergySource(curve=curve, status=Status.MEASURED, source=name)
+
+
+def test_rails_are_added_where_all_of_them_were_sampled() -> None:
+    """2 W and 3 W, sampled at different times, from 0 to 10 s and from 1 to 12 s."""
+    first = rail(np.arange(0, 101) * (S // 10), 2, "a")
+    second = rail(np.arange(0, 111) * (S // 10) + S + 12_345_678, 3, "b")
+    whole = summed([first, second])
+    begin, end = np.array([2 * S]), np.array([9 * S])
+    assert whole.curve.difference(begin, end)[0] == pytest.approx(35)
+    assert whole.curve.t_ns[0] >= S
+    assert whole.curve.t_ns[-1] <= 10 * S
+    assert whole.source == "a + b"
+
+
+def test_a_gap_in_one_rail_is_a_gap_in_the_sum() -> None:
+    times = np.arange(0, 101) * (S // 10)
+    first = rail(times, 2, "a")
+    second = rail(times[(times <= 4 * S) | (times >= 6 * S)], 3, "b")
+    gains, covered = summed([first, second]).curve.difference(np.array([0]), np.array([10 * S]))
+    assert covered == pytest.approx(0.8)
+    assert gains == pytest.approx(5 * 8)

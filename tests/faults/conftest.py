@@ -1,0 +1,79 @@
+"""A trainer in a process of its own, and what is seen of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TRAINER = Path(__file__).with_name("trainer.py")
+
+
+class Trainer:
+    """The script at work."""
+
+    def __init__(self, run: Path, steps: int, kind: str = "sleep", interval: str = "10ms") -> None:
+        self.run = run
+        self.process = subprocess.Popen(
+            [sys.executable, str(TRAINER), str(run), str(steps), kind, interval],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.last = (-1, 0)  # index and end of the last step that was told
+
+    def step(self) -> tuple[int, int]:
+        """Waits for the next step: its index, and a time just after its end."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read() if self.process.stderr else ""
+        index, t_ns = line.split()
+        self.last = (int(index), int(t_ns))
+        return self.last
+
+    def until(self, seconds: float) -> None:
+        """Waits for so much training."""
+        _, begin = self.step()
+        while self.step()[1] < begin + seconds * 1e9:
+            pass
+
+    def sampler(self) -> int:
+        """The sampler's process."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        (found,) = [
+            int(child)
+            for child in children
+            if b"child.py" in Path(f"/proc/{child}/cmdline").read_bytes()
+        ]
+        return found
+
+    def finish(self) -> tuple[int, str, str]:
+        """Exit code, last line of standard output, standard error."""
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, (out.splitlines() or [""])[-1], err
+
+
+@pytest.fixture
+def trainer() -> Iterator[Callable[..., Trainer]]:
+    started: list[Trainer] = []
+
+    def start(*args: object, **kwargs: object) -> Trainer:
+        started.append(Trainer(*args, **kwargs))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)

@@ -1,0 +1,132 @@
+"""A disk that fills up while it is recorded upon: a real one of two megabytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import wattstep
+from wattstep.errors import DamagedRunError
+from wattstep.store.files import read_info
+
+SCRIPT = """
+import sys, time, wattstep
+end = time.monotonic() + 60
+with wattstep.Recorder(sys.argv[1], interval="1ms", trace="none") as recorder:
+    while recorder.problem is None or recorder._sampler.lost() is None:
+        with recorder.step(samples=1):
+            for name in ("data", "forward", "backward", "optimizer"):
+                recorder.phase(name)
+        assert time.monotonic() < end
+    for kind in range(3):  # whatever else a training calls goes on as well
+        recorder.rest("evaluation")
+        recorder.memory("parameters", 1)
+        recorder.samples(4)
+        recorder.split_step(f"rest {kind}", 1, 2)
+        with recorder.step():
+            recorder.phase(f"phase {kind}")
+print("trained to the end")
+print(recorder.problem)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def recorded(run: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(run)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_on_a_full_disk_the_training_goes_on_and_the_journals_stay(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    run = small_disk / "run"
+    done = recorded(run)
+    assert done.returncode == 0, done.stderr
+    said, problem = done.stdout.splitlines()
+    assert said == "trained to the end"
+    assert problem.startswith("the disk is full (No space left on device)")
+    assert "the journals are kept in" in problem
+    assert "RecordingWarning: wattstep records no further: the disk is full" in done.stderr
+    assert "RecordingWarning: the sampler was lost: [Errno 28]" in done.stderr
+    assert "RecordingWarning: the tables could not be written (No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    before = {p: p.stat().st_size for p in (run / "journal").iterdir()}
+
+    # Still full: that is what opening it says, and nothing is lost by it.
+    filler = small_disk / "filler"
+    with filler.open("wb") as file:
+        try:
+            while True:
+                os.write(file.fileno(), b"x" * 4096)
+        except OSError:
+            pass
+    with pytest.raises(DamagedRunError, match="cannot be written: No space left on device"):
+        wattstep.load(run)
+    assert {p: p.stat().st_size for p in before} == before
+
+    # With room it is a run like any other.
+    roomy = tmp_path / "roomy"
+    shutil.copytree(run, roomy)
+    opened = wattstep.load(roomy)
+    assert opened.info.state == "recovered"
+    steps = opened.tables.steps()
+    assert len(steps.index) > 1000
+    assert list(steps.index) == list(range(len(steps.index)))
+    assert opened.metrics()["step_time"].value > 0
+    assert len(opened.tables.samples()["process.resident_memory"][0]) > 100
+
+
+def test_a_disk_that_is_full_from_the_start_is_one_clear_line(small_disk: Path) -> None:
+    with (small_disk / "filler").open("wb") as file:
+        try:
+            while True:
+                os.write(file.fileno(), b"x" * 4096)
+        except OSError:
+            pass
+    script = (
+        "import sys, wattstep\n"
+        "try: wattstep.Recorder(sys.argv[1], trace='none').start()\n"
+        "except wattstep.WattstepError as error: print(error)"
+    )
+    run = small_disk / "run"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(run)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"cannot record into {run}: No space left on device\n"
+    assert done.stderr == ""
+    assert not run.exists()
+
+
+def test_notes_reach_the_run_when_room_was_made(small_disk: Path) -> None:
+    run = small_disk / "run"
+    assert recorded(run).returncode == 0
+    subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
+    assert wattstep.load(run).info.state == "recovered"
+    assert read_info(run).state == "recovered"
+    assert not (run / "journal").exists()

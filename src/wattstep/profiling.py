@@ -289,7 +289,4 @@ class ScriptListener:
             )
         elif not self._counted:
             recorder.note("samples a step are not known: no torch DataLoader gave the batches")
-        torch = sys.modules.get("torch")
-        if torch is not None:
-            recorder.about(engine=f"torch {torch.__version__}", threads=torch.get_num_threads())
         recorder.close()

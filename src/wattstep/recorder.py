@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -31,10 +31,11 @@ from wattstep.sampling.sampler import Sampler
 from wattstep.sensors import probe_all
 from wattstep.sensors.machine import describe
 from wattstep.sensors.process_cpu import open_task_clocks
-from wattstep.store.files import create_folder, new_name, write_info, write_whole
+from wattstep.store.files import create_folder, new_name, write_info
 from wattstep.store.lock import RunLock
 from wattstep.store.marks import MarkJournal
-from wattstep.tracing.schedule import Schedule, TraceMode
+from wattstep.tracing.schedule import TraceMode
+from wattstep.windows import Windows
 
 CHECK_NS = 10**9  # how often it looks whether the sampler lives
 PHASES_EVERY_NS = 10_000_000  # steps shorter than this carry marks of phases only now and then
@@ -93,19 +94,13 @@ class Recorder:
         self._model = model
         self.warmup = warmup
         self.index = 0  # of the next step
-        self.clean_steps = 0  # after the warm-up, not traced
         self.problem: str | None = None  # why recording ended early
         self._notes: list[str] = []
         self._lost: dict[str, int] = {}
         self._state = "new"
-        self._traced = False
         self._in_rest = False
-        self.opening_window = False  # a profiler that is being made now is ours
-        self._tracer: Any = None
         self._layer_marks: Any = None
-        self._schedule = Schedule(self._mode, warmup)
         self._step = _Step(self)
-        self._phases: list[tuple[int, str]] = []
         self._codes: dict[str, int] = {}
         self._phases_on = True
         self._phase_every = 1
@@ -113,7 +108,6 @@ class Recorder:
         self._contiguous = False
         self._own_clock = True
         self._start_ns = 0
-        self._window_ns = 0
         self._check_at = 0
 
     # --- beginning and end ----------------------------------------------------------------
@@ -134,9 +128,9 @@ class Recorder:
                     f"cannot record into {self.path}: {error.strerror or error}"
                 ) from error
             self._state = "recording"
-            _reset_peak()
-            if self._mode.tracing:
-                self._prepare_tracing()
+            self._windows.reset_peak()
+            if self._model is not None:
+                self.watch_model(self._model)
             undo.pop_all()
         _watch_forks()
         atexit.register(self.close)
@@ -158,6 +152,7 @@ class Recorder:
             journal / OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
         undo.callback(os.close, self._operations)
+        self._windows = Windows(self._mode, self.warmup, self._marks, self._operations, self.note)
         self._sampler = Sampler(plan, journal, lambda: open_task_clocks(os.getpid()))
         self._sampler.start()
         undo.callback(self._sampler.stop)
@@ -171,8 +166,8 @@ class Recorder:
             "engine": _engine(),
             "batch_size": None,
             "threads": None,
-            "precision": "fp32",
-            "processor": "cpu",
+            "precision": None,
+            "processor": None,
             "seed": None,
             **self._about,
         }
@@ -195,6 +190,7 @@ class Recorder:
         """In a forked child: its steps are not ours, and the journals belong to the parent."""
         if self._state == "recording":
             self._state = "forked"
+            self._windows.forget()
             if self._layer_marks is not None:
                 self._layer_marks.detach()
 
@@ -204,14 +200,13 @@ class Recorder:
             return
         self._state = "closing"
         atexit.unregister(self.close)
-        if self._tracer is not None and self._tracer.active:
-            self._tracer.cancel()
         if self._layer_marks is not None:
             self._layer_marks.detach()
         try:
             if self.problem is None:
+                self._windows.abandon(self.index)
                 self._close_rest()
-                self._mark_peak()
+                self._windows.mark_peak()
                 self._mark_clock()
         except OSError as error:
             self._cannot_write(error)
@@ -227,8 +222,9 @@ class Recorder:
     def _finish(self) -> None:
         """Final `run.json`, then the tables, in a child: pyarrow stays out of this process."""
         try:
-            info = replace(self._info, notes=tuple(self._notes), lost=dict(self._lost))
-            write_info(self._folder, info)
+            if self._windows.stopped_ns is not None:
+                self._lost.setdefault("operations", self._windows.stopped_ns)
+            write_info(self._folder, self._completed())
         except OSError as error:
             self._cannot_write(error)
         self._lock.hand_over()
@@ -248,6 +244,22 @@ class Recorder:
             self.problem = text if self.problem is None else f"{self.problem}; {text}"
             warnings.warn(text, RecordingWarning, stacklevel=4)
         self._lock.release()
+
+    def _completed(self) -> RunInfo:
+        """The description with what became known only while it recorded."""
+        info = self._info
+        threads = info.threads
+        torch = sys.modules.get("torch")
+        if threads is None and torch is not None:
+            threads = int(torch.get_num_threads())
+        return replace(
+            info,
+            engine=_engine() if info.engine in ("python", "torch") else info.engine,
+            threads=threads,
+            environment=_environment(),
+            notes=tuple(self._notes),
+            lost=dict(self._lost),
+        )
 
     def __enter__(self) -> Recorder:
         return self.start()
@@ -279,13 +291,12 @@ class Recorder:
         try:
             if self._in_rest:
                 self._close_rest()
-            if index >= self._schedule.next_step:
+            if index >= self._windows.schedule.next_step:
                 traced = self._open_window()
             # Three steps in a row, so that a timeline of three can show their phases.
             self._phases_on = traced or index % (3 * self._phase_every) < 3
             if self._layers_every and not traced:
                 self._attach_layers(index)
-            self._traced = traced
             cpu = 0 if self._contiguous or not self._own_clock else time.process_time_ns()
             self._start_ns = now = time.perf_counter_ns()
             self._marks.add(Mark.STEP_START, traced, samples, index, cpu, now)
@@ -298,17 +309,18 @@ class Recorder:
             return
         try:
             now = time.perf_counter_ns()
-            if self._traced:
-                self._tracer.finish()
+            windows = self._windows
+            traced = windows.traced
+            if traced:
+                windows.finish()
             cpu = time.process_time_ns() if self._own_clock else 0
             self._marks.add(Mark.STEP_END, 0, loss, self.index, cpu, now)
             self.index += 1
-            self._contiguous = not self._traced
-            if self._traced:
-                self._close_window()
-            elif self.index > self.warmup:
-                self.clean_steps += 1
-                self._schedule.clean_step(now - self._start_ns)
+            if traced:
+                windows.close(self.index - 1)
+            elif self._contiguous and self.index > self.warmup:
+                windows.schedule.clean_step(now - self._start_ns)
+            self._contiguous = not traced
             self._start_ns = 0
             if now > self._check_at:
                 self._check(now)
@@ -350,8 +362,8 @@ class Recorder:
             code = self._codes.get(name)
             if code is None:
                 code = self._codes[name] = self._marks.code("phase", name)
-            if self._traced:
-                self._phases.append((time.perf_counter_ns(), name))
+            if self._windows.traced:
+                self._windows.phase(name)
             self._marks.add(Mark.PHASE, code)
         except OSError as error:
             self._cannot_write(error)
@@ -380,12 +392,12 @@ class Recorder:
     @property
     def windows(self) -> int:
         """How many steps have been traced."""
-        return self._schedule.windows
+        return self._windows.schedule.windows
 
     def trace_next(self) -> None:
         """The next step is traced, whatever the schedule says."""
-        if self._tracer is not None:
-            self._schedule.next_step = self.index
+        if self._windows.ready() and self._windows.stopped_ns is None:
+            self._windows.schedule.next_step = self.index
 
     def _close_rest(self) -> None:
         if self._in_rest:
@@ -402,27 +414,15 @@ class Recorder:
 
     # --- tracing --------------------------------------------------------------------------
 
-    def _prepare_tracing(self) -> None:
-        """The tracer, where the framework is loaded; else at the first step that finds it so."""
-        if "torch" not in sys.modules:
-            return
-        from wattstep.tracing.torch_tracer import TorchTracer
-
-        self._tracer = TorchTracer(self._marks.code)
-        if self._model is not None:
-            self.watch_model(self._model)
-
     def watch_model(self, model: Any) -> None:
         """Names this model's layers, and marks the top-level ones in steps long enough for it."""
-        if self._tracer is None and self._mode.tracing:
-            self._prepare_tracing()
-        if self._tracer is None:
+        if self._state != "recording" or self.problem is not None or not self._windows.ready():
             return
         from wattstep.tracing.torch_layers import TopLevelMarks
 
         if self._layer_marks is not None:
             self._layer_marks.detach()
-        self._tracer.learn(model)
+        self._windows.learn(model)
         try:
             self._layer_marks = TopLevelMarks(
                 model,
@@ -441,53 +441,29 @@ class Recorder:
 
     def stop_tracing(self, reason: str) -> None:
         """No further windows; an open one is given up."""
-        self.note(reason)
-        self._lost.setdefault("operations", time.perf_counter_ns())
-        self._schedule.next_step = math.inf
-        if self._tracer is not None and self._tracer.active:
-            self._tracer.cancel()
-            self._traced = False
-
-    def _open_window(self) -> bool:
-        if self._tracer is None:
-            self._prepare_tracing()
-        if self._tracer is None:
-            self._schedule.next_step = math.inf
-            self.note("no operations: torch was not loaded when the steps began")
-            return False
-        if self._tracer.foreign_profiler():
-            self.stop_tracing("no further operations: the script runs a profiler of its own")
-            return False
-        if self._layer_marks is not None:
-            self._layer_marks.detach()
-        self._mark_peak()
-        self._marks.add(Mark.RESIDENT, 0, _own_status("VmRSS"))
-        self._window_ns = time.perf_counter_ns()
-        self._marks.add(Mark.WINDOW_START)
-        self._phases = []
-        self.opening_window = True
-        try:
-            self._tracer.start()
-        finally:
-            self.opening_window = False
-        return True
-
-    def _close_window(self) -> None:
-        window = self._tracer.rows(self.index - 1, self._schedule.windows, self._phases)
-        write_whole(self._operations, window.rows)
-        self._marks.add(Mark.WINDOW_END, 0, float(window.clock_uncertainty_ns))
-        self._schedule.after_window(self.index - 1, time.perf_counter_ns() - self._window_ns)
-        self._marks.add(Mark.RESIDENT, 1, _own_status("VmRSS"))
-        _reset_peak()
+        if self._state == "recording":
+            self._guarded(lambda: self._windows.stop(reason))
 
     def abandon_window(self) -> None:
         """The step that is being traced, if any, turned out to be something else."""
-        if not self._traced or self._state != "recording" or not self._tracer.active:
-            return
-        self._tracer.cancel()
-        self._traced = False
-        self._mark(Mark.WINDOW_END)
-        self._schedule.next_step = self.index + 1
+        if self._state == "recording":
+            self._guarded(lambda: self._windows.abandon(self.index + 1))
+
+    @property
+    def opening_window(self) -> bool:
+        """Whether a profiler that is being made just now is ours."""
+        return self._windows.opening
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            self._cannot_write(error)
+
+    def _open_window(self) -> bool:
+        if self._layer_marks is not None:
+            self._layer_marks.detach()
+        return self._windows.open()
 
     def _attach_layers(self, index: int) -> None:
         if self._layers_every == 1 or index % self._layers_every == 0:
@@ -500,7 +476,7 @@ class Recorder:
     def _check(self, now: int) -> None:
         """Once a second: is the sampler alive, and how many marks can these steps afford?"""
         self._check_at = now + CHECK_NS
-        typical = self._schedule.typical_ns
+        typical = self._windows.schedule.typical_ns
         if typical:
             self._phase_every = max(1, math.ceil(PHASES_EVERY_NS / typical))
             if self._layer_marks is not None:
@@ -524,14 +500,13 @@ class Recorder:
             self._lost["marks"] = time.perf_counter_ns()
             self.note(f"recording ended early: {reason}")
             warnings.warn(f"wattstep records no further: {reason}", RecordingWarning, stacklevel=3)
-            if self._tracer is not None and self._tracer.active:
-                self._tracer.cancel()
+            self._windows.forget()
             if self._layer_marks is not None:
                 self._layer_marks.detach()
 
     def _cannot_write(self, error: OSError) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "the disk is full" if full else f"{self.path} cannot be written"
+        what = "the disk is full" if full else "the run cannot be written"
         self._fail(f"{what} ({error.strerror})")
 
     def _mark_clock(self) -> None:
@@ -539,9 +514,6 @@ class Recorder:
         wall = time.time_ns()
         now = (before + time.perf_counter_ns()) // 2
         self._marks.add(Mark.CLOCK, 0, float(wall - now), t_ns=now)
-
-    def _mark_peak(self) -> None:
-        self._marks.add(Mark.PEAK, 0, _own_status("VmHWM"))
 
 
 class _Step:
@@ -601,20 +573,6 @@ def _without_doubles(found: dict[str, Present | Absent]) -> dict[str, Present | 
             reason="not needed: perf task-clock counts the same, finer (see process_cpu)"
         )
     return found
-
-
-def _own_status(key: str) -> float:
-    """A size from this process's own status, in bytes."""
-    data = Path("/proc/self/status").read_bytes()
-    at = data.index(key.encode() + b":")
-    return float(data[at + len(key) + 1 : at + 40].split(None, 1)[0]) * 1024
-
-
-def _reset_peak() -> None:
-    """Sets the high-water mark back to what is resident now (Linux 4.0 and later)."""
-    # Where it is not granted, the peak covers the process's whole life.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _engine() -> str:

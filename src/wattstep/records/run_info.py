@@ -68,8 +68,8 @@ class RunInfo:
     engine: str
     batch_size: int | None
     threads: int | None
-    precision: str
-    processor: str
+    precision: str | None
+    processor: str | None
     seed: int | None
     interval_s: float
     warmup: int

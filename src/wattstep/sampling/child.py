@@ -226,8 +226,9 @@ def read_files(paths, parser, arguments, fds):
     return read_one
 
 
-def open_read(entry, descriptors, fds):
-    """The function that performs a read of the plan; opens its files and puts them into `fds`."""
+def open_read(entry, descriptors, fds=None):
+    """The function that performs a read of the plan; opens its files, for the caller to close."""
+    fds = [] if fds is None else fds
     parser, path, arguments = entry["parser"], entry["path"], entry["arguments"]
     if parser == "self":
         return lambda: (process_ns(),)

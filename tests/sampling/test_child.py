@@ -307,12 +307,16 @@ def test_one_dear_read_may_be_an_accident_two_stretch_its_period(tmp_path: Path)
     for functions, every in (((plain, plain), 1), ((interrupted, plain), 1)):
         for function in functions:
             read.function = function
-            sampler.survey(64, 100)
+            sampler.survey(read, 64, 100)
         assert read.every == every
-    for _ in range(2):
-        read.function = interrupted
-        sampler.survey(64, 100)
+    read.function = interrupted
+    for _ in range(8):
+        sampler.survey(read, 64, 100)
     assert read.every >= 32  # 3 ms are 0.5 % of 600 ms
+    read.function = plain
+    for _ in range(12):
+        sampler.survey(read, 64, 100)
+    assert read.every == 1  # cheap again: as it was planned
     for fd in {*read.fds, *(journal.fd for journal in sampler.journals)}:
         os.close(fd)
 

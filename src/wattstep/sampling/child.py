@@ -25,8 +25,9 @@ import time
 
 MISSING = -(2**63)
 FLUSH_NS = 400 * 1000 * 1000
-SURVEY_TICKS = 64  # every so many ticks each read is timed by itself
+SURVEY_NS = 100 * 1000 * 1000  # so often one read, each in its turn, is timed by itself
 BUDGET = 0.005  # of one core, for any one read; a dearer one is read more seldom
+CHEAP_NS = 20 * 1000  # a read of microseconds is made at every tick whatever its share
 PATIENCE = 10  # failures in a row before a read is tried only once a second
 NAP_NS = 500 * 1000 * 1000  # the longest sleep at a stretch
 
@@ -275,7 +276,7 @@ class Read:
 
     def __init__(self, number, entry, descriptors, folder):
         self.number = number
-        self.every = entry["every"]
+        self.every = self.planned = entry["every"]
         self.due = 1 + number % self.every  # spread over the ticks; the first tick reads all
         self.width = entry["width"]
         self.failures = 0
@@ -378,6 +379,8 @@ class Sampler:
         self.costs = Journal(os.path.join(self.folder, "costs.bin"), 4)
         self.journals = [self.ticks, self.costs] + [read.journal for read in self.reads]
         self.stopping = False
+        self.surveyed = 0  # the read whose turn it is
+        self.survey_due = 1
 
     def stop(self, number, frame):
         """Signal handler: end after this tick."""
@@ -390,19 +393,24 @@ class Sampler:
         self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
         return (self.seed >> 33) % (2 * self.dither + 1) - self.dither
 
-    def survey(self, tick, per_second):
-        """Times every read by itself and stretches the period of one that costs too much.
+    def survey(self, read, tick, per_second):
+        """Takes one read with its time, and stretches the period of one that costs too much.
 
-        Too much twice in a row: once may be a read that was interrupted.
+        Too much twice in a row: once may be a read that was interrupted. What takes microseconds
+        is never stretched, and a period that was stretched comes back when the read is cheap again.
         """
-        for read in self.reads:
-            before = monotonic_ns()
-            read.take(tick, per_second)
-            cost = monotonic_ns() - before
-            least, read.cost = min(cost, read.cost), cost
-            while least > BUDGET * read.every * self.period and read.every < 60 * per_second:
-                read.every *= 2
-            self.costs.rows.append(self.costs.pack(before, read.number, cost, read.every))
+        before = monotonic_ns()
+        read.take(tick, per_second)
+        cost = monotonic_ns() - before
+        least, read.cost = min(cost, read.cost), cost
+        share = least / (read.every * self.period)
+        if share > BUDGET and least > CHEAP_NS and read.every < 60 * per_second:
+            read.every *= 2
+        elif share < BUDGET / 4 and read.every > read.planned:
+            read.every = max(read.planned, read.every // 2)
+        self.costs.rows.append(self.costs.pack(before, read.number, cost, read.every))
+        self.surveyed = (self.surveyed + 1) % len(self.reads)
+        self.survey_due = tick + max(1, SURVEY_NS // self.period)
         while self.slow_costs:
             self.costs.rows.append(self.costs.pack(*self.slow_costs.pop(0)))
         if self.slow is not None and self.slow.problem is not None:
@@ -450,11 +458,12 @@ class Sampler:
             elif deadline > now:
                 sleep((deadline - now) * 1e-9)
             woke = monotonic_ns()
-            if tick % SURVEY_TICKS == 0 and lost == 0:
-                self.survey(tick, per_second)
-            else:
-                for read in reads:
-                    if read.due <= tick:
+            probe = reads[self.surveyed] if self.survey_due <= tick else None
+            for read in reads:
+                if read.due <= tick:
+                    if read is probe:
+                        self.survey(read, tick, per_second)
+                    else:
                         read.take(tick, per_second)
             # One journal a tick goes to disk, so that no tick pays for all of them.
             slot = tick % slots
@@ -500,7 +509,7 @@ def main():
         sampler.run()
     except OSError as error:
         try:
-            os.write(0, ("failed: %s\n" % error).encode())
+            os.write(0, ("failed: %s\n" % (error.strerror or error)).encode())
         except OSError:  # nobody is left to tell
             pass
         return 1

@@ -10,6 +10,7 @@ same of A against A: what this machine's noise alone would show.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import shutil
 import sys
@@ -37,10 +38,14 @@ class Blocks:
             self.engine.step()
             count += 1
         self.steps = max(3, round(seconds * count / (time.perf_counter() - begin)))
+        self.settling = max(3, self.steps // 5)
         self.sampled = 0
 
     def plain(self) -> float:
         step = self.engine.step
+        gc.collect()  # what a start leaves to be collected is no cost of the steps
+        for _ in range(self.settling):
+            step()
         begin = time.perf_counter()
         for _ in range(self.steps):
             step()
@@ -51,7 +56,8 @@ class Blocks:
         recorder = Recorder(folder / "run", interval=self.interval, trace="none")
         recorder.start()
         step = self.engine.step
-        for _ in range(3):
+        gc.collect()
+        for _ in range(self.settling):
             with recorder.step(samples=4):
                 step(recorder.phase)
         begin = time.perf_counter()

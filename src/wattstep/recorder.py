@@ -38,6 +38,7 @@ from wattstep.tracing.schedule import TraceMode
 from wattstep.windows import Windows
 
 CHECK_NS = 10**9  # how often it looks whether the sampler lives
+FIRST_CHECK_NS = 10**7  # until it is known how long a step takes
 PHASES_EVERY_NS = 10_000_000  # steps shorter than this carry marks of phases only now and then
 LAYER_MARK_NS = 4_000  # what a pair of layer marks costs, hooks included (measured here: 2-4 µs)
 LAYER_BUDGET = 0.002  # of the training time, for marks of layers
@@ -103,6 +104,9 @@ class Recorder:
         self._step = _Step(self)
         self._codes: dict[str, int] = {}
         self._phases_on = True
+        self._plain = False  # nothing is due in the step that runs
+        self._plain_until = 0  # the first step in which something is
+        self._samples = NAN
         self._phase_every = 1
         self._layers_every = 0
         self._contiguous = False
@@ -190,6 +194,7 @@ class Recorder:
         """In a forked child: its steps are not ours, and the journals belong to the parent."""
         if self._state == "recording":
             self._state = "forked"
+            self._plain_until = self._start_ns = 0
             self._windows.forget()
             if self._layer_marks is not None:
                 self._layer_marks.detach()
@@ -199,6 +204,7 @@ class Recorder:
         if self._state != "recording":
             return
         self._state = "closing"
+        self._plain_until = 0
         atexit.unregister(self.close)
         if self._layer_marks is not None:
             self._layer_marks.detach()
@@ -284,6 +290,13 @@ class Recorder:
 
     def begin_step(self, samples: float = NAN) -> None:
         """A step begins; `step()` is the form for a with statement."""
+        if self.index < self._plain_until:
+            # Nothing is due in this step: both its marks are written when it ends.
+            self._plain = True
+            self._samples = samples
+            self._start_ns = time.perf_counter_ns()
+            return
+        self._plain = False
         if self._state != "recording" or self.problem is not None:
             return
         index = self.index
@@ -305,6 +318,9 @@ class Recorder:
 
     def end_step(self, loss: float = NAN) -> None:
         """The step that began last is done."""
+        if self._plain and self._start_ns:
+            self._end_plain(loss)
+            return
         if self._state != "recording" or self.problem is not None or not self._start_ns:
             return
         try:
@@ -324,8 +340,39 @@ class Recorder:
             self._start_ns = 0
             if now > self._check_at:
                 self._check(now)
+            self._plan_steps()
         except OSError as error:
             self._cannot_write(error)
+
+    def _end_plain(self, loss: float) -> None:
+        """The end of a step in which nothing was due: two marks in one, and no more."""
+        now = time.perf_counter_ns()
+        cpu = time.process_time_ns() if self._own_clock else 0
+        try:
+            self._marks.add_step(self._start_ns, now, self._samples, loss, self.index, cpu)
+            self.index += 1
+            self._start_ns = 0
+            self._contiguous = True
+            if now > self._check_at:
+                self._check(now)
+                self._plan_steps()
+        except OSError as error:
+            self._cannot_write(error)
+
+    def _plan_steps(self) -> None:
+        """Up to which step nothing is due: no window, no marks of phases or layers, no rest."""
+        index, due = self.index, self._windows.schedule.next_step
+        turn = 3 * self._phase_every
+        due = min(due, index if index % turn < 3 else index + turn - index % turn)
+        if self._layers_every:
+            due = min(due, index + (-index) % self._layers_every)
+        ready = self._state == "recording" and self.problem is None and not self._in_rest
+        # The clock of the process is read at the begin of a step that does not follow another.
+        ready = ready and (self._contiguous or not self._own_clock)
+        self._plain_until = int(due) if ready and due < math.inf else (1 << 62 if ready else 0)
+        self._phases_on = self._phases_on and self._plain_until <= index
+        if self._layer_marks is not None and self._plain_until > index:
+            self._layer_marks.detach()
 
     def abandon_step(self) -> None:
         """The step that began last did not come to its end: it is none."""
@@ -340,6 +387,7 @@ class Recorder:
         self.abandon_window()
         self._start_ns = until_ns
         self._contiguous = False
+        self._plain_until = 0
         try:
             code = self._marks.code("rest", name)
             self._marks.add(Mark.REST_START, code, t_ns=since_ns)
@@ -351,7 +399,9 @@ class Recorder:
 
     def samples(self, count: float) -> None:
         """So many samples belong to the step that runs; adds up within a step."""
-        if self._state == "recording" and self.problem is None:
+        if self._plain:
+            self._samples = count if math.isnan(self._samples) else self._samples + count
+        elif self._state == "recording" and self.problem is None:
             self._mark(Mark.SAMPLES, value=count)
 
     def phase(self, name: str) -> None:
@@ -374,6 +424,7 @@ class Recorder:
             self._mark(Mark.REST_START, ("rest", name))
             self._in_rest = True
             self._contiguous = False
+            self._plain_until = 0
 
     def memory(self, category: str, size: int) -> None:
         """States how many bytes a category takes ("parameters", "gradients", ...)."""
@@ -398,6 +449,7 @@ class Recorder:
         """The next step is traced, whatever the schedule says."""
         if self._windows.ready() and self._windows.stopped_ns is None:
             self._windows.schedule.next_step = self.index
+            self._plain_until = 0
 
     def _close_rest(self) -> None:
         if self._in_rest:
@@ -442,11 +494,13 @@ class Recorder:
     def stop_tracing(self, reason: str) -> None:
         """No further windows; an open one is given up."""
         if self._state == "recording":
+            self._plain_until = 0
             self._guarded(lambda: self._windows.stop(reason))
 
     def abandon_window(self) -> None:
         """The step that is being traced, if any, turned out to be something else."""
         if self._state == "recording":
+            self._plain_until = 0
             self._guarded(lambda: self._windows.abandon(self.index + 1))
 
     @property
@@ -475,8 +529,8 @@ class Recorder:
 
     def _check(self, now: int) -> None:
         """Once a second: is the sampler alive, and how many marks can these steps afford?"""
-        self._check_at = now + CHECK_NS
         typical = self._windows.schedule.typical_ns
+        self._check_at = now + (CHECK_NS if typical else FIRST_CHECK_NS)
         if typical:
             self._phase_every = max(1, math.ceil(PHASES_EVERY_NS / typical))
             if self._layer_marks is not None:
@@ -495,6 +549,7 @@ class Recorder:
 
     def _fail(self, reason: str) -> None:
         """Recording ends, training goes on."""
+        self._plain_until = 0
         if self.problem is None:
             self.problem = reason
             self._lost["marks"] = time.perf_counter_ns()

@@ -7,6 +7,8 @@ from enum import IntEnum
 
 # t_ns, CPU time of the process in ns, value, kind, code (a name, see NAMES), step index
 MARK = struct.Struct("<qqdHHI")
+# A step's start and end at once, for steps with nothing marked between.
+STEP = struct.Struct("<qqdHHIqqdHHI")
 
 # Files of a run.
 RUN = "run.json"

@@ -8,12 +8,14 @@ import os
 import time
 from pathlib import Path
 
-from wattstep.records.journal import MARK, MARKS, NAMES
+from wattstep.records.journal import MARK, MARKS, NAMES, STEP, Mark
 from wattstep.store.files import write_whole
 
 CHUNK = 256 * 1024  # mapped at a time: 8192 marks
 MOST_NAMES = 60_000  # codes are 16 bits wide; shapes that vary for ever end in one name
 OVERFLOW = "(other)"
+
+STEP_START, STEP_END = int(Mark.STEP_START), int(Mark.STEP_END)
 
 
 class MarkJournal:
@@ -86,6 +88,26 @@ class MarkJournal:
             self._map, offset, t_ns or time.perf_counter_ns(), cpu_ns, value, kind, code, index
         )
         self._offset = offset + MARK.size
+
+    def add_step(
+        self, start_ns: int, end_ns: int, samples: float, loss: float, index: int, cpu_ns: int
+    ) -> None:
+        """Appends start and end of a step with nothing between, at the cost of one mark.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        offset = self._offset
+        if offset + STEP.size > CHUNK:
+            self.add(STEP_START, 0, samples, index, 0, start_ns)
+            self.add(STEP_END, 0, loss, index, cpu_ns, end_ns)
+            return
+        STEP.pack_into(
+            self._map, offset,
+            start_ns, 0, samples, STEP_START, 0, index,
+            end_ns, cpu_ns, loss, STEP_END, 0, index,
+        )  # fmt: skip
+        self._offset = offset + STEP.size
 
     def close(self) -> None:
         """Cuts the reserved rest off and closes."""

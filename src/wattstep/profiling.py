@@ -19,12 +19,11 @@ from typing import Any
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.processes import child_command, ends_with_us, outwait
 from wattstep.recorder import Recorder
-from wattstep.records.settings import parse_duration, parse_power_model
+from wattstep.records.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.tracing.after_import import after_import
+from wattstep.tracing.markers import check_marker
 from wattstep.tracing.schedule import TraceMode
-
-MARKERS = "optimizer, backward, call:MODULE:FUNCTION"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +51,8 @@ class ProfileSettings:
     def __post_init__(self) -> None:
         TraceMode.parse(self.trace)
         parse_power_model(self.power_model)
-        if parse_duration(self.interval) < 0.001:
-            raise InvalidValueError(f"--interval {self.interval}: 1ms is the finest")
-        parts = self.step_marker.split(":")
-        if self.step_marker not in ("optimizer", "backward") and not (
-            parts[0] == "call" and len(parts) == 3 and all(parts)
-        ):
-            raise InvalidValueError(f"--step-marker {self.step_marker!r} is not one of {MARKERS}")
-        if self.module and not _module_exists(self.script):
-            raise InvalidValueError(f"-m {self.script}: there is no such module")
+        parse_interval(self.interval)
+        check_marker(self.step_marker)
         if not self.module and not Path(self.script).is_file():
             raise InvalidValueError(f"{self.script}: there is no such script")
 

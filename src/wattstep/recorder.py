@@ -162,7 +162,6 @@ class Recorder:
         undo.callback(self._sampler.stop)
         self._info = replace(self._info, scheduling=self._sampler.scheduling)
         write_info(folder, self._info)
-        self._mark_clock()
 
     def _describe(self, absent: Mapping[str, str], reads: Any) -> RunInfo:
         known: dict[str, Any] = {
@@ -177,6 +176,7 @@ class Recorder:
         }
         known.setdefault("title", known["workload"])
         return RunInfo(
+            clocks=(_wall_clock(),),
             state="recording",
             created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             interval_s=self._interval_s,
@@ -213,7 +213,6 @@ class Recorder:
                 self._windows.abandon(self.index)
                 self._close_rest()
                 self._windows.mark_peak()
-                self._mark_clock()
         except OSError as error:
             self._cannot_write(error)
         reason = self._sampler.stop()
@@ -263,6 +262,7 @@ class Recorder:
             engine=_engine() if info.engine in ("python", "torch") else info.engine,
             threads=threads,
             environment=_environment(),
+            clocks=(*info.clocks, _wall_clock()),
             notes=tuple(self._notes),
             lost=dict(self._lost),
         )
@@ -564,12 +564,6 @@ class Recorder:
         what = "the disk is full" if full else "the run cannot be written"
         self._fail(f"{what} ({error.strerror})")
 
-    def _mark_clock(self) -> None:
-        before = time.perf_counter_ns()
-        wall = time.time_ns()
-        now = (before + time.perf_counter_ns()) // 2
-        self._marks.add(Mark.CLOCK, 0, float(wall - now), t_ns=now)
-
 
 class _Step:
     """One object for all steps: entering it costs no allocation."""
@@ -582,12 +576,23 @@ class _Step:
         self.loss = NAN
 
     def __enter__(self) -> _Step:
-        self._recorder.begin_step(self.samples)
+        recorder = self._recorder
+        if recorder.index < recorder._plain_until:
+            # As `begin_step` does, one call less: after a step of training every call is a cold one.
+            recorder._plain = True
+            recorder._samples = self.samples
+            recorder._start_ns = time.perf_counter_ns()
+        else:
+            recorder.begin_step(self.samples)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._recorder.end_step(self.loss)
+            recorder = self._recorder
+            if recorder._plain and recorder._start_ns:
+                recorder._end_plain(self.loss)
+            else:
+                recorder.end_step(self.loss)
         else:
             self._recorder.abandon_step()
 
@@ -628,6 +633,14 @@ def _without_doubles(found: dict[str, Present | Absent]) -> dict[str, Present | 
             reason="not needed: perf task-clock counts the same, finer (see process_cpu)"
         )
     return found
+
+
+def _wall_clock() -> tuple[int, int]:
+    """Monotonic time, and how far the wall clock is ahead of it, in ns."""
+    before = time.perf_counter_ns()
+    wall = time.time_ns()
+    now = (before + time.perf_counter_ns()) // 2
+    return now, wall - now
 
 
 def _engine() -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.recorder import Recorder
-from wattstep.records.settings import parse_duration, parse_power_model
+from wattstep.records.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 
@@ -65,8 +65,7 @@ class TrainingSettings:
         engines.check_name(self.engine)
         TraceMode.parse(self.trace)
         parse_power_model(self.power_model)
-        if parse_duration(self.interval) < 0.001:
-            raise InvalidValueError(f"--interval {self.interval}: 1ms is the finest")
+        parse_interval(self.interval)
 
     @property
     def trace_mode(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import sys
 import time
@@ -114,7 +115,14 @@ class Windows:
             return
         rows: list[bytes] = []
         number, phases = self.schedule.windows, self._phases
-        self._guarded(lambda: rows.append(self._tracer.rows(step, number, phases).rows))
+        # The events are many and hold no cycles: collecting would walk the training's own objects.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._guarded(lambda: rows.append(self._tracer.rows(step, number, phases).rows))
+        finally:
+            if collecting:
+                gc.enable()
         if rows:
             write_whole(self._operations, rows[0])
             self.schedule.after_window(step, time.perf_counter_ns() - self._begin_ns)

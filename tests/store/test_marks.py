@@ -113,14 +113,14 @@ def test_names_beyond_what_a_code_can_hold_share_one(
     monkeypatch.setattr(marks, "MOST_NAMES", 3)
     journal = MarkJournal(tmp_path)
     codes = [journal.code("shapes", f"{n}x{n}") for n in range(10)]
-    other = journal.code("layer", "new")
+    layer = journal.code("layer", "new")
     known = journal.code("shapes", "1x1")
     journal.close()
     assert codes == [0, 1, 2, 3, 3, 3, 3, 3, 3, 3]
-    assert (other, known) == (4, 1)
+    assert (layer, known) == (4, 1)
     assert (tmp_path / "names.jsonl").read_text().splitlines()[3:] == [
         '["shapes", 3, "(other)"]',
-        '["layer", 4, "(other)"]',
+        '["layer", 4, "new"]',  # there are few layers: they keep their names
     ]
 
 

@@ -12,7 +12,6 @@ STEP = struct.Struct("<qqdHHIqqdHHI")
 
 # Files of a run.
 RUN = "run.json"
-TABLES = ("steps.parquet", "operations.parquet", "samples.parquet", "memory.parquet")
 JOURNAL = "journal"
 MARKS = "marks.bin"
 OPERATIONS = "operations.bin"
@@ -41,7 +40,6 @@ class Mark(IntEnum):
     MEMORY = 10  # code: category; value: bytes
     PEAK = 11  # value: high-water mark in bytes since the last PEAK; code: 1 if a window lay in it
     RESIDENT = 12  # value: resident bytes; code: 0 before a window, 1 after it
-    CLOCK = 13  # value: wall clock minus t_ns, in ns
     SAMPLES = 14  # value: samples that this step takes, where its beginning did not know
 
 

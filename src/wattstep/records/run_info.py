@@ -57,6 +57,7 @@ class RunInfo:
         reads: What was sampled.
         absent: Sensor to reason.
         notes: What the reader must know (lost sampler, a profiler of the user's own).
+        clocks: Pairs of monotonic time and wall clock less it, in ns: begin and end.
         lost: Monotonic time in ns from which on something was not recorded, by part.
     """
 
@@ -84,6 +85,7 @@ class RunInfo:
     absent: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lost: Mapping[str, int] = field(default_factory=dict)
+    clocks: tuple[tuple[int, int], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -110,6 +112,7 @@ class RunInfo:
             values["data"] = None if data is None else DataFacts(**data)
             values["reads"] = tuple(_planned_read(read) for read in values.get("reads", ()))
             values["notes"] = tuple(values.get("notes", ()))
+            values["clocks"] = tuple((int(t), int(ahead)) for t, ahead in values.get("clocks", ()))
             for key, kind in _KINDS.items():
                 if not isinstance(values.get(key, kind()), kind):
                     raise TypeError(f"{key} is {values[key]!r}")

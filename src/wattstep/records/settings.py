@@ -9,6 +9,7 @@ from typing import Any
 from wattstep.errors import InvalidValueError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)?")
+LEAST_INTERVAL_S = 0.001
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 # Watts a core when idle and when busy, from public sources.
@@ -37,6 +38,20 @@ def parse_duration(text: str | float) -> float:
         seconds = float(match[1]) * _SECONDS[match[2] or "s"]
     if not 0 < seconds < float("inf"):
         raise InvalidValueError(f"a duration of {text} cannot be used: it must be above 0")
+    return seconds
+
+
+def parse_interval(text: str | float) -> float:
+    """The sampler's period in seconds.
+
+    Raises:
+        InvalidValueError: It is no duration, or below 1 ms.
+    """
+    seconds = parse_duration(text)
+    if seconds < LEAST_INTERVAL_S:
+        raise InvalidValueError(
+            f"--interval {seconds * 1e3:g}ms is too fine: 1ms is the finest that is sampled"
+        )
     return seconds
 
 

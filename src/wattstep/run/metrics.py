@@ -236,7 +236,7 @@ def disturbed(tables: Tables, series: Series) -> BoolArray:
 
 def _surroundings(tables: Tables, series: Series, parts: IntArray) -> dict[str, Any]:
     cores = int(tables.info.device.get("cores") or 1)
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = _state_of_device(series)
     steal = series.one("system_steal_time")
     if steal is None or not len(parts):
         figures["steal"] = missing("ratio", "time taken by a hypervisor was not sampled")
@@ -284,6 +284,29 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
         value=share, unit="ratio", n=len(windows), status=Status.ATTRIBUTED, source=CLOCK,
         method=method,
     )  # fmt: skip
+
+
+def _state_of_device(series: Series) -> dict[str, Any]:
+    """Temperatures and frequencies while it trained, where there are sensors of them."""
+    steps = series.steps
+    figures: dict[str, Any] = {}
+    if not len(steps.index):
+        return figures
+    begin, end = steps.start_ns[0], steps.end_ns[-1]
+    for name, role in (("temperature", "temperature"), ("frequency", "frequency")):
+        table = {}
+        for channel in series.with_role(role):
+            t_ns, value = series.raw(channel.name)
+            inside = value[(t_ns >= begin) & (t_ns <= end) & np.isfinite(value)]
+            if len(inside):
+                table[channel.name] = Figure(
+                    value=float(inside.mean()), unit=channel.unit, n=len(inside),
+                    status=Status.MEASURED, source=channel.source,
+                    method=f"mean of samples between {inside.min():g} and {inside.max():g}",
+                )  # fmt: skip
+        if table:
+            figures[name] = table
+    return figures
 
 
 def _recording(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:

@@ -151,9 +151,10 @@ class Marks:
         self.step = np.repeat(np.arange(len(table)), lengths)
         self.t_ns: IntArray = lists.flatten().to_numpy()
         self.kind = table["mark_kind"].combine_chunks().flatten().to_numpy()
-        self.name = np.array(
-            table["mark_name"].combine_chunks().flatten().to_pylist(), dtype=object
-        )
+        # One string for each name, not one for each mark.
+        names = pc.dictionary_encode(table["mark_name"].combine_chunks().flatten())
+        texts = np.array([*names.dictionary.to_pylist(), ""], dtype=object)
+        self.name = texts[names.indices.to_numpy()]
 
     def phases(self, steps: Steps, chosen: IntArray, names: tuple[str, ...] | None) -> tuple[
         Phases, IntArray

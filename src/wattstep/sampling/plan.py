@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wattstep.errors import InvalidValueError
 from wattstep.records.channel import Absent, Channel, Present, SensorRead
 from wattstep.records.run_info import PlannedRead
+from wattstep.records.settings import parse_interval
 
-LEAST_PERIOD_S = 0.001
 DITHER = 0.05  # of the period, either way: an exact step is then seen at all its phases
 SELF = SensorRead(
     path="self",
@@ -48,10 +47,7 @@ def make_plan(found: Mapping[str, Present | Absent], period_s: float) -> Plan:
     Raises:
         InvalidValueError: The period is below 1 ms.
     """
-    if not period_s >= LEAST_PERIOD_S:
-        raise InvalidValueError(
-            f"--interval {period_s * 1e3:g}ms is too fine: 1ms is the finest that is sampled"
-        )
+    parse_interval(period_s)
     pairs = [("sampler", SELF)]
     for sensor, result in found.items():
         if isinstance(result, Present):

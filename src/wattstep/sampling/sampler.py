@@ -140,7 +140,8 @@ class Sampler:
         return max((t_ns for t_ns in times if t_ns is not None), default=None)
 
     def _last_words(self) -> str:
-        assert self._socket is not None
+        if self._socket is None:
+            return ""
         try:
             said = self._socket.recv(4096).decode(errors="replace")
         except OSError:
@@ -184,20 +185,21 @@ def _exit_words(code: int) -> str:
 
 
 def grant_scheduling(pid: int) -> str:
-    """Asks for the scheduling that wakes the child soonest, and says what was granted.
+    """Asks for the scheduling that wakes the child soonest without disturbing, and says what it got.
 
-    FIFO priority needs a privilege; a short slice needs Linux 6.12; a session of its own and a
-    timer slack of 1 ns need nothing.
+    A session of its own and a timer slack of 1 ns need nothing; a short slice needs Linux 6.12;
+    FIFO priority needs a privilege and comes last: the kernel wakes a FIFO task where it last ran,
+    on top of the training if that is there, although another core is free (2 % of the throughput
+    of a training with one thread on two cores; with a short slice it goes to the free core).
     """
+    if _short_slice(pid):
+        return "short slice, own session"
     try:
         # Reset on fork: the child's thread for slow reads must not run before the training.
         os.sched_setscheduler(pid, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-        return "FIFO priority, own session"
     except (OSError, AttributeError):
-        pass
-    if _short_slice(pid):
-        return "short slice, own session"
-    return "own session"
+        return "own session"
+    return "FIFO priority, own session"
 
 
 def _short_slice(pid: int) -> bool:

@@ -14,6 +14,7 @@ from wattstep.store.files import write_whole
 CHUNK = 256 * 1024  # mapped at a time: 8192 marks
 MOST_NAMES = 60_000  # codes are 16 bits wide; shapes that vary for ever end in one name
 OVERFLOW = "(other)"
+VARYING = ("shapes", "operation")  # layers, phases and the like are few, and keep their names
 
 STEP_START, STEP_END = int(Mark.STEP_START), int(Mark.STEP_END)
 
@@ -50,7 +51,8 @@ class MarkJournal:
             OSError: The disk is full.
         """
         code = self._codes.get((table, text))
-        if code is None and len(self._codes) >= MOST_NAMES and text != OVERFLOW:
+        full = len(self._codes) >= MOST_NAMES and table in VARYING
+        if code is None and full and text != OVERFLOW:
             return self.code(table, OVERFLOW)
         if code is None:
             code = len(self._codes)

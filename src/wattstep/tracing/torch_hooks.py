@@ -14,7 +14,7 @@ from torch.autograd import profiler as autograd_profiler
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
-from wattstep.errors import InvalidValueError
+from wattstep.tracing.markers import check_marker
 
 DISCOVERY_STEPS = 3  # during these the outermost modules are looked for
 
@@ -211,20 +211,6 @@ class TorchHooks:
             plain(profile, *args, **kwargs)
 
         autograd_profiler.profile.__init__ = made  # type: ignore[method-assign,assignment]
-
-
-def check_marker(marker: str) -> str:
-    """The marker, if it is one of the forms.
-
-    Raises:
-        InvalidValueError: It is not.
-    """
-    form = marker.split(":")
-    if marker in ("optimizer", "backward") or (form[0] == "call" and len(form) == 3 and all(form)):
-        return marker
-    raise InvalidValueError(
-        f"--step-marker {marker!r} is not one of optimizer, backward, call:MODULE:FUNCTION"
-    )
 
 
 def samples_of(batch: Any) -> int | None:

@@ -28,6 +28,7 @@ from wattstep.tracing.torch_layers import OUTSIDE, SCOPE, LayerScopes
 
 CLOCK = "wattstep.clock"
 ENGINE = "autograd::engine::evaluate_function: "
+MOST_KNOWN = 50_000
 SHAPES_SHOWN = 6  # inputs whose shapes are written down; beyond, lists of hundreds of tensors
 Code = Callable[[str, str], int]
 
@@ -172,7 +173,7 @@ class TorchTracer:
                 self._code("kind", kind),
                 self._code("shapes", node.shapes),
             )
-            if len(self._described) < 50_000:  # shapes that vary for ever must not fill memory
+            if len(self._described) < MOST_KNOWN:
                 self._described[key] = known
         return known
 
@@ -204,6 +205,8 @@ class TorchTracer:
             if flops is not None:
                 node.flops = flops
                 counted[position] = True
+        if len(self._flops) > MOST_KNOWN:  # shapes that vary for ever must not fill memory
+            self._flops.clear()
 
     def _clock_map(self, tree: Any) -> tuple[Callable[[int], int], int]:
         """Kineto's clock to ours: offset and rate from the two marks, half a bracket uncertain."""
@@ -421,8 +424,3 @@ def _shape_text(shape: Any) -> str:
         more = f",+{len(shape) - SHAPES_SHOWN}" if len(shape) > SHAPES_SHOWN else ""
         return f"[{shown}{more}]"
     return "x".join(map(str, shape)) or "scalar"
-
-
-def torch_version() -> str:
-    """Version of the framework that runs."""
-    return str(torch.__version__)

@@ -26,7 +26,8 @@ def test_every_schema_has_a_run_that_is_kept() -> None:
 
 def test_the_run_of_schema_1_survives_a_round_trip() -> None:
     document = json.loads((SCHEMA_1 / "run.json").read_text())
-    assert json.loads(json.dumps(RunInfo.from_dict(document).to_dict())) == document
+    again = json.loads(json.dumps(RunInfo.from_dict(document).to_dict()))
+    assert {key: again[key] for key in document} == document  # later fields have their defaults
 
 
 def test_the_run_of_schema_1_still_gives_its_metrics() -> None:

@@ -82,8 +82,6 @@ def profile(
         script_output="stderr" if json else "stdout",
     )
     folder = run_folder(out, name and name + rank_suffix(), run_name(settings))
-    if not quiet:
-        print(f"wattstep: recording {target} into {folder}", file=sys.stderr)
     code, path = profile_in_child(settings, folder)
     try:
         if json or not quiet:

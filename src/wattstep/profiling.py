@@ -53,6 +53,8 @@ class ProfileSettings:
         parse_power_model(self.power_model)
         parse_interval(self.interval)
         check_marker(self.step_marker)
+        if self.module and not _module_exists(self.script):
+            raise InvalidValueError(f"-m {self.script}: there is no such module")
         if not self.module and not Path(self.script).is_file():
             raise InvalidValueError(f"{self.script}: there is no such script")
 

@@ -353,7 +353,9 @@ class SlowReads:
                     due[position] = before + max(read.every * self.period, int(cost / BUDGET))
                     every = (due[position] - before) // self.period
                     self.costs.append((before, read.number, cost, every))
-                time.sleep(0.05)
+                # As seldom as can be: a thread that holds the interpreter while it waits for a
+                # core makes the ticks wait, too.
+                time.sleep(max(min(due) - monotonic_ns(), 10**7) * 1e-9)
         except OSError as error:
             self.problem = error
 

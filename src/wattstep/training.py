@@ -124,6 +124,7 @@ def train(settings: TrainingSettings, report: Callable[[Progress], None]) -> Rec
             "engine": engine.version,
             "batch_size": settings.batch_size,
             "threads": engine.threads,
+            "precision": "fp32",
             "processor": settings.processor,
             "seed": settings.seed,
             "data": engine.training.data,

@@ -12,7 +12,7 @@ from wattstep.errors import InvalidValueError
 
 WANTED = 10  # windows that the operations of a run rest on
 STARTUP_BUDGET = 0.25  # of the training time, until there are as many
-BUDGET = 0.02  # afterwards
+BUDGET = 0.01  # afterwards; the steps after a window are slower, too, and cost about as much again
 LEAST_CLEAN = 3  # clean steps between two windows; the first of them settles
 ENOUGH = 60  # from here on at most one window a minute: an hour needs no more disk than it must
 SPACING_NS = 60 * 10**9

@@ -41,6 +41,7 @@ docs: .venv/.tests
 # About half an hour on two cores that are otherwise idle.
 bench: .venv/.tests
 	.venv/bin/python benchmarks/sampler.py
+	.venv/bin/python benchmarks/marks.py
 	.venv/bin/python benchmarks/recording.py
 	.venv/bin/python benchmarks/recording.py --threads 2
 	.venv/bin/python benchmarks/recording.py --workloads lenet --interval 1ms

@@ -28,7 +28,7 @@ from wattstep.run.series import Series
 
 SLICE_NS = 200_000_000  # utilization is resampled in slices of clean time of this length
 COARSE_WINDOW_NS = 100_000_000  # for the idle state ratio, where idle time ticks in 10 ms
-MARK_S = 0.7e-6  # a mark (benchmarks/recording.py measures it)
+MARK_S = 2e-6  # a mark after a real step, half of a step's two (benchmarks/marks.py measures them)
 CLOCK = "monotonic clock"
 ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
 

@@ -72,6 +72,15 @@ def test_backward_operations_carry_the_layer_of_their_forward_operation(
     assert layers(rows, "MseLossBackward0") == {OUTSIDE: 1}
 
 
+def test_backward_operations_are_of_the_kind_of_their_forward_operation(
+    traced: Any, residual: Any
+) -> None:
+    model, step = residual
+    kinds = {row["name"]: row["kind"] for row in traced(model)(step)}
+    assert kinds["aten::addmm"] == kinds["AddmmBackward0"] == "matrix product"
+    assert kinds["aten::relu"] == kinds["ReluBackward0"] == "activation"
+
+
 def test_backward_runs_through_the_layers_in_the_order_of_the_forward_reversed(
     traced: Any, residual: Any
 ) -> None:

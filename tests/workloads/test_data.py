@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from wattstep.errors import InvalidValueError
-from wattstep.workloads.data.cifar10 import cut_patches, read_images
+from wattstep.workloads.data.cifar10 import cut_bands, cut_patches, read_images
 from wattstep.workloads.data.mnist import enlarge, read_digits
 from wattstep.workloads.data.samples import describe
 from wattstep.workloads.data.shakespeare import read_text
 
-# CIFAR-10: five files of two images each; image n is filled with n and of class n.
+# CIFAR-10: five files of two images each; image n is filled with n and of class n. The test file
+# holds one, filled with 20 and of class 7.
 
 
 def image(number):
@@ -64,8 +65,8 @@ VERSIONS = {
 }
 
 
-def write_cifar10(root, version):
-    """The folder, and its third file."""
+def write_cifar10(root, version, *, test=True):
+    """Writes the folder, and gives its third file."""
     name, file, encode = VERSIONS[version]
     folder = root / name
     folder.mkdir(parents=True)
@@ -73,6 +74,8 @@ def write_cifar10(root, version):
         numbers = (2 * part, 2 * part + 1)
         content = encode([image(n) for n in numbers], numbers)
         (folder / file.format(part + 1)).write_bytes(content)
+    if test:
+        (folder / file.replace("data_batch_{}", "test_batch")).write_bytes(encode([image(20)], [7]))
     return folder / file.format(3)
 
 
@@ -87,6 +90,35 @@ def test_cifar10_is_read_from_disk(tmp_path, version, folder):
     assert samples.inputs.shape == (10, 3, 32, 32)
     # Red, green and blue of the image filled with 4.
     assert samples.inputs[4, :, 31, 31].tolist() == [4, 104, 204]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_test_file_of_cifar10_is_held_out(tmp_path, version):
+    write_cifar10(tmp_path, version)
+    samples = read_images(tmp_path)
+    assert samples.held_out_inputs.shape == (1, 3, 32, 32)
+    assert samples.held_out_inputs[0, :, 0, 0].tolist() == [20, 120, 220]
+    assert samples.held_out_targets.tolist() == [7]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_its_test_file_the_last_tenth_of_cifar10_is_held_out_and_the_name_says_so(
+    tmp_path, version
+):
+    write_cifar10(tmp_path, version, test=False)
+    samples = read_images(tmp_path)
+    assert samples.targets.tolist() == list(range(9))
+    assert samples.held_out_targets.tolist() == [9]
+    assert samples.held_out_inputs[0, :, 0, 0].tolist() == [9, 109, 209]
+    assert (samples.facts.samples, samples.facts.stand_in) == (9, False)
+    assert "CIFAR-10 without its test file" in samples.facts.name
+
+
+def test_a_truncated_test_file_of_cifar10_is_named(tmp_path):
+    path = write_cifar10(tmp_path, "binary").with_name("test_batch.bin")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InvalidValueError, match=r"test_batch\.bin: 3072 bytes"):
+        read_images(tmp_path)
 
 
 def test_all_versions_of_cifar10_have_the_same_hash(tmp_path):
@@ -164,7 +196,8 @@ def test_a_pickle_of_something_else_is_refused(tmp_path, batch):
         read_images(tmp_path)
 
 
-# MNIST: three images filled with 10, 20 and 30, of classes 1, 2 and 3.
+# MNIST: three images filled with 10, 20 and 30, of classes 1, 2 and 3; for the test one filled
+# with 40, of class 4.
 
 
 def idx(*shape, content):
@@ -173,13 +206,19 @@ def idx(*shape, content):
 
 IMAGES = idx(3, 28, 28, content=b"".join(bytes([n]) * 784 for n in (10, 20, 30)))
 LABELS = idx(3, content=bytes([1, 2, 3]))
+TEST_IMAGES = idx(1, 28, 28, content=bytes([40]) * 784)
+TEST_LABELS = idx(1, content=bytes([4]))
 
 
-def write_mnist(folder, *, images=IMAGES, labels=LABELS, dash="-", suffix=""):
+def write_mnist(
+    folder, *, images=IMAGES, labels=LABELS, test_labels=TEST_LABELS, dash="-", suffix=""
+):
     folder.mkdir(parents=True, exist_ok=True)
     encode = gzip.compress if suffix else bytes
     (folder / f"train-images{dash}idx3-ubyte{suffix}").write_bytes(encode(images))
     (folder / f"train-labels{dash}idx1-ubyte{suffix}").write_bytes(encode(labels))
+    (folder / f"t10k-images{dash}idx3-ubyte{suffix}").write_bytes(encode(TEST_IMAGES))
+    (folder / f"t10k-labels{dash}idx1-ubyte{suffix}").write_bytes(encode(test_labels))
 
 
 @pytest.mark.parametrize("folder", [".", "MNIST", "MNIST/raw"])
@@ -191,6 +230,30 @@ def test_mnist_is_read_from_disk(tmp_path, folder, dash, suffix):
     assert samples.inputs.shape == (3, 1, 28, 28)
     assert samples.inputs[:, 0, 27, 27].tolist() == [10, 20, 30]
     assert samples.targets.tolist() == [1, 2, 3]
+    assert samples.held_out_inputs.shape == (1, 1, 28, 28)
+    assert samples.held_out_inputs[0, 0, 27, 27] == 40
+    assert samples.held_out_targets.tolist() == [4]
+
+
+def test_without_its_test_files_the_last_tenth_of_mnist_is_held_out_and_the_name_says_so(tmp_path):
+    pixels = b"".join(bytes([n]) * 784 for n in range(20))
+    labels = idx(20, content=bytes(n % 10 for n in range(20)))
+    write_mnist(tmp_path, images=idx(20, 28, 28, content=pixels), labels=labels)
+    for path in tmp_path.glob("t10k-*"):
+        path.unlink()
+    samples = read_digits(tmp_path)
+    assert samples.inputs[:, 0, 0, 0].tolist() == list(range(18))
+    assert samples.held_out_inputs[:, 0, 0, 0].tolist() == [18, 19]
+    assert samples.held_out_targets.tolist() == [8, 9]
+    assert "MNIST without its test files" in samples.facts.name
+
+
+@pytest.mark.parametrize("other", ["FashionMNIST/raw", "KMNIST/raw", "fashion-mnist"])
+def test_sets_with_the_same_file_names_are_not_taken_for_mnist(tmp_path, other):
+    write_mnist(tmp_path / other)
+    assert read_digits(tmp_path).facts.stand_in
+    write_mnist(tmp_path / "MNIST" / "raw")
+    assert read_digits(tmp_path).facts.name == "MNIST"
 
 
 @pytest.mark.parametrize(
@@ -207,6 +270,8 @@ def test_mnist_is_read_from_disk(tmp_path, folder, dash, suffix):
         ({"labels": idx(2, content=bytes(2))}, "labels.*2 labels for 3 images"),
         ({"labels": idx(3, content=bytes([1, 2, 10]))}, "labels.*label 10"),
         ({"labels": LABELS[:-2]}, "labels.*header says"),
+        ({"test_labels": TEST_LABELS[:-1]}, "t10k-labels.*header says"),
+        ({"test_labels": LABELS}, "t10k-labels.*3 labels for 1 images"),
     ],
 )
 def test_a_faulty_file_of_mnist_is_named(tmp_path, files, named):
@@ -223,10 +288,11 @@ def test_a_truncated_archive_is_named(tmp_path):
         read_digits(tmp_path)
 
 
-def test_images_without_labels_are_refused(tmp_path):
+@pytest.mark.parametrize("part", ["train", "t10k"])
+def test_images_without_labels_are_refused(tmp_path, part):
     write_mnist(tmp_path)
-    (tmp_path / "train-labels-idx1-ubyte").unlink()
-    with pytest.raises(InvalidValueError, match="without train-labels"):
+    (tmp_path / f"{part}-labels-idx1-ubyte").unlink()
+    with pytest.raises(InvalidValueError, match=f"without {part}-labels"):
         read_digits(tmp_path)
 
 
@@ -235,16 +301,36 @@ def test_images_without_labels_are_refused(tmp_path):
 
 @pytest.mark.parametrize("file", ["input.txt", "shakespeare.txt", "tiny/input.txt"])
 def test_shakespeare_is_read_from_disk_in_windows_with_the_next_characters(tmp_path, file):
-    text = "To be, or not to be – that is the question:\n" * 6 + "Z"
+    text = "To be, or not to be – that is the question:\n" * 40
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(text, encoding="utf-8")
     samples = read_text(tmp_path)
     assert (samples.facts.name, samples.facts.stand_in) == ("Shakespeare", False)
-    # 265 characters: two windows of 128 and the one after; a dash is not ASCII.
-    assert samples.inputs.shape == samples.targets.shape == (2, 128)
+    # 1,760 characters, of which 176 are held out: 12 windows of 128 and one; a dash is not ASCII.
+    assert samples.inputs.shape == samples.targets.shape == (12, 128)
     plain = text.replace("–", "?")
     assert bytes(samples.inputs[1]).decode() == plain[128:256]
     assert bytes(samples.targets[1]).decode() == plain[129:257]
+    assert bytes(samples.held_out_inputs[0]).decode() == plain[1584 : 1584 + 128]
+    assert bytes(samples.held_out_targets[0]).decode() == plain[1585 : 1585 + 128]
+    assert len(samples.held_out_inputs) == 1
+
+
+def test_windows_are_as_long_as_asked_for(tmp_path):
+    (tmp_path / "input.txt").write_text("To be, or not to be: " * 20)
+    samples = read_text(tmp_path, window=20)
+    # 420 characters: 378 make 18 windows of 20 and 18 more, 42 are held out.
+    assert samples.inputs.shape == (18, 20)
+    assert samples.held_out_inputs.shape == samples.held_out_targets.shape == (2, 20)
+
+
+def test_a_text_too_short_for_a_window_beside_its_last_tenth_is_named(tmp_path):
+    (tmp_path / "input.txt").write_text("x" * 142)
+    # 142 - 14 = 128: the last of them has no character after it.
+    with pytest.raises(InvalidValueError, match=r"input\.txt: 142 characters.*window of 128"):
+        read_text(tmp_path)
+    (tmp_path / "input.txt").write_text("x" * 143)
+    assert len(read_text(tmp_path).inputs) == 1
 
 
 @pytest.mark.parametrize(
@@ -273,6 +359,15 @@ def test_without_official_data_a_stand_in_says_what_it_is(tmp_path, read, offici
     assert official not in samples.facts.name
     assert samples.inputs.shape == (samples.facts.samples, *shape)
     assert len(samples.targets) == samples.facts.samples > 1000
+    assert samples.held_out_inputs.shape[1:] == shape
+    assert len(samples.held_out_targets) == len(samples.held_out_inputs) > 100
+
+
+@pytest.mark.parametrize("read", [read_digits, read_text])
+def test_no_held_out_sample_of_a_stand_in_is_trained_on(read):
+    samples = read(None)
+    trained = {sample.tobytes() for sample in samples.inputs}
+    assert not trained & {sample.tobytes() for sample in samples.held_out_inputs}
 
 
 @pytest.mark.parametrize("read", [row[0] for row in READERS])
@@ -288,7 +383,9 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path, read):
 
 @pytest.mark.parametrize("read", [read_images, read_digits])
 def test_stand_ins_for_images_have_all_ten_classes(read):
-    assert set(read(None).targets.tolist()) == set(range(10))
+    samples = read(None)
+    assert set(samples.targets.tolist()) == set(range(10))
+    assert set(samples.held_out_targets.tolist()) == set(range(10))
 
 
 def test_a_pixel_of_a_digit_becomes_nine_inside_the_margin():
@@ -308,6 +405,20 @@ def test_a_patch_lies_in_the_strip_of_its_class():
     assert inputs.shape == (20, 3, 32, 32)
     assert targets.tolist() == [n // 2 for n in range(20)]
     assert (inputs == targets[:, None, None, None]).all()
+
+
+def test_patches_that_are_held_out_share_no_row_with_the_others():
+    # Each pixel says which two rows it is from: 400 rows make ten bands of 40, and a patch of 32
+    # has two places in a band of 40 (at 0 and 8).
+    rows = (np.arange(400) // 2).astype(np.uint8)
+    photograph = np.broadcast_to(rows[:, None, None], (400, 160, 3))
+    kept, _ = cut_bands([photograph], held_out=False)
+    held_out, classes = cut_bands([photograph], held_out=True)
+    bands = {2, 5, 8}
+    assert {row // 20 for row in np.unique(held_out)} == bands
+    assert {row // 20 for row in np.unique(kept)} == set(range(10)) - bands
+    assert len(held_out) == 3 * 2 * 5
+    assert np.bincount(classes).tolist() == [6] * 5
 
 
 def test_a_patch_has_its_colours_in_planes():

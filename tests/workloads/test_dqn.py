@@ -4,12 +4,15 @@ import contextlib
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from ale_py.roms import get_rom_path
 
+from wattstep.engines.torch_engine import TorchEngine
+from wattstep.records.workload import Preparation
 from wattstep.workloads import find
-from wattstep.workloads.data.atari import Game
+from wattstep.workloads.data.atari import ACTIONS, Game
 from wattstep.workloads.dqn import DeepQ, Player
 from wattstep.workloads.replay import ReplayMemory, Transitions
 
@@ -29,6 +32,10 @@ def remember(replay, *, first, moves, ended=False):
         last = first + 3 + move
         over = ended and move == moves - 1
         replay.add(action=last, reward=last / 2, ended=over, frame=frame(last + 1))
+
+
+def prepare(**settings):
+    return find("dqn").prepare(Preparation(**settings))
 
 
 def pixels(frames):
@@ -125,7 +132,7 @@ def test_the_loss_is_that_of_the_bellman_equation():
         next_states=states,
         ended=torch.tensor([0.0, 1.0]),
     )
-    training = find("dqn").prepare(batch_size=1, seed=0, data_dir=None)
+    training = prepare(batch_size=1)
     training.model = model
     # Wanted: 1 + 0.99 · 10 = 10.9 for 1, and 1.5 (the end) for 2: errors 9.9 and 0.5,
     # Huber 9.9 - 0.5 and 0.5² / 2, mean.
@@ -142,24 +149,82 @@ def test_only_the_online_network_learns_until_the_copy_is_refreshed():
     assert torch.equal(model.online.head[-1].bias, model.target.head[-1].bias)
 
 
-def test_playing_is_marked_as_the_game_and_drawing_is_not():
-    marks = []
+class Marks:
+    """Notes where a phase begins and ends."""
+
+    def __init__(self):
+        self.seen = []
 
     @contextlib.contextmanager
-    def phase(name):
-        marks.append(f"{name} begins")
+    def __call__(self, name):
+        self.seen.append(f"{name} begins")
         yield
-        marks.append(f"{name} ends")
+        self.seen.append(f"{name} ends")
 
-    training = find("dqn").prepare(batch_size=5, seed=0, data_dir=None)
-    batch = training.next_batch(phase)
-    assert marks == ["game begins", "game ends"]
+
+def test_playing_is_marked_as_the_game_and_drawing_is_not():
+    marks = Marks()
+    batch = prepare(batch_size=5).next_batch(marks)
+    assert marks.seen == ["game begins", "game ends"]
     assert batch.states.shape == batch.next_states.shape == (5, 4, 84, 84)
     assert batch.states.dtype == torch.uint8
 
 
+def test_a_step_of_several_batches_plays_once_and_no_longer():
+    training, marks = prepare(batch_size=2, accumulate=3), Marks()
+    moves = len(training._memory)
+    for _ in range(6):
+        training.next_batch(marks)
+    assert marks.seen == ["game begins", "game ends"] * 2
+    # Four moves for each of the two steps.
+    assert len(training._memory) == moves + 8
+    # Every move is held for four frames: Mnih et al. 2015.
+    assert training.frames_per_step == 16
+
+
+def test_a_move_goes_on_by_four_frames():
+    game = Game(seed=0)
+    game.begin()
+    # Frames are numbered by the emulator itself.
+    *_, before = game._environment.step(np.array([0]))
+    *_, after = game._environment.step(np.array([0]))
+    assert after["frame_number"][0] - before["frame_number"][0] == 4
+
+
+def test_pong_has_the_actions_that_the_network_is_built_for():
+    assert (
+        Game(seed=0).actions
+        == ACTIONS
+        == find("dqn").build(classes=None, image_size=None).head[-1].out_features
+    )
+
+
+def test_the_parameters_that_train_are_those_of_one_network():
+    with torch.device("meta"):
+        model = DeepQ(actions=ACTIONS)
+    trainable = sum(each.numel() for each in model.parameters() if each.requires_grad)
+    # Mnih et al. 2015, "Model architecture", 6 actions:
+    # 32·(4·64 + 1) + 64·(32·16 + 1) + 64·(64·9 + 1) + 512·(3136 + 1) + 6·513
+    assert trainable == 8_224 + 32_832 + 36_928 + 1_606_144 + 3_078
+    assert sum(each.numel() for each in model.parameters()) == 2 * trainable
+
+
+@pytest.mark.parametrize("precision", ["bf16", "amp"])
+def test_it_learns_in_fewer_bits(precision):
+    engine = TorchEngine(find("dqn"), Preparation(batch_size=4, accumulate=2), precision=precision)
+    before = engine.training.model.online.head[1].weight.detach().clone()
+    assert all(np.isfinite(engine.step()) for _ in range(20))
+    after = engine.training.model.online.head[1].weight
+    assert torch.isfinite(after).all()
+    assert not torch.equal(before, after)
+
+
+def test_there_is_no_held_out_measure_of_play():
+    assert prepare(batch_size=1).evaluate() == {}
+
+
 def test_the_hash_is_that_of_the_cartridge():
-    data = find("dqn").prepare(batch_size=1, seed=0, data_dir=None).data
+    data = prepare(batch_size=1).data
     assert data.name == "ALE/Pong"
     assert not data.stand_in
     rom = Path(get_rom_path("pong")).read_bytes()

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from wattstep.errors import InvalidValueError
-from wattstep.workloads import find, names
+from wattstep.workloads import WORKLOADS, find, names
 
 
 def run_python(program):
@@ -27,16 +27,30 @@ def test_listing_the_workloads_loads_no_framework():
 
 
 def test_every_workload_is_found_under_the_name_in_its_facts():
-    assert names() == ("char-cnn", "densenet40", "dqn", "lenet", "resnet50", "squeezenet")
-    assert tuple(find(name).facts.name for name in names()) == names()
+    assert tuple(find(name).facts.name for name in names()) == names() == tuple(sorted(WORKLOADS))
+
+
+def test_the_suite_holds_what_the_papers_and_the_benchmarks_train():
+    liu = {
+        "densenet40", "resnet50", "squeezenet", "vgg16", "xception", "inceptionv1", "char-cnn",
+        "dcgan", "dqn", "alexnet", "vgg19", "bert", "resnet101", "resnet152", "densenet100",
+        "seq2seq",
+    }  # fmt: skip
+    cai = {"lenet", "alexnet-224", "mobilenetv2", "squeezenet-224", "googlenet"}
+    tiny = {"ds-cnn", "mobilenetv1-vww", "resnet8", "autoencoder"}
+    today = {
+        "mobilenetv3-small", "vit-tiny", "gpt", "lora", "mobilenetv2-last-layer",
+        "mobilenetv2-bias-only", "ssdlite", "whisper-tiny",
+    }  # fmt: skip
+    assert set(names()) == liu | cai | tiny | today
 
 
 def test_an_unknown_name_is_answered_with_the_closest_and_all_known():
     with pytest.raises(InvalidValueError) as caught:
-        find("DenseNet")
+        find("SqueezeNet")
     message = str(caught.value)
-    assert "'DenseNet'" in message
-    assert "did you mean densenet40?" in message
+    assert "'SqueezeNet'" in message
+    assert "did you mean squeezenet?" in message
     assert all(name in message for name in names())
     assert "\n" not in message
 
@@ -54,6 +68,7 @@ def test_a_name_close_to_none_gets_no_guess():
         ("PIL", "squeezenet", "suite"),
         ("gymnasium", "dqn", "suite"),
         ("ale_py", "dqn", "suite"),
+        ("transformers", "bert", "suite"),
     ],
 )
 def test_a_missing_library_is_named_with_the_extra_that_installs_it(library, workload, extra):
@@ -61,9 +76,10 @@ def test_a_missing_library_is_named_with_the_extra_that_installs_it(library, wor
 import sys
 sys.modules[{library!r}] = None  # how Python itself marks a module that cannot be imported
 from wattstep.errors import MissingPartError
+from wattstep.records.workload import Preparation
 from wattstep.workloads import find
 try:
-    find({workload!r}).prepare(batch_size=2, seed=0, data_dir=None)
+    find({workload!r}).prepare(Preparation(batch_size=2))
 except MissingPartError as error:
     print(error)
 """

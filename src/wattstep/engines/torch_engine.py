@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
+from wattstep.engines.torch_device import find_device, move, place
+from wattstep.engines.torch_parts import optimizers_told
 from wattstep.errors import InvalidValueError
-from wattstep.records.workload import Workload
+from wattstep.records.workload import PRECISIONS, Preparation, Turn, Workload
 
 Mark = Callable[[str], None]
 
@@ -20,34 +22,51 @@ def ignore_phase(name: str) -> None:
 
 
 class TorchEngine:
-    """Model, optimizer and data of a workload on the CPU.
+    """Model, optimizer and data of a workload; data stay with the CPU and go over by the batch.
 
     Args:
         workload: What to train.
-        batch_size: Samples of a step.
+        preparation: Batch size, seed, data and shape.
         threads: Of the operations; torch's own choice where None.
-        processor: "cpu".
-        seed: Of everything that is drawn.
-        data_dir: Where official data lies.
+        processor: "cpu", or "cuda" for the first GPU that torch sees.
+        precision: "fp32"; "bf16": weights, gradients and activations in bfloat16; "amp": weights
+            in fp32, products of matrices in bfloat16 (torch's autocast).
+
+    Raises:
+        InvalidValueError: A setting cannot be used.
     """
 
     def __init__(
         self,
         workload: Workload,
+        preparation: Preparation,
         *,
-        batch_size: int,
         threads: int | None = None,
         processor: str = "cpu",
-        seed: int = 0,
-        data_dir: Path | None = None,
+        precision: str = "fp32",
     ) -> None:
-        if processor != "cpu":
-            raise InvalidValueError(f"--processor {processor}: torch trains on cpu in this version")
+        self._device = find_device(processor)
+        check_precision(precision, workload)
         if threads is not None:
             torch.set_num_threads(threads)
-        self.training = workload.prepare(batch_size=batch_size, seed=seed, data_dir=data_dir)
+        with optimizers_told(preparation):
+            self.training = workload.prepare(preparation)
         self.training.model.train()
+        self.samples_per_step = preparation.batch_size * preparation.accumulate
+        self._accumulate = preparation.accumulate
         self._mark: Mark = ignore_phase
+        self._turns = tuple(self.training.turns)
+        self._autocast: Callable[[], Any] = nullcontext
+        if processor != "cpu" or precision == "bf16":
+            preparation.begin("model")  # which changes in place, now that optimizers hold it
+        if processor != "cpu":
+            place(self.training.model, self._device)
+        if precision == "bf16":
+            _to_bfloat16(self.training.model)
+        elif precision == "amp":
+            self._autocast = self._mixed
+        one = len(self._turns) == 1 and self._accumulate == 1
+        self._plain = one and precision != "amp" and processor == "cpu"
 
     @property
     def version(self) -> str:
@@ -68,37 +87,61 @@ class TorchEngine:
 
     def step(self, mark: Mark = ignore_phase) -> float:
         """One training step; `mark` is told where each phase begins. Returns the loss."""
-        training = self.training
         self._mark = mark
-        mark("data")
-        batch = training.next_batch(self._phase)
-        mark("forward")
-        loss = training.loss(batch)
-        mark("backward")
-        loss.backward()
+        if self._plain:  # the most common step, without a call more than it needs
+            turn = self._turns[0]
+            mark("data")
+            batch = turn.next_batch(self._phase)
+            mark("forward")
+            loss = turn.loss(batch)
+            mark("backward")
+            loss.backward()
+            mark("optimizer")
+            turn.optimizer.step()
+            turn.optimizer.zero_grad()
+            return float(loss.item())
+        return sum(self._take(turn, mark) for turn in self._turns)
+
+    def _take(self, turn: Turn, mark: Mark) -> float:
+        """One turn: gradients of all its batches, added up, then its optimizer."""
+        total = 0.0
+        # What another turn left behind (a generator's loss reaches the discriminator) is dropped.
+        turn.optimizer.zero_grad()
+        for _ in range(self._accumulate):
+            mark("data")
+            batch = turn.next_batch(self._phase)
+            if self._device.type != "cpu":
+                batch = move(batch, self._device)
+            mark("forward")
+            with self._autocast():
+                loss = turn.loss(batch)
+            mark("backward")
+            (loss / self._accumulate if self._accumulate > 1 else loss).backward()
+            total += float(loss.item()) / self._accumulate
         mark("optimizer")
-        training.optimizer.step()
-        training.optimizer.zero_grad()
-        return float(loss.item())
+        turn.optimizer.step()
+        turn.optimizer.zero_grad()
+        return total
+
+    def _mixed(self) -> Any:
+        return torch.autocast(self._device.type, dtype=torch.bfloat16)
+
+    def evaluate(self) -> Mapping[str, float]:
+        """What the model is worth on samples that it never trains on; see `Training.evaluate`."""
+        with self._autocast():
+            return self.training.evaluate()
 
     def model_facts(self) -> dict[str, Any]:
         """Parameters (all and trainable) and layers that hold any."""
-        model = self.training.model
-        parameters = list(model.parameters())
-        return {
-            "parameters": sum(p.numel() for p in parameters),
-            "trainable_parameters": sum(p.numel() for p in parameters if p.requires_grad),
-            "layers": sum(
-                1 for m in model.modules() if next(m.parameters(recurse=False), None) is not None
-            ),
-        }
+        return count_model(self.training.model)
 
     def memory(self) -> dict[str, int]:
         """Bytes of what training keeps or makes at every step, from the tensors themselves."""
-        model, optimizer = self.training.model, self.training.optimizer
+        model = self.training.model
         state = [
             value
-            for values in optimizer.state.values()
+            for turn in self._turns
+            for values in turn.optimizer.state.values()
             for value in values.values()
             if isinstance(value, torch.Tensor)
         ]
@@ -108,6 +151,52 @@ class TorchEngine:
             "gradients": _size(p for p in model.parameters() if p.requires_grad),
             "optimizer_state": _size(state),
         }
+
+
+def count_model(model: torch.nn.Module) -> dict[str, Any]:
+    """Parameters (all and trainable) and layers; shared parameters count once.
+
+    `layers` hold parameters of any kind, `weight_layers` a matrix or a kernel: normalisation is
+    left out of them, as in the literature.
+    """
+    parameters = list(model.parameters())
+    held = [list(m.parameters(recurse=False)) for m in model.modules()]
+    return {
+        "parameters": sum(p.numel() for p in parameters),
+        "trainable_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+        "layers": sum(1 for own in held if own),
+        "weight_layers": sum(1 for own in held if any(p.dim() > 1 for p in own)),
+    }
+
+
+def check_precision(precision: str, workload: Workload) -> None:
+    """Refuses what torch does not know, or the workload cannot.
+
+    Raises:
+        InvalidValueError: It is one of the two.
+    """
+    if precision not in PRECISIONS:
+        raise InvalidValueError(f"--precision {precision}: there are {', '.join(PRECISIONS)}")
+    facts = workload.facts
+    if precision not in facts.precisions:
+        raise InvalidValueError(
+            f"--precision {precision}: {facts.name} trains in {', '.join(facts.precisions)} only"
+        )
+
+
+def _to_bfloat16(model: torch.nn.Module) -> None:
+    """Weights in place, so that the optimizer keeps them, and whatever enters the model."""
+    model.to(torch.bfloat16)
+    model.register_forward_pre_hook(_narrow, with_kwargs=True)
+
+
+def _narrow(module: Any, arguments: Any, named: Any) -> Any:
+    return pytree.tree_map(_to_bf16, (arguments, named))
+
+
+def _to_bf16(value: Any) -> Any:
+    floats = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.to(torch.bfloat16) if floats else value
 
 
 def _size(tensors: Any) -> int:

@@ -6,15 +6,18 @@ import re
 
 # The first pattern that is found in the name decides.
 _KINDS = (
-    ("optimizer", r"_foreach_|_fused_|Optimizer\."),
+    # Kernels that torch.compile makes are named by how they loop, then by all that was fused.
+    ("elementwise", r"^triton_(poi|for)_"),
+    ("reduction", r"^triton_(red|per)_"),
+    ("optimizer", r"_foreach_|\b_fused_(adamw?|sgd|adagrad)_?\b|Optimizer\."),
     ("convolution", r"conv"),
     ("recurrent", r"lstm|gru|rnn"),
-    ("attention", r"scaled_dot_product|attention"),
+    ("attention", r"scaled_dot_product|attention|_fused_sdp"),
     (
         "matrix product",
         r"::(addmm|mm|bmm|baddbmm|matmul|linear|mv|dot|einsum)\b|^(Addmm|Mm|Bmm|Linear)Back",
     ),
-    ("normalization", r"norm"),
+    ("normalization", r"norm(?!al(_|\b))"),  # random numbers of a normal distribution are none
     ("pooling", r"pool"),
     ("embedding", r"embedding"),
     ("loss", r"loss|nll|cross_entropy|softmax"),

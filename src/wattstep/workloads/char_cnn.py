@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wattstep.records.workload import Training, WorkloadFacts
+from wattstep.records.workload import Preparation, Training, WorkloadFacts
 from wattstep.workloads.data.shakespeare import CHARACTERS, WINDOW, read_text
-from wattstep.workloads.supervised import SupervisedTraining, check_batch_size
+from wattstep.workloads.supervised import SupervisedTraining, build_on
 
 EMBEDDING = 64
 FILTERS = 128
 KERNEL = 5
 HIDDEN = 256
+# Our own choice: the largest at which the first steps of a small batch still go down.
+RATE, RATE_BATCH = 2e-3, 16
 
 
 class CharCnn(nn.Module):
@@ -56,18 +56,21 @@ class CharCnnWorkload:
         source="Kim et al., Character-aware neural language models, arXiv 1508.06615",
     )
 
-    def prepare(self, *, batch_size: int, seed: int, data_dir: Path | None) -> Training:
+    def build(self, *, classes: int | None, image_size: int | None) -> CharCnn:
+        """As `Workload.build`; the characters are always the 128 of ASCII."""
+        return CharCnn()
+
+    def prepare(self, preparation: Preparation) -> Training:
         """As `Workload.prepare`; seeds torch's own generator."""
-        check_batch_size(batch_size, workload=self.facts.name)
-        torch.manual_seed(seed)
-        model = CharCnn()
+        model = build_on(self, preparation)
         return SupervisedTraining(
-            samples=read_text(data_dir),
+            samples=read_text(preparation.data_dir),
             model=model,
-            optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
+            optimizer=torch.optim.Adam(
+                model.parameters(), lr=preparation.rate(RATE, at_batch=RATE_BATCH)
+            ),
             encode=Tensor.long,
-            batch_size=batch_size,
-            seed=seed,
+            preparation=preparation,
         )
 
 

@@ -1,27 +1,27 @@
 """Deep Q-learning on Pong: a small network that plays while it learns.
 
 A sample is a move out of the replay memory and a step is a gradient step; the game goes on by
-four moves before each.
+four moves before each, however many batches the gradients are gathered from.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wattstep.records.workload import Phase, Training, WorkloadFacts
-from wattstep.workloads.data.atari import Game, describe_game
+from wattstep.records.workload import Phase, Preparation, Training, Turn, WorkloadFacts
+from wattstep.workloads.data.atari import ACTIONS, FRAMES_PER_MOVE, Game, describe_game
 from wattstep.workloads.replay import STACK, ReplayMemory, Transitions
-from wattstep.workloads.supervised import check_batch_size
 
 SIDE = 84
 # The paper keeps a million frames, 7 GB; a small device has room for 70 MB.
 REPLAY_FRAMES = 10_000
 RANDOM_MOVES = 500
 MOVES_PER_STEP = 4
+FRAMES_PER_STEP = MOVES_PER_STEP * FRAMES_PER_MOVE
 DISCOUNT = 0.99
 # The paper falls from 1 to 0.1 over a million frames; a measured step should cost the same
 # from the first to the last, so it is 0.1 from the start.
@@ -55,7 +55,9 @@ class QNetwork(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Values (B, actions) of states (B, 4, 84, 84) in bytes."""
-        values: Tensor = self.head(self.features(states.float() / 255))
+        # Bytes become what the weights are: the engine may have made them bfloat16.
+        pixels = states.to(next(self.parameters()).dtype) / 255
+        values: Tensor = self.head(self.features(pixels))
         return values
 
 
@@ -116,39 +118,65 @@ class Player:
 
 
 class DqnTraining:
-    """Q-learning from moves of the past."""
+    """Q-learning from moves of the past; its one turn is itself.
+
+    Attributes:
+        frames_per_step: Frames of the game that go by in each step.
+    """
+
+    frames_per_step: int = FRAMES_PER_STEP
 
     def __init__(
-        self, *, model: DeepQ, player: Player, memory: ReplayMemory, batch_size: int
+        self, *, model: DeepQ, player: Player, memory: ReplayMemory, preparation: Preparation
     ) -> None:
         self.data = describe_game(samples=REPLAY_FRAMES)
         self.model = model
         # Mnih et al. 2015, extended data table 1.
         self.optimizer = torch.optim.RMSprop(
-            model.online.parameters(), lr=2.5e-4, alpha=0.95, eps=0.01, centered=True
+            model.online.parameters(),
+            lr=preparation.rate(2.5e-4, at_batch=32),
+            alpha=0.95,
+            eps=0.01,
+            centered=True,
         )
         self._player = player
         self._memory = memory
-        self._batch_size = batch_size
-        self._steps = 0
+        self._batch_size = preparation.batch_size
+        self._batches_per_step = preparation.accumulate
+        self._batches = 0
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """Itself alone."""
+        return (self,)
 
     def next_batch(self, phase: Phase) -> Transitions:
-        """Plays four moves, marked "game", then draws moves from memory."""
+        """Draws moves from memory; at a step's first batch four are played before, as "game"."""
+        step, batch = divmod(self._batches, self._batches_per_step)
+        self._batches += 1
+        if batch == 0:
+            self._begin_step(step, phase)
+        return self._memory.draw(self._batch_size)
+
+    def _begin_step(self, step: int, phase: Phase) -> None:
         with phase("game"):
             for _ in range(MOVES_PER_STEP):
                 self._player.play(self.model, exploration=EXPLORATION)
-        self._steps += 1
-        if self._steps % STEPS_PER_TARGET == 0:
+        if step % STEPS_PER_TARGET == 0:
             self.model.refresh_target()
-        return self._memory.draw(self._batch_size)
 
     def loss(self, batch: Transitions) -> Tensor:
         """Huber loss of the values of the actions taken: its gradient is the error, cut at 1."""
-        values = self.model(batch.states).gather(1, batch.actions[:, None]).squeeze(1)
+        values = self.model(batch.states).float()
         with torch.no_grad():
-            following = self.model.target(batch.next_states).amax(dim=1)
+            following = self.model.target(batch.next_states).float().amax(dim=1)
             wanted = batch.rewards + DISCOUNT * (1 - batch.ended) * following
-        return functional.smooth_l1_loss(values, wanted)
+        taken = values.gather(1, batch.actions[:, None]).squeeze(1)
+        return functional.smooth_l1_loss(taken, wanted)
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Nothing: what play is worth shows in whole games, of which a measured run sees few."""
+        return {}
 
 
 class DqnWorkload:
@@ -165,22 +193,27 @@ class DqnWorkload:
         source="Mnih et al., Human-level control through deep reinforcement learning, 2015",
     )
 
-    def prepare(self, *, batch_size: int, seed: int, data_dir: Path | None) -> Training:
+    def build(self, *, classes: int | None, image_size: int | None) -> QNetwork:
+        """As `Workload.build`, for the six actions of Pong; training adds an older copy of it."""
+        return QNetwork(actions=ACTIONS)
+
+    def prepare(self, preparation: Preparation) -> Training:
         """As `Workload.prepare`, without data on disk: the game comes with ale-py.
 
         Raises:
             MissingPartError: ale-py or gymnasium is not installed.
         """
-        check_batch_size(batch_size, workload=self.facts.name)
-        torch.manual_seed(seed)
-        generator = torch.Generator().manual_seed(seed)
-        game = Game(seed=seed)
-        model = DeepQ(actions=game.actions)
+        preparation.check(self.facts)
+        torch.manual_seed(preparation.seed)
+        preparation.begin("model")
+        model = DeepQ(actions=ACTIONS)
+        preparation.begin("data")
+        generator = torch.Generator().manual_seed(preparation.seed)
         memory = ReplayMemory(frames=REPLAY_FRAMES, side=SIDE, generator=generator)
-        player = Player(game=game, memory=memory, generator=generator)
+        player = Player(game=Game(seed=preparation.seed), memory=memory, generator=generator)
         for _ in range(RANDOM_MOVES):
             player.play(model, exploration=1.0)
-        return DqnTraining(model=model, player=player, memory=memory, batch_size=batch_size)
+        return DqnTraining(model=model, player=player, memory=memory, preparation=preparation)
 
 
 WORKLOAD = DqnWorkload()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
-from wattstep.records.workload import Training, WorkloadFacts
+from wattstep.records.workload import Preparation, Published, Training, WorkloadFacts
 from wattstep.workloads.data.mnist import DEVIATION, MEAN, read_digits
-from wattstep.workloads.supervised import SupervisedTraining, check_batch_size, scale_pixels
+from wattstep.workloads.supervised import SupervisedTraining, build_on, encode_images
 
 
 class LeNet(nn.Module):
@@ -50,25 +48,28 @@ class LeNetWorkload:
         name="lenet",
         title="LeNet-5",
         domain="computer vision",
-        task="image classification, 10 classes",
+        task="image classification",
         dominant_layer="conv",
         dataset="MNIST",
         input_shape=(1, 28, 28),
         source="LeCun et al., Gradient-based learning applied to document recognition, 1998",
+        published=Published(classes=10, image_size=None),
+        classes=10,
     )
 
-    def prepare(self, *, batch_size: int, seed: int, data_dir: Path | None) -> Training:
+    def build(self, *, classes: int | None, image_size: int | None) -> LeNet:
+        """As `Workload.build`; its images are 28×28 always."""
+        return LeNet(classes=classes or 10)
+
+    def prepare(self, preparation: Preparation) -> Training:
         """As `Workload.prepare`; seeds torch's own generator."""
-        check_batch_size(batch_size, workload=self.facts.name)
-        torch.manual_seed(seed)
-        model = LeNet()
+        model = build_on(self, preparation)
         return SupervisedTraining(
-            samples=read_digits(data_dir),
+            samples=read_digits(preparation.data_dir),
             model=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9),
-            encode=scale_pixels(mean=MEAN, deviation=DEVIATION),
-            batch_size=batch_size,
-            seed=seed,
+            encode=encode_images(mean=MEAN, deviation=DEVIATION),
+            preparation=preparation,
         )
 
 

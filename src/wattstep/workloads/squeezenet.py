@@ -1,20 +1,14 @@
-"""SqueezeNet 1.0 on small images: few parameters, large intermediate data."""
+"""SqueezeNet 1.0: few parameters, large intermediate data."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from wattstep.records.workload import Training, WorkloadFacts
-from wattstep.workloads.data.cifar10 import DEVIATION, MEAN, read_images
-from wattstep.workloads.supervised import (
-    SupervisedTraining,
-    check_batch_size,
-    scale_pixels,
-    scale_rate,
-)
+from wattstep.records.workload import Preparation, Published, Training, WorkloadFacts
+from wattstep.workloads.images import classify_images
 
 # As in the paper; thirty times that, and the last ReLU goes silent for good.
 RATE = 0.04
@@ -49,7 +43,7 @@ class SqueezeNet(nn.Module):
     Source: Iandola et al., arXiv 1602.07360, table 1.
     """
 
-    def __init__(self, *, classes: int = 10) -> None:
+    def __init__(self, *, classes: int) -> None:
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(3, 96, 7, stride=2),
@@ -76,7 +70,7 @@ class SqueezeNet(nn.Module):
         self.apply(_initialise)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores (B, classes) of images (B, 3, H, W), H and W from 32 on."""
+        """Scores (B, classes) of images (B, 3, H, W)."""
         scores: Tensor = self.classifier(self.features(images))
         return scores
 
@@ -88,39 +82,51 @@ def _initialise(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
+@dataclass(frozen=True, kw_only=True)
 class SqueezeNetWorkload:
     """SqueezeNet 1.0 with stochastic gradient descent."""
 
-    facts = WorkloadFacts(
-        name="squeezenet",
-        title="SqueezeNet 1.0",
-        domain="computer vision",
-        task="image classification, 10 classes",
-        dominant_layer="conv",
-        dataset="CIFAR-10",
-        input_shape=(3, 32, 32),
-        source="Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters, "
-        "arXiv 1602.07360",
-    )
+    facts: WorkloadFacts
 
-    def prepare(self, *, batch_size: int, seed: int, data_dir: Path | None) -> Training:
+    def build(self, *, classes: int | None, image_size: int | None) -> SqueezeNet:
+        """As `Workload.build`; the same for every image size."""
+        return SqueezeNet(classes=classes or 10)
+
+    def prepare(self, preparation: Preparation) -> Training:
         """As `Workload.prepare`; seeds torch's own generator, of which dropout draws, too."""
-        check_batch_size(batch_size, workload=self.facts.name)
-        torch.manual_seed(seed)
-        model = SqueezeNet()
-        return SupervisedTraining(
-            samples=read_images(data_dir),
-            model=model,
-            optimizer=torch.optim.SGD(
+        return classify_images(
+            self,
+            preparation,
+            lambda model: torch.optim.SGD(
                 model.parameters(),
-                lr=scale_rate(RATE, at_batch=512, batch_size=batch_size),
+                lr=preparation.rate(RATE, at_batch=512),
                 momentum=0.9,
                 weight_decay=2e-4,
             ),
-            encode=scale_pixels(mean=MEAN, deviation=DEVIATION),
-            batch_size=batch_size,
-            seed=seed,
         )
 
 
-WORKLOAD = SqueezeNetWorkload()
+def _facts(name: str, *, title: str, image_size: int) -> WorkloadFacts:
+    return WorkloadFacts(
+        name=name,
+        title=title,
+        domain="computer vision",
+        task="image classification",
+        dominant_layer="conv",
+        dataset="CIFAR-10",
+        input_shape=(3, image_size, image_size),
+        source="Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters, "
+        "arXiv 1602.07360",
+        published=Published(classes=1000, image_size=224),
+        classes=10,
+        image_size=image_size,
+        # 8, 4 and 2 pixels before the three poolings, of which none can pool a single one.
+        least_image_size=21,
+    )
+
+
+SQUEEZENET = SqueezeNetWorkload(facts=_facts("squeezenet", title="SqueezeNet 1.0", image_size=32))
+# The shape of Cai et al. 2021.
+SQUEEZENET_224 = SqueezeNetWorkload(
+    facts=_facts("squeezenet-224", title="SqueezeNet 1.0 at 224×224", image_size=224)
+)

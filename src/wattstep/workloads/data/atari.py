@@ -8,12 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from wattstep.parts import load_part
 from wattstep.records.workload import DataFacts
 from wattstep.workloads.data.samples import Bytes
-from wattstep.workloads.parts import load_part
 
 NAME = "ALE/Pong"
 ROM = "pong"
+# Nothing, fire, right, left, and fire while moving: what Pong's cartridge tells apart.
+ACTIONS = 6
+# The game goes on by four frames a move: Mnih et al. 2015, "frame-skipping".
+FRAMES_PER_MOVE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +48,9 @@ class Game:
         load_part("gymnasium")
         vector = load_part("ale_py.vector_env")
         # The vector environment scales frames itself; the single one needs OpenCV for it.
-        self._environment = vector.AtariVectorEnv(ROM, num_envs=1, num_threads=1)
+        self._environment = vector.AtariVectorEnv(
+            ROM, num_envs=1, num_threads=1, frameskip=FRAMES_PER_MOVE
+        )
         self._seed: int | None = seed % 2**31
         self.actions = int(self._environment.single_action_space.n)
 

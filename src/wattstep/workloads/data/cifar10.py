@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from wattstep.errors import InvalidValueError
+from wattstep.parts import load_part
 from wattstep.workloads.data.cifar10_pickle import read_pickled
+from wattstep.workloads.data.holding_out import split_last_tenth
 from wattstep.workloads.data.samples import (
     Bytes,
     Samples,
@@ -17,9 +20,9 @@ from wattstep.workloads.data.samples import (
     folders,
     read_bytes,
 )
-from wattstep.workloads.parts import load_part
 
 NAME = "CIFAR-10"
+WITHOUT_TEST = f"{NAME} without its test file; the last tenth of its training images is held out"
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 # Of red, green and blue over the training images, where 1 is white.
@@ -30,40 +33,59 @@ PICKLED = "cifar-10-batches-py"
 BINARY = "cifar-10-batches-bin"
 REGIONS = 5
 STRIDE = 8
+# A photograph is cut into ten bands from top to bottom, and these are held out. Bands between
+# others look like them; the bottom of a photograph looks like nothing above it.
+BANDS = 10
+HELD_OUT_BANDS = (2, 5, 8)
 
 
 def read_images(data_dir: Path | None) -> Samples:
-    """The training images (N, 3, 32, 32) with their classes 0 to 9.
+    """The training images (N, 3, 32, 32) with their classes 0 to 9; its test images are held out.
+
+    Where the test file is missing, the last tenth of the training images is held out instead,
+    and the name of the data says so. Of the photographs of the stand-in, bands are held out.
 
     Raises:
         InvalidValueError: CIFAR-10 is there, but cannot be read.
         MissingPartError: It is not, and neither is scikit-learn or Pillow.
     """
-    folder = _find(data_dir)
+    folder = None if data_dir is None else find(data_dir)
     return _stand_in() if folder is None else _official(folder)
 
 
-def _find(data_dir: Path | None) -> Path | None:
-    if data_dir is None:
-        return None
+def find(data_dir: Path) -> Path | None:
+    """The folder of either version, or None.
+
+    Raises:
+        InvalidValueError: `data_dir` is no folder.
+    """
     return next((path for path in folders(data_dir) if path.name in (PICKLED, BINARY)), None)
 
 
 def _official(folder: Path) -> Samples:
-    parts = [_read_part(folder, number) for number in range(1, 6)]
+    inputs, targets = _read_files(folder, [f"data_batch_{number}" for number in range(1, 6)])
+    if _path(folder, "test_batch").is_file():
+        held_out = _read_files(folder, ["test_batch"])
+        return describe(name=NAME, inputs=inputs, targets=targets, held_out=held_out)
+    (inputs, targets), held_out = split_last_tenth(inputs, targets)
+    return describe(name=WITHOUT_TEST, inputs=inputs, targets=targets, held_out=held_out)
+
+
+def _read_files(folder: Path, names: Sequence[str]) -> tuple[Bytes, Bytes]:
+    """Images (N, 3, 32, 32) and labels (N,) of several files, in that order."""
+    parts = [_read_file(_path(folder, name)) for name in names]
     rows = np.concatenate([images for images, _ in parts])
-    targets = np.concatenate([labels for _, labels in parts])
-    return describe(name=NAME, inputs=rows.reshape(-1, 3, SIDE, SIDE), targets=targets)
+    return rows.reshape(-1, 3, SIDE, SIDE), np.concatenate([labels for _, labels in parts])
 
 
-def _read_part(folder: Path, number: int) -> tuple[Bytes, Bytes]:
-    """Images (N, 3072) and labels (N,) of one of the five training files."""
-    if folder.name == PICKLED:
-        path = folder / f"data_batch_{number}"
-        images, labels = read_pickled(path, pixels=PIXELS)
-    else:
-        path = folder / f"data_batch_{number}.bin"
-        images, labels = read_binary(path)
+def _path(folder: Path, name: str) -> Path:
+    return folder / (name if folder.name == PICKLED else f"{name}.bin")
+
+
+def _read_file(path: Path) -> tuple[Bytes, Bytes]:
+    """Images (N, 3072) and labels (N,) of one file of either version."""
+    binary = path.suffix == ".bin"
+    images, labels = read_binary(path) if binary else read_pickled(path, pixels=PIXELS)
     check_classes(path, labels, classes=10)
     return images, labels
 
@@ -88,9 +110,33 @@ def read_binary(path: Path) -> tuple[Bytes, Bytes]:
 def _stand_in() -> Samples:
     load_part("PIL")  # scikit-learn reads its photographs with it
     photographs = load_part("sklearn.datasets").load_sample_images().images
-    inputs, targets = cut_patches(photographs)
+    inputs, targets = cut_bands(photographs, held_out=False)
     name = "scikit-learn sample photographs in 32×32 patches; class: which of 2×5 strips it is from"
-    return describe(name=name, inputs=inputs, targets=targets, stands_for=NAME)
+    return describe(
+        name=name,
+        inputs=inputs,
+        targets=targets,
+        held_out=cut_bands(photographs, held_out=True),
+        stands_for=NAME,
+    )
+
+
+def cut_bands(photographs: list[Bytes], *, held_out: bool) -> tuple[Bytes, Bytes]:
+    """Patches of the bands that are held out, or of all others, classes as in `cut_patches`.
+
+    No patch reaches over the edge of its band, so that the two kinds share no pixel.
+    """
+    parts = [
+        cut_patches([_band(photograph, band) for photograph in photographs])
+        for band in range(BANDS)
+        if (band in HELD_OUT_BANDS) is held_out
+    ]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _band(photograph: Bytes, number: int) -> Bytes:
+    height = len(photograph)
+    return photograph[height * number // BANDS : height * (number + 1) // BANDS]
 
 
 def cut_patches(photographs: list[Bytes]) -> tuple[Bytes, Bytes]:

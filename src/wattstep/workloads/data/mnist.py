@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from wattstep.errors import InvalidValueError
+from wattstep.parts import load_part
+from wattstep.workloads.data.holding_out import split_every_fifth, split_last_tenth
 from wattstep.workloads.data.samples import (
     Bytes,
     Samples,
@@ -17,9 +19,11 @@ from wattstep.workloads.data.samples import (
     folders,
     read_bytes,
 )
-from wattstep.workloads.parts import load_part
 
 NAME = "MNIST"
+WITHOUT_TEST = f"{NAME} without its test files; the last tenth of its training images is held out"
+# Sets for the same purpose whose files have the same names; torchvision keeps each in a folder.
+OTHER_SETS = ("fashion", "kmnist")
 SIDE = 28
 # Over the training images, where 1 is white.
 MEAN = (0.1307,)
@@ -27,41 +31,64 @@ DEVIATION = (0.3081,)
 
 
 def read_digits(data_dir: Path | None) -> Samples:
-    """The training images (N, 1, 28, 28) with their classes 0 to 9.
+    """The training images (N, 1, 28, 28) with their classes 0 to 9; its test images are held out.
+
+    Where the test files are missing, the last tenth of the training images is held out instead,
+    and the name of the data says so. Of the stand-in, every fifth image is held out.
 
     Raises:
         InvalidValueError: MNIST is there, but cannot be read.
         MissingPartError: It is not, and neither is scikit-learn.
     """
-    images = _find(data_dir, "images", dimensions=3)
-    return _stand_in() if images is None else _official(images)
+    folder = None if data_dir is None else find(data_dir)
+    return _stand_in() if folder is None else _official(folder)
 
 
-def _find(data_dir: Path | None, what: str, *, dimensions: int) -> Path | None:
+def find(data_dir: Path) -> Path | None:
+    """The folder with the training images, or None.
+
+    Raises:
+        InvalidValueError: `data_dir` is no folder.
+    """
+    images = _find(data_dir, "train-images", dimensions=3)
+    return None if images is None else images.parent
+
+
+def _find(data_dir: Path, what: str, *, dimensions: int) -> Path | None:
     """The first file of that kind; as published, or as unpacked by other tools."""
-    if data_dir is None:
-        return None
-    stems = (f"train-{what}-idx{dimensions}-ubyte", f"train-{what}.idx{dimensions}-ubyte")
+    stems = (f"{what}-idx{dimensions}-ubyte", f"{what}.idx{dimensions}-ubyte")
     candidates = (
         folder / f"{stem}{suffix}"
         for folder in folders(data_dir)
+        if not any(other in str(folder.relative_to(data_dir)).lower() for other in OTHER_SETS)
         for stem in stems
         for suffix in ("", ".gz")
     )
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _official(images: Path) -> Samples:
-    labels = _find(images.parent, "labels", dimensions=1)
-    if labels is None:
-        raise InvalidValueError(f"{images.parent}: MNIST images without train-labels-idx1-ubyte")
+def _official(folder: Path) -> Samples:
+    inputs, targets = _read_part(folder, "train")
+    if _find(folder, "t10k-images", dimensions=3) is not None:
+        held_out = _read_part(folder, "t10k")
+        return describe(name=NAME, inputs=inputs, targets=targets, held_out=held_out)
+    (inputs, targets), held_out = split_last_tenth(inputs, targets)
+    return describe(name=WITHOUT_TEST, inputs=inputs, targets=targets, held_out=held_out)
+
+
+def _read_part(folder: Path, part: str) -> tuple[Bytes, Bytes]:
+    """Images (N, 1, 28, 28) and labels (N,) of "train" or of "t10k", the test."""
+    images = _find(folder, f"{part}-images", dimensions=3)
+    labels = _find(folder, f"{part}-labels", dimensions=1)
+    if images is None or labels is None:
+        raise InvalidValueError(f"{folder}: MNIST images without {part}-labels-idx1-ubyte")
     pixels, classes = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
     if pixels.shape[1:] != (SIDE, SIDE):
         raise InvalidValueError(f"{images}: images of {pixels.shape[1:]}, not 28×28")
     if len(pixels) != len(classes):
         raise InvalidValueError(f"{labels}: {len(classes)} labels for {len(pixels)} images")
     check_classes(labels, classes, classes=10)
-    return describe(name=NAME, inputs=pixels[:, None], targets=classes)
+    return pixels[:, None], classes
 
 
 def read_idx(path: Path, *, dimensions: int) -> Bytes:
@@ -88,11 +115,11 @@ def read_idx(path: Path, *, dimensions: int) -> Bytes:
 
 def _stand_in() -> Samples:
     digits = load_part("sklearn.datasets").load_digits()
-    inputs = enlarge(digits.images.astype(np.uint8))
-    name = "scikit-learn digits (8×8), enlarged to 28×28"
-    return describe(
-        name=name, inputs=inputs, targets=digits.target.astype(np.uint8), stands_for=NAME
+    (inputs, targets), held_out = split_every_fifth(
+        enlarge(digits.images.astype(np.uint8)), digits.target.astype(np.uint8)
     )
+    name = "scikit-learn digits (8×8), enlarged to 28×28"
+    return describe(name=name, inputs=inputs, targets=targets, held_out=held_out, stands_for=NAME)
 
 
 def enlarge(images: Bytes) -> Bytes:

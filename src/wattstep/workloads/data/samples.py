@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,25 +17,42 @@ from wattstep.errors import InvalidValueError
 from wattstep.records.workload import DataFacts
 
 Bytes = npt.NDArray[np.uint8]
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """What a supervised workload trains on.
+    """What a supervised workload trains on, and what it is judged by.
 
     Attributes:
-        inputs: (N, ...) raw bytes: pixels, characters.
-        targets: (N,) classes, or (N, T) a class for each position.
-        facts: Where they come from.
+        inputs: (N, ...) as they lie on disk: pixels, characters, sound.
+        targets: (N, ...) a class, a class for each position, or numbers.
+        held_out_inputs: (M, ...) samples that are never trained on; M may be 0.
+        held_out_targets: (M, ...).
+        facts: Where they come from; its `samples` is N.
     """
 
-    inputs: Bytes
-    targets: Bytes
+    inputs: Array
+    targets: Array
+    held_out_inputs: Array
+    held_out_targets: Array
     facts: DataFacts
 
 
-def describe(*, name: str, inputs: Bytes, targets: Bytes, stands_for: str | None = None) -> Samples:
-    """Samples with their facts; `stands_for` names the official set that they replace."""
+def describe(
+    *,
+    name: str,
+    inputs: Array,
+    targets: Array,
+    held_out: tuple[Array, Array] | None = None,
+    stands_for: str | None = None,
+) -> Samples:
+    """Samples with their facts.
+
+    Args:
+        held_out: Inputs and targets to judge by; none where the source has none.
+        stands_for: The official set that they replace, or None where they are official.
+    """
     facts = DataFacts(
         name=name,
         stand_in=stands_for is not None,
@@ -42,10 +60,17 @@ def describe(*, name: str, inputs: Bytes, targets: Bytes, stands_for: str | None
         sha256=hash_arrays(inputs, targets),
         samples=len(inputs),
     )
-    return Samples(inputs=inputs, targets=targets, facts=facts)
+    kept_inputs, kept_targets = (inputs[:0], targets[:0]) if held_out is None else held_out
+    return Samples(
+        inputs=inputs,
+        targets=targets,
+        held_out_inputs=kept_inputs,
+        held_out_targets=kept_targets,
+        facts=facts,
+    )
 
 
-def hash_arrays(*arrays: Bytes) -> str:
+def hash_arrays(*arrays: Array) -> str:
     """SHA-256 over the shape and the content of each array, in hexadecimal digits."""
     digest = hashlib.sha256()
     for array in arrays:
@@ -80,7 +105,7 @@ def read_bytes(path: Path) -> bytes:
         raise InvalidValueError(f"{path}: cannot be read ({error})") from error
 
 
-def check_classes(path: Path, targets: Bytes, *, classes: int) -> None:
+def check_classes(path: Path, targets: Array, *, classes: int) -> None:
     """Refuses labels that no class has.
 
     Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from wattstep.errors import InvalidValueError
-from wattstep.workloads.data.samples import Samples, describe, folders, read_bytes
+from wattstep.workloads.data.samples import Bytes, Samples, describe, folders, read_bytes
 
 NAME = "Shakespeare"
 FILES = ("input.txt", "shakespeare.txt")
@@ -20,47 +20,49 @@ CHARACTERS = 128
 STAND_IN_LENGTH = 500_000
 
 
-def read_text(data_dir: Path | None) -> Samples:
-    """Windows (N, 128) of characters; the targets (N, 128) are the same, one character on.
+def read_text(data_dir: Path | None, window: int = WINDOW) -> Samples:
+    """Windows (N, window) of characters; the targets (N, window) are the same, one character on.
+
+    The last tenth of the text, of the official one as of the stand-in, is held out.
 
     Raises:
-        InvalidValueError: The text is there, but cannot be read.
+        InvalidValueError: The text is there, but cannot be read, or is too short.
     """
-    path = _find(data_dir)
-    return _stand_in() if path is None else _official(path)
+    path = None if data_dir is None else find(data_dir)
+    return _stand_in(window) if path is None else _official(path, window)
 
 
-def _find(data_dir: Path | None) -> Path | None:
-    if data_dir is None:
-        return None
+def find(data_dir: Path) -> Path | None:
+    """The file with the text, or None.
+
+    Raises:
+        InvalidValueError: `data_dir` is no folder.
+    """
     candidates = (folder / name for folder in folders(data_dir) for name in FILES)
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _official(path: Path) -> Samples:
+def _official(path: Path, window: int) -> Samples:
     content = read_bytes(path)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"{path}: not text in UTF-8 ({error})") from error
-    if "\0" in text or len(text) <= WINDOW:
-        raise InvalidValueError(f"{path}: not a text of more than {WINDOW} characters")
-    return _cut(text, name=NAME, stands_for=None)
+    if "\0" in text:
+        raise InvalidValueError(f"{path}: not a text, it holds bytes of 0")
+    return _split(text, path=path, name=NAME, stands_for=None, window=window)
 
 
-def _stand_in() -> Samples:
+def _stand_in(window: int) -> Samples:
     folder = Path(sysconfig.get_path("stdlib"))
     text = "".join(_sources(folder))
-    if len(text) <= WINDOW:
+    if not text:
         raise InvalidValueError(
             f"{folder}: this Python comes without source text; "
             f"give a folder with Shakespeare as {FILES[0]} (--data)"
         )
-    return _cut(
-        text,
-        name=f"source text of the standard library of Python {platform.python_version()}",
-        stands_for=NAME,
-    )
+    name = f"source text of the standard library of Python {platform.python_version()}"
+    return _split(text, path=folder, name=name, stands_for=NAME, window=window)
 
 
 def _sources(folder: Path) -> Iterator[str]:
@@ -74,12 +76,25 @@ def _sources(folder: Path) -> Iterator[str]:
             return
 
 
-def _cut(text: str, *, name: str, stands_for: str | None) -> Samples:
+def _split(text: str, *, path: Path, name: str, stands_for: str | None, window: int) -> Samples:
     characters = np.frombuffer(text.encode("ascii", errors="replace"), np.uint8).copy()
-    length = (len(characters) - 1) // WINDOW * WINDOW
+    kept = len(characters) - len(characters) // 10
+    inputs, targets = cut_windows(characters[:kept], window)
+    if not len(inputs):
+        raise InvalidValueError(
+            f"{path}: {len(characters)} characters, the last tenth of which is held out, "
+            f"do not fill a window of {window}"
+        )
+    held_out = cut_windows(characters[kept:], window)
     return describe(
-        name=name,
-        inputs=characters[:length].reshape(-1, WINDOW),
-        targets=characters[1 : length + 1].reshape(-1, WINDOW),
-        stands_for=stands_for,
+        name=name, inputs=inputs, targets=targets, held_out=held_out, stands_for=stands_for
+    )
+
+
+def cut_windows(characters: Bytes, window: int) -> tuple[Bytes, Bytes]:
+    """Windows (N, window) side by side, and the same one character on; a rest is left out."""
+    length = max(0, len(characters) - 1) // window * window
+    return (
+        characters[:length].reshape(-1, window),
+        characters[1 : length + 1].reshape(-1, window),
     )

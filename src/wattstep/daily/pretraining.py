@@ -1,0 +1,105 @@
+"""The server's part: trains until the goal is reached, and keeps the weights for all batch sizes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from wattstep import engines, workloads
+from wattstep.daily.folder import DailyFolder
+from wattstep.daily.settings import SERVER_BATCH, DailySettings
+from wattstep.daily.split import Split, split
+from wattstep.errors import InvalidValueError
+from wattstep.records.goal import Goal
+
+# Evaluations come after a twentieth of the steps so far: by steps, not by time, so that the same
+# seed gives the same weights again; and early enough to pass the goal by little.
+LEAST_STEPS = 10
+LATER = 1.05
+Tell = Callable[[dict[str, Any]], None]
+
+
+def prepare(settings: DailySettings, batch_size: int, precision: str) -> tuple[Any, Split]:
+    """The engine, and what it may draw from.
+
+    Raises:
+        InvalidValueError: The workload does not classify samples, or there are too few.
+    """
+    workload = workloads.find(settings.workload)
+    engine = engines.find("torch")(
+        workload,
+        settings.preparation(batch_size),
+        threads=settings.threads,
+        processor="cpu",
+        precision=precision,
+    )
+    training = engine.training
+    if not getattr(training, "classifies", False):
+        raise InvalidValueError(
+            f"{settings.workload} does not sort samples into classes: daily training needs a "
+            "workload of image classification or the like; see wattstep suite"
+        )
+    return engine, split(settings, *training.samples)
+
+
+def accuracy(right: list[bool]) -> float:
+    """The share that is right."""
+    return sum(right) / len(right)
+
+
+def pretrain(settings: DailySettings, folder: DailyFolder, tell: Tell) -> None:
+    """Trains on the server's part with a batch of `SERVER_BATCH`, in fp32.
+
+    Raises:
+        InvalidValueError: The goal was not reached in time, or is out of reach.
+    """
+    from wattstep.engines import torch_checkpoint
+
+    engine, parts = prepare(settings, SERVER_BATCH, "fp32")
+    engine.training.restrict(parts.server, seed=settings.seed)
+    begun = time.perf_counter()
+    steps, found = _reach(settings, engine, parts, tell)
+    temporary = folder.weights.with_suffix(".tmp")
+    torch_checkpoint.save(engine.training, temporary)
+    temporary.replace(folder.weights)
+    folder.keep_server(
+        {
+            "accuracy": found,
+            "steps": steps,
+            "batch_size": SERVER_BATCH,
+            "seconds": time.perf_counter() - begun,
+            "samples": len(parts.server),
+            "data": vars(engine.training.data),
+        }
+    )
+
+
+def _reach(settings: DailySettings, engine: Any, parts: Split, tell: Tell) -> tuple[int, float]:
+    """Steps until the goal was seen to be reached, and the accuracy then."""
+    goal = Goal.parse(settings.pretrain)
+    begun = time.perf_counter()
+    steps, best, due = 0, 0.0, 0
+    while True:
+        loss = engine.step()
+        steps += 1
+        if not math.isfinite(loss):
+            raise InvalidValueError(
+                f"--pretrain {goal} was not reached: the loss is no finite number from step "
+                f"{steps} on, the best accuracy was {best:.4g}"
+            )
+        late = time.perf_counter() - begun > settings.pretrain_seconds
+        if steps < due and not late:
+            continue
+        found = accuracy(engine.training.right_on(parts.held_out, held_out=True))
+        best = max(best, found)
+        tell({"stage": "pre-training", "step": steps, "accuracy": found})
+        if goal.reached(found):
+            return steps, found
+        if late:
+            raise InvalidValueError(
+                f"--pretrain {goal} was not reached in {settings.pretrain_seconds:g} s "
+                f"({steps} steps): the best was {best:.4g}"
+            )
+        due = max(steps + LEAST_STEPS, math.ceil(steps * LATER))

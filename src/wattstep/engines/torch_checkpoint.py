@@ -1,0 +1,40 @@
+"""Saves a training of torch to a file and takes it up again: model and optimizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def save(training: Any, path: Path) -> int:
+    """Writes parameters, buffers and the state of every optimizer; returns the bytes written.
+
+    Args:
+        training: As `records.workload.Training`, of torch.
+        path: The file; an older one is replaced.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    content = {
+        "model": training.model.state_dict(),
+        "optimizers": [turn.optimizer.state_dict() for turn in training.turns],
+    }
+    with path.open("wb") as file:  # torch turns a full disk into an error of its own otherwise
+        torch.save(content, file)
+    return path.stat().st_size
+
+
+def load(training: Any, path: Path) -> None:
+    """Reads what `save` wrote into a training of the same workload.
+
+    Raises:
+        OSError: The file cannot be read.
+        RuntimeError: It belongs to another model.
+    """
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    training.model.load_state_dict(content["model"])
+    for turn, state in zip(training.turns, content["optimizers"], strict=True):
+        turn.optimizer.load_state_dict(state)

@@ -1,0 +1,163 @@
+"""The document of a footprint: every size a figure, in the names of a run's document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wattstep.analysis import memory
+from wattstep.footprint import device
+from wattstep.footprint.life import FootprintSettings, Life, Stage
+from wattstep.footprint.step import StepFootprint
+from wattstep.records.figure import Figure, Status, counted, missing, weakest
+
+_SOURCE = "VmHWM of a fresh process"
+_NOT_TRIMMED = (
+    "this C library does not give free memory back when asked (no malloc_trim): what its allocator "
+    "holds free hides scratch space of kernels, and is unexplained"
+)
+# What the paper calls intermediate data: feature maps and work space.
+_INTERMEDIATE = ("feature_maps", "workspace", "kernel_scratch")
+
+
+def describe_life(
+    settings: FootprintSettings, life: Life, limit: str | None = None
+) -> dict[str, Any]:
+    """The document of one footprint, JSON-ready.
+
+    Args:
+        settings: What was asked for.
+        life: What was found.
+        limit: The memory limit in words, or None.
+    """
+    failed = next((stage for stage in life.stages if stage.failed), None)
+    reason = None if failed is None else f"{failed.failed} (stage: {failed.name})"
+    parts = breakdown(life)
+    return {
+        "workload": settings.workload,
+        "title": settings.workload,
+        "batch_size": settings.batch_size,
+        "accumulate": settings.accumulate,
+        "precision": settings.precision,
+        "processor": settings.processor,
+        "gpu": None if life.device is None else life.device.name,
+        **life.about,
+        "memory_limit": limit,
+        "outcome": "measured" if failed is None else "out of memory",
+        "reason": reason,
+        "peak_memory": _peak(settings, life, reason).to_dict(),
+        # Where the training is on the CPU, its peak is this one.
+        "host_peak_memory": _host_peak(life, reason).to_dict(),
+        "memory_breakdown": _written(parts),
+        "memory_highest": _written({} if life.step is None else memory.highest(life.step.highest)),
+        "intermediate_data": _intermediate(parts, reason).to_dict(),
+        "peak_at": _where(life.step),
+        "stages": [_stage(stage) for stage in life.stages],
+        "notes": [] if life.step is None or life.step.trimmed else [_NOT_TRIMMED],
+        "checkpoint": _checkpoint(life.checkpoint, reason).to_dict(),
+    }
+
+
+def breakdown(life: Life) -> dict[str, Figure]:
+    """What the peak of a steady step is for; empty where it was not reached.
+
+    The figures add up to the peak, which on a GPU is that of the device's memory.
+    """
+    if life.device is not None:
+        return {} if life.step is None else device.breakdown(life.device, life.step)
+    step, framework, prepared = life.step, life.framework_at_rest, life.prepared_at_rest
+    if step is None or life.peak is None or framework is None or prepared is None:
+        return {}
+    sizes = memory.divide(
+        life.peak,
+        demand=step.demand,
+        tensors=step.tensors,
+        others={
+            "never_touched": -step.untouched,
+            "kernel_scratch": step.kernel_scratch,
+            "library_pages": step.library_pages,
+            "interpreter_and_framework": framework,
+            "added_by_preparation": prepared - framework,
+            "added_by_steps": step.at_rest - prepared,
+        },
+    )
+    return memory.figures(sizes)
+
+
+def _written(figures: dict[str, Figure]) -> dict[str, Any]:
+    return {name: figure.to_dict() for name, figure in figures.items()}
+
+
+def _peak(settings: FootprintSettings, life: Life, reason: str | None) -> Figure:
+    if life.device is not None:
+        return device.peak_figure(life.device)
+    if settings.processor != "cpu":
+        return missing("B", reason or "no step came to its end")
+    return _host_peak(life, reason)
+
+
+def _host_peak(life: Life, reason: str | None) -> Figure:
+    if life.peak is None:
+        return missing("B", reason or "no step came to its end")
+    return Figure(
+        value=float(life.peak),
+        unit="B",
+        status=Status.MEASURED,
+        source=_SOURCE,
+        method="high-water mark of resident memory over steady steps, reset before them",
+    )
+
+
+def _intermediate(parts: dict[str, Figure], reason: str | None) -> Figure:
+    found = [parts[name] for name in _INTERMEDIATE if name in parts]
+    if not found:
+        return missing("B", reason or "no step was followed")
+    return Figure(
+        value=sum(part.value or 0.0 for part in found),
+        unit="B",
+        status=weakest(part.status for part in found),
+        source=found[0].source,
+        method="feature maps, workspace and kernels' scratch space when most memory was in use",
+    )
+
+
+def _where(step: StepFootprint | None) -> dict[str, Any] | None:
+    if step is None:
+        return None
+    return {"phase": step.phase, "operation": step.operation, "layer": step.layer}
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    return {
+        "stage": stage.name,
+        "before": _resident(stage.before, "when the stage began", stage.failed).to_dict(),
+        "peak": _resident(stage.peak, "high-water mark within the stage", stage.failed).to_dict(),
+        "after": _resident(stage.after, "when the stage had ended", stage.failed).to_dict(),
+        "device_peak": _reserved(stage),
+        "failed": stage.failed,
+    }
+
+
+def _reserved(stage: Stage) -> dict[str, Any] | None:
+    if stage.device_peak is None:
+        return None
+    return Figure(
+        value=float(stage.device_peak),
+        unit="B",
+        status=Status.MEASURED,
+        source="torch's allocator of the GPU's memory",
+        method="most that it had from the driver within the stage",
+    ).to_dict()
+
+
+def _resident(size: int | None, method: str, reason: str | None) -> Figure:
+    if size is None:
+        return missing("B", reason or "not reached")
+    return Figure(
+        value=float(size), unit="B", status=Status.MEASURED, source=_SOURCE, method=method
+    )
+
+
+def _checkpoint(size: int | None, reason: str | None) -> Figure:
+    if size is None:
+        return missing("B", reason or "nothing was saved")
+    return counted(float(size), "B", "size of the file with model and optimizer state")

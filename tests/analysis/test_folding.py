@@ -63,6 +63,19 @@ def test_a_counter_that_is_read_less_than_thrice_a_step_gains_evenly() -> None:
     assert half == pytest.approx(0.0055)
 
 
+def test_a_long_step_is_folded_as_finely_as_it_was_sampled() -> None:
+    """3 steps of 20 s, sampled each ms: 50 W for 20 ms in the middle of each, else 1 W."""
+    length = 20_000 * MS
+    t_ns = np.arange(0, 3 * length + MS, MS, dtype=np.int64)
+    within = t_ns % length
+    power = np.where((within >= 10_000 * MS) & (within < 10_020 * MS), 50.0, 1.0)
+    start, end = steps(length, 3)
+    folded = fold(curve_of_gauge(t_ns, power), start, end, 20.0, (t_ns, power))
+    assert folded is not None
+    at = np.interp([9_995 * MS, 10_025 * MS], folded.t_ns, folded.total)
+    assert at[1] - at[0] == pytest.approx(0.020 * 50.0 + 0.010 * 1.0, rel=0.01)
+
+
 def test_nothing_sampled_is_nothing_known() -> None:
     curve = curve_of_gauge(np.array([0, 1]), np.array([1.0, 1.0]))
     assert fold(curve, np.array([10 * MS]), np.array([20 * MS]), 0.01) is None

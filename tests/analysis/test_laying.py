@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +24,18 @@ from wattstep.analysis.laying import (
 
 NAMES = ("data", "forward", "backward")
 US = 1_000
+
+
+def layers_of(names: Sequence[str]) -> dict[str, np.ndarray]:
+    """The columns of layers of rows whose layers have these names."""
+    distinct = sorted(set(names))
+    numbers = [distinct.index(name) for name in names]
+    return {"layer": np.array(numbers, np.int32), "layers": np.array(distinct, dtype=object)}
+
+
+def named(rows: TracedRows) -> np.ndarray:
+    """The layer of each row."""
+    return rows.layers[rows.layer]
 
 
 @dataclass
@@ -69,7 +82,7 @@ class Recording:
             thread=np.ones(count, np.int64),
             parent=np.array(parent, np.int64),
             scope=np.zeros(count, bool),
-            layer=np.array(layer, dtype=object),
+            **layers_of(layer),
         )
         return rows, Phases(names=NAMES, edges_ns=np.array(self.edges, np.int64))
 
@@ -106,7 +119,7 @@ def test_operations_get_the_time_that_they_take_in_a_clean_step(cost_ns: int) ->
     for layer, phase, seconds in (
         ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 350e-6), ("a", 2, 150e-6),
     ):  # fmt: skip
-        mine = (rows.layer == layer) & (laid.phase == phase)
+        mine = (named(rows) == layer) & (laid.phase == phase)
         assert laid.time_s[mine].sum() / 10 == pytest.approx(seconds, rel=1e-6)
     assert laid.rest_s == pytest.approx(0, abs=1e-9)
 
@@ -199,7 +212,7 @@ def test_matching_layers_keeps_the_phase_and_gives_each_layer_its_share(
     forward = laid.phase == 1
     if matched is not laid:
         for layer, wanted in (("a", a), ("b", b)):
-            mine = forward & (rows.layer == layer)
+            mine = forward & (named(rows) == layer)
             if laid.time_s[mine].sum() > 0:
                 found = matched.time_s[mine].sum() / len(laid.rest_s)
                 assert found == pytest.approx(wanted * share[1] * STEP_S, rel=1e-9)
@@ -226,7 +239,7 @@ def test_an_operation_at_twice_the_power_gets_twice_the_energy_of_its_time() -> 
     for layer, phase, joule in (
         ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 700e-6), ("a", 2, 150e-6),
     ):  # fmt: skip
-        mine = (rows.layer == layer) & (laid.phase == phase)
+        mine = (named(rows) == layer) & (laid.phase == phase)
         assert taken[mine].sum() / 10 == pytest.approx(joule, rel=0.02)
 
 
@@ -239,7 +252,7 @@ def test_operations_on_two_threads_at_once_share_the_wall_time() -> None:
         thread=np.array([1, 2]),
         parent=np.array([-1, -1]),
         scope=np.zeros(2, bool),
-        layer=np.array(["a", "b"], dtype=object),
+        **layers_of(["a", "b"]),
     )
     phases = Phases(names=("step",), edges_ns=np.array([[0, 1_000_000]]))
     laid = lay(rows, phases, np.array([1e-3]), np.ones(1), 1e-3)
@@ -250,3 +263,113 @@ def test_operations_on_two_threads_at_once_share_the_wall_time() -> None:
 def test_the_sequence_of_phases_is_that_of_most_steps() -> None:
     assert common_phases([("a",), ("a", "b"), ("a", "b")]) == ("a", "b")
     assert common_phases([]) == ()
+
+
+def rows_of(
+    given: Sequence[tuple[int, int, int, int, bool]], window: Sequence[int] | None = None
+) -> TracedRows:
+    """Rows (start and end in µs, thread, parent, scope), their own time worked out here."""
+    own = [(end - start) * US for start, end, *_ in given]
+    for start, end, _, parent, _ in given:
+        if parent >= 0:
+            own[parent] -= (end - start) * US
+    return TracedRows(
+        window=np.array(window or [0] * len(given), np.int32),
+        start_ns=np.array([row[0] * US for row in given], np.int64),
+        end_ns=np.array([row[1] * US for row in given], np.int64),
+        self_ns=np.array(own, np.int64),
+        thread=np.array([row[2] for row in given], np.int32),
+        parent=np.array([row[3] for row in given], np.int32),
+        scope=np.array([row[4] for row in given], bool),
+        **layers_of([""] * len(given)),
+    )
+
+
+ONE_STEP = Phases(names=("step",), edges_ns=np.array([[0, 1000 * US]]))
+WITH_AND_WITHOUT_CLEAN = pytest.mark.parametrize("beside", [None, np.array([1e-3])])
+# The main thread waits in "backward" while the engine's thread works from 100 to 400 µs and from
+# 600 to 900 µs; from 350 to 450 µs the main thread has an operation of its own.
+WAITING = [
+    (0, 1000, 1, -1, True),
+    (100, 400, 2, -1, False),
+    (350, 450, 1, 0, False),
+    (600, 900, 2, -1, False),
+]
+
+
+@WITH_AND_WITHOUT_CLEAN
+def test_a_scope_gets_only_what_no_operation_of_any_thread_covers(beside: np.ndarray) -> None:
+    laid = lay(rows_of(WAITING), ONE_STEP, beside, np.ones(1), 1e-3)
+    # 50 µs are shared by two operations; 1000 - (450 - 100) - (900 - 600) µs are the scope's.
+    assert laid.time_s == pytest.approx([350e-6, 275e-6, 75e-6, 300e-6])
+    assert laid.busy_s == pytest.approx([900e-6, 300e-6, 100e-6, 300e-6])
+    assert laid.rest_s == pytest.approx(0, abs=1e-12)
+
+
+@WITH_AND_WITHOUT_CLEAN
+def test_scopes_on_two_threads_share_what_no_operation_covers(beside: np.ndarray) -> None:
+    given = [(0, 800, 1, -1, True), (200, 800, 2, -1, True), (300, 500, 3, -1, False)]
+    laid = lay(rows_of(given), ONE_STEP, beside, np.ones(1), 1e-3)
+    # Alone until 200 µs; from there to 800 µs two share the 400 µs that the operation leaves.
+    assert laid.time_s == pytest.approx([400e-6, 200e-6, 200e-6])
+    assert laid.rest_s == pytest.approx(200e-6)
+
+
+@WITH_AND_WITHOUT_CLEAN
+def test_a_scope_inside_an_operation_is_a_part_of_it(beside: np.ndarray) -> None:
+    given = [
+        (0, 1000, 1, -1, False),
+        (0, 1000, 2, -1, False),
+        (200, 800, 1, 0, True),
+        (300, 700, 1, 2, True),
+        (400, 600, 1, 3, False),
+    ]
+    laid = lay(rows_of(given), ONE_STEP, beside, np.ones(1), 1e-3)
+    assert laid.time_s == pytest.approx([200e-6, 500e-6, 100e-6, 100e-6, 100e-6])
+    assert laid.rest_s == pytest.approx(0, abs=1e-12)
+
+
+@WITH_AND_WITHOUT_CLEAN
+def test_the_energy_of_operations_is_not_shared_with_a_scope_that_waits(
+    beside: np.ndarray,
+) -> None:
+    """1 W, and 3 W from 600 to 900 µs."""
+    rows = rows_of(WAITING)
+    laid = lay(rows, ONE_STEP, beside, np.ones(1), 1e-3)
+    t_ns = np.array([0, 600, 900, 1000], np.int64) * US
+    total = np.array([0, 600e-6, 1500e-6, 1600e-6])
+    taken, rests = share_curve(rows, laid, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns))
+    assert taken == pytest.approx([350e-6, 275e-6, 75e-6, 900e-6])
+    assert rests == pytest.approx(0, abs=1e-12)
+
+
+def test_an_operation_that_ends_a_phase_later_keeps_its_length() -> None:
+    """Nothing is taken off where there are no clean steps, so nothing is to be made good either."""
+    phases = Phases(names=("forward", "backward"), edges_ns=np.array([[0, 500, 1000]]) * US)
+    given = [(400, 700, 1, -1, False), (800, 900, 1, -1, False)]
+    laid = lay(rows_of(given), phases, None, np.array([0.5, 0.5]), 1e-3)
+    assert laid.time_s == pytest.approx([300e-6, 100e-6])
+    assert laid.busy_s == pytest.approx([300e-6, 100e-6])
+    assert laid.rest_s == pytest.approx(np.array([[400e-6, 200e-6]]))
+
+
+MOST_US = 40
+ROW = st.tuples(
+    st.integers(0, MOST_US - 1), st.integers(1, MOST_US), st.integers(1, 3), st.booleans()
+)
+
+
+@given(st.lists(ROW, min_size=1, max_size=12))
+def test_scopes_and_rests_are_the_time_in_which_no_operation_runs(
+    drawn: list[tuple[int, int, int, bool]],
+) -> None:
+    """Microsecond by microsecond, for rows on three threads that nest in each other or not."""
+    sized = sorted((start, min(start + length, MOST_US), *of) for start, length, *of in drawn)
+    rows = rows_of([(start, end, thread, -1, scope) for start, end, thread, scope in sized])
+    step = Phases(names=("step",), edges_ns=np.array([[0, MOST_US * US]]))
+    laid = lay(rows, step, None, np.ones(1), MOST_US * 1e-6)
+    working = [(start, end) for start, end, _, scope in sized if not scope]
+    free = sum(not any(start <= at < end for start, end in working) for at in range(MOST_US))
+    left = laid.time_s[rows.scope].sum() + laid.rest_s.sum()
+    assert left == pytest.approx(free * 1e-6, abs=1e-12)
+    assert laid.time_s.sum() + laid.rest_s.sum() == pytest.approx(MOST_US * 1e-6)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from wattstep.analysis.memory import breakdown, peak, tracing_kept
+from wattstep.analysis.memory import breakdown, divide, highest_of, peak, tracing_kept
 
 MB = 10**6
 EVENTS = [
@@ -57,3 +59,66 @@ def test_categories_and_the_rest_make_the_peak() -> None:
 
 def test_without_tensors_known_there_are_no_categories() -> None:
     assert breakdown([("peak_resident", 5)], peak([("peak_resident", 5)], 0)) == {}
+
+
+AT_PEAK = [
+    ("at_peak.parameters", 10 * MB),
+    ("at_peak.gradients", 4 * MB),
+    ("at_peak.feature_maps", 50 * MB),
+    ("at_peak.kernel_scratch", 6 * MB),
+    ("at_peak.library_pages", 100 * MB),
+    ("at_peak.process_at_rest", 120 * MB),
+    ("at_peak.allocator_free", 0),
+    ("at_peak.unexplained", 1 * MB),
+    ("highest.gradients", 10 * MB),
+]
+
+
+def test_a_step_that_was_followed_gives_every_byte_of_the_peak_a_name() -> None:
+    events = [*EVENTS, *AT_PEAK]
+    figure = peak(events, children=0)  # 305 MB; 291 MB were needed, 51 MB of them by tracing
+    table = breakdown(events, figure)
+    assert sum(part.value for part in table.values()) == figure.value
+    assert table["feature_maps"].value == 50 * MB
+    assert table["allocator_free"].value == 65 * MB
+    assert table["process_at_rest"].value == 69 * MB
+    assert table["unexplained"].value == 1 * MB
+    assert table["parameters"].status.value == "counted"
+    assert table["kernel_scratch"].status.value == "measured"
+    assert table["unexplained"].status.value == "attributed"
+
+
+def test_child_processes_are_a_category_of_their_own() -> None:
+    events = [*EVENTS, *AT_PEAK]
+    figure = peak(events, children=20 * MB)
+    table = breakdown(events, figure, children=20 * MB)
+    assert table["child_processes"].value == 20 * MB
+    assert table["allocator_free"].value == 65 * MB
+    assert sum(part.value for part in table.values()) == figure.value
+
+
+def test_categories_beyond_the_peak_are_not_cut_but_shown_as_a_negative_remainder() -> None:
+    sizes = divide(100, demand=110, tensors={"parameters": 90}, others={"library_pages": 30})
+    assert sizes["allocator_free"] == 0
+    assert sizes["unexplained"] == -20
+    assert sum(sizes.values()) == 100
+
+
+@given(
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+    st.dictionaries(st.sampled_from(["parameters", "input"]), st.integers(0, 10**12)),
+    st.dictionaries(st.sampled_from(["kernel_scratch"]), st.integers(0, 10**12)),
+)
+def test_whatever_is_divided_adds_up(
+    whole: int, demand: int, tensors: dict[str, int], others: dict[str, int]
+) -> None:
+    sizes = divide(whole, demand=demand, tensors=tensors, others=others)
+    assert sum(sizes.values()) == whole
+    assert sizes["allocator_free"] >= 0
+    assert tensors.items() | others.items() <= sizes.items()
+
+
+def test_the_highest_of_each_category_is_kept_apart() -> None:
+    assert highest_of(AT_PEAK)["gradients"].value == 10 * MB
+    assert highest_of(EVENTS) == {}

@@ -105,3 +105,16 @@ def test_a_stretch_shorter_than_the_window_has_no_ratio_and_says_why() -> None:
     figure = idle_state_ratio(counter([(0, 0.0), (S, 1.0)]), parts((0, MS)), 10 * MS, "-")
     assert figure.missing
     assert "10 ms" in (figure.reason or "")
+
+
+def test_a_core_that_never_works_is_idle_however_late_its_idle_time_is_read() -> None:
+    """The last read of the stretch is a tick of 10 ms late: 90 ms of idle time in 100 ms."""
+    stretch = parts((0, 1000 * MS))
+    late = counter([(n * 50 * MS, n * 0.05 - 0.01 * (n > 18)) for n in range(21)])
+    assert idle_state_ratio(late, stretch, 100 * MS, "-").value == pytest.approx(0.9)
+    never = counter([(n * 50 * MS, 0.0) for n in range(21)])
+    figure = idle_state_ratio(never, stretch, 100 * MS, "-", grows_idle=False)
+    assert figure.value == 1.0
+    once = counter([(n * 50 * MS, 0.02 * (n >= 5)) for n in range(21)])
+    figure = idle_state_ratio(once, stretch, 100 * MS, "-", grows_idle=False)
+    assert figure.value == pytest.approx(0.9)

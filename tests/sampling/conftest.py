@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from wattstep.sampling.plan import make_plan
 from wattstep.sampling.sampler import Sampler
 
 Row = tuple[int, ...]
-PATIENCE_S = 20.0  # for a machine that does other things as well
 
 
 def channel(name: str) -> Channel:
@@ -35,14 +33,6 @@ def rows(path: Path, width: int) -> list[Row]:
     data = path.read_bytes()
     size = 8 * width
     return list(struct.iter_unpack(f"<{width}q", data[: len(data) // size * size]))
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Waits for something that another process brings about."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 class Sampling:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.sampling.conftest import Sampling, a_read, rows, until
+from tests.sampling.conftest import Sampling, a_read, rows
+from tests.waiting import gone, until
 
 from wattstep.errors import RecordingError
 from wattstep.records.channel import Present
@@ -25,14 +26,6 @@ from wattstep.sensors.process_cpu import open_task_clocks
 
 Start = Callable[..., Sampling]
 MISSING = -(2**63)
-
-
-def gone(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 # --- samples -----------------------------------------------------------------------------------
@@ -387,3 +380,20 @@ def test_what_a_child_used_stays_counted_after_its_end() -> None:
         worker.communicate(b"\n")
     assert alive >= 50_000_000
     assert read()[0] == alive
+
+
+def test_a_thread_that_ends_while_it_is_read_hides_no_child(tmp_path: Path) -> None:
+    for tid, children in (("10", "20 "), ("11", None), ("12", "21 ")):
+        task = tmp_path / "10" / "task" / tid
+        task.mkdir(parents=True)
+        if children is not None:  # 11 was listed, and has ended since
+            (task / "children").write_text(children)
+    for pid in ("20", "21"):
+        (tmp_path / pid / "task" / pid).mkdir(parents=True)
+        (tmp_path / pid / "task" / pid / "children").write_text("")
+        (tmp_path / pid / "task" / pid / "schedstat").write_text("5000 0 1")
+        (tmp_path / pid / "task" / pid / "stat").write_text(f"{pid} (x) S " + "0 " * 49)
+        (tmp_path / pid / "statm").write_text("9 3 1 0 0 0 0")
+    assert child.read_children(str(tmp_path / "10"), ())()[1] == 2
+    with pytest.raises(FileNotFoundError):
+        child.read_children(str(tmp_path / "99"), ())()

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wattstep.sampling import child
@@ -34,6 +35,18 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=654
     [
         ("number", b"42000\n", (), [42000]),
         ("number", b"-5\n", (), [-5]),
+        ("at_least", b"41500\n", (-100_000,), [41500]),
+        ("at_least", b"-100000\n", (-100_000,), [-100_000]),
+        ("at_least", b"-256000\n", (-100_000,), [MISSING]),
+        ("at_least", b"-1\n", (0, 0), [0]),
+        ("at_least", b"3\n", (0, 0), [3]),
+        ("within", b"0\n", (0, 1000), [0]),
+        ("within", b"1000\n", (0, 1000), [1000]),
+        ("within", b"1001\n", (0, 1000), [MISSING]),
+        ("within", b"-1\n", (0, 1000), [MISSING]),
+        # Under-voltage has happened (bit 16), is so now (bit 0), and the clock is capped (bit 1).
+        ("hex", b"0x10003\n", (0xF, 0xF0000), [3, 0x10000]),
+        ("hex", b"50000\n", (0xF, 0xF0000), [0, 0x50000]),
         ("fields", b"5000 123 77 1 0 300 0\n", (1,), [123]),
         ("fields", b"10 20 30\n40\n", (2, 0), [30, 10]),
         ("keyed", STAT, ("ctxt",), [99887766]),
@@ -80,6 +93,9 @@ def test_what_an_empty_file_lacks_is_missing() -> None:
 
 CASES = {
     "number": ((),),
+    "at_least": ((0,), (-5, 7)),
+    "within": ((0, 1000), (-5, 5)),
+    "hex": ((0xF, 0xF0000), (1,)),
     "fields": ((0,), (1, 5)),
     "keyed": (("MemAvailable",), ("ctxt", "procs_running")),
     "status": (("VmRSS", "VmSwap"),),
@@ -103,14 +119,17 @@ WORDS = st.sampled_from(
         b"_",
     ]
 )
+EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 200
 BYTES = st.binary(max_size=200) | st.lists(WORDS | st.binary(max_size=5), max_size=40).map(b"".join)
 
 
-@given(st.sampled_from(sorted(CASES)), st.integers(0, 1), BYTES)
-@example("number", 0, b"9" * 5000)
-@example("number", 0, b"1_000")
-@example("cores", 0, STAT)
-@example("status", 0, b"VmRSS")
+@pytest.mark.parametrize("parser", sorted(CASES))
+@settings(max_examples=EXAMPLES)
+@given(case=st.integers(0, 1), data=BYTES)
+@example(case=0, data=b"9" * 5000)
+@example(case=0, data=b"1_000")
+@example(case=0, data=STAT)
+@example(case=0, data=b"VmRSS")
 def test_any_bytes_give_integers_or_an_error_that_is_caught(
     parser: str, case: int, data: bytes
 ) -> None:
@@ -119,9 +138,8 @@ def test_any_bytes_give_integers_or_an_error_that_is_caught(
         values = parse(parser, data, arguments)
     except (ValueError, IndexError):
         return
-    assert len(values) == {"cores": 3 * len(arguments), "stat_total": 3}.get(
-        parser, len(arguments) or 1
-    )
+    widths = {"cores": 3 * len(arguments), "stat_total": 3, "at_least": 1, "within": 1}
+    assert len(values) == widths.get(parser, len(arguments) or 1)
     assert all(isinstance(value, int) for value in values)
 
 
@@ -134,6 +152,54 @@ def test_a_number_too_large_for_a_row_is_a_failed_read(number: int) -> None:
     pack = struct.Struct("<q").pack
     with pytest.raises(struct.error):  # which `Read.take` turns into a gap
         pack(*parse("number", b"%d" % number, ()))
+
+
+def read_two(folder: Path, parser: str, first: str, second: str, *more: int) -> int:
+    """What a read of two files gives."""
+    for name, text in (("first", first), ("second", second)):
+        (folder / name).write_text(text)
+    entry = {
+        "path": str(folder / "first"),
+        "parser": parser,
+        "arguments": [str(folder / "second"), *more],
+        "excluded": [],
+    }
+    fds: list[int] = []
+    try:
+        (value,) = child.open_read(entry, [], fds)()
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return int(value)
+
+
+@pytest.mark.parametrize(
+    ("activity", "rate", "ratio"),
+    [
+        # 102 MHz used of 1866 MHz: 0.054662; the file of the activity is in kHz.
+        ("102000\n", "1866000000\n", 54662),
+        ("0\n", "204000000\n", 0),
+        ("1600000\n", "1600000000\n", 1_000_000),
+        ("5\n", "0\n", MISSING),
+    ],
+)
+def test_a_ratio_is_one_file_over_another_and_nothing_over_zero(
+    tmp_path: Path, activity: str, rate: str, ratio: int
+) -> None:
+    assert read_two(tmp_path, "ratio", activity, rate, 1000 * 1_000_000) == ratio
+
+
+def test_a_ratio_above_its_limit_says_nothing(tmp_path: Path) -> None:
+    assert read_two(tmp_path, "ratio", "5\n", "4\n", 100, 125) == 125
+    assert read_two(tmp_path, "ratio", "6\n", "4\n", 100, 125) == MISSING
+
+
+@pytest.mark.parametrize(("first", "second"), [("", "1\n"), ("1\n", ""), ("x\n", "1\n")])
+def test_a_ratio_of_what_is_no_number_is_a_failed_read(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        read_two(tmp_path, "ratio", first, second, 1)
 
 
 def test_the_child_is_written_for_python_3_6() -> None:

@@ -40,9 +40,77 @@ def test_without_power_there_are_current_and_voltage(tree, measure):
     )
 
 
-def test_a_negative_current_keeps_its_sign(tree, measure):
-    root = tree(battery(current_now=-450_000, voltage_now=4_000_000))
-    assert measure(Batteries().probe(root, 1))["battery.bat0.current"] == pytest.approx(-0.45)
+@pytest.mark.parametrize("file", ["power_now", "current_now"])
+def test_what_is_drawn_is_positive_whatever_sign_the_driver_gives_it(tree, measure, file):
+    values = {"voltage_now": 4_000_000} if file == "current_now" else {}
+    root = tree(battery(**values, **{file: -450_000}))
+    found = Batteries().probe(root, 1)
+    word = file.removesuffix("_now")
+    assert measure(found)[f"battery.bat0.{word}"] == pytest.approx(0.45)
+    assert isinstance(found, Present)
+    assert "negative" in found.reads[0].channels[0].note
+    tree(battery(**values, **{file: 450_000}))  # a weak charger: it still says that it gives
+    assert measure(found)[f"battery.bat0.{word}"] == pytest.approx(-0.45)
+
+
+@pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown"])
+@pytest.mark.parametrize("file", ["power_now", "current_now"])
+def test_what_flows_into_a_battery_during_a_run_is_a_gap_and_no_power(tree, measure, file, status):
+    """A laptop draws 10 W; then its charger is plugged in, and it is charged with 45 W."""
+    held = {"voltage_now": 4_000_000, "energy_now": 1_000_000}
+    root = tree(battery(**held, **{file: 10_000_000}))
+    found = Batteries().probe(root, 1)
+    name = f"battery.bat0.{file.removesuffix('_now')}"
+    assert measure(found)[name] == pytest.approx(10)
+    tree(battery(status=status, **held, **{file: 45_000_000}))
+    on_mains = measure(found)
+    assert name not in on_mains
+    assert on_mains["battery.bat0.energy"] == pytest.approx(3600)  # what it holds stays known
+    tree(battery(**held, **{file: 11_000_000}))
+    assert measure(found)[name] == pytest.approx(11)
+
+
+@pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown"])
+def test_a_battery_that_rests_or_is_charged_by_another_adds_nothing(tree, measure, status):
+    first, second = "battery.bat0.power", "battery.bat1.power"
+    root = tree(battery(power_now=9_000_000) | battery("BAT1", status, power_now=1_000_000))
+    found = Batteries().probe(root, 1)
+    assert isinstance(found, Present)
+    assert {c.role for read in found.reads for c in read.channels} == {"power_total"}
+    assert measure(found) == pytest.approx({first: 9, second: 0})
+    # The first is empty, the second takes over.
+    tree(battery(status=status, power_now=2_000_000) | battery("BAT1", power_now=8_000_000))
+    assert measure(found) == pytest.approx({first: 0, second: 8})
+    # The charger comes.
+    tree(battery(status=status, power_now=2_000_000) | battery("BAT1", status, power_now=8_000_000))
+    assert measure(found) == {}
+
+
+def test_a_battery_that_rests_at_first_has_the_sign_of_the_one_that_gives(tree, measure):
+    root = tree(battery(power_now=-9_000_000) | battery("BAT1", "Full", power_now=0))
+    found = Batteries().probe(root, 1)
+    tree(battery(status="Full", power_now=0) | battery("BAT1", power_now=-8_000_000))
+    assert measure(found)["battery.bat1.power"] == pytest.approx(8)
+
+
+def test_a_battery_that_cannot_be_read_is_not_left_out_of_the_sum(tree):
+    root = tree(battery(power_now=9_000_000) | battery("BAT1", energy_now=1_000_000))
+    found = Batteries().probe(root, 1)
+    assert isinstance(found, Present)
+    roles = {c.name: c.role for read in found.reads for c in read.channels}
+    assert roles["battery.bat1.power"] == "power_total"  # planned; every read of it fails
+
+
+def test_batteries_that_tell_only_what_is_left_give_that(tree, measure):
+    assert measure(Batteries().probe(tree(battery(energy_now=1_000_000)), 1)) == pytest.approx(
+        {"battery.bat0.energy": 3600}
+    )
+
+
+def test_a_battery_that_counts_charge_tells_coulombs(tree, measure):
+    root = tree(battery(current_now=450_000, voltage_now=11_660_000, charge_now=3_000_000))
+    # 3 Ah are 10800 C.
+    assert measure(Batteries().probe(root, 1))["battery.bat0.charge"] == pytest.approx(10_800)
 
 
 @pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown"])

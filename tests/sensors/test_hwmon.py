@@ -81,6 +81,47 @@ def test_an_input_with_nothing_connected_is_left_out(tree, measure):
     assert measure(HardwareMonitors().probe(root, 1)) == {"hwmon.nct6775.temp2.temperature": -5}
 
 
+@pytest.mark.parametrize(
+    ("driver", "crit", "limit"),
+    [
+        ("coretemp", 100_000, 100),
+        ("coretemp", 0, None),
+        ("coretemp", None, None),
+        ("nvme", 90_000, None),
+    ],
+)
+def test_a_core_throttles_at_its_highest_junction_temperature(tree, driver, crit, limit):
+    files = chip(driver, temp2_input=50_000, temp2_max=82_000)
+    files |= {f"{CHIP}/temp2_crit": f"{crit}\n"} if crit is not None else {}
+    (channel,) = channels(HardwareMonitors().probe(tree(files), 1)).values()
+    assert channel.limit == limit
+
+
+def test_a_thermal_zone_that_is_shown_as_a_chip_too_is_read_once(tree, measure):
+    zone = "sys/class/thermal/thermal_zone0"
+    root = tree(
+        chip("PMIC_Die", temp1_input=100_000, power1_input=2_000_000)
+        | {f"{zone}/type": "PMIC-Die\n", f"{zone}/temp": "100000\n"}
+    )
+    assert measure(HardwareMonitors().probe(root, 1)) == {"hwmon.pmic_die.power1.power": 2}
+
+
+@pytest.mark.parametrize(
+    ("label", "role"),
+    [
+        ("Ambient", "ambient_temperature"),
+        ("Room Temp", "ambient_temperature"),
+        ("Core 0", "temperature"),
+        (None, "temperature"),
+    ],
+)
+def test_a_label_tells_the_room_s_temperature(tree, label, role):
+    files = chip("nct6775", temp1_input=24_000)
+    files |= {f"{CHIP}/temp1_label": label} if label else {}
+    (channel,) = channels(HardwareMonitors().probe(tree(files), 1)).values()
+    assert channel.role == role
+
+
 def test_voltages_and_currents_make_no_sensor(tree):
     root = tree(chip("ina3221", in1_input=19_000, curr1_input=120, in1_label="VDD_IN"))
     found = HardwareMonitors().probe(root, 1)

@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wattstep.analysis.clock_error import ClockError
+from wattstep.analysis.power import EnergySource
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing, weakest
 
 RESAMPLES = 300
 RAIL = "energy of "  # how quantities that are single rails begin
 CONFIDENCE = 0.95
-Labels = NDArray[np.object_]
+NOTHING = 1e-9  # of a step: what rounding leaves
+NOT_RESOLVED = "all that is shorter than the source can tell apart, in one sum"
+LOOSE = "all that is shorter than the source or looser than its clock can tell apart, in one sum"
+ONE_WINDOW = "one traced step: no interval is known"
+ONE_CLOCKS = "one traced step"
+MOST_FLAGS = 10**7  # numbers up to which flags are quicker than sorting
+MOST_CELLS = 1 << 20  # groups times windows whose sums are in memory at once
+Codes = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moved:
+    """What rows and rests would take if the clock of the samples lay beside that of the trace.
+
+    Attributes:
+        clock: How far it may lie beside.
+        code: A number of each row, not negative, shape (n,); all rows of one number belong to the
+            same row of each table.
+        sums: What the rows of each number take a window, by shift, shape (shifts, numbers).
+        rests: What the rests of each phase take a window, shape (shifts, phases).
+    """
+
+    clock: ClockError
+    code: Codes
+    sums: FloatArray
+    rests: FloatArray
+
+    def by_group(self, group: IntArray, chosen: BoolArray, groups: int) -> FloatArray:
+        """What each group of rows takes a window, shape (groups, shifts).
+
+        Args:
+            group: Of each chosen row.
+            chosen: Rows that take part.
+            groups: How many there are.
+        """
+        of_number = np.full(self.sums.shape[1], -1, np.int64)
+        of_number[self.code[chosen]] = group
+        mine = np.flatnonzero(of_number >= 0)
+        found = np.empty((groups, len(self.sums)))
+        for shift, sums in enumerate(self.sums):
+            found[:, shift] = np.bincount(of_number[mine], sums[mine], minlength=groups)
+        return found
+
+    def of_rests(self, columns: Sequence[int]) -> FloatArray:
+        """What the rests of some phases take a window, shape (shifts,)."""
+        found: FloatArray = self.rests[:, columns].sum(axis=1)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +78,8 @@ class Quantity:
         status: Of the parts.
         source: Of the whole.
         method: How the parts came about.
+        sensor: The source, which may not tell short times apart or go in steps, or None.
+        moved: Likewise with the samples moved against the trace; None where they have one clock.
     """
 
     unit: str
@@ -39,6 +89,8 @@ class Quantity:
     status: Status
     source: str
     method: str
+    sensor: EnergySource | None = None
+    moved: Moved | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,6 +103,7 @@ class Breakdown:
         phase_names: Of the columns of the rests.
         step_s: Mean clean step in s.
         cores: That utilization refers to.
+        whose: Whose cores these are, where that is a question: " of the machine that ran it", or "".
         quantities: By name: "time", "busy_time", and where known "energy", "cpu_time".
         absent: Why a quantity is missing, by name.
         allocated: Bytes allocated less freed by each row.
@@ -59,11 +112,12 @@ class Breakdown:
         outermost: Whether the row is an operation's own, not one inside another.
     """
 
-    window: IntArray
+    window: Codes
     windows: int
     phase_names: tuple[str, ...]
     step_s: float
     cores: int
+    whose: str
     quantities: Mapping[str, Quantity]
     absent: Mapping[str, str]
     allocated: FloatArray
@@ -72,43 +126,51 @@ class Breakdown:
     outermost: BoolArray
 
     def rows(
-        self, labels: Mapping[str, Labels], chosen: BoolArray, extra: Mapping[str, Labels]
+        self, key: Codes, chosen: BoolArray, part: Codes | None = None
     ) -> list[dict[str, Any]]:
-        """One row for each combination of labels, the longest first.
+        """One row for each key, the longest first; it stands in the row as "key".
+
+        Energy of what is shorter than its source can tell apart is missing there; `unresolved` has
+        it in one sum.
 
         Args:
-            labels: Arrays of shape (n,), by name, whose combinations make the rows.
+            key: Number of the table's row that each row belongs to, not negative, shape (n,).
             chosen: Rows that take part.
-            extra: Labels that go with a combination and do not split it.
+            part: What a key lasts in one piece in: each of these numbers is one; None: a call.
         """
         if not chosen.any():
             return []
-        group, first = _groups([labels[name] for name in labels], chosen)
-        count = int(group.max()) + 1
-        window = self.window[chosen]
-        sums = {
-            name: _sums(group, window, quantity.rows[chosen], count, self.windows)
-            for name, quantity in self.quantities.items()
+        keys, group = compact(key[chosen])
+        cells = _Windows(group, self.window[chosen], len(keys), self.windows)
+        parts = {
+            name: cells.means(quantity.rows[chosen]) for name, quantity in self.quantities.items()
         }
-        calls = np.bincount(group, self.outermost[chosen], minlength=count) / self.windows
-        memory = np.bincount(group, self.allocated[chosen], minlength=count) / self.windows
-        flops = _known_sums(group, self.flops[chosen], count) / self.windows
-        size = _known_sums(group, np.where(self.outermost, self.size, np.nan)[chosen], count)
-        intervals = {name: _intervals(values) for name, values in sums.items()}
+        seconds, _ = parts["time"]
+        moved = {
+            name: quantity.moved.by_group(group, chosen, len(keys))
+            for name, quantity in self.quantities.items()
+            if quantity.moved is not None
+        }
+        calls = self._calls(group, chosen, len(keys))
+        pieces = self._pieces(group, chosen, len(keys), part)
+        memory = np.bincount(group, self.allocated[chosen], minlength=len(keys)) / self.windows
+        flops = _known_sums(group, self.flops[chosen], len(keys)) / self.windows
+        size = np.where(self.outermost[chosen], self.size[chosen], np.nan)
+        size = _known_sums(group, size, len(keys)) / self.windows
         table = []
-        for position in np.argsort(-sums["time"].mean(axis=1), kind="stable"):
-            row: dict[str, Any] = {
-                name: values[chosen][first[position]]
-                for name, values in {**labels, **extra}.items()
-            }
+        for position in np.argsort(-seconds, kind="stable"):
+            row: dict[str, Any] = {"key": int(keys[position])}
             row["calls"] = Figure(
                 value=float(calls[position]), unit="count", status=Status.COUNTED,
                 n=self.windows, source="trace",
             )  # fmt: skip
             for name, quantity in self.quantities.items():
-                row[name] = self._figure(
-                    quantity, float(sums[name][position].mean()), intervals[name][position]
-                )
+                values, intervals = parts[name]
+                row[name] = self._resolved(
+                    quantity, float(values[position]), intervals[position],
+                    float(seconds[position]), float(pieces[position]),
+                    moved[name][position] if name in moved else None,
+                )  # fmt: skip
             row["share"] = row["time"].scaled(1 / self.step_s, "ratio")
             self._utilization(row)
             _gather_rails(row)
@@ -117,11 +179,134 @@ class Breakdown:
                 n=self.windows, source="torch allocator", method="allocated less freed, a step",
             )  # fmt: skip
             row["flops"] = _counted(flops[position], "FLOP", "not counted for this operation")
-            row["bytes"] = _counted(size[position] / self.windows, "B", "no tensors as arguments")
+            row["bytes"] = _counted(size[position], "B", "no tensors as arguments")
             if "energy" in self.absent:
                 row["energy"] = missing("J", self.absent["energy"])
             table.append(row)
         return table
+
+    def _calls(self, group: IntArray, chosen: BoolArray, count: int) -> FloatArray:
+        own = group[self.outermost[chosen]]
+        return np.bincount(own, minlength=count) / self.windows
+
+    def _pieces(
+        self, group: IntArray, chosen: BoolArray, count: int, part: Codes | None
+    ) -> FloatArray:
+        """In how many pieces a step each group lasts."""
+        if part is None:
+            calls = self._calls(group, chosen, count)
+            return np.where(calls > 0, calls, 1.0)
+        parts, code = compact(part[chosen])
+        pairs, _ = compact(group * len(parts) + code)
+        return np.bincount(pairs // len(parts), minlength=count).astype(np.float64)
+
+    def unresolved(
+        self, key: Codes, chosen: BoolArray, part: Codes | None, rests: Sequence[str]
+    ) -> dict[str, Figure]:
+        """What rows and rests leave out because their source cannot tell it apart, by quantity.
+
+        Args:
+            key: As for `rows`.
+            chosen: As for `rows`.
+            part: As for `rows`.
+            rests: As for `rests`.
+        """
+        table = {}
+        for name, quantity in self.quantities.items():
+            time = self.quantities["time"]
+            values, seconds, moved = self._left_out(quantity, key, chosen, part)
+            for columns in _columns(rests).values():
+                if self._unresolved_rest(quantity, columns):
+                    values = values + quantity.rests[:, columns].sum(axis=1)
+                    seconds = seconds + time.rests[:, columns].sum(axis=1)
+                    if quantity.moved is not None:
+                        moved = moved + quantity.moved.of_rests(columns)
+            if values.any():
+                words = NOT_RESOLVED if quantity.moved is None else LOOSE
+                method = f"{words}; {quantity.method}"
+                whole = replace(quantity, method=method)
+                interval = _intervals(values[None, :])[0]
+                table[name] = self._figure(
+                    whole, float(values.mean()), interval, float(seconds.mean()), moved
+                )
+        _gather_rails(table)
+        return table
+
+    def _left_out(
+        self, quantity: Quantity, key: Codes, chosen: BoolArray, part: Codes | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What rows that have no figure of their own take of a quantity.
+
+        Returns:
+            In each window, shape (windows,); their time, likewise; and what they take when the
+            samples are moved, shape (shifts,), nothing where there is one clock.
+        """
+        sensor, moved = quantity.sensor, quantity.moved
+        none = np.zeros(0 if moved is None else len(moved.sums))
+        if sensor is None or not chosen.any():
+            return np.zeros(self.windows), np.zeros(self.windows), none
+        keys, group = compact(key[chosen])
+        time, values = self.quantities["time"].rows[chosen], quantity.rows[chosen]
+        lasting = np.bincount(group, time, minlength=len(keys)) / self.windows
+        least, _ = sensor.shortest
+        lost = lasting / self._pieces(group, chosen, len(keys), part) < least
+        if moved is not None:
+            means = np.bincount(group, values, minlength=len(keys)) / self.windows
+            shifts = moved.by_group(group, chosen, len(keys))
+            lost |= moved.clock.loose(means, shifts, self._least(quantity))
+            none = shifts[lost].sum(axis=0)
+        mine, window = lost[group], self.window[chosen]
+        sums = (
+            np.bincount(window[mine], each[mine], minlength=self.windows).astype(np.float64)
+            for each in (values, time)
+        )
+        return next(sums), next(sums), none
+
+    def _least(self, quantity: Quantity) -> float:
+        """What is nothing beside all of a quantity that a window has: rounding."""
+        whole = float(np.abs(quantity.rows).sum() + np.abs(quantity.rests).sum())
+        return NOTHING * whole / self.windows
+
+    def _resolved(
+        self,
+        quantity: Quantity,
+        value: float,
+        interval: FloatArray,
+        seconds: float,
+        pieces: float,
+        moved: FloatArray | None,
+    ) -> Figure:
+        """The figure of a row, or why its source cannot tell it from what ran beside it."""
+        sensor = quantity.sensor
+        reason = sensor.too_short(seconds / pieces, "this") if sensor else None
+        if reason := reason or self._loose(quantity, value, moved):
+            return missing(quantity.unit, reason)
+        return self._figure(quantity, value, interval, seconds, moved)
+
+    def _loose(self, quantity: Quantity, value: float, moved: FloatArray | None) -> str | None:
+        """Why a value is not told that other clocks would make another; None where it is."""
+        if quantity.moved is None or moved is None:
+            return None
+        clock = quantity.moved.clock
+        if not clock.loose(np.array([value]), moved[None, :], self._least(quantity))[0]:
+            return None
+        return clock.reason(value, moved, quantity.unit)
+
+    def _unresolved_rest(self, quantity: Quantity, columns: Sequence[int]) -> str | None:
+        """Why a rest of some phases cannot be told apart; None where it can."""
+        if quantity.sensor is None:
+            return None
+        seconds = self._seconds_of_rest(columns)
+        if abs(seconds) <= NOTHING * self.step_s:  # a rest that is not there takes no energy
+            return None
+        if reason := quantity.sensor.too_short(seconds / len(columns), "this"):
+            return reason
+        value = float(quantity.rests[:, columns].sum(axis=1).mean())
+        moved = None if quantity.moved is None else quantity.moved.of_rests(columns)
+        return self._loose(quantity, value, moved)
+
+    def _seconds_of_rest(self, columns: Sequence[int]) -> float:
+        return float(self.quantities["time"].rests[:, columns].sum(axis=1).mean())
 
     def rests(self, names: Sequence[str]) -> dict[str, dict[str, Figure]]:
         """What no operation covers, by name.
@@ -130,16 +315,20 @@ class Breakdown:
             names: Name of the rest for each phase.
         """
         table: dict[str, dict[str, Figure]] = {}
-        for name in dict.fromkeys(names):
-            columns = [position for position, other in enumerate(names) if other == name]
+        for name, columns in _columns(names).items():
             row: dict[str, Figure] = {}
             for key, quantity in self.quantities.items():
                 if key == "busy_time":
                     continue
                 values = quantity.rests[:, columns].sum(axis=1)
+                if reason := self._unresolved_rest(quantity, columns):
+                    row[key] = missing(quantity.unit, reason)
+                    continue
                 row[key] = self._figure(
-                    quantity, float(values.mean()), _intervals(values[None, :])[0]
-                )
+                    quantity, float(values.mean()), _intervals(values[None, :])[0],
+                    self._seconds_of_rest(columns),
+                    None if quantity.moved is None else quantity.moved.of_rests(columns),
+                )  # fmt: skip
             row["share"] = row["time"].scaled(1 / self.step_s, "ratio")
             if "energy" in self.absent:
                 row["energy"] = missing("J", self.absent["energy"])
@@ -148,24 +337,39 @@ class Breakdown:
             table[name] = row
         return table
 
-    def _figure(self, quantity: Quantity, value: float, interval: FloatArray) -> Figure:
+    def _figure(
+        self,
+        quantity: Quantity,
+        value: float,
+        interval: FloatArray,
+        seconds: float,
+        moved: FloatArray | None,
+    ) -> Figure:
+        sensor = quantity.sensor
         below, above = interval
         low = high = None
         if self.windows > 1:
             # The uncertainty of the whole adds to that of the share; neither goes below 0.
             low = max(value - float(np.hypot(value - below, value * quantity.relative)), 0.0)
             high = value + float(np.hypot(above - value, value * quantity.relative))
-        return Figure(
+        by = f"bootstrap over {self.windows} traced steps"
+        if self.windows == 1:
+            by = ONE_WINDOW if quantity.moved is None else ONE_CLOCKS
+        figure = Figure(
             value=value,
             unit=quantity.unit,
             low=low,
             high=high,
             confidence=CONFIDENCE if low is not None else None,
             n=self.windows,
-            method=f"{quantity.method}; bootstrap over {self.windows} traced steps",
+            method=f"{quantity.method}; {by}",
+            systematic=sensor.systematic_at(value / seconds) if sensor and seconds else None,
             status=quantity.status,
             source=quantity.source,
         )
+        if quantity.moved is None or moved is None:
+            return figure
+        return quantity.moved.clock.widened(figure, moved)
 
     def _utilization(self, row: dict[str, Any]) -> None:
         """CPU time over wall time of all cores: equation 2 of the TX2 paper, for an operation."""
@@ -173,6 +377,8 @@ class Breakdown:
         time: Figure = row["time"]
         if cpu is None or not time.value or cpu.value is None:
             reason = self.absent.get("cpu_time", "the operation takes no time")
+            if cpu is not None and cpu.missing:
+                reason = cpu.reason or reason
             row["cpu_utilization"] = missing("ratio", reason)
             return
         row["cpu_utilization"] = Figure(
@@ -181,8 +387,16 @@ class Breakdown:
             status=weakest([cpu.status, time.status]),
             n=self.windows,
             source=cpu.source,
-            method=f"CPU time of the process over wall time of {self.cores} cores",
+            method=f"CPU time of the process over wall time of {self.cores} cores{self.whose}",
         )
+
+
+def _columns(names: Sequence[str]) -> dict[str, list[int]]:
+    """The phases of each rest."""
+    columns: dict[str, list[int]] = {}
+    for position, name in enumerate(names):
+        columns.setdefault(name, []).append(position)
+    return columns
 
 
 def _gather_rails(row: dict[str, Any]) -> None:
@@ -192,21 +406,46 @@ def _gather_rails(row: dict[str, Any]) -> None:
         row["energy_by_rail"] = rails
 
 
-def _groups(labels: Sequence[Labels], chosen: BoolArray) -> tuple[IntArray, IntArray]:
-    """Number of the combination of each chosen row, and a row that shows each combination."""
-    codes = np.zeros(int(chosen.sum()), np.int64)
-    for values in labels:
-        _, inverse = np.unique(values[chosen].astype(str), return_inverse=True)
-        codes = codes * (int(inverse.max()) + 1) + inverse
-    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
-    return group.astype(np.int64), first.astype(np.int64)
+def compact(code: Codes) -> tuple[IntArray, IntArray]:
+    """Which numbers, none negative, there are, in order, and of each row the position in those."""
+    size = int(code.max(initial=-1)) + 1
+    if size > max(MOST_FLAGS, len(code)):
+        used, found = np.unique(code, return_inverse=True)
+        return used.astype(np.int64), found.astype(np.int64)
+    seen = np.zeros(size, bool)
+    seen[code] = True  # far quicker than sorting millions of rows
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[code]
 
 
-def _sums(
-    group: IntArray, window: IntArray, values: FloatArray, groups: int, windows: int
-) -> FloatArray:
-    flat = np.bincount(group * windows + window, values, minlength=groups * windows)
-    return flat.reshape(groups, windows).astype(np.float64)
+class _Windows:
+    """Sums of each group in each window, for as many groups at a time as fit into memory."""
+
+    def __init__(self, group: IntArray, window: Codes, groups: int, windows: int) -> None:
+        self._shape = (groups, windows)
+        self._cell = group * windows
+        self._cell += window
+        self._at_once = max(MOST_CELLS // windows, 1)
+        # Groups that fit at once need not be brought together.
+        self._order = np.argsort(group, kind="stable") if groups > self._at_once else None
+        if self._order is not None:
+            self._cell = self._cell[self._order]
+
+    def means(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Means over the windows, shape (groups,), and the ends of their intervals, (groups, 2)."""
+        groups, windows = self._shape
+        if self._order is not None:
+            values = values[self._order]
+        means, intervals = np.zeros(groups), np.zeros((groups, 2))
+        for first in range(0, groups, self._at_once):
+            last = min(first + self._at_once, groups)
+            low, high = 0, len(values)
+            if self._order is not None:  # sorted by group is enough for the ends of groups
+                low, high = np.searchsorted(self._cell, [first * windows, last * windows])
+            cell = self._cell[low:high] - first * windows if first else self._cell[low:high]
+            flat = np.bincount(cell, values[low:high], minlength=(last - first) * windows)
+            sums = flat.reshape(last - first, windows).astype(np.float64)
+            means[first:last], intervals[first:last] = sums.mean(axis=1), _intervals(sums)
+        return means, intervals
 
 
 def _known_sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
@@ -219,12 +458,18 @@ def _known_sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
 
 def _intervals(values: FloatArray) -> FloatArray:
     """Ends of the interval of the mean over windows, shape (groups, 2), by the bootstrap."""
-    windows = values.shape[1]
-    draws = np.random.default_rng(0).integers(0, windows, (RESAMPLES, windows))
-    weights = np.zeros((windows, RESAMPLES))
-    np.add.at(weights, (draws.ravel(), np.repeat(np.arange(RESAMPLES), windows)), 1 / windows)
+    groups, windows = values.shape
+    random = np.random.default_rng(0)
+    at_once = max(MOST_CELLS // windows, 1)
+    means = np.empty((groups, RESAMPLES))
+    for first in range(0, RESAMPLES, at_once):
+        count = min(at_once, RESAMPLES - first)
+        draws = random.integers(0, windows, (count, windows))
+        draws += np.arange(count)[:, None] * windows
+        times = np.bincount(draws.ravel(), minlength=count * windows).reshape(count, windows)
+        means[:, first : first + count] = values @ (times / windows).T
     tail = 100 * (1 - CONFIDENCE) / 2
-    ends: FloatArray = np.percentile(values @ weights, [tail, 100 - tail], axis=1).T
+    ends: FloatArray = np.percentile(means, [tail, 100 - tail], axis=1).T
     return ends
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from wattstep.analysis.curves import Curve
@@ -23,33 +25,50 @@ def other_cpu(system: Curve, own: list[Curve], begin_ns: IntArray, end_ns: IntAr
     return np.where(covered > LEAST_COVERED, np.maximum(total, 0.0), np.nan)
 
 
-def disturbed_steps(
-    start_ns: IntArray,
-    end_ns: IntArray,
-    system: Curve,
-    own: list[Curve],
-    steal: Curve | None,
-    cores: int,
-) -> BoolArray:
-    """Steps that fell into half a second in which something else took the processor.
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What others took of the processor, in windows of half a second.
+
+    Attributes:
+        begin_ns: Begin of the windows, shape (w,).
+        end_ns: Their ends.
+        other_s: CPU time of other processes in s; NaN where not known.
+        stolen_s: Time that the hypervisor took in s; NaN where not known.
+        cores: How many there are.
+    """
+
+    begin_ns: IntArray
+    end_ns: IntArray
+    other_s: FloatArray
+    stolen_s: FloatArray
+    cores: int
+
+    @property
+    def by_others(self) -> BoolArray:
+        """Windows in which other processes took a part of a core that counts."""
+        return np.nan_to_num(self.other_s) > OTHER_CORES * WINDOW_NS * 1e-9
+
+    @property
+    def by_host(self) -> BoolArray:
+        """Windows in which the hypervisor took a part of the cores that counts."""
+        return np.nan_to_num(self.stolen_s) > STOLEN * WINDOW_NS * 1e-9 * self.cores
+
+
+def taken(
+    begin_ns: int, end_ns: int, system: Curve, own: list[Curve], steal: Curve | None, cores: int
+) -> Taken:
+    """What others took of the processor from one time to another.
 
     Args:
-        start_ns: Begin of the steps.
-        end_ns: Their ends.
+        begin_ns: From when on.
+        end_ns: Until when.
         system: Busy time of all cores in s.
         own: CPU time of the training and of the sampler in s.
         steal: Time that the hypervisor took in s, or None.
         cores: How many there are.
     """
-    if not len(start_ns):
-        return np.zeros(0, bool)
-    edges = np.arange(start_ns[0], end_ns[-1] + WINDOW_NS, WINDOW_NS)
+    edges = np.arange(begin_ns, end_ns + WINDOW_NS, WINDOW_NS)
     begin, end = edges[:-1], edges[1:]
-    length = WINDOW_NS * 1e-9
-    busy = np.nan_to_num(other_cpu(system, own, begin, end)) > OTHER_CORES * length
-    if steal is not None:
-        busy |= np.nan_to_num(steal.difference(begin, end)[0]) > STOLEN * length * cores
-    first = np.clip((start_ns - edges[0]) // WINDOW_NS, 0, len(busy) - 1)
-    last = np.clip((end_ns - edges[0]) // WINDOW_NS, 0, len(busy) - 1)
-    total = np.concatenate([[0], np.cumsum(busy)])
-    return np.asarray(total[last + 1] > total[first])
+    stolen = np.full(len(begin), np.nan) if steal is None else steal.difference(begin, end)[0]
+    other = other_cpu(system, own, begin, end)
+    return Taken(begin_ns=begin, end_ns=end, other_s=other, stolen_s=stolen, cores=cores)

@@ -7,11 +7,33 @@ import numpy as np
 from wattstep.analysis.curves import Curve
 from wattstep.analysis.steps import FloatArray, IntArray
 
-BINS = 200
+BINS = 200  # of a mean step, at least
+MOST_BINS = 20_000  # as many as there are samples in a step, up to here
+MOST_POINTS = 4_000_000  # of steps times bins that are averaged
 SAMPLES_A_STEP = 10  # from here on, a step is sampled well enough by itself
 COUNTS_A_STEP = 3  # a counter loses nothing between samples: fewer will do
 SAMPLES_A_BIN = 20
 MOST_STEPS = 2000
+
+
+def stand_alone(
+    curve: Curve, start_ns: IntArray, end_ns: IntArray, gauge: tuple[IntArray, FloatArray] | None
+) -> bool:
+    """Whether steps tell as much one by one as folded onto each other.
+
+    They do where each holds enough samples, or where they are too few to see a step anywhere but
+    where a single one was sampled.
+
+    Args:
+        curve: The cumulative curve.
+        start_ns: Begin of the steps.
+        end_ns: Their ends.
+        gauge: Samples (t_ns, value) of the gauge that the curve integrates, or None.
+    """
+    held = np.median(end_ns - start_ns) / _spacing(curve)
+    if gauge is None:
+        return bool(held >= COUNTS_A_STEP)
+    return bool(held >= SAMPLES_A_STEP or (held >= 1 and len(start_ns) <= SAMPLES_A_BIN))
 
 
 def fold(
@@ -39,10 +61,10 @@ def fold(
     total = mean_gain(curve, start_ns, end_ns)
     if total is None:
         return None
-    spacing = float(np.median(np.diff(curve.t_ns))) if len(curve.t_ns) > 1 else np.inf
     least = SAMPLES_A_STEP if gauge is not None else COUNTS_A_STEP
-    if np.median(end_ns - start_ns) >= least * spacing:
-        shape = _averaged(curve, start_ns, end_ns)
+    held = float(np.median(end_ns - start_ns)) / _spacing(curve)
+    if held >= least:
+        shape = _averaged(curve, start_ns, end_ns, int(np.clip(np.ceil(held), BINS, MOST_BINS)))
     elif gauge is not None:
         shape = _sorted_by_phase(*gauge, start_ns, end_ns)
     else:
@@ -51,6 +73,11 @@ def fold(
         shape = np.linspace(0.0, 1.0, len(shape))
     t_ns = np.linspace(0, max(round(length_s * 1e9), len(shape)), len(shape)).astype(np.int64)
     return Curve(t_ns=t_ns, total=shape / shape[-1] * total, unit=curve.unit, covered_ns=t_ns)
+
+
+def _spacing(curve: Curve) -> float:
+    """Median time between samples in ns; without two of them it has no end."""
+    return float(np.median(np.diff(curve.t_ns))) if len(curve.t_ns) > 1 else np.inf
 
 
 def mean_gain(curve: Curve, start_ns: IntArray, end_ns: IntArray) -> float | None:
@@ -64,10 +91,11 @@ def mean_gain(curve: Curve, start_ns: IntArray, end_ns: IntArray) -> float | Non
     return float(gains[known].sum()) / sampled * float(lengths.mean())
 
 
-def _averaged(curve: Curve, start_ns: IntArray, end_ns: IntArray) -> FloatArray:
-    chosen = np.linspace(0, len(start_ns) - 1, min(len(start_ns), MOST_STEPS)).astype(np.int64)
+def _averaged(curve: Curve, start_ns: IntArray, end_ns: IntArray, bins: int) -> FloatArray:
+    count = min(len(start_ns), MOST_STEPS, MOST_POINTS // bins)
+    chosen = np.linspace(0, len(start_ns) - 1, count).astype(np.int64)
     start, end = start_ns[chosen], end_ns[chosen]
-    position = np.linspace(0.0, 1.0, BINS + 1)
+    position = np.linspace(0.0, 1.0, bins + 1)
     grid = start[:, None] + np.rint((end - start)[:, None] * position).astype(np.int64)
     base = curve.t_ns[0]
     gained = np.interp(grid - base, curve.t_ns - base, curve.total)

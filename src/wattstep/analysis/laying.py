@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattstep.analysis.correlation import attribute, nest, wall_time
-from wattstep.analysis.curves import Curve
+from wattstep.analysis.correlation import Ranked, nest_ranked, share_ranked
+from wattstep.analysis.curves import Curve, curve_of_clock
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 
 Labels = NDArray[np.object_]
+Numbers = NDArray[np.integer[Any]]
 SAFE_GAP_NS = 1_000
 
 
@@ -35,17 +37,44 @@ class TracedRows:
         thread: Where it ran.
         parent: Index of the row that encloses it, or -1.
         scope: Whether it only groups others (module code, optimizer step, annotation).
-        layer: Module path, or "" for none.
+        layer: Position of its module path in `layers`.
+        layers: Module paths, "" for none, shape (layers,); a trace has millions of rows and few.
     """
 
-    window: IntArray
+    window: Numbers
     start_ns: IntArray
     end_ns: IntArray
     self_ns: IntArray
-    thread: IntArray
-    parent: IntArray
+    thread: Numbers
+    parent: Numbers
     scope: BoolArray
-    layer: Labels
+    layer: Numbers
+    layers: Labels
+
+    @property
+    def apart(self) -> BoolArray:
+        """Scopes that no operation holds; one inside an operation is a part of it."""
+        if not self.scope.any():
+            return self.scope
+        apart: BoolArray = self.scope.copy()
+        at = np.flatnonzero(apart)
+        above = self.parent[at]
+        while len(at):
+            inside = above >= 0
+            at, above = at[inside], above[inside]
+            held = ~self.scope[above]
+            apart[at[held]] = False
+            at, above = at[~held], self.parent[above[~held]]
+        return apart
+
+    def ranked(self, start_ns: IntArray, end_ns: IntArray) -> Ranked:
+        """Their nesting at these times, scopes behind operations.
+
+        Args:
+            start_ns: Begin of each row, shape (n,).
+            end_ns: End of each row, shape (n,).
+        """
+        return nest_ranked(start_ns, end_ns, self.thread, self.apart)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,76 +123,129 @@ class LaidRows:
         busy_s: Duration counted in full, shape (n,).
         rest_s: What no operation covers, shape (windows, phases).
         correction: The cost that was taken off.
-        mapped_start_ns: Begin on the time axis of the mean clean step, shape (n,).
-        mapped_end_ns: End on it, shape (n,).
+        traced: Phases of the traced steps.
         edges_s: Begin of each phase of the mean clean step, and its end, shape (phases + 1,).
     """
 
-    phase: IntArray
+    phase: Numbers
     time_s: FloatArray
     busy_s: FloatArray
     rest_s: FloatArray
     correction: Correction
-    mapped_start_ns: IntArray
-    mapped_end_ns: IntArray
+    traced: Phases
     edges_s: FloatArray
 
 
 def lay(
     rows: TracedRows,
     traced: Phases,
-    clean_beside: FloatArray,
+    clean_beside: FloatArray | None,
     clean_share: FloatArray,
     clean_step_s: float,
 ) -> LaidRows:
     """Lays traced rows onto the mean clean step.
 
+    Where nothing but traced steps is known, they are laid onto their own mean: nothing is taken
+    off, and work that goes on after the end of its step (of a GPU) shares the time of the next.
+
+    Wall time is shared among the operations that run at once. Scopes take what is left: one that
+    is open while operations run on another thread only waits for them.
+
     Args:
         rows: Operations and scopes.
         traced: Phases of the traced steps, one row a window.
-        clean_beside: Median duration in s of the clean steps beside each window, shape (windows,).
+        clean_beside: Median duration in s of the clean steps beside each window, shape (windows,);
+            None: there are none.
         clean_share: Share of each phase in clean steps, adding up to 1, shape (phases,).
         clean_step_s: Mean duration of a clean step in s.
     """
     windows, phases = traced.durations_s.shape
     phase = _phase_of(rows, traced)
-    cell = rows.window * phases + phase
-    top = rows.parent < 0
-    children = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(float)
-
-    def by_cell(weights: FloatArray | None, chosen: BoolArray | slice = slice(None)) -> FloatArray:
-        chosen_weights = None if weights is None else weights[chosen]
-        sums = np.bincount(cell[chosen], chosen_weights, minlength=windows * phases)
-        return sums.reshape(windows, phases).astype(float)
-
-    events = by_cell(None)
-    correction = fit_correction(traced.durations_s, events, clean_beside, clean_share)
-    cost = correction.cost_s[phase]
-    busy = np.maximum(rows.self_ns * 1e-9 - cost * children, 0.0)
-    nesting = nest(rows.start_ns, rows.end_ns, rows.thread)
-    own = np.maximum(rows.self_ns * 1e-9, 1e-12)
-    shared = wall_time(nesting).self_share
-    time = busy * np.clip(shared / own, 0.0, 1.0)
-    covered = by_cell(shared)
-    tops = by_cell(None, top)
-    rest = np.maximum(traced.durations_s - covered - correction.cost_s * tops, 0.0)
-    # Phases are scaled as a whole, after the residual was stated: sums are then the clean step.
+    cells = _Cells(rows, phase, windows, phases)
+    ranked = rows.ranked(rows.start_ns, rows.end_ns)
+    busy = (rows.self_ns * 1e-9).astype(np.float64, copy=False)
+    if clean_beside is None:
+        correction = _uncorrected(windows, phases)
+        time, rest = _within_steps(ranked, traced, _clock_of(traced))
+        del ranked
+    else:
+        durations = traced.durations_s
+        correction = fit_correction(durations, cells.sums(None), clean_beside, clean_share)
+        begin, end = int(rows.start_ns.min(initial=0)), int(rows.end_ns.max(initial=0))
+        shared, _ = share_ranked(ranked, curve_of_clock(begin, end))
+        del ranked
+        top = rows.parent < 0
+        children = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(float)
+        own = np.maximum(busy, 1e-12)
+        busy -= correction.cost_s[phase] * children
+        np.maximum(busy, 0.0, out=busy)
+        time = busy * np.clip(shared / own, 0.0, 1.0)
+        tops = cells.sums(top.astype(float))
+        rest = np.maximum(durations - cells.sums(shared) - correction.cost_s * tops, 0.0)
     wanted = clean_share * clean_step_s
-    found = (by_cell(time) + rest).mean(axis=0)
-    scale = np.divide(wanted, found, out=np.zeros(phases), where=found > 0)
-    rest = rest * scale
-    rest[:, found <= 0] = wanted[found <= 0]
+    found = (cells.sums(time) + rest).mean(axis=0)
+    if clean_beside is None:
+        # Nothing was taken off: each operation keeps its length, also one that ends a phase later.
+        scale = np.full(phases, clean_step_s / found.sum() if found.sum() > 0 else 0.0)
+        rest = rest * scale
+    else:
+        # Phases are scaled as a whole, after the residual was stated: sums are the clean step.
+        scale = np.divide(wanted, found, out=np.zeros(phases), where=found > 0)
+        rest = rest * scale
+        rest[:, found <= 0] = wanted[found <= 0]
     edges = np.concatenate([[0.0], np.cumsum(wanted)])
     return LaidRows(
         phase=phase,
-        time_s=time * scale[phase],
-        busy_s=busy * scale[phase],
+        time_s=_scaled(time, scale, phase),
+        busy_s=busy if clean_beside is None else _scaled(busy, scale, phase),
         rest_s=rest,
         correction=correction,
-        mapped_start_ns=_mapped(rows.start_ns, rows.window, traced, edges),
-        mapped_end_ns=_mapped(rows.end_ns, rows.window, traced, edges),
+        traced=traced,
         edges_s=edges,
     )
+
+
+def _scaled(values: FloatArray, factors: FloatArray, phase: Numbers) -> FloatArray:
+    """Each value by the factor of its phase, in its own memory."""
+    values *= factors[0] if len(factors) == 1 else factors[phase]
+    return values
+
+
+class _Cells:
+    """Sums over the rows of each window and phase."""
+
+    def __init__(self, rows: TracedRows, phase: Numbers, windows: int, phases: int) -> None:
+        self._shape = (windows, phases)
+        self._cell = rows.window if phases == 1 else rows.window.astype(np.int64) * phases + phase
+
+    def sums(self, weights: FloatArray | None) -> FloatArray:
+        """Of these weights, or how many rows there are (None); shape (windows, phases)."""
+        sums = np.bincount(self._cell, weights, minlength=self._shape[0] * self._shape[1])
+        return sums.reshape(self._shape).astype(np.float64)
+
+
+def _uncorrected(windows: int, phases: int) -> Correction:
+    """No correction: without clean steps, what tracing costs cannot be told."""
+    nan = float("nan")
+    return Correction(cost_s=np.zeros(phases), residual=nan, inflation=nan, windows=windows)
+
+
+def _within_steps(ranked: Ranked, traced: Phases, curve: Curve) -> tuple[FloatArray, FloatArray]:
+    """What each row takes of a curve, and what is uncovered of each phase, in its unit."""
+    taken, free = share_ranked(ranked, curve)
+    base = free.t_ns[0]
+    left = np.interp(traced.edges_ns - base, free.t_ns - base, free.total)
+    return taken, np.diff(left, axis=1)
+
+
+def _clock_of(traced: Phases) -> Curve:
+    """Wall time in s that stands still outside of the steps."""
+    begin, end = traced.edges_ns[:, 0], traced.edges_ns[:, -1]
+    t_ns = np.unique(np.concatenate([begin, end]))
+    opened = np.searchsorted(np.sort(begin), t_ns, side="right")
+    inside = (opened > np.searchsorted(np.sort(end), t_ns, side="right"))[:-1]
+    elapsed = np.concatenate([[0], np.cumsum(np.where(inside, np.diff(t_ns), 0))])
+    return Curve(t_ns=t_ns, total=elapsed * 1e-9, unit="s", covered_ns=elapsed)
 
 
 def fit_correction(
@@ -197,6 +279,66 @@ def fit_correction(
     )
 
 
+class Sharing:
+    """Shares curves out among the same rows, whose nesting is found once.
+
+    Args:
+        rows: The traced rows.
+        laid: The same, laid onto the mean clean step.
+    """
+
+    def __init__(self, rows: TracedRows, laid: LaidRows) -> None:
+        self._rows = rows
+        self._laid = laid
+        self._length: int | None = None  # of the steps that the rows are lined up on
+        self._ranked: Ranked | None = None
+        self._lasted: FloatArray | None = None
+
+    def folded(self, curve: Curve) -> tuple[FloatArray, FloatArray]:
+        """What rows and rests take of a curve over the mean clean step; see `share_curve`."""
+        length = int(curve.t_ns[-1]) + SAFE_GAP_NS
+        windows = len(self._laid.rest_s)
+        if self._ranked is None or self._length != length:
+            self._ranked = None  # two at once would be more memory than there need be
+            self._ranked, self._length = _lined_up(self._rows, self._laid, length), length
+            self._lasted, _ = share_ranked(self._ranked, curve_of_clock(0, windows * length))
+        assert self._lasted is not None
+        gained, _ = share_ranked(self._ranked, _tiled(curve, windows, length))
+        return _conserved(self._rows, self._laid, curve, gained, self._lasted)
+
+    def recorded(self, curve: Curve, rate: float) -> tuple[FloatArray, FloatArray]:
+        """What rows and rests take of a curve just when they ran, where all steps were traced.
+
+        Time of steps that was not sampled is taken to be as all that was.
+
+        Args:
+            curve: As it was recorded.
+            rate: What it gains in a second of these steps, mean over what was sampled.
+
+        Returns:
+            As `share_curve`.
+        """
+        if self._ranked is None or self._length is not None:
+            self._ranked = self._lasted = None
+            self._ranked = self._rows.ranked(self._rows.start_ns, self._rows.end_ns)
+            self._length = None
+        return _within_steps(self._ranked, self._laid.traced, _inside(curve, self._laid, rate))
+
+
+def _inside(curve: Curve, laid: LaidRows, rate: float) -> Curve:
+    """A curve that stands still outside of steps and has no gap in them."""
+    clock = _clock_of(laid.traced)
+    begin, end = clock.t_ns[0], clock.t_ns[-1]
+    within = curve.t_ns[(curve.t_ns > begin) & (curve.t_ns < end)]
+    t_ns = np.sort(np.concatenate([clock.t_ns, within]), kind="stable")  # two that are sorted
+    t_ns = t_ns[np.append(True, t_ns[1:] > t_ns[:-1])]
+    gains, covered = curve.difference(t_ns[:-1], t_ns[1:])
+    seconds = np.diff(np.interp(t_ns - begin, clock.t_ns - begin, clock.total))
+    gains = np.where(seconds > 0, np.nan_to_num(gains) + rate * (1 - covered) * seconds, 0.0)
+    total = np.concatenate([[0.0], np.cumsum(gains)])
+    return Curve(t_ns=t_ns, total=total, unit=curve.unit, covered_ns=t_ns - begin)
+
+
 def share_curve(rows: TracedRows, laid: LaidRows, curve: Curve) -> tuple[FloatArray, FloatArray]:
     """Shares a curve over the mean clean step out among rows and rests.
 
@@ -212,32 +354,28 @@ def share_curve(rows: TracedRows, laid: LaidRows, curve: Curve) -> tuple[FloatAr
         What each row takes, shape (n,), and the rests, shape (windows, phases). The sum over the
         rows and rests of one window is the curve's total, on average over the windows.
     """
+    return Sharing(rows, laid).folded(curve)
+
+
+def _conserved(
+    rows: TracedRows, laid: LaidRows, curve: Curve, gained: FloatArray, lasted: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Shares by the rates at which rows gained, scaled to what the curve gains in each phase."""
     windows, phases = laid.rest_s.shape
-    length = int(curve.t_ns[-1]) + SAFE_GAP_NS
-    offset = rows.window * length
-    nesting = nest(laid.mapped_start_ns + offset, laid.mapped_end_ns + offset, rows.thread)
-    tiled = _tiled(curve, windows, length)
-    gained = attribute(nesting, tiled).self_share
-    lasted = wall_time(nesting).self_share
     gains = _gains(curve, laid.edges_s)
     spans = np.diff(laid.edges_s)
     mean_rate = np.divide(gains, spans, out=np.zeros(phases), where=spans > 0)
     rate = np.divide(gained, lasted, out=mean_rate[laid.phase].copy(), where=lasted > 1e-9)
     taken = rate * laid.time_s
-    cell = rows.window * phases + laid.phase
-
-    def by_cell(weights: FloatArray) -> FloatArray:
-        sums = np.bincount(cell, weights, minlength=windows * phases)
-        return sums.reshape(windows, phases).astype(np.float64)
-
-    left_gain = np.maximum(gains - by_cell(gained), 0.0)
-    left_span = np.maximum(spans - by_cell(lasted), 0.0)
+    cells = _Cells(rows, laid.phase, windows, phases)
+    left_gain = np.maximum(gains - cells.sums(gained), 0.0)
+    left_span = np.maximum(spans - cells.sums(lasted), 0.0)
     rest_rate = np.divide(
         left_gain, left_span, out=np.broadcast_to(mean_rate, left_gain.shape).copy(),
         where=left_span > 0.01 * spans + 1e-12,
     )  # fmt: skip
     rests = rest_rate * laid.rest_s
-    found = (by_cell(taken) + rests).mean(axis=0)
+    found = (cells.sums(taken) + rests).mean(axis=0)
     scale = np.divide(gains, found, out=np.zeros(phases), where=found > 0)
     rests = rests * scale
     rests[:, found <= 0] = gains[found <= 0]
@@ -252,23 +390,34 @@ def common_phases(sequences: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return max(counts, key=lambda sequence: counts[sequence]) if counts else ()
 
 
-def _phase_of(rows: TracedRows, traced: Phases) -> IntArray:
+def _phase_of(rows: TracedRows, traced: Phases) -> Numbers:
     """Position of the phase in which each row begins."""
-    phase = np.zeros(len(rows.window), np.int64)
-    bounds = np.searchsorted(rows.window, np.arange(len(traced.edges_ns) + 1))
+    windows, phases = traced.durations_s.shape
+    phase = np.zeros(len(rows.window), np.int32)
+    if phases == 1:
+        return phase
+    bounds = np.searchsorted(rows.window, np.arange(windows + 1))
     for window, edges in enumerate(traced.edges_ns):
         part = slice(bounds[window], bounds[window + 1])
         at = np.searchsorted(edges, rows.start_ns[part], side="right") - 1
-        phase[part] = np.clip(at, 0, len(edges) - 2)
+        phase[part] = np.clip(at, 0, phases - 1)
     return phase
 
 
-def _mapped(times: IntArray, window: IntArray, traced: Phases, edges_s: FloatArray) -> IntArray:
+def _lined_up(rows: TracedRows, laid: LaidRows, length: int) -> Ranked:
+    """The rows on mean clean steps one after another, each `length` ns after the one before."""
+    start, end = (_mapped(times, rows.window, laid) for times in (rows.start_ns, rows.end_ns))
+    np.maximum(start, end, out=end)  # rounding may bring an end of next to no length before it
+    offset = rows.window.astype(np.int64) * length
+    return rows.ranked(start + offset, end + offset)
+
+
+def _mapped(times: IntArray, window: Numbers, laid: LaidRows) -> IntArray:
     """Times in traced steps on the axis of the mean clean step, in proportion within a phase."""
     mapped = np.zeros(len(times), np.int64)
-    targets = edges_s * 1e9
-    bounds = np.searchsorted(window, np.arange(len(traced.edges_ns) + 1))
-    for number, edges in enumerate(traced.edges_ns):
+    targets = laid.edges_s * 1e9
+    bounds = np.searchsorted(window, np.arange(len(laid.traced.edges_ns) + 1))
+    for number, edges in enumerate(laid.traced.edges_ns):
         part = slice(bounds[number], bounds[number + 1])
         position = np.interp(times[part] - edges[0], edges - edges[0], targets)
         mapped[part] = np.rint(position).astype(np.int64)
@@ -312,7 +461,7 @@ def match_layers(
     factor = np.ones(len(rows.window))
     inside = np.zeros(len(rows.window), bool)
     for layer, share in shares.items():
-        mine = forward & _below(rows.layer, layer)
+        mine = forward & _below(rows.layers, layer)[rows.layer]
         found = float(laid.time_s[mine].sum()) / windows
         if found > 0:
             factor[mine] = share * length / found
@@ -330,5 +479,4 @@ def match_layers(
 
 def _below(layers: Labels, top: str) -> BoolArray:
     """Whether each layer is `top` or lies below it."""
-    distinct = {name: name == top or name.startswith(top + ".") for name in set(layers)}
-    return np.array([distinct[name] for name in layers], dtype=bool)
+    return np.array([name == top or name.startswith(top + ".") for name in layers], dtype=bool)

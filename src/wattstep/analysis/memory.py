@@ -1,12 +1,67 @@
-"""Peak memory of the training without what recording added to it."""
+"""Peak memory of the training without what recording added to it, and what it is for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from wattstep.records.figure import Figure, Status, missing
 
 Event = tuple[str, int]
+
+AT_PEAK = "at_peak."  # before the name of a category: its size when most memory was in use
+HIGHEST = "highest."  # before the name of a category of tensors: its highest, at its own moment
+ALLOCATOR_FREE = "allocator_free"
+UNEXPLAINED = "unexplained"
+CHILDREN = "child_processes"
+
+_TENSORS = (
+    "parameters", "buffers", "gradients", "optimizer_state", "input", "feature_maps", "workspace",
+    "held_tensors",
+)  # fmt: skip
+_PEAK_OPERATION = "the operation of a step during which most memory was in use"
+_METHODS = {
+    "never_touched": (
+        Status.MEASURED,
+        "below 0: what of the tensors above was allocated, never written to, and is not resident "
+        "(mincore)",
+    ),
+    "kernel_scratch": (
+        Status.MEASURED,
+        "high-water mark during that operation, less what was resident before and the tensors "
+        "that it made",
+    ),
+    "library_pages": (Status.MEASURED, "resident pages of files (RssFile and RssShmem)"),
+    "process_at_rest": (
+        Status.ATTRIBUTED,
+        "anonymous memory between steps, free memory given back, less the tensors there and "
+        "what tracing kept",
+    ),
+    "interpreter_and_framework": (
+        Status.ATTRIBUTED,
+        "anonymous memory once the framework is loaded, free memory given back, less tensors",
+    ),
+    "added_by_preparation": (
+        Status.ATTRIBUTED,
+        "growth of anonymous memory that is no tensor while data were read and the model was "
+        "made: libraries that read the data, objects of the interpreter",
+    ),
+    "added_by_steps": (
+        Status.ATTRIBUTED,
+        "growth of anonymous memory between steps that is no tensor, from the first step on: "
+        "caches of kernels, buffers of threads",
+    ),
+    ALLOCATOR_FREE: (
+        Status.ATTRIBUTED,
+        "peak of undisturbed steps less the peak of a step in which the allocator gave free "
+        "memory back before each operation",
+    ),
+    UNEXPLAINED: (
+        Status.ATTRIBUTED,
+        "what is left: nodes of the graph, objects of the interpreter, holes in the heap; below 0 "
+        "where undisturbed steps held less than the one that was followed",
+    ),
+    CHILDREN: (Status.MEASURED, "highest resident memory of child processes"),
+}
 
 
 def tracing_kept(events: Sequence[Event]) -> float:
@@ -56,8 +111,97 @@ def peak(events: Sequence[Event], children: float) -> Figure:
     )
 
 
-def breakdown(events: Sequence[Event], peak_figure: Figure) -> dict[str, Figure]:
-    """Peak memory by category; what the tensors do not explain is the rest of the process."""
+def breakdown(
+    events: Sequence[Event], peak_figure: Figure, children: float = 0.0
+) -> dict[str, Figure]:
+    """Peak memory by category; the parts add up to the peak.
+
+    Args:
+        events: Marks of memory in the order of time: (category, bytes).
+        peak_figure: As `peak` gives it.
+        children: What of it is the children's, in bytes.
+    """
+    at_peak = {
+        category.removeprefix(AT_PEAK): float(size)
+        for category, size in events
+        if category.startswith(AT_PEAK)
+    }
+    if not at_peak or peak_figure.value is None:
+        return _known_tensors_and_rest(events, peak_figure)
+    if "process_at_rest" in at_peak:  # the step was followed after all tracing
+        at_peak["process_at_rest"] -= tracing_kept(events)
+    sizes = divide(
+        peak_figure.value - children,
+        demand=sum(at_peak.values()),
+        tensors={name: at_peak[name] for name in _TENSORS if name in at_peak},
+        others={
+            name: size
+            for name, size in at_peak.items()
+            if name not in (*_TENSORS, ALLOCATOR_FREE, UNEXPLAINED)
+        },
+    )
+    return figures({**sizes, **({CHILDREN: children} if children else {})})
+
+
+def divide(
+    peak_size: float,
+    *,
+    demand: float,
+    tensors: Mapping[str, float],
+    others: Mapping[str, float],
+) -> dict[str, float]:
+    """Divides a peak among its categories, exactly.
+
+    Args:
+        peak_size: Of undisturbed steps.
+        demand: What was resident at the same moment of a step whose allocator kept nothing free.
+        tensors: Bytes of tensors by category.
+        others: Bytes by category that are no tensors.
+
+    Returns:
+        The categories, then what the allocator held free, and what is left, which may be below 0.
+    """
+    parts = {**tensors, **others}
+    free = max(peak_size - demand, 0)
+    return {**parts, ALLOCATOR_FREE: free, UNEXPLAINED: peak_size - free - sum(parts.values())}
+
+
+def figures(sizes: Mapping[str, float]) -> dict[str, Figure]:
+    """Sizes by category, each with how it was found."""
+    return {name: _figure(name, size) for name, size in sizes.items()}
+
+
+def highest(sizes: Mapping[str, float]) -> dict[str, Figure]:
+    """The most that each category of tensors takes in a step; they need not meet."""
+    return {
+        name: Figure(
+            value=float(sizes[name]),
+            unit="B",
+            status=Status.COUNTED,
+            source="tensors during the operation at which this category was largest",
+        )
+        for name in _TENSORS
+        if name in sizes
+    }
+
+
+def highest_of(events: Sequence[Event]) -> dict[str, Figure]:
+    """As `highest`, from the marks of a run; empty where its steps were not followed."""
+    return highest(
+        {name.removeprefix(HIGHEST): size for name, size in events if name.startswith(HIGHEST)}
+    )
+
+
+def _figure(name: str, size: float) -> Figure:
+    if name in _TENSORS:
+        status, method, source = Status.COUNTED, None, f"tensors during {_PEAK_OPERATION}"
+    else:
+        (status, method), source = _METHODS[name], "/proc/self/status of the training process"
+    return Figure(value=float(size), unit="B", status=status, source=source, method=method)
+
+
+def _known_tensors_and_rest(events: Sequence[Event], peak_figure: Figure) -> dict[str, Figure]:
+    """For runs whose steps were not followed by operation."""
     wanted = ("parameters", "buffers", "gradients", "optimizer_state")
     sizes = {category: size for category, size in events if category in wanted}
     table = {

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from wattstep.analysis.calibration import Calibration
+from wattstep.analysis.calibration import calibrated as corrected
+from wattstep.analysis.clock_error import ADVICE, ClockError
 from wattstep.analysis.curves import Curve, add_curves
 from wattstep.analysis.steps import FloatArray, IntArray
-from wattstep.records.figure import Status
+from wattstep.records.figure import Status, weakest
+
+UPDATES = 5  # of its source that clean time must hold, for a mean power to be one
+NEXT = "; "  # between one thing that a note says and the next
+# 95 % of a sum of errors that each lie anywhere in half a step: 1.96 of their standard deviations.
+_OF_SQUARES = 1.96 / math.sqrt(3)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,9 +29,18 @@ class EnergySource:
     Attributes:
         curve: Energy since its first sample.
         gauge: The samples of power (t_ns, W) that it integrates, or None for a counter.
-        status: "measured" or "modelled".
+        status: "measured", "replayed" or "modelled".
         source: Sensor or model.
         note: What the reader must know, or None.
+        carries_s: The shortest time in s whose energy it can tell from that of the time beside it:
+            the update interval that was seen, or the window that it averages over; 0: no limit.
+        limit: Why that is so, in words: "VDD_IN gave a new value every 422 ms"; "" for no limit.
+        quantum: Smallest step that was seen (W of a gauge, J of a counter), or None.
+        systematic: Relative error (95 %) of gain and offset, where it was calibrated, or None.
+        half_step_w: How far its power may lie beside the truth because it goes in steps, in W. It
+            does not get less where values go up and down: whether a chip rounds or cuts off is
+            nowhere documented. 0 for counters, whose steps many steps of training share.
+        clock: How far its clock may lie beside that of the steps; None: it is the same clock.
     """
 
     curve: Curve
@@ -30,17 +48,158 @@ class EnergySource:
     source: str
     gauge: tuple[IntArray, FloatArray] | None = None
     note: str | None = None
+    carries_s: float = 0.0
+    limit: str = ""
+    quantum: float | None = None
+    systematic: float | None = None
+    half_step_w: float = 0.0
+    clock: ClockError | None = None
+
+    @property
+    def shortest(self) -> tuple[float, str]:
+        """The shortest time in s whose energy can be told apart, clocks included, and why."""
+        limits = [(self.carries_s, self.limit)]
+        if self.clock is not None:
+            limits.append((self.clock.seconds, self.clock.words))
+        return max(limits)
+
+    def systematic_at(self, watts: float) -> float | None:
+        """Relative error (95 %) of a power that it gives: of its calibration and of its steps.
+
+        Args:
+            watts: The power in W; relative to 0, an error in W is nothing that can be told.
+        """
+        if not self.half_step_w:
+            return self.systematic
+        if not watts:
+            return None
+        return math.hypot(self.systematic or 0.0, self.half_step_w / watts)
+
+    def too_short(self, seconds: float, what: str) -> str | None:
+        """Why energy in so short a time cannot be told; None where it can.
+
+        Args:
+            seconds: How long it lasts.
+            what: What lasts so long: "this operation".
+        """
+        least, limit = self.shortest
+        if seconds >= least:
+            return None
+        return f"not resolvable: {limit}, {what} lasts {spoken(seconds)}"
+
+    def too_little(self, seconds: float, gain: float) -> str | None:
+        """Why the energy of clean time as a whole cannot be told; None where it can.
+
+        Args:
+            seconds: Clean time in all.
+            gain: Energy in it in J.
+        """
+        if seconds < UPDATES * self.carries_s:
+            return (
+                f"not resolvable: {self.limit}, and all that was measured together lasts "
+                f"{spoken(seconds)}: {UPDATES} new values are the least; record more steps"
+            )
+        if self.clock is not None and seconds < UPDATES * self.clock.seconds:
+            return (
+                f"not resolvable: {self.clock.words}, and all that was measured together lasts "
+                f"{spoken(seconds)}, less than {UPDATES} times as long; {ADVICE}"
+            )
+        if abs(gain) < self.half_step_w * seconds:
+            return f"not resolvable: {self.source} goes in steps of {2 * self.half_step_w:.3g} W"
+        if self.quantum is None or not self.carries_s:
+            return None
+        least = self.quantum if self.gauge is None else self.quantum * seconds
+        if gain < least:
+            unit = "J" if self.gauge is None else "W"
+            return f"not resolvable: {self.source} goes in steps of {self.quantum:.3g} {unit}"
+        return None
+
+
+def spoken(seconds: float) -> str:
+    """A time in s as words for a sentence: "422 ms", "8.3 µs"."""
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def calibrated(source: EnergySource, by: Calibration) -> EnergySource:
+    """The same as the meter would have it, with what is left uncertain as its systematic part."""
+    curve = source.curve
+    seconds = float(curve.covered_ns[-1]) * 1e-9 if len(curve.t_ns) else 0.0
+    own_w = float(curve.total[-1]) / seconds if seconds > 0 else by.center_w
+    gauge = source.gauge
+    words = f"calibrated against an external meter: {by.gain:.4g} × + {by.offset_w:.3g} W"
+    return replace(
+        source,
+        curve=corrected(curve, by),
+        gauge=None if gauge is None else (gauge[0], by.gain * gauge[1] + by.offset_w),
+        quantum=None if source.quantum is None else source.quantum * abs(by.gain),
+        half_step_w=source.half_step_w * abs(by.gain),
+        source=f"{source.source}, {words}",
+        systematic=by.systematic(own_w),
+    )
 
 
 def summed(sources: Sequence[EnergySource]) -> EnergySource:
-    """The sum of rails that together make a whole; a gap in one is a gap in the sum."""
+    """The sum of rails that together make a whole; a gap in one is a gap in the sum.
+
+    It is as weak as the weakest of them, and as slow as the slowest.
+    """
     if len(sources) == 1:
         return sources[0]
+    slowest = max(sources, key=lambda source: source.carries_s)
+    quanta = [source.quantum for source in sources if source.quantum is not None]
     return EnergySource(
         curve=add_curves([source.curve for source in sources]),
-        status=sources[0].status,
+        gauge=_summed_gauge(sources),
+        status=weakest(source.status for source in sources),
         source=" + ".join(source.source for source in sources),
+        note=_common_note(sources),
+        carries_s=slowest.carries_s,
+        limit=slowest.limit,
+        quantum=max(quanta, default=None),
+        systematic=_summed_systematic(sources),
+        half_step_w=_summed_half_step([source.half_step_w for source in sources]),
     )
+
+
+def _common_note(sources: Sequence[EnergySource]) -> str | None:
+    """What all of them say, which is said of their sum; the rest stands with each of them."""
+    notes = [dict.fromkeys((source.note or "").split(NEXT)) for source in sources]
+    common = [part for part in notes[0] if part and all(part in note for note in notes)]
+    return NEXT.join(common) or None
+
+
+def _summed_half_step(halves: Sequence[float]) -> float:
+    """Errors of rounding fall either way: in squares, and never more than all of them together."""
+    return min(sum(halves), _OF_SQUARES * math.hypot(*halves))
+
+
+def _summed_systematic(sources: Sequence[EnergySource]) -> float | None:
+    """Errors of gain may all point the same way: they add up, each by its share of the energy."""
+    known = [source for source in sources if source.systematic is not None]
+    if not known:
+        return None
+    energies = [float(source.curve.total[-1]) for source in sources]
+    whole = sum(energies)
+    parts = (s.systematic * e for s, e in zip(sources, energies, strict=True) if s.systematic)
+    return sum(parts) / whole if whole > 0 else None
+
+
+def _summed_gauge(sources: Sequence[EnergySource]) -> tuple[IntArray, FloatArray] | None:
+    """The samples of power of all of them at the times of the first; None where one is a counter."""
+    gauges = [source.gauge for source in sources]
+    first = gauges[0]
+    if first is None or any(gauge is None for gauge in gauges):
+        return None
+    t_ns, total = first[0], np.zeros(len(first[0]))
+    for gauge in gauges:
+        assert gauge is not None
+        times, power = gauge
+        # A failed read stays one: NaN spreads to its neighbours.
+        total = total + np.interp(t_ns - t_ns[0], times - t_ns[0], power)
+    return t_ns, total
 
 
 def modelled(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:

@@ -142,6 +142,58 @@ def median_figure(
     )
 
 
+def share_figure(right: int, n: int, source: str) -> Figure:
+    """The share of independent samples that is right, with the 95 % interval of Wilson (1927).
+
+    Args:
+        right: How many are.
+        n: How many there are, at least 1.
+        source: What the samples are.
+    """
+    share, square = right / n, _NORMAL.inv_cdf((1 + _CONFIDENCE) / 2) ** 2
+    middle = (share + square / (2 * n)) / (1 + square / n)
+    reach = math.sqrt(square * (share * (1 - share) + square / (4 * n)) / n) / (1 + square / n)
+    return Figure(
+        value=share,
+        unit="ratio",
+        status=Status.MEASURED,
+        low=max(0.0, min(share, middle - reach)),
+        high=min(1.0, max(share, middle + reach)),
+        confidence=_CONFIDENCE,
+        n=n,
+        method="share that is right; interval of Wilson over samples",
+        source=source,
+    )
+
+
+def change_figure(won: int, lost: int, n: int, source: str) -> Figure:
+    """By how much the share of the same samples changed, with a 95 % interval.
+
+    The interval is that of a difference of paired proportions (the normal one of Wald): only
+    samples that changed sides are uncertain.
+
+    Args:
+        won: How many are right now and were not before.
+        lost: How many are not right any more.
+        n: How many there are, at least 1.
+        source: What the samples are.
+    """
+    value = (won - lost) / n
+    normal = _NORMAL.inv_cdf((1 + _CONFIDENCE) / 2)
+    reach = normal * math.sqrt(won + lost - (won - lost) ** 2 / n) / n
+    return Figure(
+        value=value,
+        unit="ratio",
+        status=Status.MEASURED,
+        low=value - reach,
+        high=value + reach,
+        confidence=_CONFIDENCE,
+        n=n,
+        method="difference on the same samples, paired",
+        source=source,
+    )
+
+
 def _checked(values: ArrayLike, name: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:

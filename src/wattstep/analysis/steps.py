@@ -27,6 +27,13 @@ class Steps:
         traced: Whether it was traced.
         window_ns: Begin and end of tracing windows, shape (w, 2).
         rest_ns: Begin and end of stretches with a name (evaluation), by name, each shape (r, 2).
+        excluded: Steps that are left out on request (throttled, disturbed); None: none.
+        excluded_as: What they were asked to be left out as.
+        only_traced: Whether all of them were traced by another tool: they are what there is, and
+            count as clean.
+        whole_ns: Begin and end of a recording without steps, of which figures are then made; None
+            where there are steps.
+        absent: Why there are no steps.
     """
 
     index: IntArray
@@ -38,6 +45,25 @@ class Steps:
     traced: BoolArray
     window_ns: IntArray
     rest_ns: Mapping[str, IntArray]
+    excluded: BoolArray | None = None
+    excluded_as: str = ""
+    only_traced: bool = False
+    whole_ns: tuple[int, int] | None = None
+    absent: str = ""
+
+    @property
+    def figures_of(self) -> str:
+        """What figures rest on, in words: clean steps, traced ones, or the recording as a whole."""
+        if self.absent:
+            return "recording"
+        return "traced steps" if self.only_traced else "clean steps"
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """From the first step to the last, or the whole recording; None where there is neither."""
+        if len(self.index):
+            return int(self.start_ns[0]), int(self.end_ns[-1])
+        return self.whole_ns
 
     @property
     def seconds(self) -> FloatArray:
@@ -48,13 +74,26 @@ class Steps:
     def settling(self) -> BoolArray:
         """The step after a traced one: caches and allocator find back to their habits in it."""
         after = np.zeros(len(self.index), bool)
-        after[1:] = self.traced[:-1]
+        if not self.only_traced:
+            after[1:] = self.traced[:-1]
         return after
+
+    @property
+    def none_clean(self) -> str:
+        """Why there is no clean step, where there is none."""
+        if self.absent:
+            return self.absent
+        if self.only_traced and self.warmup.all():
+            return "no step is left: all that were traced count as warm-up"
+        if (self.warmup | self.traced | self.settling).all():
+            return "no clean step was recorded: all were warm-up, traced or settling"
+        return f"no clean step is left: all were left out as {self.excluded_as} (--exclude)"
 
     @property
     def clean(self) -> BoolArray:
         """Steps that time, throughput and energy rest on."""
-        return ~(self.warmup | self.traced | self.settling)
+        left_out = self.warmup | (self.traced & (not self.only_traced)) | self.settling
+        return ~left_out if self.excluded is None else ~(left_out | self.excluded)
 
     @property
     def follows(self) -> BoolArray:
@@ -62,7 +101,8 @@ class Steps:
         clean = self.clean
         follows = np.zeros(len(self.index), bool)
         follows[1:] = clean[1:] & clean[:-1] & (self.index[1:] == self.index[:-1] + 1)
-        for spans in (self.window_ns, *self.rest_ns.values()):
+        windows = () if self.only_traced else (self.window_ns,)
+        for spans in (*windows, *self.rest_ns.values()):
             if len(spans):
                 # A span between the end of the step before and the start of this one.
                 nth = np.searchsorted(spans[:, 0], self.start_ns, side="right") - 1
@@ -79,7 +119,12 @@ class Steps:
         return np.where(self.follows, gap, 0.0)
 
     def stretches(self) -> IntArray:
-        """Runs of clean steps without anything between: begin and end in ns, shape (s, 2)."""
+        """Runs of clean steps without anything between: begin and end in ns, shape (s, 2).
+
+        Without steps, the recording as a whole.
+        """
+        if self.whole_ns is not None:
+            return np.array([self.whole_ns], dtype=np.int64)
         clean = np.flatnonzero(self.clean)
         if not len(clean):
             return np.empty((0, 2), np.int64)

@@ -52,21 +52,33 @@ def mean_active_ratio(busy: list[Curve], parts: IntArray, source: str) -> Figure
     return within(ratio_figure(gains[known], lengths[known], "ratio", source, Status.MEASURED))
 
 
-def idle_windows(idle: Curve, stretches: IntArray, window_ns: int) -> FloatArray:
+def idle_windows(
+    curve: Curve, stretches: IntArray, window_ns: int, grows_idle: bool = True
+) -> FloatArray:
     """Whether a core was idle in each window of clean time: 1 or 0.
 
     The kernel adds an idle period to its counter when the period ends, so that one window may
     read nothing and the next more than its length: the surplus is carried back.
+
+    Args:
+        curve: Time of the core in s.
+        stretches: Clean time, begin and end in ns, shape (s, 2).
+        window_ns: Length of a window.
+        grows_idle: Whether that time is idle time, or time at work.
     """
+    length = window_ns * 1e-9
     verdicts = []
     for begin, end in stretches:
         edges = np.arange(begin, end + 1, window_ns)
         if len(edges) < 2:
             continue
-        gains, covered = idle.difference(edges[:-1], edges[1:])
+        gains, covered = curve.difference(edges[:-1], edges[1:])
         seconds = np.nan_to_num(gains)
-        seconds = _carried_back(seconds, window_ns * 1e-9)
-        verdicts.append((seconds >= (1 - IDLE_BELOW) * window_ns * 1e-9)[covered > 0.5])
+        if grows_idle:
+            idle = _carried_back(seconds, length) >= (1 - IDLE_BELOW) * length
+        else:
+            idle = seconds <= IDLE_BELOW * length
+        verdicts.append(idle[covered > 0.5])
     return np.concatenate(verdicts).astype(float) if verdicts else np.empty(0)
 
 
@@ -80,16 +92,19 @@ def _carried_back(seconds: FloatArray, length: float) -> FloatArray:
     return result
 
 
-def idle_state_ratio(idle: Curve, stretches: IntArray, window_ns: int, source: str) -> Figure:
+def idle_state_ratio(
+    curve: Curve, stretches: IntArray, window_ns: int, source: str, *, grows_idle: bool = True
+) -> Figure:
     """Share of windows of clean time in which a core's utilization is 0.
 
     Args:
-        idle: Idle time of the core in s.
+        curve: Time of the core in s.
         stretches: Clean time, begin and end in ns, shape (s, 2).
         window_ns: Length of a window; the ratio depends on it.
-        source: Where the idle time was read.
+        source: Where that time was read.
+        grows_idle: Whether it is idle time, or time at work.
     """
-    verdicts = idle_windows(idle, stretches, window_ns)
+    verdicts = idle_windows(curve, stretches, window_ns, grows_idle)
     if not len(verdicts):
         return missing("ratio", f"no stretch of clean steps is as long as {window_ns / 1e6:g} ms")
     figure = within(mean_figure(verdicts, "ratio", source, Status.MEASURED))

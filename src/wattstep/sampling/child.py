@@ -30,6 +30,10 @@ BUDGET = 0.005  # of one core, for any one read; a dearer one is read more seldo
 CHEAP_NS = 20 * 1000  # a read of microseconds is made at every tick whatever its share
 PATIENCE = 10  # failures in a row before a read is tried only once a second
 NAP_NS = 500 * 1000 * 1000  # the longest sleep at a stretch
+LONG_NS = 10 * 1000 * 1000  # a read that takes so long has no place in the ticks
+LOOKS = 2  # naps after which a read that has not returned is said to hang
+NEVER_LONGER_NS = 60 * 10**9  # the longest period that a dear read is stretched to
+ETIME = 62  # the error of a read that hangs: "Timer expired"
 
 if hasattr(time, "monotonic_ns"):
     monotonic_ns = time.monotonic_ns
@@ -51,6 +55,24 @@ else:  # Python 3.6
 def parse_number(data, arguments):
     """One integer."""
     return (int(data),)
+
+
+def parse_at_least(data, arguments):
+    """One integer; below the first argument it says nothing, or the second argument if there is one."""
+    value = int(data)
+    return (value if value >= arguments[0] else (arguments[1:] or (MISSING,))[0],)
+
+
+def parse_within(data, arguments):
+    """One integer; below the first argument or above the second it says nothing."""
+    value = int(data)
+    return (value if arguments[0] <= value <= arguments[1] else MISSING,)
+
+
+def parse_hex(data, arguments):
+    """One hexadecimal integer, of which each argument picks its bits."""
+    value = int(data, 16)
+    return [value & mask for mask in arguments]
 
 
 def parse_fields(data, arguments):
@@ -109,6 +131,9 @@ def parse_pressure(data, arguments):
 # name: (function, most bytes of the file that it needs)
 PARSERS = {
     "number": (parse_number, 64),
+    "at_least": (parse_at_least, 64),
+    "within": (parse_within, 64),
+    "hex": (parse_hex, 64),
     "fields": (parse_fields, 512),
     "keyed": (parse_keyed, 65536),
     "status": (parse_keyed, 8192),
@@ -162,14 +187,20 @@ def read_children(path, excluded):
 
     def descendants(pid, found):
         for tid in os.listdir(proc + "/" + pid + "/task"):
-            with open(proc + "/" + pid + "/task/" + tid + "/children", "rb", 0) as file:
-                for child in file.read().decode().split():
-                    if int(child) not in excluded:
-                        found.append(child)
-                        try:
-                            descendants(child, found)
-                        except OSError:
-                            pass
+            try:
+                with open(proc + "/" + pid + "/task/" + tid + "/children", "rb", 0) as file:
+                    children = file.read().decode().split()
+            except OSError:
+                if not os.path.exists(proc + "/" + pid):
+                    raise
+                continue  # a thread that ended since it was listed; the process goes on
+            for child in children:
+                if int(child) not in excluded:
+                    found.append(child)
+                    try:
+                        descendants(child, found)
+                    except OSError:
+                        pass
         return found
 
     def read():
@@ -200,6 +231,59 @@ def read_perf(descriptors):
         for fd in descriptors:
             total += int.from_bytes(os.read(fd, 8), "little")
         return (total,)
+
+    return read
+
+
+def read_ratio(path, arguments, fds):
+    """The integer of one file times a factor, over that of another file; fills `fds`.
+
+    It says nothing where it is above the third argument, if there is one.
+    """
+    over, factor = arguments[:2]
+    limits = arguments[2:]
+    for each in (path, over):
+        fds.append(os.open(each, os.O_RDONLY))
+    part, whole = fds
+
+    def read():
+        value = int(os.pread(whole, 64, 0))
+        ratio = int(os.pread(part, 64, 0)) * factor // value if value else MISSING
+        return (MISSING if limits and ratio > limits[0] else ratio,)
+
+    return read
+
+
+def read_product(path, arguments, fds):
+    """The integer of one file times that of another (mV and mA make µW); fills `fds`."""
+    for each in (path, arguments[0]):
+        fds.append(os.open(each, os.O_RDONLY))
+    first, second = fds
+
+    def read():
+        return (int(os.pread(first, 64, 0)) * int(os.pread(second, 64, 0)),)
+
+    return read
+
+
+def read_drawn(path, arguments, fds):
+    """What a battery gives, by its status file and those of the others; fills `fds`.
+
+    Its integer while it discharges, 0 while only others do, else nothing: on mains it tells what
+    flows into it. The status is read before and after, as a charger may be plugged in between.
+    """
+    for each in (path,) + tuple(arguments):
+        fds.append(os.open(each, os.O_RDONLY))
+
+    def gives(fd):
+        return os.pread(fd, 64, 0).strip() == b"Discharging"
+
+    def read():
+        before = gives(fds[1])
+        value = int(os.pread(fds[0], 64, 0)) if before else 0
+        if before != gives(fds[1]) or not (before or any(map(gives, fds[2:]))):
+            return (MISSING,)
+        return (value,)
 
     return read
 
@@ -240,9 +324,15 @@ def open_read(entry, descriptors, fds=None):
     if parser == "threads":
         return read_threads(path)
     if parser == "children":
-        return read_children(path, set(entry["excluded"]) | {os.getpid()})
+        return read_children(path, set(entry["excluded"]) | set(arguments) | {os.getpid()})
     if parser == "sum":
         return read_files([path] + list(arguments), parser, (), fds)
+    if parser == "ratio":
+        return read_ratio(path, arguments, fds)
+    if parser == "product":
+        return read_product(path, arguments, fds)
+    if parser == "drawn":
+        return read_drawn(path, arguments, fds)
     return read_files([path], parser, arguments, fds)
 
 
@@ -256,19 +346,21 @@ class Journal:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.pack = struct.Struct("<%dq" % width).pack
         self.rows = []
+        self.lock = _thread.allocate_lock()
 
     def flush(self):
         """Writes what has gathered; a short write (full disk) is cut back to whole rows."""
-        if not self.rows:
-            return
-        data = b"".join(self.rows)
-        size = len(self.rows[0])
-        done = os.write(self.fd, data)
-        del self.rows[:]
-        if done != len(data):
-            at = os.fstat(self.fd).st_size
-            os.ftruncate(self.fd, at - at % size)
-            raise OSError(28, "No space left on device")
+        with self.lock:
+            if not self.rows:
+                return
+            data = b"".join(self.rows)
+            size = len(self.rows[0])
+            done = os.write(self.fd, data)
+            del self.rows[: len(data) // size]  # another thread may have added one meanwhile
+            if done != len(data):
+                at = os.fstat(self.fd).st_size
+                os.ftruncate(self.fd, at - at % size)
+                raise OSError(28, "No space left on device")
 
 
 class Read:
@@ -286,6 +378,9 @@ class Read:
         self.function = None
         self.fds = []
         self.cost = 0  # as it was last surveyed
+        self.due_ns = 0  # among slow reads
+        self.long = False  # too long for the ticks, as it was last surveyed
+        self.hung = False
         self.reopen()
 
     def reopen(self):
@@ -308,10 +403,13 @@ class Read:
         now = monotonic_ns()
         self.due = tick + self.every
         try:
-            self.journal.rows.append(self.journal.pack(now, 0, *self.function()))
+            values = self.function()
+            if self.hung:
+                now = self.returned()
+            self.journal.rows.append(self.journal.pack(now, 0, *values))
             self.failures = 0
         except (OSError, ValueError, IndexError, struct.error) as error:
-            self.failed(now, error)
+            self.failed(self.returned() if self.hung else now, error)
             if self.failures >= PATIENCE:
                 self.due = tick + max(self.every, per_second)
                 self.reopen()
@@ -322,8 +420,43 @@ class Read:
         self.journal.rows.append(self.journal.pack(now, code, *((MISSING,) * self.width)))
         self.failures += 1
 
+    def hangs(self):
+        """Keeps a row that says so, and all before it; called while another thread waits in `take`."""
+        self.hung = True
+        self.failed(monotonic_ns(), OSError(ETIME, "Timer expired"))
+        self.journal.flush()
+
+    def returned(self):
+        """The time at which a read that hung came back: its row comes after that of `hangs`."""
+        self.hung = False
+        return monotonic_ns()
+
 
 # --- the loop ----------------------------------------------------------------------------------
+
+
+class Watch:
+    """The read that a thread is at, for another thread to see that it hangs and to take its place.
+
+    Whoever pops `held` goes on with the other reads: the thread itself after the read, or the
+    guard, if the read has not come back; then the thread keeps that one read and nothing else.
+    """
+
+    def __init__(self):
+        self.held = []
+        self.turn = 0  # counts up, so that one read is not taken for the next of the same kind
+        self.seen = None
+        self.looks = 0
+
+    def take_hung(self):
+        """The read that was held at the last looks, taken away; None where there is none."""
+        now = (self.turn, self.held[:])
+        self.looks = self.looks + 1 if now[1] and now == self.seen else 0
+        self.seen = now
+        try:
+            return self.held.pop() if self.looks >= LOOKS else None
+        except IndexError:  # it came back at this moment
+            return None
 
 
 class SlowReads:
@@ -337,27 +470,46 @@ class SlowReads:
         self.costs = costs
         self.period = period
         self.problem = None
+        self.watch = Watch()
 
     def run(self):
-        """Reads each when it is due, more seldom if it costs more than its share of a core."""
-        due = [0] * len(self.reads)
+        """Reads until the disk is full; a read that hung is kept, another thread has the others."""
         try:
-            while True:
-                for position, read in enumerate(self.reads):
-                    before = monotonic_ns()
-                    if before < due[position]:
-                        continue
-                    read.take(0, 1)
-                    cost = monotonic_ns() - before
-                    read.journal.flush()
-                    due[position] = before + max(read.every * self.period, int(cost / BUDGET))
-                    every = (due[position] - before) // self.period
-                    self.costs.append((before, read.number, cost, every))
-                # As seldom as can be: a thread that holds the interpreter while it waits for a
-                # core makes the ticks wait, too.
-                time.sleep(max(min(due) - monotonic_ns(), 10**7) * 1e-9)
+            hung = self.read_on()
+            SlowReads([hung], self.costs, self.period).read_on()
         except OSError as error:
             self.problem = error
+
+    def read_on(self):
+        """Reads each when it is due; returns one that hung, when the others were taken over."""
+        watch = self.watch
+        held = watch.held
+        while True:
+            soonest = monotonic_ns() + NAP_NS
+            for read in self.reads[:]:
+                if monotonic_ns() >= read.due_ns:
+                    watch.turn += 1
+                    held.append(read)
+                    self.read(read)
+                    try:
+                        held.pop()
+                    except IndexError:
+                        return read
+                soonest = min(soonest, read.due_ns)
+            # As seldom as can be: a thread that holds the interpreter while it waits for a
+            # core makes the ticks wait, too.
+            time.sleep(max(soonest - monotonic_ns(), 10**7) * 1e-9)
+
+    def read(self, read):
+        """Takes one read with its time: more seldom if it costs more than its share of a core."""
+        before = monotonic_ns()
+        read.take(0, 1)
+        cost = monotonic_ns() - before
+        read.journal.flush()
+        dear = min(int(cost / BUDGET), NEVER_LONGER_NS)
+        read.due_ns = before + max(read.every * self.period, dear)
+        every = (read.due_ns - before) // self.period
+        self.costs.append((before, read.number, cost, every))
 
 
 class Sampler:
@@ -376,7 +528,10 @@ class Sampler:
         self.reads = [read for read in reads if not read.entry["slow"]]
         self.slow_costs = []
         slow = [read for read in reads if read.entry["slow"]]
-        self.slow = SlowReads(slow, self.slow_costs, self.period) if slow else None
+        self.slow = SlowReads(slow, self.slow_costs, self.period)
+        self.slow_at_work = False
+        self.watch = Watch()
+        self.base = 0  # deadline of the tick, without dither
         self.ticks = Journal(os.path.join(self.folder, "ticks.bin"), 4)
         self.costs = Journal(os.path.join(self.folder, "costs.bin"), 4)
         self.journals = [self.ticks, self.costs] + [read.journal for read in self.reads]
@@ -415,8 +570,53 @@ class Sampler:
         self.survey_due = tick + max(1, SURVEY_NS // self.period)
         while self.slow_costs:
             self.costs.rows.append(self.costs.pack(*self.slow_costs.pop(0)))
-        if self.slow is not None and self.slow.problem is not None:
+        if self.slow.problem is not None:
             raise self.slow.problem
+        read.long = least > LONG_NS
+
+    def put_aside(self, read):
+        """Has the ticks do without a read from now on."""
+        self.reads = [other for other in self.reads if other is not read]
+        self.journals = [journal for journal in self.journals if journal is not read.journal]
+        read.journal.flush()
+
+    def start_slow(self, reads):
+        """Has these read beside the ticks."""
+        self.slow.reads.extend(reads)
+        if self.slow.reads and not self.slow_at_work:
+            self.slow_at_work = True
+            _thread.start_new_thread(self.slow.run, ())
+
+    def guard(self):
+        """Looks for a read that does not come back, and has the others go on without it."""
+        try:
+            while True:
+                time.sleep(NAP_NS * 1e-9)
+                for watch, go_on in (
+                    (self.slow.watch, self.slow_without),
+                    (self.watch, self.without),
+                ):
+                    hung = watch.take_hung()
+                    if hung is not None:
+                        hung.hangs()
+                        go_on(hung)
+        except OSError as error:
+            say_why(error)
+            os._exit(1)
+
+    def slow_without(self, hung):
+        """Has another thread go on with the other slow reads."""
+        self.slow.reads.remove(hung)
+        self.slow.watch = Watch()
+        _thread.start_new_thread(self.slow.run, ())
+
+    def without(self, hung):
+        """Has another thread, of ordinary priority, go on with the ticks."""
+        self.put_aside(hung)
+        self.watch, turn = Watch(), self.watch.turn
+        self.watch.turn = turn - 1  # the tick that was not ended is one that was lost
+        self.base -= self.period
+        _thread.start_new_thread(self.take_over, ())
 
     def wait(self, deadline):
         """Sleeps a long period in naps; returns whether the end of it was reached."""
@@ -428,21 +628,48 @@ class Sampler:
         return False
 
     def run(self):
-        """Ticks at absolute deadlines; a deadline that is past is lost, never made up for."""
-        per_second = max(1, 10**9 // self.period)
-        slots = max(1, FLUSH_NS // self.period)
-        deadline = base = monotonic_ns()
-        tick = 0
+        """Reads all once, says so, and ticks; keeps a read that hung when another thread ticks."""
         # The first tick has to do with opening, not with reading: nothing is concluded from it.
+        self.base = monotonic_ns()
+        per_second = max(1, 10**9 // self.period)
         for read in self.reads:
             read.take(0, per_second)
             read.due = 1 + read.number % read.every
         os.write(0, b"sampling\n")
-        if self.slow is not None:
-            _thread.start_new_thread(self.slow.run, ())
-        sleep, getppid, reads, journals = time.sleep, os.getppid, self.reads, self.journals
+        self.start_slow([])
+        _thread.start_new_thread(self.guard, ())
+        hung = self.tick_on()
+        if hung is not None:
+            self.keep(hung)
+
+    def keep(self, hung):
+        """Goes on with a read that hung and has come back, in the thread that it held up."""
+        hung.journal.flush()
+        SlowReads([hung], self.slow_costs, self.period).read_on()
+
+    def take_over(self):
+        """Ticks in place of a thread whose read hangs, and ends the process."""
+        try:
+            hung = self.tick_on()
+            if hung is not None:
+                self.keep(hung)
+        except OSError as error:
+            say_why(error)
+            os._exit(1)
+        os._exit(0)
+
+    def tick_on(self):
+        """Ticks at absolute deadlines; a deadline that is past is lost, never made up for.
+
+        Returns None when told to stop, with all journals written; or a read that hung, when the
+        ticks were taken over.
+        """
+        per_second = max(1, 10**9 // self.period)
+        slots = max(1, FLUSH_NS // self.period)
+        base, watch = self.base, self.watch
+        tick = watch.turn
+        sleep, getppid, hold, release = time.sleep, os.getppid, watch.held.append, watch.held.pop
         parent = self.parent
-        count = len(journals)
         tick_rows, pack_tick = self.ticks.rows, self.ticks.pack
         while not self.stopping and getppid() == parent:
             now = monotonic_ns()
@@ -460,21 +687,32 @@ class Sampler:
             elif deadline > now:
                 sleep((deadline - now) * 1e-9)
             woke = monotonic_ns()
-            probe = reads[self.surveyed] if self.survey_due <= tick else None
+            watch.turn, self.base = tick, base
+            reads, journals = self.reads, self.journals
+            probe = reads[self.surveyed % len(reads)] if self.survey_due <= tick else None
             for read in reads:
                 if read.due <= tick:
+                    hold(read)
                     if read is probe:
                         self.survey(read, tick, per_second)
                     else:
                         read.take(tick, per_second)
+                    try:
+                        release()
+                    except IndexError:
+                        return read
+            if probe is not None and probe.long:
+                self.put_aside(probe)
+                self.start_slow([probe])
             # One journal a tick goes to disk, so that no tick pays for all of them.
             slot = tick % slots
-            while slot < count:
+            while slot < len(journals):
                 journals[slot].flush()
                 slot += slots
             tick_rows.append(pack_tick(deadline, woke - deadline, monotonic_ns() - woke, lost))
-        for journal in journals:
+        for journal in self.journals:
             journal.flush()
+        return None
 
 
 def receive():
@@ -496,6 +734,14 @@ def receive():
     return eval(data.decode(), {"__builtins__": {}}), descriptors
 
 
+def say_why(error):
+    """Tells the parent what ended the sampling."""
+    try:
+        os.write(0, ("failed: %s\n" % (error.strerror or error)).encode())
+    except OSError:  # nobody is left to tell
+        pass
+
+
 def main():
     """Takes the plan, samples, and says on the socket why it ended."""
     plan, descriptors = receive()
@@ -510,10 +756,7 @@ def main():
         _signal.signal(_signal.SIGTERM, sampler.stop)
         sampler.run()
     except OSError as error:
-        try:
-            os.write(0, ("failed: %s\n" % (error.strerror or error)).encode())
-        except OSError:  # nobody is left to tell
-            pass
+        say_why(error)
         return 1
     return 0
 

@@ -1,10 +1,11 @@
-"""From what the sensors found to what the sampler's child reads on which tick."""
+"""From what the sensors found to what the sampler's child reads on which tick, and what feeds give."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,20 +30,73 @@ SELF = SensorRead(
     ),
     least_period_s=0.5,
 )
+OWN = "companion"  # the sensor of its own clock
+COMPANION = SensorRead(
+    path="companion",
+    parser="feed",
+    channels=(
+        Channel(
+            name="companion.cpu_time",
+            unit="s",
+            kind="counter",
+            domain="sampler",
+            role="companion_cpu_time",
+            source="own process clock, and that of the commands it runs",
+            scale=1e-9,
+        ),
+    ),
+    least_period_s=0.5,
+    feed="wattstep.sampling.companion_child:OwnTime",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedFeed:
+    """What gives the rows of some reads, in the companion.
+
+    Attributes:
+        sensor: Whose reads they are.
+        function: "module:function" that makes the feed.
+        settings: What it is called with, besides `period_s`.
+        period_s: The time between rows that is wanted.
+        numbers: Of its reads, in the order of their positions within the feed.
+        widths: How many channels each of them has.
+    """
+
+    sensor: str
+    function: str
+    settings: Mapping[str, Any]
+    period_s: float
+    numbers: tuple[int, ...]
+    widths: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Reads in the order of their numbers, and the period they are multiples of."""
+    """Reads in the order of their numbers, and the period they are multiples of.
+
+    The sampler's own come first, so that their numbers are their positions among `entries`.
+    """
 
     period_s: float
     reads: tuple[PlannedRead, ...]
-    entries: tuple[Mapping[str, Any], ...]  # the same, as the child wants them
+    entries: tuple[Mapping[str, Any], ...]  # those without a feed, as the child wants them
     absent: Mapping[str, str]
+    feeds: tuple[PlannedFeed, ...] = ()
+
+    @property
+    def sampled(self) -> tuple[PlannedRead, ...]:
+        """The reads of the sampler's child."""
+        return self.reads[: len(self.entries)]
 
 
-def make_plan(found: Mapping[str, Present | Absent], period_s: float) -> Plan:
+def make_plan(found: Mapping[str, Present | Absent], period_s: float, *, hidden: str = "") -> Plan:
     """Gives every read its number and the ticks it falls on.
+
+    Args:
+        found: What each sensor found.
+        period_s: The sampler's period.
+        hidden: Folder that stands for the root of a board: the record leaves it out.
 
     Raises:
         InvalidValueError: The period is below 1 ms.
@@ -52,20 +106,51 @@ def make_plan(found: Mapping[str, Present | Absent], period_s: float) -> Plan:
     for sensor, result in found.items():
         if isinstance(result, Present):
             pairs.extend((sensor, read) for read in result.reads)
-    reads, entries = [], []
-    for number, (sensor, read) in enumerate(pairs):
-        every = max(1, math.ceil(read.least_period_s / period_s - 1e-9))
-        reads.append(_planned(number, sensor, read, every))
-        entries.append(_entry(read, every))
+    fed = [(sensor, read) for sensor, read in pairs if read.feed]
+    if fed:
+        fed.append((OWN, COMPANION))
+    pairs = [(sensor, read) for sensor, read in pairs if not read.feed]
+    every = [_every(read, period_s) for _, read in [*pairs, *fed]]
     absent = {name: _without_number(r.reason) for name, r in found.items() if isinstance(r, Absent)}
-    return Plan(period_s=period_s, reads=tuple(reads), entries=tuple(entries), absent=absent)
+    return Plan(
+        period_s=period_s,
+        reads=tuple(_planned(n, *pair, every[n], hidden) for n, pair in enumerate([*pairs, *fed])),
+        entries=tuple(_entry(read, every[n]) for n, (_, read) in enumerate(pairs)),
+        absent=absent,
+        feeds=_feeds(fed, len(pairs), period_s),
+    )
 
 
-def _planned(number: int, sensor: str, read: SensorRead, every: int) -> PlannedRead:
+def _every(read: SensorRead, period_s: float) -> int:
+    return max(1, math.ceil(read.least_period_s / period_s - 1e-9))
+
+
+def _feeds(
+    fed: Sequence[tuple[str, SensorRead]], first: int, period_s: float
+) -> tuple[PlannedFeed, ...]:
+    """Reads of a sensor with the same function and settings belong to one feed."""
+    groups: dict[tuple[str, str, str], list[tuple[int, SensorRead]]] = {}
+    for number, (sensor, read) in enumerate(fed, first):
+        key = sensor, read.feed, json.dumps(dict(read.feed_settings), sort_keys=True)
+        groups.setdefault(key, []).append((number, read))
+    return tuple(
+        PlannedFeed(
+            sensor=sensor,
+            function=function,
+            settings=json.loads(settings),
+            period_s=max(period_s, min(read.least_period_s for _, read in reads)),
+            numbers=tuple(number for number, _ in reads),
+            widths=tuple(len(read.channels) for _, read in reads),
+        )
+        for (sensor, function, settings), reads in groups.items()
+    )
+
+
+def _planned(number: int, sensor: str, read: SensorRead, every: int, hidden: str) -> PlannedRead:
     return PlannedRead(
         number=number,
         sensor=sensor,
-        path=_without_number(read.path),
+        path=_without_number(read.path.removeprefix(hidden)),
         parser=read.parser,
         every=every,
         channels=read.channels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -11,11 +12,12 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from wattstep.errors import RecordingError
-from wattstep.records.journal import SAMPLE_HEADER
+from wattstep.records.journal import SAMPLE_HEADER, samples_name
+from wattstep.records.run_info import PlannedRead
 from wattstep.sampling.plan import DITHER, Plan
 
 CHILD = Path(__file__).with_name("child.py")
@@ -36,12 +38,18 @@ class Sampler:
         folder: Where the journals go; it exists.
         open_counters: Opens the perf counters of the training process. It is called after the
             child was started: a counter that children inherit must not count the sampler.
+        ours: Other children of the training process that are no part of it, running already.
     """
 
     def __init__(
-        self, plan: Plan, folder: Path, open_counters: Callable[[], Sequence[int]] | None = None
+        self,
+        plan: Plan,
+        folder: Path,
+        open_counters: Callable[[], Sequence[int]] | None = None,
+        ours: Sequence[int] = (),
     ) -> None:
         self.plan = plan
+        self._ours = tuple(ours)
         self.scheduling = ""
         self._folder = folder
         self._open_counters = open_counters
@@ -87,7 +95,8 @@ class Sampler:
     def _send_plan(self) -> None:
         assert self._process is not None
         assert self._socket is not None
-        entries = [{**entry, "excluded": [self._process.pid]} for entry in self.plan.entries]
+        ours = [self._process.pid, *self._ours]
+        entries = [{**entry, "excluded": ours} for entry in self.plan.entries]
         document = {
             "folder": str(self._folder),
             "period_ns": round(self.plan.period_s * 1e9),
@@ -127,17 +136,13 @@ class Sampler:
     def lost(self) -> str | None:
         """Why the child is gone, or None while it samples."""
         if self._reason is None and self._process is not None and self._process.poll() is not None:
-            words = f"it ended with {_exit_words(self._process.returncode)}"
+            words = f"it ended with {exit_words(self._process.returncode)}"
             self._reason = self._last_words() or words
         return self._reason
 
     def last_sample_ns(self) -> int | None:
         """The time of the last sample that is on disk, or None where there is none."""
-        times = [
-            _last_time(self._folder / f"samples-{read.number:02d}.bin", len(read.channels))
-            for read in self.plan.reads
-        ]
-        return max((t_ns for t_ns in times if t_ns is not None), default=None)
+        return last_sample_ns(self._folder, self.plan.sampled)
 
     def _last_words(self) -> str:
         if self._socket is None:
@@ -159,13 +164,21 @@ class Sampler:
                 self._process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    # One that hangs in the kernel ends when its device answers, or never.
+                    self._process.wait(STOP_TIMEOUT_S)
                 reason = "it did not end when told to"
             if reason is None and self._process.returncode != 0:
-                reason = self._last_words() or _exit_words(self._process.returncode)
+                reason = self._last_words() or exit_words(self._process.returncode)
         self._socket.close()
         self._socket = None
         return reason
+
+
+def last_sample_ns(folder: Path, reads: Iterable[PlannedRead]) -> int | None:
+    """The time of the last whole row in the journals of these reads, or None where there is none."""
+    times = [_last_time(folder / samples_name(read.number), len(read.channels)) for read in reads]
+    return max((t_ns for t_ns in times if t_ns is not None), default=None)
 
 
 def _last_time(path: Path, channels: int) -> int | None:
@@ -180,7 +193,8 @@ def _last_time(path: Path, channels: int) -> int | None:
         return None
 
 
-def _exit_words(code: int) -> str:
+def exit_words(code: int) -> str:
+    """How a process ended, e.g. "signal 9"."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

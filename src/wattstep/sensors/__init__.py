@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -27,23 +29,45 @@ SENSORS: Final[Mapping[str, str]] = MappingProxyType(
         "context_switches": "wattstep.sensors.context_switches:ContextSwitches",
         "thermal": "wattstep.sensors.thermal:ThermalZones",
         "hwmon": "wattstep.sensors.hwmon:HardwareMonitors",
+        "ina3221": "wattstep.sensors.ina3221:PowerRails",
+        "tegrastats": "wattstep.sensors.tegrastats:Tegrastats",
+        "nvml": "wattstep.sensors.nvml:Nvml",
         "rapl": "wattstep.sensors.rapl:Rapl",
         "battery": "wattstep.sensors.battery:Batteries",
+        "raspberry": "wattstep.sensors.raspberry:RaspberryPower",
+        "raspberry_clock": "wattstep.sensors.raspberry:RaspberryClock",
+        "tegra_gpu": "wattstep.sensors.tegra_gpu:TegraGpu",
+        "tegra_memory": "wattstep.sensors.tegra_memory:MemoryController",
+        "throttling": "wattstep.sensors.throttling:Throttling",
+        "fan": "wattstep.sensors.fan:Fans",
     }
 )
 
+# How the file of a unit fails that is powered down, or busy: what it says comes back with it.
+PASSING: Final = frozenset(
+    {errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ENODATA, errno.ENXIO, errno.ETIMEDOUT}
+)
 
-def probe_all(root: Path, pid: int) -> dict[str, Present | Absent]:
+
+def probe_all(
+    root: Path, pid: int, *, process_root: Path | None = None
+) -> dict[str, Present | Absent]:
     """Looks for every sensor; trouble with one never hides the others.
 
     Args:
         root: The root of the file system, "/" or a fixture tree.
         pid: The training process.
+        process_root: Where the training process is looked for, if that is another root.
 
     Returns:
         For each name in `SENSORS` what was found, or why nothing was.
     """
-    return {name: probe(load(name), root, pid) for name in SENSORS}
+    found = {}
+    for name in SENSORS:
+        sensor = load(name)
+        own = process_root is not None and sensor.scope == "process"
+        found[name] = probe(sensor, process_root if own and process_root else root, pid)
+    return found
 
 
 def probe(sensor: Sensor, root: Path, pid: int) -> Present | Absent:
@@ -77,9 +101,36 @@ def why(error: OSError) -> str:
 def read_text(path: Path) -> str | Absent:
     """The text of a file without the space around it, or why it cannot be read."""
     try:
-        return path.read_text(errors="replace").strip()
+        return read_bytes(path).decode(errors="replace").strip()
     except OSError as error:
         return Absent(reason=why(error))
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds; Python's own files give None instead of EAGAIN, as of a GPU that is off.
+
+    Raises:
+        OSError: It cannot be read; with its name.
+    """
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(fd, 1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        os.close(fd)
+
+
+def is_asleep(path: Path) -> bool:
+    """Whether a file is there, but fails now in a way that passes: a read of it is worth planning."""
+    try:
+        read_bytes(path)
+    except OSError as error:
+        return error.errno in PASSING
+    return False
 
 
 def read_integer(path: Path) -> int | Absent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wattstep.records.channel import Absent, Channel, Present, Sensor, SensorRead
@@ -10,15 +10,18 @@ from wattstep.sensors import present_or_absent, read_integer, read_text
 
 FOLDER = "sys/class/power_supply"
 SLOW_S = 1.0  # gauges in batteries refresh about once a second, and reading one may take a bus
-MICROWATT_HOUR_J = 3.6e-3
+MICRO = 1e-6
+MICRO_HOUR = 3.6e-3  # µWh in J, µAh in C
 
 
 class Batteries(Sensor):
     """Power drawn from batteries, or the current and voltage that make it, and what they hold.
 
     On mains these files tell what flows *into* the battery, so there is a sensor only while one
-    discharges. Several batteries add up to the machine. Values keep the sign that the driver
-    gives them: some count what is drawn as negative.
+    discharges, and a gap when the charger is plugged in meanwhile. Several batteries add up to the
+    machine; one that rests, or is charged by another, adds 0. What is drawn is positive here; some
+    drivers count it as negative, which shows in the sign that a battery has while it says that it
+    discharges.
     """
 
     name = "battery"
@@ -36,9 +39,10 @@ class Batteries(Sensor):
                 reason=f"{said}: a battery shows what the machine draws only while it "
                 "discharges; unplug the charger to measure"
             )
+        drawn = drawn_reads(root, batteries) if any(map(drawn_file, batteries)) else []
+        held = [part for folder in batteries for part in held_reads(root, folder)]
         return present_or_absent(
-            (part for folder in batteries for part in battery_reads(root, folder)),
-            otherwise="the battery tells neither power nor energy",
+            [*drawn, *held], otherwise="the battery tells neither power nor energy"
         )
 
 
@@ -57,14 +61,60 @@ def state(folder: Path) -> str:
     return "nothing" if isinstance(text, Absent) else text
 
 
-def battery_reads(root: Path, folder: Path) -> Iterator[SensorRead | Absent]:
-    """Power, else current and voltage; and the energy that is left."""
-    if (folder / "power_now").exists():
-        yield gauge(root, folder / "power_now", "power", "W", "power_total", 1e-6)
+def drawn_file(folder: Path) -> Path | None:
+    """The file that tells what the battery gives: power, else current."""
+    files = (folder / "power_now", folder / "current_now")
+    return next((file for file in files if file.exists()), None)
+
+
+def drawn_reads(root: Path, batteries: Sequence[Path]) -> list[SensorRead]:
+    """What each battery gives; one that cannot be read is a gap, as the sum lacks it."""
+    giving = [folder for folder in batteries if state(folder) == "Discharging"]
+    # One driver has all of them, as a rule: those that rest now do not show its sign.
+    turned = any(is_negative(drawn_file(folder)) for folder in giving)
+    return [
+        drawn_read(root, folder, [other for other in batteries if other != folder], turned=turned)
+        for folder in batteries
+    ]
+
+
+def is_negative(path: Path | None) -> bool:
+    """Whether there is a number below 0 in the file."""
+    value = read_integer(path) if path else 0
+    return isinstance(value, int) and value < 0
+
+
+def drawn_read(root: Path, folder: Path, others: Sequence[Path], *, turned: bool) -> SensorRead:
+    """Power or current of one battery, read together with the status of all."""
+    path = drawn_file(folder) or folder / "power_now"
+    whole = path.name == "power_now"
+    channel = Channel(
+        name=f"battery.{folder.name.lower()}.{'power' if whole else 'current'}",
+        unit="W" if whole else "A",
+        kind="gauge",
+        domain="battery",
+        role="power_total" if whole else "battery_current",
+        source=f"/{path.relative_to(root)}, while discharging",
+        scale=-MICRO if turned else MICRO,
+        note="its driver counts what is drawn as negative" if turned else "",
+    )
+    return SensorRead(
+        path=str(path),
+        parser="drawn",
+        arguments=tuple(str(each / "status") for each in (folder, *others)),
+        channels=(channel,),
+        least_period_s=SLOW_S,
+    )
+
+
+def held_reads(root: Path, folder: Path) -> Iterator[SensorRead | Absent]:
+    """The voltage that a current needs; and what is left: energy, else charge."""
+    if not (folder / "power_now").exists():
+        yield gauge(root, folder / "voltage_now", "voltage", "V", "battery_voltage", MICRO)
+    if (folder / "energy_now").exists() or not (folder / "charge_now").exists():
+        yield gauge(root, folder / "energy_now", "energy", "J", "battery_energy", MICRO_HOUR)
     else:
-        yield gauge(root, folder / "current_now", "current", "A", "battery_current", 1e-6)
-        yield gauge(root, folder / "voltage_now", "voltage", "V", "battery_voltage", 1e-6)
-    yield gauge(root, folder / "energy_now", "energy", "J", "battery_energy", MICROWATT_HOUR_J)
+        yield gauge(root, folder / "charge_now", "charge", "C", "battery_charge", MICRO_HOUR)
 
 
 def gauge(
@@ -74,14 +124,13 @@ def gauge(
     value = read_integer(path)
     if isinstance(value, Absent):
         return value
-    battery = path.parent.name
     channel = Channel(
-        name=f"battery.{battery.lower()}.{word}",
+        name=f"battery.{path.parent.name.lower()}.{word}",
         unit=unit,
         kind="gauge",
         domain="battery",
         role=role,
-        source=f"/{path.relative_to(root)}, while {state(path.parent).lower()}",
+        source=f"/{path.relative_to(root)}",
         scale=scale,
     )
     return SensorRead(path=str(path), parser="number", channels=(channel,), least_period_s=SLOW_S)

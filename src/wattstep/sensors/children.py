@@ -17,6 +17,7 @@ class Children(Sensor):
 
     name = "children"
     description = "CPU time, number and memory of the training's child processes"
+    scope = "process"
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Finds the process, and whether the kernel lists its children."""

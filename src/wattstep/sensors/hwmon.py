@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wattstep.boards import identify
+from wattstep.boards.rails import only_rail_on
 from wattstep.records.channel import Absent, Channel, Domain, Kind, Present, Sensor, SensorRead
 from wattstep.sensors import present_or_absent, read_integer, read_text
 
 FOLDER = "sys/class/hwmon"
+ZONES: Final = "sys/class/thermal"
 # An input with nothing connected may say -128 or -273 °C. Nothing that computes is so cold.
 LEAST_MILLIDEGREES = -100_000
 
@@ -26,6 +29,10 @@ DOMAINS: Final[Mapping[str, Domain]] = {
     "radeon": "gpu",
     "xe": "gpu",
 }
+AMBIENT: Final = re.compile(r"ambient|intake|inlet|room")
+# By driver, the threshold at which the chip slows itself down: a core's highest junction
+# temperature (the kernel's hwmon/coretemp). Thresholds of other drivers mean an alarm, or nothing.
+THROTTLING: Final[Mapping[str, str]] = {"coretemp": "crit"}
 # Chip and label of inputs that measure the whole machine; any other is a part of it.
 TOTALS: Final = frozenset({("power_meter", "power1"), ("corsairpsu", "power_total")})
 
@@ -100,11 +107,12 @@ class HardwareMonitors(Sensor):
         """Finds the inputs that give a number."""
         if not (root / FOLDER).is_dir():
             return Absent(reason=f"no /{FOLDER}: virtual machines and containers usually hide it")
+        zones = find_zones(root)
         return present_or_absent(
             (
                 part
                 for chip, folder in find_chips(root).items()
-                for part in chip_reads(root, chip, folder)
+                for part in chip_reads(root, chip, folder, zones)
             ),
             otherwise=f"/{FOLDER} has no temperature, power or energy",
         )
@@ -140,14 +148,38 @@ def plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
-def chip_reads(root: Path, chip: str, folder: Path) -> Iterator[SensorRead | Absent]:
-    """Every input of one chip that we want, as a read or as a reason."""
+def find_zones(root: Path) -> frozenset[str]:
+    """The kernel's thermal zones, by their types."""
+    texts = map(read_text, (root / ZONES).glob("thermal_zone[0-9]*/type"))
+    return frozenset(plain(text) for text in texts if not isinstance(text, Absent))
+
+
+def chip_reads(
+    root: Path, chip: str, folder: Path, zones: frozenset[str]
+) -> Iterator[SensorRead | Absent]:
+    """Every input of one chip that we want, as a read or as a reason.
+
+    The kernel shows each thermal zone as a chip, too. It is left to the sensor of the zones,
+    which knows those that are constant or made of others.
+    """
     for quantity in QUANTITIES:
+        if quantity.prefix == "temp" and plain(chip_name(folder)) in zones:
+            yield Absent(reason=f"{folder}: {chip} is a thermal zone, see the sensor thermal")
+            continue
         inputs = find_inputs(folder, quantity)
+        if inputs and quantity.prefix == "power" and is_rail_monitor(root, folder):
+            yield Absent(reason=f"{folder}: {chip} measures rails, see the sensor ina3221")
+            continue
         count = Counter(found.label for found in inputs)
         for found in inputs:
             unique = found.label if count[found.label] == 1 else f"{found.label}.{found.own}"
             yield input_read(root, chip_name(folder), f"{chip}.{unique}", found)
+
+
+def is_rail_monitor(root: Path, folder: Path) -> bool:
+    """Whether the chip measures a rail that the board's table knows."""
+    name = chip_name(folder)
+    return name == "ina3221" or only_rail_on(identify(root), name) is not None
 
 
 def find_inputs(folder: Path, quantity: Quantity) -> list[Input]:
@@ -179,6 +211,7 @@ def input_read(root: Path, driver: str, name: str, found: Input) -> SensorRead |
         role=input_role(driver, found),
         source=f"/{found.path.relative_to(root)}",
         scale=quantity.scale,
+        limit=throttle_limit(driver, found),
     )
     return SensorRead(
         path=str(found.path),
@@ -188,14 +221,22 @@ def input_read(root: Path, driver: str, name: str, found: Input) -> SensorRead |
     )
 
 
+def throttle_limit(driver: str, found: Input) -> float | None:
+    """The temperature at which throttling begins; None: not known."""
+    if found.quantity.prefix != "temp" or driver not in THROTTLING:
+        return None
+    value = read_integer(found.path.with_name(f"{found.own}_{THROTTLING[driver]}"))
+    return None if isinstance(value, Absent) or value <= 0 else value * found.quantity.scale
+
+
 def input_domain(driver: str, quantity: Quantity) -> Domain:
     """What the input speaks of; "system" where the driver's name does not tell."""
     return "thermal" if quantity.prefix == "temp" else DOMAINS.get(driver, "system")
 
 
 def input_role(driver: str, found: Input) -> str:
-    """A temperature, the total of the machine where that is known, else a part of it."""
+    """A temperature; the total of the machine where that is known, else a part of it."""
     if found.quantity.prefix == "temp":
-        return "temperature"
+        return "ambient_temperature" if AMBIENT.search(found.label) else "temperature"
     whole = (driver, found.label) in TOTALS
     return f"{found.quantity.word}_{'total' if whole else 'part'}"

@@ -49,6 +49,7 @@ class TaskClock(Sensor):
 
     name = "process_cpu"
     description = "CPU time of the training process, exact at every tick"
+    scope = "process"
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Opens the counters, and closes them again."""

@@ -18,6 +18,7 @@ class ResidentMemory(Sensor):
 
     name = "process_memory"
     description = "resident memory of the training process"
+    scope = "process"
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Finds the process."""
@@ -44,6 +45,7 @@ class ProportionalMemory(Sensor):
 
     name = "proportional_memory"
     description = "memory of the training process, shared pages counted in part"
+    scope = "process"
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Reads the file once: it may exist and yet be closed to this user."""

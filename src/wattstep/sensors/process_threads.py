@@ -17,6 +17,7 @@ class ThreadTimes(Sensor):
 
     name = "process_threads"
     description = "CPU time of the training process, coarse"
+    scope = "process"
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Finds the process, and whether its scheduler keeps accounts."""

@@ -1,0 +1,189 @@
+"""Where the sensors of a run are: this machine, a recording that is played, or an emulated board."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from wattstep.errors import InvalidValueError
+from wattstep.records.channel import Absent, Channel, Origin, Present
+from wattstep.sensors import probe, probe_all
+from wattstep.sensors.cpu import SystemTimes
+from wattstep.sensors.machine import describe
+
+LOCAL: Final = "local"
+HOST: Final = "host"  # what `host_load` finds, among what sensors find
+# Scheme to the function that opens it: (name, options, pid, folder) -> Site.
+TARGETS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "replay": "wattstep.targets.replay:open_site",
+        "emulate": "wattstep.targets.emulation:open_site",
+        "adb": "wattstep.targets.phone:open_site",
+    }
+)
+# Devices that train by themselves; `wattstep.fleet.places` opens them. adb is both: a phone's
+# sensors can be looked at from here.
+PLACES: Final = ("ssh", "adb")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A parsed `--target`: "local", or SCHEME:NAME with options after commas.
+
+    Attributes:
+        scheme: "local", a key of `TARGETS` or one of `PLACES`.
+        name: A recording, a board, a serial number, USER@HOST:PORT.
+        options: E.g. {"averaging": "422ms"} from "emulate:jetson-tx2,averaging=422ms".
+    """
+
+    scheme: str = LOCAL
+    name: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """What a run says of it: without the folders of a path, and without a serial number."""
+        name = {LOCAL: "", "adb": "phone", "ssh": "board"}.get(self.scheme, Path(self.name).name)
+        # Where somebody keeps adb is a path of their machine; so are the folders of a board.
+        told = {} if self.scheme in PLACES else self.options
+        options = (f"{key}={value}" for key, value in told.items())
+        return ",".join([f"{self.scheme}:{name}" if name else self.scheme, *options])
+
+
+class Site(Protocol):
+    """Where sensors are looked for, as long as a run lasts.
+
+    Attributes:
+        device: What machine the run is said to be of, as `sensors.machine.describe` gives it.
+        notes: What the reader of the run must know; more may be said when it was closed.
+        hidden: The folder that stands for its root, which the record leaves out; "" for none.
+    """
+
+    device: Mapping[str, Any]
+    notes: tuple[str, ...]
+    hidden: str
+
+    def probe(self) -> dict[str, Present | Absent]:
+        """What each sensor found."""
+        ...
+
+    def close(self) -> None:
+        """Ends what was started for it; the sampler has ended."""
+        ...
+
+
+def parse_target(text: str | None) -> Target:
+    """The target that is asked for.
+
+    Raises:
+        InvalidValueError: Nobody knows it.
+    """
+    if text is None or text == LOCAL:
+        return Target()
+    scheme, colon, rest = text.partition(":")
+    if scheme in PLACES:
+        rest = rest.removeprefix("//")
+    if scheme not in (*TARGETS, *PLACES) or not colon or (not rest and scheme != "adb"):
+        known = ", ".join(f"{name}:..." for name in dict.fromkeys((*TARGETS, *PLACES)))
+        raise InvalidValueError(f"--target {_shown(scheme, text)}: there are {LOCAL}, {known}")
+    # A recording's path may hold commas and equals signs: options are what follows the last
+    # part that is a file.
+    name, options = rest, {}
+    while "," in name and not os.path.exists(name):  # noqa: PTH110 - a board's name, or a path
+        name, _, last = name.rpartition(",")
+        key, equals, value = last.partition("=")
+        if not equals or not key:
+            raise InvalidValueError(
+                f"--target {_shown(scheme, text)}: what follows a comma is an option: write key=value"
+            )
+        options[key.strip()] = value.strip()
+    return Target(scheme=scheme, name=name, options=options)
+
+
+def _shown(scheme: str, text: str) -> str:
+    """A target in a message: a device's may hold a user, a host, a serial number or a password."""
+    return f"{scheme}:..." if scheme in PLACES else repr(text)
+
+
+def open_site(target: Target, pid: int, folder: Path) -> Site:
+    """Opens a target for the training process `pid`.
+
+    Args:
+        target: As parsed.
+        pid: The training process.
+        folder: Of the run, which exists: what a target must keep (the truth of an emulator) goes
+            there.
+
+    Raises:
+        InvalidValueError: The board, recording or an option is unknown.
+        RecordingError: It cannot be started.
+    """
+    if target.scheme == LOCAL:
+        return LocalSite(pid)
+    module, _, function = TARGETS[target.scheme].partition(":")
+    opened: Site = getattr(importlib.import_module(module), function)(
+        target.name, target.options, pid, folder
+    )
+    return opened
+
+
+class LocalSite:
+    """This machine."""
+
+    def __init__(self, pid: int, root: Path = Path("/")) -> None:
+        self._pid, self._root = pid, root
+        self.device: Mapping[str, Any] = describe(root)
+        self.notes: tuple[str, ...] = ()
+        self.hidden = ""
+
+    def probe(self) -> dict[str, Present | Absent]:
+        """Every sensor below the root."""
+        return probe_all(self._root, self._pid)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def host_load() -> Present | Absent:
+    """Busy and steal time of this machine, for a run whose own sensors are those of another.
+
+    The times of the training are this machine's: what else runs here disturbs it. The domain is
+    that of the process, so that the channels never pass for those of the other machine.
+    """
+    found = probe(SystemTimes(), Path("/"), os.getpid())
+    if isinstance(found, Absent):
+        return found
+    return Present(
+        reads=tuple(
+            replace(read, channels=tuple(_of_host(channel) for channel in read.channels))
+            for read in found.reads
+        )
+    )
+
+
+def _of_host(channel: Channel) -> Channel:
+    what = channel.role.removeprefix("system_")
+    return replace(
+        channel,
+        name=f"host.{what}",
+        role=f"host_{what}",
+        domain="process",
+        source=f"{channel.source} of the machine that trains",
+    )
+
+
+def with_status(found: Present | Absent, status: Origin) -> Present | Absent:
+    """The same, each channel of this status."""
+    if isinstance(found, Absent):
+        return found
+    return Present(
+        reads=tuple(
+            replace(read, channels=tuple(replace(c, status=status) for c in read.channels))
+            for read in found.reads
+        )
+    )

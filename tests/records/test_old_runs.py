@@ -6,6 +6,7 @@ import json
 import re
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +28,17 @@ def test_every_schema_has_a_run_that_is_kept() -> None:
 def test_the_run_of_schema_1_survives_a_round_trip() -> None:
     document = json.loads((SCHEMA_1 / "run.json").read_text())
     again = json.loads(json.dumps(RunInfo.from_dict(document).to_dict()))
-    assert {key: again[key] for key in document} == document  # later fields have their defaults
+    assert without_later(again, document) == document  # later fields have their defaults
+
+
+def without_later(new: Any, old: Any) -> Any:
+    """What of a newer document an old one knows."""
+    if isinstance(old, dict):
+        return {key: without_later(new[key], old[key]) for key in old}
+    if isinstance(old, list):
+        assert len(new) == len(old)
+        return [without_later(*pair) for pair in zip(new, old, strict=True)]
+    return new
 
 
 def test_the_run_of_schema_1_still_gives_its_metrics() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from tests.run.made import BEGIN, EXTRA, MS, Made, Sampled, busy, energy, make_run, power
 
+from wattstep.records.channel import Channel
 from wattstep.run import Run, load
 
 
@@ -181,3 +183,122 @@ def test_the_cost_of_tracing_is_found_and_taken_off(tmp_path: Path) -> None:
 def test_throughput_counts_the_samples_of_clean_steps(tmp_path: Path) -> None:
     run = load(make_run(tmp_path / "r", []).path)
     assert run.metrics()["throughput"].value == pytest.approx(4 / 0.02)
+
+
+# --- a total is one only as a whole --------------------------------------------------------------
+
+SILENT = -(2**63)
+
+
+def rail(
+    name: str, milliwatts: int, until: int | None = None, role: str = "power_total"
+) -> Sampled:
+    """A rail of a total; from `until` on every read of it fails."""
+
+    def raw(t_ns: int) -> int:
+        return milliwatts if until is None or t_ns < until else SILENT
+
+    return Sampled(channel=power(role, name), raw=raw)
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_rail_that_gives_nothing_leaves_no_total_and_is_named(
+    tmp_path: Path, answers: int
+) -> None:
+    """An AGX Xavier whose SYS5V fails right after the probe: 5 W of 7 are not the machine."""
+    sampled = [
+        rail("rail.gpu", 2000),
+        rail("rail.cpu", 3000),
+        rail("rail.sys5v", 2000, BEGIN - 20 * MS + answers * MS),
+    ]
+    run = load(make_run(tmp_path / "r", sampled).path)
+    for name in ("energy_per_step", "mean_power"):
+        figure = run.metrics()[name]
+        assert figure.value is None
+        assert "rail.sys5v" in figure.reason
+        assert "rail.gpu" not in figure.reason
+    rails = run.document()["energy_by_rail"]
+    assert {name: figure["value"] for name, figure in rails.items()} == pytest.approx(
+        {"rail.gpu": 0.04, "rail.cpu": 0.06}
+    )
+
+
+def test_a_counter_that_gives_nothing_leaves_no_total_and_is_named(tmp_path: Path) -> None:
+    def grows(t_ns: int) -> int:
+        return 5 * (t_ns - BEGIN + 10**9) // 1000
+
+    sampled = [
+        Sampled(channel=energy(10**15, name="package0.energy"), raw=grows),
+        Sampled(channel=energy(10**15, name="package1.energy"), raw=lambda t: SILENT),
+    ]
+    figure = load(make_run(tmp_path / "r", sampled).path).metrics()["energy_per_step"]
+    assert figure.value is None
+    assert "package1.energy" in figure.reason
+    # What is whole by itself is a total still.
+    run = load(make_run(tmp_path / "s", [*sampled, rail("board.power", 7000)]).path)
+    assert run.metrics()["mean_power"].value == pytest.approx(7)
+
+
+def test_a_rail_that_fails_later_leaves_a_total_of_the_time_before(tmp_path: Path) -> None:
+    sampled = [rail("rail.gpu", 2000), rail("rail.cpu", 3000, BEGIN + 600 * MS)]
+    run = load(make_run(tmp_path / "r", sampled).path)
+    assert run.metrics()["mean_power"].value == pytest.approx(5)
+
+
+def test_rails_that_never_spoke_at_one_time_have_no_total(tmp_path: Path) -> None:
+    early = rail("rail.gpu", 2000, BEGIN + 300 * MS)
+    late = Sampled(
+        channel=power(name="rail.cpu"), raw=lambda t: 3000 if t > BEGIN + 500 * MS else SILENT
+    )
+    figure = load(make_run(tmp_path / "r", [early, late]).path).metrics()["mean_power"]
+    assert figure.value is None
+
+
+# --- batteries -----------------------------------------------------------------------------------
+
+
+def gauge(name: str, role: str, unit: str, raw: Any, scale: float = 1e-3) -> Sampled:
+    channel = Channel(
+        name=name, unit=unit, kind="gauge", domain="battery", role=role, source="made", scale=scale
+    )
+    return Sampled(channel=channel, raw=raw)
+
+
+def test_a_battery_keeps_its_signs(tmp_path: Path) -> None:
+    """-5 °C is no 5 °C; and power is what the sensor says, which knows the sign of the driver."""
+    sampled = [
+        gauge("battery.temperature", "temperature", "°C", lambda t: -5000),
+        gauge("battery.bat0.power", "power_total", "W", lambda t: -7000, -1e-3),
+    ]
+    run = load(make_run(tmp_path / "r", sampled).path)
+    assert set(run.series.raw("battery.temperature")[1]) == {-5.0}
+    assert run.metrics()["mean_power"].value == pytest.approx(7)
+
+
+def test_in_runs_of_before_the_sensor_knew_the_sign_it_is_taken_off(tmp_path: Path) -> None:
+    made = make_run(
+        tmp_path / "r", [gauge("battery.bat0.power", "power_total", "W", lambda t: -7000)]
+    )
+    document = json.loads((made.path / "run.json").read_text())
+    for read in document["reads"]:
+        if read["channels"][0]["name"] == "battery.bat0.power":
+            read |= {"sensor": "battery", "parser": "number"}
+    (made.path / "run.json").write_text(json.dumps(document))
+    assert load(made.path).metrics()["mean_power"].value == pytest.approx(7)
+
+
+def test_a_battery_of_current_and_voltage_is_their_product_and_each_is_needed(
+    tmp_path: Path,
+) -> None:
+    current = gauge("battery.bat0.current", "battery_current", "A", lambda t: 500)
+    voltage = gauge("battery.bat0.voltage", "battery_voltage", "V", lambda t: 12_000)
+    other = gauge("battery.bat1.current", "battery_current", "A", lambda t: 250)
+    run = load(make_run(tmp_path / "one", [current, voltage]).path)
+    assert run.metrics()["mean_power"].value == pytest.approx(6)
+    figure = load(make_run(tmp_path / "two", [current, voltage, other]).path).metrics()
+    assert figure["mean_power"].value is None
+    assert "battery.bat1.voltage" in figure["mean_power"].reason
+    # A battery that tells its power is not counted again by its current.
+    whole = gauge("battery.bat0.power", "power_total", "W", lambda t: 6000)
+    run = load(make_run(tmp_path / "whole", [current, voltage, whole]).path)
+    assert run.metrics()["mean_power"].value == pytest.approx(6)

@@ -418,6 +418,7 @@ def test_a_conversion_leaves_tables_and_no_journal(tmp_path: Path) -> None:
     journals = a_busy_run(tmp_path / "run")
     convert(journals.path, state="recovered")
     assert sorted(path.name for path in journals.path.iterdir()) == [
+        "evaluations.parquet",
         "memory.parquet",
         "operations.parquet",
         "run.json",

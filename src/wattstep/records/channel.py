@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Kind = Literal["gauge", "counter"]
 Domain = Literal[
-    "cpu", "gpu", "memory", "soc", "system", "process", "battery", "thermal", "sampler"
+    "cpu", "gpu", "memory", "soc", "system", "process", "battery", "thermal", "sampler", "unknown"
 ]
+Origin = Literal["measured", "replayed", "modelled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,13 @@ class Channel:
         wrap: Raw value at which a counter starts again from 0, or None.
         core: The core that it belongs to, or None.
         resolution: Smallest step of the source in `unit`, where it is documented.
+        status: What its values are: of a sensor, of a recording that is played, or of an emulated
+            board. Figures made from it are no stronger.
+        window_s: The time that the source averages over before each value, where documented.
+        observed_share: Part of the time in which the source looks at all, where documented.
+        limit: Where throttling begins (a temperature), the highest it can be (a frequency, a
+            current), in `unit`; None: not known.
+        note: What a reader of its figures must know ("leaves out the carrier board: 6-8 W").
     """
 
     name: str
@@ -39,6 +48,11 @@ class Channel:
     wrap: int | None = None
     core: int | None = None
     resolution: float | None = None
+    status: Origin = "measured"
+    window_s: float | None = None
+    observed_share: float | None = None
+    limit: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +67,10 @@ class SensorRead:
         least_period_s: Never read more often than this, whatever the sampler's period; reads
             whose cost or resolution makes finer ticks pointless say so here.
         slow: It takes milliseconds: the ticks must not wait for it.
+        feed: What gives the rows where no file does: "module:function", see `wattstep.feeding`.
+            Such a read has the parser "feed", and `path` is only what the record calls it.
+        feed_settings: What that function is called with, JSON-ready. Reads of a sensor with the
+            same feed and settings are given by one feed.
     """
 
     path: str
@@ -61,6 +79,8 @@ class SensorRead:
     channels: tuple[Channel, ...]
     least_period_s: float = 0.0
     slow: bool = False
+    feed: str = ""
+    feed_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +98,18 @@ class Absent:
 
 
 class Sensor(Protocol):
-    """Finds one kind of sensor. One file each in `sensors/`."""
+    """Finds one kind of sensor. One file each in `sensors/`.
+
+    Attributes:
+        name: As in the list of sensors.
+        description: What it tells, in a few words.
+        scope: "process" for what belongs to the training process, which is always the real one;
+            "machine" for what belongs to the device, which may be replayed or emulated.
+    """
 
     name: str
     description: str
+    scope: Literal["machine", "process"] = "machine"
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Looks for the sensor.

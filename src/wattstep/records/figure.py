@@ -44,7 +44,8 @@ class Figure:
         confidence: Coverage of the interval, e.g. 0.95.
         n: How many observations the statistic rests on.
         method: How value and interval were computed, with the unit that was resampled.
-        systematic: Relative error of sensor gain and offset, kept apart from the interval.
+        systematic: Relative error of the sensor (gain, offset, half of its smallest step), kept apart
+            from the interval.
         status: How the number came about.
         source: The sensor, clock or model that it rests on.
         reason: Why it is missing, or what the reader must know.

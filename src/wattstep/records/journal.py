@@ -25,6 +25,11 @@ SAMPLE_HEADER = 2  # t_ns, errno, then the values
 MISSING = -(2**63)
 
 
+def samples_name(number: int) -> str:
+    """The journal of the read with this number; `sampling/child.py` spells it by itself."""
+    return f"samples-{number:02d}.bin"
+
+
 class Mark(IntEnum):
     """Kinds of rows in the journal of marks. 0 is a row that was never written."""
 
@@ -38,8 +43,11 @@ class Mark(IntEnum):
     REST_START = 8  # code: a stretch between steps that has a name (evaluation)
     REST_END = 9
     MEMORY = 10  # code: category; value: bytes
-    PEAK = 11  # value: high-water mark in bytes since the last PEAK; code: 1 if a window lay in it
+    # value: high-water mark in bytes since the last PEAK; code: 1 if a window lay in it, 2 if it is
+    # that of work beside the training
+    PEAK = 11
     RESIDENT = 12  # value: resident bytes; code: 0 before a window, 1 after it
+    EVALUATION = 13  # code: measure; value: what it came to; step: steps done
     SAMPLES = 14  # value: samples that this step takes, where its beginning did not know
 
 

@@ -19,8 +19,12 @@ _KINDS: Mapping[str, type[Any]] = {
     "interval_s": float,
     "warmup": int,
     "device": dict,
+    "target": str,
+    "conditions": dict,
+    "imported": dict,
     "environment": dict,
     "model": dict,
+    "options": dict,
     "absent": dict,
     "lost": dict,
 }
@@ -48,8 +52,16 @@ class RunInfo:
         engine: Framework with its version.
         data: Which data, or None where a user's script did not say.
         device: What machine, reduced to what the figures need.
+        target: Where its sensors were: "local", "replay:...", "emulate:...", "ssh:board", "agent", "imported".
+        conditions: What surrounded the run: ambient temperature, fan, power mode, governor, how
+            steady it was before; see `wattstep.conditions`.
+        imported: Where it was recorded by other tools, what they wrote ("trace", "telemetry") and
+            how their clocks were brought together ("alignment"); empty for our own recordings.
+        calibration: Of its rails against an external meter, or None; see `run.calibration`.
         environment: Versions of Python and libraries.
         model: Facts of the model: parameters, layers.
+        options: How the workload was built and trained (accumulate, classes, image_size,
+            rate_rule, until, ...), where it was one of ours.
         interval_s: The sampler's period.
         warmup: Steps at the beginning that do not count.
         power_model: Name and parameters of the power model that the user asked for, or None.
@@ -77,8 +89,13 @@ class RunInfo:
     trace: str
     data: DataFacts | None = None
     device: Mapping[str, Any] = field(default_factory=dict)
+    target: str = "local"
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    imported: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Any] | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     power_model: Mapping[str, Any] | None = None
     scheduling: str = ""
     reads: tuple[PlannedRead, ...] = ()

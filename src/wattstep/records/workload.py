@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from wattstep.errors import InvalidValueError
 
 Phase = Callable[[str], AbstractContextManager[None]]
+
+PRECISIONS: Final = ("fp32", "bf16", "amp")
+PROCESSORS: Final = ("cpu", "cuda")
+RATE_RULES: Final = ("linear", "sqrt", "fixed")
+# What a preparation consists of, in the order in which most workloads go about it.
+PARTS: Final = ("model", "data", "optimizer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The configuration of the literature, at which its parameter count holds.
+
+    Attributes:
+        classes: Classes that the published network tells apart, or None where it has none.
+        image_size: Height and width of its images, or None where it sees none.
+    """
+
+    classes: int | None
+    image_size: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +43,13 @@ class WorkloadFacts:
         task: What is learnt.
         dominant_layer: The kind of layer that takes most of the time, as the paper names it.
         dataset: The official data set.
-        input_shape: One sample, without the batch.
+        input_shape: One sample as the model sees it by default, without the batch.
         source: Paper of the architecture.
+        published: The configuration of the literature.
+        classes: As it trains by default; None where it has no classes to choose.
+        image_size: As it trains by default; None where there is no size to choose.
+        least_image_size: The smallest that the network can see.
+        precisions: Of `PRECISIONS`, those that it can train in.
     """
 
     name: str
@@ -34,6 +60,11 @@ class WorkloadFacts:
     dataset: str
     input_shape: tuple[int, ...]
     source: str
+    published: Published = Published(classes=None, image_size=None)
+    classes: int | None = None
+    image_size: int | None = None
+    least_image_size: int = 1
+    precisions: tuple[str, ...] = PRECISIONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +86,94 @@ class DataFacts:
     samples: int
 
 
-class Training(Protocol):
-    """A workload that is ready to train: model, optimizer, loss and a stream of batches.
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How a workload is to be built.
 
-    `model` and `optimizer` are the framework's own objects.
+    Attributes:
+        batch_size: Samples of one forward pass.
+        accumulate: Forward and backward passes before the optimizer steps.
+        seed: Of weights, order of the data and everything else that is drawn.
+        data_dir: Where official data lies; stand-ins are used where it is None or lacks it.
+        classes: None for the workload's own.
+        image_size: None for the workload's own.
+        rate_rule: How the learning rate follows the batch: "linear" (Goyal et al., arXiv
+            1706.02677, section 2.1), "sqrt" (Krizhevsky, arXiv 1404.5997, section 5) or "fixed".
+        on_part: Told when one of `PARTS` begins, or goes on; None where nobody asks.
     """
 
-    data: DataFacts
-    model: Any
+    batch_size: int
+    accumulate: int = 1
+    seed: int = 0
+    data_dir: Path | None = None
+    classes: int | None = None
+    image_size: int | None = None
+    rate_rule: str = "linear"
+    on_part: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+
+    def begin(self, part: str) -> None:
+        """Says that one of `PARTS` begins, or goes on."""
+        if self.on_part is not None:
+            self.on_part(part)
+
+    def rate(self, rate: float, *, at_batch: int) -> float:
+        """The learning rate for this batch, from the one that is right at another."""
+        ratio = self.batch_size * self.accumulate / at_batch
+        exponent = {"linear": 1.0, "sqrt": 0.5, "fixed": 0.0}[self.rate_rule]
+        return float(rate * ratio**exponent)
+
+    def classes_for(self, facts: WorkloadFacts) -> int:
+        """The classes to build for.
+
+        Raises:
+            InvalidValueError: The workload has none to choose, or too few are asked for.
+        """
+        if facts.classes is None:
+            raise InvalidValueError(f"{facts.name} has no classes to choose")
+        return facts.classes if self.classes is None else self.classes
+
+    def image_size_for(self, facts: WorkloadFacts) -> int:
+        """The height and width to build for.
+
+        Raises:
+            InvalidValueError: The workload has none to choose.
+        """
+        if facts.image_size is None:
+            raise InvalidValueError(f"{facts.name} has no image size to choose")
+        return facts.image_size if self.image_size is None else self.image_size
+
+    def check(self, facts: WorkloadFacts) -> None:
+        """Refuses what the workload cannot be built with; every `prepare` begins with it.
+
+        Raises:
+            InvalidValueError: A setting does not fit the workload.
+        """
+        for name, value in (("batch", self.batch_size), ("accumulate", self.accumulate)):
+            if value < 1:
+                raise InvalidValueError(f"{facts.name} needs a {name} of at least 1, not {value}")
+        if self.rate_rule not in RATE_RULES:
+            known = ", ".join(RATE_RULES)
+            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
+        if self.classes is not None:
+            if facts.classes is None:
+                raise InvalidValueError(f"--classes: {facts.name} has no classes to choose")
+            if self.classes < facts.classes:
+                raise InvalidValueError(
+                    f"--classes {self.classes}: the data of {facts.name} has {facts.classes}"
+                )
+        if self.image_size is not None:
+            if facts.image_size is None:
+                raise InvalidValueError(f"--image-size: {facts.name} has no image size to choose")
+            if self.image_size < facts.least_image_size:
+                raise InvalidValueError(
+                    f"--image-size {self.image_size}: {facts.name} sees images from "
+                    f"{facts.least_image_size}×{facts.least_image_size} on"
+                )
+
+
+class Turn(Protocol):
+    """One optimizer's share of a step; most trainings have one, adversarial ones have two."""
+
     optimizer: Any
 
     def next_batch(self, phase: Phase) -> Any:
@@ -74,20 +185,57 @@ class Training(Protocol):
         ...
 
 
+class Training(Protocol):
+    """A workload that is ready to train.
+
+    Attributes:
+        data: Which data.
+        model: The framework's own object, all of it.
+        turns: What a step does, in this order.
+    """
+
+    data: DataFacts
+    model: Any
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """What a step does, in this order."""
+        ...
+
+    def evaluate(self) -> Mapping[str, float]:
+        """What the model is worth on samples that it never trains on.
+
+        "loss"; where there are classes "accuracy" (ratio); "judged": on how many samples; and
+        where several positions of a sample are judged (tokens) "positions": how many in all.
+        Empty where the workload has no such measure.
+
+        The model is in evaluation mode while it runs, and as it was before afterwards.
+        """
+        ...
+
+
 class Workload(Protocol):
     """One file each in `workloads/`."""
 
-    facts: WorkloadFacts
+    @property
+    def facts(self) -> WorkloadFacts:
+        """What is known of it before it runs."""
+        ...
 
-    def prepare(self, *, batch_size: int, seed: int, data_dir: Path | None) -> Training:
-        """Builds model, optimizer and data.
+    def build(self, *, classes: int | None, image_size: int | None) -> Any:
+        """The model alone, with fresh weights (from the framework's own generator).
 
         Args:
-            batch_size: Samples of one step.
-            seed: Of weights, order of the data and everything else that is drawn.
-            data_dir: Where official data lies; stand-ins are used where it is None or lacks it.
+            classes: As in `facts.published` or as the user asks; None where there are none.
+            image_size: Likewise.
+        """
+        ...
+
+    def prepare(self, preparation: Preparation) -> Training:
+        """Builds model, optimizer and data.
 
         Raises:
-            InvalidValueError: The data there cannot be read.
+            InvalidValueError: The data there cannot be read, or a setting does not fit.
+            MissingPartError: A library that it needs is not installed.
         """
         ...

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wattstep.analysis.steps import IntArray
+from wattstep.records.channel import Channel
 from wattstep.records.figure import Figure, Status, missing
-from wattstep.run import metrics as metric_parts
+from wattstep.run.completion import evaluations
+from wattstep.run.conditions import OURS, Conditions, as_document
+from wattstep.run.energy import IDLE, STABILIZING, outside, rails
+from wattstep.run.imported import scope_of, told
 from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series
+from wattstep.run.sustained import sustained_curve
 
 
 def make_document(
@@ -21,10 +28,12 @@ def make_document(
     series: Series,
     breakdown: RunBreakdown,
     metrics: Mapping[str, Any],
+    conditions: Conditions,
 ) -> dict[str, Any]:
     """JSON-ready; see ARCHITECTURE.md for the fields."""
     info = tables.info
     data = info.to_dict()["data"]
+    scope = scope_of(series.steps, series.imported)
     return {
         "run": str(path),
         "schema": info.schema_version,
@@ -40,16 +49,28 @@ def make_document(
         "processor": info.processor,
         "seed": info.seed,
         "device": dict(info.device),
+        "imported": dict(info.imported),
+        "figures_of": series.steps.figures_of,
+        "operations_of": breakdown.operations_of,
         "data": data,
         "model": dict(info.model),
-        "steps": _step_counts(tables, series),
+        "options": dict(info.options),
+        "evaluations": _plain(evaluations(tables)),
+        "steps": _step_counts(series, conditions),
+        "conditions": as_document(
+            conditions, series.steps, _excluded(info.options), info.conditions
+        ),
+        "curve": sustained_curve(series, conditions),
         "metrics": _plain(metrics),
         "operations": _plain(breakdown.operations()),
         "layers": _plain(breakdown.layers()),
         "phases": _plain(breakdown.phases()),
         "kinds": _plain(breakdown.kinds()),
-        "rests": _plain({**breakdown.rests(), **_outside(series, breakdown)}),
-        "energy_by_rail": _plain(metric_parts.rails(series, breakdown)),
+        "rests": _plain({**breakdown.rests(), **_outside(series)}),
+        "not_resolved": _plain(breakdown.not_resolved()),
+        "energy_by_rail": _plain(told(rails(series), scope)),
+        "energy_outside": _plain(told(outside(series), scope)),
+        "left_out": _left_out(series),
         "missing": _missing(tables, breakdown, metrics),
         "recording": _plain(_recording(tables, series)),
         "environment": dict(info.environment),
@@ -83,24 +104,45 @@ def _notes(tables: Tables, series: Series) -> list[str]:
     return notes
 
 
-def _step_counts(tables: Tables, series: Series) -> dict[str, int]:
+def _step_counts(series: Series, conditions: Conditions) -> dict[str, int]:
     steps = series.steps
-    return {
+    if steps.absent or series.imported.trace_is_one_step:
+        return {"recorded": 0}
+    all_clean = replace(steps, excluded=None).clean
+    counts = {
         "recorded": len(steps.index),
         "warmup": int(steps.warmup.sum()),
-        "clean": int(steps.clean.sum()),
+        "clean": 0 if steps.only_traced else int(steps.clean.sum()),
         "traced": int(steps.traced.sum()),
         "settling": int((steps.settling & ~steps.warmup & ~steps.traced).sum()),
-        "disturbed": int(metric_parts.disturbed(tables, series)[steps.clean].sum()),
+    }
+    if not conditions.unseen:
+        counts["disturbed"] = int(conditions.disturbed[all_clean].sum())
+    throttled = int(conditions.throttled[all_clean].sum())
+    left_out = int(all_clean.sum()) - int(steps.clean.sum())
+    return {
+        **counts,
+        **({"throttled": throttled} if throttled else {}),
+        **({"left out": left_out} if left_out else {}),
     }
 
 
-def _outside(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
+def _excluded(options: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in options.get("exclude") or ()]
+
+
+def _left_out(series: Series) -> list[str]:
+    """What the total of energy does not contain, in the words of its channels."""
+    energy = series.energy
+    return [] if isinstance(energy, str) or energy.note is None else [energy.note]
+
+
+def _outside(series: Series) -> dict[str, Any]:
     """Stretches with a name outside of steps (evaluation), per clean step on average."""
     steps = series.steps
     table: dict[str, Any] = {}
     for name, spans in steps.rest_ns.items():
-        if not len(spans):
+        if not len(spans) or name in (*IDLE.values(), STABILIZING):  # no part of training
             continue
         seconds = (spans[:, 1] - spans[:, 0]) * 1e-9
         table[name] = {
@@ -118,23 +160,31 @@ def _outside(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
             ),
             "outside_steps": True,
         }  # fmt: skip
-        energy = series.energy
-        if isinstance(energy, str):
-            table[name]["energy"] = missing("J", energy)
-        else:
-            gains, _ = energy.curve.difference(spans[:, 0], spans[:, 1])
-            table[name]["energy"] = Figure(
-                value=float(np.nansum(gains)) / max(len(steps.index), 1), unit="J",
-                status=energy.status, source=energy.source,
-            )  # fmt: skip
+        table[name]["energy"] = _energy_outside(series, spans, len(steps.index))
     return table
+
+
+def _energy_outside(series: Series, spans: IntArray, count: int) -> Figure:
+    """Energy of stretches outside of the steps, over all steps."""
+    energy = series.energy
+    if isinstance(energy, str):
+        return missing("J", energy)
+    gains, covered = energy.curve.difference(spans[:, 0], spans[:, 1])
+    if reason := energy.too_short(float((spans[:, 1] - spans[:, 0]).mean()) * 1e-9, "one of them"):
+        return missing("J", reason)
+    gain = float(np.nansum(gains))
+    seconds = float((covered * (spans[:, 1] - spans[:, 0])).sum()) * 1e-9
+    return Figure(
+        value=gain / max(count, 1), unit="J", status=energy.status, source=energy.source,
+        systematic=energy.systematic_at(gain / seconds) if seconds else None,
+    )  # fmt: skip
 
 
 def _missing(
     tables: Tables, breakdown: RunBreakdown, metrics: Mapping[str, Any]
 ) -> list[dict[str, str]]:
     rows = [{"what": name, "reason": reason} for name, reason in tables.info.absent.items()]
-    if breakdown.reason is not None:
+    if breakdown.reason is not None and not tables.summaries:
         rows.append({"what": "operations", "reason": breakdown.reason})
     for name, figure in metrics.items():
         if isinstance(figure, Figure) and figure.missing:
@@ -143,8 +193,10 @@ def _missing(
 
 
 def _recording(tables: Tables, series: Series) -> dict[str, Any]:
-    """What the sampler did and what it took."""
+    """What the sampler did and what it took; of other tools nothing is known."""
     info = tables.info
+    if info.imported and "sampler.lateness" not in series.samples:
+        return {}
     parts: dict[str, Any] = {
         "interval": f"{info.interval_s * 1e3:g} ms",
         "scheduling": info.scheduling,
@@ -173,37 +225,59 @@ def _recording(tables: Tables, series: Series) -> dict[str, Any]:
             value=float(busy.sum()) / span if span > 0 else 0.0, unit="ratio", n=len(busy),
             status=Status.MEASURED, source=source,
         )  # fmt: skip
-    used = series.one("sampler_cpu_time")
-    if used is not None and used.t_ns[-1] > used.t_ns[0]:
-        span = float(used.t_ns[-1] - used.t_ns[0]) * 1e-9
-        parts["sampler, share of one core"] = Figure(
-            value=float(used.total[-1]) / span, unit="ratio", status=Status.MEASURED,
-            source="process clock of the sampler",
-        )  # fmt: skip
+    for role in OURS:
+        used = series.one(role)
+        if used is not None and used.t_ns[-1] > used.t_ns[0]:
+            span = float(used.t_ns[-1] - used.t_ns[0]) * 1e-9
+            who = role.partition("_")[0]
+            parts[f"{who}, share of one core"] = Figure(
+                value=float(used.total[-1]) / span, unit="ratio", status=Status.MEASURED,
+                source=f"process clock of the {who}",
+            )  # fmt: skip
     return parts
 
 
 def _channels(series: Series) -> list[dict[str, Any]]:
-    rows = []
-    for name, channel in series.channels.items():
-        row: dict[str, Any] = {
-            "name": name,
-            "unit": channel.unit,
-            "kind": channel.kind,
-            "domain": channel.domain,
-            "role": channel.role,
-            "source": channel.source,
-            "samples": 0,
-            "failed_reads": 0,
-            "update_interval": None,
-            "read_cost": None,
-        }
-        if name in series.samples:
-            _, value, errno = series.samples[name]
-            row["samples"] = int(np.isfinite(value).sum())
-            row["failed_reads"] = int((errno != 0).sum())
-            row["update_interval"] = series.update_interval_s(name)
-            if f"cost:{name}" in series.samples:
-                row["read_cost"] = float(np.median(series.raw(f"cost:{name}")[1]))
-        rows.append(row)
-    return rows
+    return [_channel(series, name, channel) for name, channel in series.channels.items()]
+
+
+def _channel(series: Series, name: str, channel: Channel) -> dict[str, Any]:
+    """What a channel is, and what its samples can carry.
+
+    `update_interval` is in s, the bound where only that is known; `refresh` says how it was found.
+    """
+    row: dict[str, Any] = {
+        "name": name,
+        "unit": channel.unit,
+        "kind": channel.kind,
+        "domain": channel.domain,
+        "role": channel.role,
+        "source": channel.source,
+        "status": channel.status,
+        "window": channel.window_s,
+        "observed_share": channel.observed_share,
+        "resolution": channel.resolution,
+        "note": channel.note,
+        "samples": 0,
+        "failed_reads": 0,
+        "update_interval": None,
+        "refresh": None,
+        "resolution_seen": None,
+        "repeated_share": None,
+        "read_cost": None,
+    }
+    if name not in series.samples:
+        return row
+    _, value, errno = series.samples[name]
+    found = series.refresh(channel)
+    row |= {
+        "samples": int(np.isfinite(value).sum()),
+        "failed_reads": int((errno != 0).sum()),
+        "update_interval": found.interval.value,
+        "refresh": _plain(found.interval),
+        "resolution_seen": found.quantum,
+        "repeated_share": found.repeated,
+    }
+    if f"cost:{name}" in series.samples:
+        row["read_cost"] = float(np.median(series.raw(f"cost:{name}")[1]))
+    return row

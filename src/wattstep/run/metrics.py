@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wattstep.analysis import memory
-from wattstep.analysis.curves import Curve
-from wattstep.analysis.disturbance import disturbed_steps, other_cpu
-from wattstep.analysis.folding import mean_gain
+from wattstep.analysis.curves import Curve, add_curves
+from wattstep.analysis.disturbance import other_cpu
 from wattstep.analysis.statistics import mean_figure, ratio_figure
-from wattstep.analysis.steps import BoolArray, IntArray, slices
+from wattstep.analysis.steps import IntArray, slices
 from wattstep.analysis.utilization import (
     active_ratio,
     idle_state_ratio,
@@ -21,30 +19,65 @@ from wattstep.analysis.utilization import (
     rate,
     within,
 )
-from wattstep.records.figure import Figure, Status, missing
+from wattstep.records.figure import Figure, Status, missing, weakest
+from wattstep.run.completion import completion
+from wattstep.run.conditions import (
+    OURS,
+    Conditions,
+    around_training,
+    not_comparable,
+    own_curves,
+)
+from wattstep.run.energy import energy_metrics
+from wattstep.run.foreground import foreground_delay, without_job
+from wattstep.run.gpu import gpu_utilization
+from wattstep.run.imported import UNMARKED, scope_of, told
 from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
-from wattstep.run.series import Series
+from wattstep.run.series import Series, real_cores
+from wattstep.run.sustained import sustained_metrics
+from wattstep.run.thermal import thermal_metrics
 
 SLICE_NS = 200_000_000  # utilization is resampled in slices of clean time of this length
 COARSE_WINDOW_NS = 100_000_000  # for the idle state ratio, where idle time ticks in 10 ms
+NO_COMPARISON = (
+    "every step that was imported is a traced one: without others, what the profiler cost is not "
+    "known"
+)
 MARK_S = 2e-6  # a mark after a real step, half of a step's two (benchmarks/marks.py measures them)
 CLOCK = "monotonic clock"
-ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
+NO_PROCESS = "what was imported does not tell the memory of the training process"
+# What a device tells of itself beside its energy; aggregates are no sensors of their own.
+STATES = {
+    "temperature": ("temperature",),
+    "ambient_temperature": ("ambient_temperature",),
+    "frequency": ("frequency",),
+    "memory_controller_utilization": ("memory_controller_utilization",),
+    "gpu_memory": ("gpu_memory_used",),
+    "fan": ("fan_speed", "fan_duty"),
+}
 
 
-def compute(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
+def compute(
+    tables: Tables, series: Series, breakdown: RunBreakdown, conditions: Conditions
+) -> dict[str, Any]:
     """All metrics; those that cannot be had are missing, with the reason."""
     parts = slices(series.steps.stretches(), SLICE_NS)
     metrics: dict[str, Any] = {}
     metrics.update(_speed(series, breakdown))
+    metrics.update(_traced_time(series, breakdown))
     metrics.update(_utilization(tables, series, parts))
-    metrics["gpu_utilization"] = missing("ratio", "this version has no GPU sensor")
+    metrics["gpu_utilization"] = gpu_utilization(series, parts)
     metrics.update(_memory(tables, series))
-    metrics.update(_energy(series, breakdown, parts))
+    metrics.update(energy_metrics(series, breakdown, conditions, tables.info.options))
+    metrics.update(completion(tables, breakdown, metrics["mean_power"]))
+    metrics.update(_frames(tables, breakdown))
+    metrics.update(foreground_delay(tables))
     metrics.update(_surroundings(tables, series, parts))
+    metrics.update(sustained_metrics(tables, series, conditions))
+    metrics.update(thermal_metrics(tables, series, conditions))
     metrics.update(_recording(tables, series, breakdown))
-    return metrics
+    return told(metrics, scope_of(series.steps, series.imported))  # type: ignore[no-any-return]
 
 
 def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
@@ -52,8 +85,10 @@ def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     samples = steps.samples[clean]
     periods = steps.seconds[clean] + steps.gap_s[clean]
     if not len(clean):
-        reason = "no clean step was recorded: all were warm-up, traced or settling"
+        reason = steps.none_clean
         return {"step_time": missing("s", reason), "throughput": missing("samples/s", reason)}
+    if series.imported.trace_is_one_step:
+        return {"step_time": missing("s", UNMARKED), "throughput": missing("samples/s", UNMARKED)}
     if np.isfinite(samples).all():
         throughput = ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
     else:
@@ -61,41 +96,113 @@ def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     return {"step_time": breakdown.step_time, "throughput": throughput}
 
 
+def _traced_time(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
+    """What only imported traces tell: time on GPUs, and how long a trace without steps is."""
+    if not series.steps.only_traced:
+        return {}
+    found: dict[str, Any] = {}
+    if series.imported.trace_is_one_step:
+        found["recorded_time"] = breakdown.step_time
+    if (gpu_time := breakdown.gpu_time()) is not None:
+        found["gpu_time"] = gpu_time
+    return found
+
+
+def _frames(tables: Tables, breakdown: RunBreakdown) -> dict[str, Any]:
+    """Time of a frame of the game, where the workload plays one."""
+    frames = tables.info.options.get("frames_per_step")
+    if not frames:
+        return {}
+    phases, _ = tables.marks.phases(breakdown.steps, breakdown.clean, None)
+    lengths = np.diff(phases.edges_ns, axis=1) * 1e-9
+    games = [lengths[:, n] for n, name in enumerate(phases.names) if name == "game"]
+    if not games or not len(lengths):
+        return {"frame_time": missing("s", "no phase of the game was marked")}
+    time = mean_figure(np.sum(games, axis=0), "s", CLOCK, Status.MEASURED)
+    time = time.scaled(1 / float(frames), "s")
+    return {"frame_time": replace(time, method=f"{time.method}; a step plays {frames} frames")}
+
+
 def _utilization(tables: Tables, series: Series, parts: IntArray) -> dict[str, Any]:
     busy = series.core_busy
     if not busy:
         reason = tables.info.absent.get("cpu", "busy time of cores was not sampled")
+        reason = series.without(reason)
         return {
             "cpu_utilization": missing("ratio", reason),
             "cpu_core_utilization": [],
             "idle_state_ratio": [],
         }
-    source = "/proc/stat"
-    per_core = [active_ratio(busy[core], parts, source) for core in sorted(busy)]
+    channels = list(series.load_channels.values())
+    source, status = channels[0].source, series.status(*channels)
+    per_core = [at_best(active_ratio(busy[core], parts, source), status) for core in sorted(busy)]
+    mean = mean_active_ratio([busy[core] for core in sorted(busy)], parts, source)
     figures: dict[str, Any] = {
-        "cpu_utilization": mean_active_ratio([busy[core] for core in sorted(busy)], parts, source),
+        "cpu_utilization": at_best(mean, status),
         "cpu_core_utilization": per_core,
         "idle_state_ratio": _idle(tables, series),
     }
+    figures.update(_clusters(tables, series, parts))
     if series.process_cpu is not None:
         curve, process_source = series.process_cpu
         figures["process_cpu_cores"] = replace(rate(curve, parts, process_source), unit="cores")
     return figures
 
 
+def _clusters(tables: Tables, series: Series, parts: IntArray) -> dict[str, Any]:
+    """`cpu_cluster_utilization` by kind of core, where the machine has two kinds or more."""
+    if "sensors_of" in tables.info.device:  # the clusters are this machine's, the load another's
+        return {}
+    cores: dict[str, list[int]] = {}
+    for cluster in tables.info.device.get("clusters") or ():
+        cores.setdefault(str(cluster["kind"]), []).extend(cluster["cores"])
+    if len(cores) < 2:
+        return {}
+    status = series.status_of("busy_time", "core_utilization")
+    table: dict[str, Figure] = {}
+    for kind, members in cores.items():
+        busy = [series.core_busy[core] for core in members if core in series.core_busy]
+        if busy:
+            table[kind] = at_best(mean_active_ratio(busy, parts, "/proc/stat"), status)
+        else:
+            table[kind] = missing("ratio", f"no core of {kind} was online, or none was sampled")
+    return {"cpu_cluster_utilization": table}
+
+
+def at_best(figure: Figure, status: Status) -> Figure:
+    """The figure, no stronger than the channels behind it."""
+    return figure if figure.missing else replace(figure, status=weakest([figure.status, status]))
+
+
 def _idle(tables: Tables, series: Series) -> list[Figure]:
     stretches = series.steps.stretches()
-    fine = series.core_idle
-    if fine:
-        window = round(tables.info.interval_s * 1e9)
-        source = "cpuidle residency"
-        curves: Mapping[int, Curve] = fine
-    else:
-        window = max(COARSE_WINDOW_NS, round(tables.info.interval_s * 1e9))
-        source = "/proc/stat"
-        idle = series.with_role("idle_time")
-        curves = {c.core: series.curve(c) for c in idle if c.core is not None}
-    return [idle_state_ratio(curves[core], stretches, window, source) for core in sorted(curves)]
+    interval = round(tables.info.interval_s * 1e9) or COARSE_WINDOW_NS
+    if fine := series.core_idle:
+        status = series.status_of("idle_residency")
+        found = [
+            idle_state_ratio(fine[core], stretches, interval, "cpuidle residency")
+            for core in sorted(fine)
+        ]
+        return [at_best(figure, status) for figure in found]
+    window, status = max(COARSE_WINDOW_NS, interval), series.status_of("busy_time", "steal_time")
+    awake = _awake(series)
+    found = [
+        idle_state_ratio(awake[core], stretches, window, "/proc/stat", grows_idle=False)
+        for core in sorted(awake)
+    ]
+    return [at_best(figure, status) for figure in found]
+
+
+def _awake(series: Series) -> dict[int, Curve]:
+    """Time in s that each core worked, or would have if its host had let it.
+
+    Not the idle time: a tick of it that is read late looks like work, on a core that never works.
+    """
+    parts: dict[int, list[Curve]] = {}
+    for channel in series.with_role("busy_time", "steal_time"):
+        if channel.core is not None:
+            parts.setdefault(channel.core, []).append(series.curve(channel))
+    return {core: add_curves(curves) for core, curves in parts.items()}
 
 
 def _memory(tables: Tables, series: Series) -> dict[str, Any]:
@@ -103,13 +210,17 @@ def _memory(tables: Tables, series: Series) -> dict[str, Any]:
     events = list(zip(table["category"], table["bytes"], strict=True))
     children = 0.0
     for channel in series.with_role("children_resident_memory"):
-        children = float(np.nanmax(series.raw(channel.name)[1]))
+        children = without_job(*series.raw(channel.name), series.steps)
     peak = memory.peak(events, children)
+    if peak.missing and series.imported.is_import:
+        peak = missing("B", series.without(NO_PROCESS))
     figures: dict[str, Any] = {
         "peak_memory": peak,
         "system_peak_memory": _system_peak(series),
-        "memory_breakdown": memory.breakdown(events, peak),
+        "memory_breakdown": memory.breakdown(events, peak, children),
     }
+    if highest := memory.highest_of(events):
+        figures["memory_highest"] = highest
     if kept := memory.tracing_kept(events):
         figures["tracing_memory"] = Figure(
             value=kept,
@@ -122,144 +233,64 @@ def _memory(tables: Tables, series: Series) -> dict[str, Any]:
 
 
 def _system_peak(series: Series) -> Figure:
+    for channel in series.with_role("used_memory"):
+        used = series.raw(channel.name)[1]
+        return Figure(
+            value=float(np.nanmax(used)), unit="B", n=int(np.isfinite(used).sum()),
+            method="highest sample of the memory in use", status=series.status(channel),
+            source=channel.source,
+        )  # fmt: skip
     total = list(series.with_role("total_memory"))
     available = list(series.with_role("available_memory"))
     if not total or not available:
-        return missing("B", "the system's memory was not sampled")
+        return missing("B", series.without("the system's memory was not sampled"))
     values = series.raw(total[0].name)[1].max() - series.raw(available[0].name)[1]
     return Figure(
         value=float(np.nanmax(values)),
         unit="B",
         n=len(values),
         method="highest sample of total less available memory",
-        status=Status.MEASURED,
+        status=series.status(total[0], available[0]),
         source="/proc/meminfo",
     )
-
-
-def _energy(series: Series, breakdown: RunBreakdown, parts: IntArray) -> dict[str, Any]:
-    energy = series.energy
-    clean, steps = breakdown.clean, series.steps
-    if isinstance(energy, str) or not len(clean):
-        reason = energy if isinstance(energy, str) else "no clean step was recorded"
-        return {name: missing(unit, reason) for name, unit in ENERGY.items()}
-    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
-    lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
-    known = lengths > 0
-    gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
-    if gain is None or not known.any():
-        reason = f"no samples of {energy.source} in clean steps"
-        return {name: missing(unit, reason) for name, unit in ENERGY.items()}
-    power = ratio_figure(gains[known], lengths[known], "W", energy.source, energy.status)
-    power = replace(power, reason=energy.note)
-    per_step = _product(power, breakdown.step_time, "J", "what clean steps gained, mean")
-    samples = steps.samples[clean]
-    if np.isfinite(samples).all():
-        periods = steps.seconds[clean] + steps.gap_s[clean]
-        per_sample_s = ratio_figure(periods, samples, "s", CLOCK, Status.MEASURED)
-        method = (
-            "mean power over clean time, times the time of a sample, gaps between steps included"
-        )
-        per_sample = _product(power, per_sample_s, "J", method)
-    else:
-        per_sample = missing("J", "how many samples a step takes is not known")
-    return {
-        "energy_per_step": _centred(per_step, gain),
-        "energy_per_sample": per_sample,
-        "mean_power": power,
-    }
-
-
-def _centred(figure: Figure, value: float) -> Figure:
-    """The figure with its relative interval around another value of the same quantity."""
-    if not figure.value:
-        return figure
-    return replace(figure.scaled(value / figure.value, figure.unit), value=value)
-
-
-def _product(a: Figure, b: Figure, unit: str, method: str) -> Figure:
-    """The product of two figures, their relative half widths added in squares."""
-    if a.value is None or b.value is None:
-        return missing(unit, a.reason or b.reason or "a factor is missing")
-    value = a.value * b.value
-    relative = np.hypot(_relative(a), _relative(b))
-    exact = a.low is None or b.low is None
-    return replace(
-        a,
-        value=value,
-        unit=unit,
-        low=None if exact else value * (1 - float(relative)),
-        high=None if exact else value * (1 + float(relative)),
-        n=b.n,
-        method=method,
-    )
-
-
-def _relative(figure: Figure) -> float:
-    if figure.low is None or figure.high is None or not figure.value:
-        return 0.0
-    return (figure.high - figure.low) / 2 / figure.value
-
-
-def rails(series: Series, breakdown: RunBreakdown) -> dict[str, Figure]:
-    """Energy a clean step by rail, where there are several."""
-    steps, clean = series.steps, breakdown.clean
-    table = {}
-    for name, source in series.rails.items():
-        gains, covered = source.curve.difference(steps.start_ns[clean], steps.end_ns[clean])
-        known = covered > 0  # what lies in a gap counts like the sampled rest of its step
-        table[name] = mean_figure(gains[known] / covered[known], "J", source.source, source.status)
-    return table
 
 
 # --- what else ran, and what recording cost -----------------------------------------------------
 
 
-def _own_curves(series: Series) -> list[Curve]:
-    own = [] if series.process_cpu is None else [series.process_cpu[0]]
-    sampler = series.one("sampler_cpu_time")
-    return own + ([] if sampler is None else [sampler])
-
-
-def disturbed(tables: Tables, series: Series) -> BoolArray:
-    """Which steps something else disturbed."""
-    system = series.one("system_busy_time")
-    steps = series.steps
-    if system is None or series.process_cpu is None:
-        return np.zeros(len(steps.index), bool)
-    cores = int(tables.info.device.get("cores") or 1)
-    return disturbed_steps(
-        steps.start_ns, steps.end_ns, system, _own_curves(series),
-        series.one("system_steal_time"), cores,
-    )  # fmt: skip
-
-
 def _surroundings(tables: Tables, series: Series, parts: IntArray) -> dict[str, Any]:
-    cores = int(tables.info.device.get("cores") or 1)
+    cores = real_cores(tables.info.device)
     figures: dict[str, Any] = _state_of_device(series)
-    steal = series.one("system_steal_time")
+    role = around_training(series, "steal_time")
+    steal = series.one(role)
     if steal is None or not len(parts):
-        figures["steal"] = missing("ratio", "time taken by a hypervisor was not sampled")
+        reason = series.without("time taken by a hypervisor was not sampled")
+        figures["steal"] = missing("ratio", reason)
     else:
         stolen = rate(steal, parts, "/proc/stat").scaled(1 / cores, "ratio")
-        figures["steal"] = within(stolen)
-    system = series.one("system_busy_time")
-    if system is None or series.process_cpu is None or not len(parts):
-        figures["other_cpu"] = missing("cores", "busy time of the system was not sampled")
-    else:
-        begin, end = parts[:, 0], parts[:, 1]
-        other = other_cpu(system, _own_curves(series), begin, end)
-        known = np.isfinite(other)
-        if not known.any():
-            reason = "the run was too short to tell other processes from the training"
-            return {**figures, "other_cpu": missing("cores", reason)}
-        figures["other_cpu"] = within(
-            ratio_figure(
-                other[known], ((end - begin) * 1e-9)[known], "cores",
-                "/proc/stat less training and sampler", Status.MEASURED,
-            ), most=cores,
-        )  # fmt: skip
+        figures["steal"] = at_best(within(stolen), series.status_of(role))
+    figures["other_cpu"] = _other_cpu(series, parts, cores)
     return figures
+
+
+def _other_cpu(series: Series, parts: IntArray, cores: int) -> Figure:
+    system = series.one(around_training(series, "busy_time"))
+    if reason := not_comparable(series):
+        return missing("cores", reason)
+    if system is None or not len(parts):
+        return missing("cores", "busy time of the system was not sampled")
+    begin, end = parts[:, 0], parts[:, 1]
+    other = other_cpu(system, own_curves(series), begin, end)
+    known = np.isfinite(other)
+    if not known.any():
+        reason = "the run was too short to tell other processes from the training"
+        return missing("cores", reason)
+    return within(
+        ratio_figure(
+            other[known], ((end - begin) * 1e-9)[known], "cores",
+            "/proc/stat less training and sampler", Status.MEASURED,
+        ), most=cores,
+    )  # fmt: skip
 
 
 def _overhead(tables: Tables, series: Series, step: float) -> Figure:
@@ -271,13 +302,14 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
     marks = (2 * len(steps.index) + len(tables.marks.t_ns)) * MARK_S
     share = (extra + marks) / span
     method = "time of tracing windows beyond a clean step, and of marks, over the recorded time"
-    sampler = series.one("sampler_cpu_time")
-    cores = int(info.device.get("cores") or 1)
-    if sampler is not None and (info.threads or 1) >= cores:
+    ours = [curve for role in OURS if (curve := series.one(role)) is not None]
+    cores = real_cores(info.device)
+    if ours and (info.threads or cores) >= cores:
         # With every core in use, what the sampler takes is taken from the training.
-        seconds = float(sampler.covered_ns[-1]) * 1e-9
-        share += float(sampler.total[-1]) / seconds / cores if seconds > 0 else 0.0
-        method += ", and the sampler's share of the cores"
+        for curve in ours:
+            seconds = float(curve.covered_ns[-1]) * 1e-9
+            share += float(curve.total[-1]) / seconds / cores if seconds > 0 else 0.0
+        method += ", and the share of the cores of the sampler and its companion"
     else:
         method += "; the sampler runs on a core that the training leaves free"
     return Figure(
@@ -288,20 +320,19 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
 
 def _state_of_device(series: Series) -> dict[str, Any]:
     """Temperatures and frequencies while it trained, where there are sensors of them."""
-    steps = series.steps
     figures: dict[str, Any] = {}
-    if not len(steps.index):
+    if series.steps.span_ns is None:
         return figures
-    begin, end = steps.start_ns[0], steps.end_ns[-1]
-    for name, role in (("temperature", "temperature"), ("frequency", "frequency")):
+    begin, end = series.steps.span_ns
+    for name, roles in STATES.items():
         table = {}
-        for channel in series.with_role(role):
+        for channel in series.with_role(*roles):
             t_ns, value = series.raw(channel.name)
             inside = value[(t_ns >= begin) & (t_ns <= end) & np.isfinite(value)]
             if len(inside):
                 table[channel.name] = Figure(
                     value=float(inside.mean()), unit=channel.unit, n=len(inside),
-                    status=Status.MEASURED, source=channel.source,
+                    status=series.status(channel), source=channel.source,
                     method=f"mean of samples between {inside.min():g} and {inside.max():g}",
                 )  # fmt: skip
         if table:
@@ -312,8 +343,8 @@ def _state_of_device(series: Series) -> dict[str, Any]:
 def _recording(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     steps = series.steps
     step = breakdown.step_time.value
-    if step is None or not len(steps.index):
-        reason = "no clean step was recorded"
+    if step is None or not len(steps.index) or steps.only_traced:
+        reason = NO_COMPARISON if steps.only_traced else steps.none_clean
         return {
             "recording_overhead": missing("ratio", reason),
             "trace_inflation": missing("ratio", reason),

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from wattstep.analysis.breakdown import RAIL, Breakdown, Quantity
+from wattstep.analysis.breakdown import RAIL, Breakdown, Codes, Moved, Quantity, compact
+from wattstep.analysis.clock_error import ClockError, shifted
 from wattstep.analysis.curves import Curve
-from wattstep.analysis.folding import fold
-from wattstep.analysis.laying import LaidRows, Phases, TracedRows, lay, match_layers, share_curve
+from wattstep.analysis.folding import fold, mean_gain, stand_alone
+from wattstep.analysis.laying import LaidRows, Phases, Sharing, TracedRows, lay, match_layers
 from wattstep.analysis.power import EnergySource
 from wattstep.analysis.statistics import mean_figure
-from wattstep.analysis.steps import FloatArray, IntArray
-from wattstep.records.figure import Figure, Status, weakest
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+from wattstep.records.figure import Figure, Status, missing, weakest
 from wattstep.records.journal import Mark
+from wattstep.run.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment
+from wattstep.run.naming import Combined, Names, combined
 from wattstep.run.reading import Tables
-from wattstep.run.series import Series
+from wattstep.run.series import Series, clock_of, real_cores
+from wattstep.run.totals import total_rows
+from wattstep.run.traced import TracedColumns
 
+PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 NO_LAYER = "(no single layer)"
+WHOSE = " of the machine that trained, not of that of the sensors"
+Shares = tuple[FloatArray, FloatArray]  # of rows and rests
 BESIDE = 4  # clean steps on either side of a window that it is compared with
 PHASE_RESTS = ("data", "game", "evaluation")  # what is uncovered there is no framework's work
 Row = dict[str, Any]
@@ -40,39 +48,55 @@ class RunBreakdown:
         self._series = series
         self.steps = series.steps
         self.clean = np.flatnonzero(self.steps.clean)
+        self._labelled: dict[str, tuple[Combined, Codes | None]] = {}
 
     @cached_property
     def step_time(self) -> Figure:
-        """Mean clean step."""
-        return mean_figure(self.steps.seconds[self.clean], "s", "monotonic clock", Status.MEASURED)
+        """Mean clean step; of an imported run without clean ones the mean traced step."""
+        source = self._traced_by if self.steps.only_traced else "monotonic clock"
+        return mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
+
+    @property
+    def _traced_by(self) -> str:
+        return self._tables.imported.traced_by
 
     @cached_property
     def reason(self) -> str | None:
         """Why there are no operations."""
-        if self._tables.info.trace == "none":
+        if self.steps.absent:
+            return self.steps.absent
+        if self._tables.info.trace == "none" and not self.steps.only_traced:
             return "tracing was off (--trace none)"
         if not len(self.clean):
-            return "no clean step was recorded"
-        if not self._table.num_rows or not len(self._windows):
+            return self.steps.none_clean
+        if not len(self._columns.steps) or not len(self._windows):
             return "no step was traced to its end"
         return None
 
     @cached_property
-    def _table(self) -> pa.Table:
-        return self._tables.table("operations")
+    def _columns(self) -> TracedColumns:
+        return TracedColumns(self._tables.table("operations"))
 
     @cached_property
     def _windows(self) -> IntArray:
-        """Rows of the traced steps that have operations, in order."""
+        """Rows of the traced steps that have operations, in order.
+
+        Where nothing but traced steps is known, they are all that the figures are of, those
+        without an operation too.
+        """
+        if self.steps.only_traced:
+            recorded = np.isin(self.steps.index[self.clean], self._columns.steps)
+            return self.clean if recorded.any() else self.clean[:0]
         traced = np.flatnonzero(self.steps.traced)
-        recorded = np.unique(self._table["step"].to_numpy())
-        return traced[np.isin(self.steps.index[traced], recorded)]
+        return traced[np.isin(self.steps.index[traced], self._columns.steps)]
 
     @cached_property
     def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
         """Phases of traced steps, the rows of those steps, and the shares of clean steps."""
         marks = self._tables.marks
         clean, rows = marks.phases(self.steps, self.clean, None)
+        if self.steps.only_traced and len(rows) < len(self.clean):
+            rows = rows[:0]  # all steps take part, or their mean would not be the mean step
         if not len(rows):  # no marks of phases: the step is one phase
             return self._whole(self._windows), self._windows, np.ones(1)
         traced, windows = marks.phases(self.steps, self._windows, clean.names)
@@ -86,41 +110,42 @@ class RunBreakdown:
         return Phases(names=("step",), edges_ns=edges)
 
     @cached_property
-    def _chosen(self) -> pa.Table:
+    def _chosen(self) -> TracedColumns:
         """Operations of the windows that take part, in the order of windows."""
         _, windows, _ = self._phases
-        wanted = pa.array(self.steps.index[windows])
-        return self._table.filter(pc.is_in(self._table["step"], wanted))
+        return self._columns.of_steps(self.steps.index[windows])
 
-    def label(self, name: str) -> np.ndarray[Any, Any]:
+    def label(self, name: str) -> Names:
         """A column of names, one for each traced row; "" for none."""
-        values = self._chosen[name].cast(pa.string()).to_pylist()
-        return np.array(["" if value is None else value for value in values], dtype=object)
+        return self._chosen.names(name)
 
     @cached_property
     def rows(self) -> TracedRows:
         """The traced rows, windows counted from 0."""
-        table = self._chosen
-        _, window = np.unique(table["step"].to_numpy(), return_inverse=True)
-        first = np.searchsorted(window, np.arange(window.max() + 2))
-        parent = table["parent"].fill_null(-1).to_numpy().astype(np.int64)
-        return TracedRows(
-            window=window.astype(np.int64),
-            start_ns=table["start_ns"].to_numpy(),
-            end_ns=table["end_ns"].to_numpy(),
-            self_ns=table["self_ns"].to_numpy(),
-            thread=table["thread"].to_numpy(),
-            parent=np.where(parent >= 0, parent + first[window], -1),
-            scope=self.label("kind") == "scope",
-            layer=self.label("layer"),
-        )
+        _, windows, _ = self._phases
+        return self._chosen.rows(self.steps.index[windows])
+
+    def thread(self, row: int) -> int:
+        """The number that the operating system, or the GPU's driver, gave to a row's thread."""
+        return int(self._chosen.threads[self.rows.thread[row]])
 
     @cached_property
     def laid(self) -> LaidRows:
         """The rows on the mean clean step."""
         traced, windows, share = self._phases
-        laid = lay(self.rows, traced, self._beside(windows), share, self._step_s)
+        beside = None if self.steps.only_traced else self._beside(windows)
+        laid = lay(self.rows, traced, beside, share, self._step_s)
         return match_layers(self.rows, laid, traced.names, self._layer_shares(traced.names))
+
+    @property
+    def _of_totals(self) -> bool:
+        return self.reason is not None and bool(self._tables.summaries)
+
+    @property
+    def operations_of(self) -> str:
+        """What the times of operations are of: a mean "step", or the whole "recording"."""
+        of_one = self._tables.imported.trace_is_one_step and self.steps.only_traced
+        return "recording" if self._of_totals or self.steps.absent or of_one else "step"
 
     @property
     def _step_s(self) -> float:
@@ -179,22 +204,26 @@ class RunBreakdown:
             source="torch profiler, monotonic clock",
             method="traced time less the cost of its events, laid onto clean steps",
         )
+        if self.steps.only_traced:
+            time = replace(time, source=self._traced_by, method=f"wall time; {self._scope}")
         busy = replace(time, rows=laid.busy_s, rests=np.zeros_like(laid.rest_s))
         quantities = {"time": time, "busy_time": busy}
+        sharing = Sharing(self.rows, laid)
         absent: dict[str, str] = {}
         energy = self._series.energy
         if isinstance(energy, str):
             absent["energy"] = energy
         else:
-            self._share("energy", energy, time, quantities, absent)
+            self._share("energy", energy, time, sharing, quantities, absent)
         for name, rail in self._series.rails.items():
-            self._share(f"{RAIL}{name}", rail, time, quantities, absent)
+            self._share(f"{RAIL}{name}", rail, time, sharing, quantities, absent)
         if self._series.process_cpu is None:
-            absent["cpu_time"] = "the CPU time of the process was not sampled"
+            absent["cpu_time"] = self._series.without("the CPU time of the process was not sampled")
         else:
             curve, source = self._series.process_cpu
-            cpu = EnergySource(curve=curve, status=Status.MEASURED, source=source)
-            self._share("cpu_time", cpu, time, quantities, absent)
+            clock = clock_of(self._alignment_of("cpu_time"))
+            cpu = EnergySource(curve=curve, status=Status.MEASURED, source=source, clock=clock)
+            self._share("cpu_time", cpu, time, sharing, quantities, absent)
         return quantities, absent
 
     def _share(
@@ -202,15 +231,28 @@ class RunBreakdown:
         name: str,
         source: EnergySource,
         time: Quantity,
+        sharing: Sharing,
         quantities: dict[str, Quantity],
         absent: dict[str, str],
     ) -> None:
         """Shares a sampled quantity out among the rows, or says why it cannot be."""
-        folded = self.fold(source.curve, source.gauge)
-        if folded is None:
-            absent[name] = f"no samples of {source.source} in clean steps"
+        alignment = self._alignment_of(name)
+        if alignment is not None and alignment.uncertainty_s is None:
+            absent[name] = UNKNOWN
             return
-        rows, rests = share_curve(self.rows, self.laid, folded)
+        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
+        gain = mean_gain(source.curve, start, end)
+        if gain is None:
+            absent[name] = f"no samples of {source.source} in {self.steps.figures_of}"
+            return
+        seconds = float(self.steps.seconds[self.clean].sum())
+        if reason := source.too_little(seconds, gain * len(self.clean)):
+            absent[name] = reason
+            return
+        found = self._shares(sharing, source.curve, source.gauge)
+        assert found is not None
+        rows, rests = found
+        folded = "" if self._one_by_one(source.curve, source.gauge) else "folded by phase and "
         quantities[name] = replace(
             time,
             unit=source.curve.unit,
@@ -218,106 +260,254 @@ class RunBreakdown:
             rests=rests,
             status=weakest([source.status, Status.ATTRIBUTED]),
             source=source.source,
-            method="what clean steps gained, folded by phase and shared out by time",
+            method=f"what {self.steps.figures_of} gained, {folded}shared out by time",
+            sensor=source,
+            moved=None if source.clock is None else self._moved(sharing, source, source.clock),
         )
+
+    def _one_by_one(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None) -> bool:
+        """Whether what was sampled is shared out just where it was, without folding steps."""
+        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
+        return self.steps.only_traced and stand_alone(curve, start, end, gauge)
+
+    def _shares(
+        self, sharing: Sharing, curve: Curve, gauge: tuple[IntArray, FloatArray] | None
+    ) -> Shares | None:
+        """What rows and rests take of a curve; None where nothing of it was sampled in steps."""
+        if not self._one_by_one(curve, gauge):
+            folded = self.fold(curve, gauge)
+            return None if folded is None else sharing.folded(folded)
+        gain = mean_gain(curve, self.steps.start_ns[self.clean], self.steps.end_ns[self.clean])
+        return None if gain is None else sharing.recorded(curve, gain / self._step_s)
+
+    def _moved(self, sharing: Sharing, source: EnergySource, clock: ClockError) -> Moved:
+        """What rows and rests take with the samples moved; only sums of it are kept."""
+        windows, phases = self.laid.rest_s.shape
+        code, count = self._alike
+        sums = np.full((len(clock.shifts_ns), count), np.nan)
+        rests = np.full((len(clock.shifts_ns), phases), np.nan)
+        for number, by_ns in enumerate(clock.shifts_ns):
+            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns))
+            if found is not None:
+                sums[number] = np.bincount(code, found[0], minlength=count) / windows
+                rests[number] = found[1].mean(axis=0)
+        return Moved(clock=clock, code=code, sums=sums, rests=rests)
+
+    @property
+    def _scope(self) -> str:
+        """What the operations of an imported trace are of."""
+        return WHOLE_TRACE if self._tables.imported.trace_is_one_step else TRACED
+
+    def _alignment_of(self, quantity: str) -> Alignment | None:
+        """How the clock behind a quantity that is shared out fits to that of the trace."""
+        series = self._series
+        if quantity == "energy":
+            return series.power_alignment
+        if quantity == "cpu_time":
+            return series.alignment(series.with_role(*PROCESS_CPU))
+        return series.alignment([series.channels[quantity.removeprefix(RAIL)]])
 
     @cached_property
     def _breakdown(self) -> Breakdown:
         quantities, absent = self._quantities
-        table = self._chosen
-
-        def floats(name: str) -> FloatArray:
-            return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
-
+        chosen = self._chosen
         traced, _, _ = self._phases
         return Breakdown(
             window=self.rows.window,
             windows=len(traced.edges_ns),
             phase_names=traced.names,
             step_s=self._step_s,
-            cores=int(self._tables.info.device.get("cores") or 1),
+            cores=real_cores(self._tables.info.device),
+            whose=WHOSE if _has_other_sensors(self._tables.info.device) else "",
             quantities=quantities,
             absent=absent,
-            allocated=floats("allocated"),
-            flops=floats("flops"),
-            size=floats("bytes"),
-            outermost=table["outermost"].to_numpy(zero_copy_only=False),
+            allocated=chosen.allocated,
+            flops=chosen.numbers("flops"),
+            size=chosen.numbers("bytes"),
+            outermost=chosen.outermost,
         )
 
     @cached_property
-    def _outer(self) -> IntArray:
+    def _outer(self) -> Codes:
         """The outermost operation that each row belongs to; itself for scopes without one."""
-        outermost = self._breakdown.outermost
-        parent = self.rows.parent
-        at = np.arange(len(parent))
-        while True:
-            climb = ~outermost[at] & (parent[at] >= 0)
-            if not climb.any():
-                return at
-            at = np.where(climb, parent[at], at)
+        above = self.rows.parent
+        climbing = np.flatnonzero(~self._chosen.outermost & (above >= 0))
+        outer = np.arange(len(above), dtype=np.int32 if len(above) < 2**31 else np.int64)
+        outer[climbing] = above[climbing]
+        while len(climbing):  # each time twice as far
+            further = outer[outer[climbing]]
+            moved = further != outer[climbing]
+            outer[climbing] = further
+            climbing = climbing[moved]
+        return outer
 
     @cached_property
-    def _operation(self) -> np.ndarray[Any, Any]:
+    def _operation(self) -> BoolArray:
         """Whether a row is an operation's (not a scope's own time)."""
-        result: np.ndarray[Any, Any] = self._breakdown.outermost[self._outer]
+        result: BoolArray = self._chosen.outermost[self._outer]
         return result
+
+    # --- processors ---------------------------------------------------------------------------
+
+    @cached_property
+    def _processor(self) -> Names:
+        """Where each traced row ran."""
+        return self.label("processor").renamed("", "cpu")
+
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """Where operations ran beside the CPU: "gpu0", ..."""
+        if self.reason is not None:
+            return ()
+        ran = self._processor
+        used, _ = compact(ran.code)
+        return tuple(sorted({str(ran.texts[code]) for code in used} - {"cpu"}))
+
+    def gpu_time(self) -> Figure | None:
+        """Time in s of a step in which its work ran on any GPU; None where none did."""
+        if not self.others:
+            return None
+        ran, rows = self._processor, self.rows
+        there = np.flatnonzero(~ran.named("cpu"))
+        _, windows, _ = self._phases
+        bounds = np.searchsorted(rows.window[there], np.arange(len(windows) + 1))
+        parts = [there[low:high] for low, high in pairwise(bounds)]
+        seconds = [_union_s(rows.start_ns[mine], rows.end_ns[mine]) for mine in parts]
+        figure = mean_figure(seconds, "s", self.step_time.source or "", Status.MEASURED)
+        words = f"time in which work of a step ran on {' or '.join(self.others)}"
+        return replace(figure, method=f"{words}; {figure.method}")
 
     # --- tables -----------------------------------------------------------------------------
 
+    def _labels(self, table: str) -> tuple[Combined, Codes | None]:
+        """What makes the rows of a table, and in which pieces a row lasts (None: in calls)."""
+        if table not in self._labelled:
+            self._labelled[table] = self._labels_of(table)
+        return self._labelled[table]
+
+    def _labels_of(self, table: str) -> tuple[Combined, Codes | None]:
+        def of(column: str) -> Names:
+            names = self._processor if column == "processor" else self.label(column)
+            return names.renamed("", NO_LAYER if column == "layer" else "").at(self._outer)
+
+        names = {
+            "operations": ("name", "layer", "phase", *(["processor"] if self.others else [])),
+            "layers": ("layer",),
+            "phases": ("phase",),
+            "kinds": ("kind",),
+        }[table]
+        labels = {column: of(column) for column in names}
+        extra = {"kind": of("kind")} if table == "operations" else {}
+        lasting = table in ("layers", "phases")  # forward and backward apart
+        return combined(labels, extra, self._operation), of("phase").code if lasting else None
+
+    @cached_property
+    def _alike(self) -> tuple[Codes, int]:
+        """A number of each row, the same for rows that no table tells apart, and how many there are.
+
+        A scope's own time is told by the phase in which it begins.
+        """
+        labels, _ = self._labels("operations")
+        kinds, _ = self._labels("kinds")
+        phases = len(self.laid.edges_s) - 1  # numbers below that are of scopes
+        code = labels.key.astype(np.int64) * (int(kinds.key.max(initial=0)) + 1) + kinds.key
+        used, code = compact(code)
+        code = np.where(self._operation, code + phases, self.laid.phase)
+        return code.astype(np.int32), len(used) + phases
+
+    def _table_of(self, table: str) -> list[Row]:
+        labels, part = self._labels(table)
+        found = self._breakdown.rows(labels.key, self._operation, part)
+        rows = [{**labels.shown[row.pop("key")], **row} for row in found]
+        if not self._chosen.tells_allocations:
+            for row in rows:
+                row["memory"] = missing("B", "the trace does not tell what operations allocated")
+        return rows
+
     def operations(self) -> list[Row]:
-        """By operation, layer and phase."""
+        """By operation, layer and phase, of a mean step; else totals, where a tool gave such."""
+        if self._of_totals:
+            return total_rows(self._tables.summaries, self._traced_by)
         if self.reason is not None:
             return []
-        outer = self._outer
-        layer = np.where(self.rows.layer == "", NO_LAYER, self.rows.layer)
-        return self._breakdown.rows(
-            {
-                "name": self.label("name")[outer],
-                "layer": layer[outer],
-                "phase": self.label("phase")[outer],
-            },
-            self._operation,
-            {"kind": self.label("kind")[outer]},
-        )
+        return self._table_of("operations")
 
     def layers(self) -> list[Row]:
         """By layer."""
-        return self._by("layer")
+        return [] if self.reason is not None else self._table_of("layers")
 
     def phases(self) -> list[Row]:
         """By phase."""
-        return self._by("phase")
+        return [] if self.reason is not None else self._table_of("phases")
 
     def kinds(self) -> list[Row]:
         """By kind of operation."""
-        return self._by("kind")
+        return [] if self.reason is not None else self._table_of("kinds")
 
-    def _by(self, name: str) -> list[Row]:
-        if self.reason is not None:
-            return []
-        labels = self.label(name)[self._outer]
-        if name == "layer":
-            labels = np.where(labels == "", NO_LAYER, labels)
-        return self._breakdown.rows({name: labels}, self._operation, {})
+    def rests(self) -> dict[str, dict[str, Any]]:
+        """What no operation covers: module code and the framework between operations, data, game.
 
-    def rests(self) -> dict[str, dict[str, Figure]]:
-        """What no operation covers: module code and the framework between operations, data, game."""
+        "not_resolved" holds the energy of operations and rests that are too short for the sensor,
+        so that operations and rests together make the step; their time stands in their own rows.
+        """
         if self.reason is not None:
             return {}
+        names, breakdown = self._with_scopes
+        table: dict[str, dict[str, Any]] = {**breakdown.rests(names)}
+        if left := self.not_resolved()["operations"]:
+            none = Figure(
+                value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
+                method="their time stands with the operations and rests themselves",
+            )  # fmt: skip
+            table["not_resolved"] = {"time": none, "share": none.scaled(1.0, "ratio"), **left}
+        return table
+
+    def not_resolved(self) -> dict[str, dict[str, Any]]:
+        """By table: the energy that its rows and the rests leave out, because they are too short."""
+        if self.reason is not None:
+            return {}
+        names, breakdown = self._with_scopes
+        found = {}
+        for table in ("operations", "layers", "phases", "kinds"):
+            labels, part = self._labels(table)
+            found[table] = breakdown.unresolved(labels.key, self._operation, part, names)
+        return found
+
+    @cached_property
+    def _with_scopes(self) -> tuple[list[str], Breakdown]:
+        """Names of the rests by phase, and the breakdown with the scopes' own time in its rests."""
         names = [
             name if name in PHASE_RESTS else "framework" for name in self._breakdown.phase_names
         ]
         breakdown = self._breakdown
         windows, phases = breakdown.windows, len(breakdown.phase_names)
         scope = ~self._operation
-        cell = self.rows.window * phases + self.laid.phase
+        cell = self.rows.window[scope].astype(np.int64) * phases + self.laid.phase[scope]
         quantities = {}
         for name, quantity in breakdown.quantities.items():
-            own = np.bincount(cell[scope], quantity.rows[scope], minlength=windows * phases)
+            own = np.bincount(cell, quantity.rows[scope], minlength=windows * phases)
+            moved = quantity.moved
+            if moved is not None:
+                moved = replace(moved, rests=moved.rests + moved.sums[:, :phases])
             quantities[name] = replace(
-                quantity, rests=quantity.rests + own.reshape(windows, phases)
+                quantity, rests=quantity.rests + own.reshape(windows, phases), moved=moved
             )
-        return replace(breakdown, quantities=quantities).rests(names)
+        return names, replace(breakdown, quantities=quantities)
+
+
+def _union_s(start_ns: IntArray, end_ns: IntArray) -> float:
+    """Length in s of what intervals cover together."""
+    order = np.argsort(start_ns, kind="stable")
+    start, end = start_ns[order], np.maximum.accumulate(end_ns[order])
+    if not len(start):
+        return 0.0
+    begin = np.maximum(start, np.concatenate([start[:1], end[:-1]]))
+    return float(np.maximum(end - begin, 0).sum()) * 1e-9
+
+
+def _has_other_sensors(device: Mapping[str, Any]) -> bool:
+    """Whether the sensors are not those of the machine that trained."""
+    return bool(device.get("emulated_on") or device.get("sensors_of"))
 
 
 class OperationTable:

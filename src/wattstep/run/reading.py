@@ -22,6 +22,7 @@ from wattstep.errors import DamagedRunError
 from wattstep.records.channel import Channel
 from wattstep.records.journal import JOURNAL, Mark
 from wattstep.records.run_info import RunInfo
+from wattstep.run.imported import Imported
 from wattstep.store.convert import convert
 from wattstep.store.files import read_info
 from wattstep.store.lock import is_recording
@@ -44,6 +45,7 @@ class Tables:
         if (run / JOURNAL).is_dir():
             self._open_journal(run)
         self.info: RunInfo = read_info(self._folder)
+        self.imported = Imported(self.info)
 
     def _open_journal(self, run: Path) -> None:
         """A run that was never closed is closed now; one that records is read beside itself."""
@@ -96,9 +98,27 @@ class Tables:
 
     # --- steps ------------------------------------------------------------------------------
 
+    def evaluations(self) -> list[dict[str, Any]]:
+        """What the model was worth, in order: step (how many were done), measure, value."""
+        if not (self._folder / "evaluations.parquet").exists():  # runs of before November 2026
+            return []
+        rows: list[dict[str, Any]] = self.table("evaluations").to_pylist()
+        return rows
+
+    @cached_property
+    def summaries(self) -> list[dict[str, Any]]:
+        """Totals of operations from a tool that keeps no instances; empty where there are none."""
+        if not (self._folder / "summaries.parquet").exists():
+            return []
+        rows: list[dict[str, Any]] = self.table("summaries").to_pylist()
+        return rows
+
     def steps(self) -> Steps:
         """Steps, windows and rests."""
         table = self.step_table
+        traced = table["traced"].to_numpy(zero_copy_only=False)
+        foreign = self.imported.is_import
+        without = foreign and not len(table)
         spans = self.table("spans").to_pydict()
         rest: dict[str, list[tuple[int, int]]] = {}
         windows: list[tuple[int, int]] = []
@@ -119,9 +139,11 @@ class Tables:
             samples=floats("samples"),
             loss=floats("loss"),
             warmup=table["warmup"].to_numpy(zero_copy_only=False),
-            traced=table["traced"].to_numpy(zero_copy_only=False),
+            traced=traced,
             window_ns=pairs(windows),
             rest_ns={name: pairs(values) for name, values in rest.items()},
+            only_traced=foreign and bool(len(table)) and bool(traced.all()),
+            absent=self.imported.without_steps(bool(self.summaries)) if without else "",
         )
 
     def cpu_ns(self) -> tuple[FloatArray, FloatArray]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.run import metrics as metric_parts
+from wattstep.run.conditions import EXCLUDABLE, Conditions, find_conditions
 from wattstep.run.document import make_document
 from wattstep.run.operations import OperationTable, RunBreakdown
 from wattstep.run.reading import Tables
-from wattstep.run.series import Series
+from wattstep.run.series import Series, real_cores
 from wattstep.run.timeline import make_timeline
 
 
@@ -30,9 +31,28 @@ class Run:
         self.info = self.tables.info
 
     @cached_property
+    def _sampled(self) -> Series:
+        """All samples, every step among the clean ones that may be."""
+        return Series(self.tables)
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """Which steps were throttled or disturbed, with the evidence."""
+        return find_conditions(self._sampled, real_cores(self.info.device))
+
+    @cached_property
+    def excluded(self) -> tuple[str, ...]:
+        """Which of "throttled" and "disturbed" steps the run was asked to leave out."""
+        asked = self.info.options.get("exclude") or ()
+        return tuple(name for name in EXCLUDABLE if name in asked)
+
+    @cached_property
     def series(self) -> Series:
         """Samples as curves by role."""
-        return Series(self.tables)
+        if not self.excluded:
+            return self._sampled
+        left_out = self.conditions.steps(self.excluded)
+        return self._sampled.leaving_out(left_out, " or ".join(self.excluded))
 
     @cached_property
     def breakdown(self) -> RunBreakdown:
@@ -41,7 +61,7 @@ class Run:
 
     @cached_property
     def _metrics(self) -> dict[str, Any]:
-        return metric_parts.compute(self.tables, self.series, self.breakdown)
+        return metric_parts.compute(self.tables, self.series, self.breakdown, self.conditions)
 
     def metrics(self) -> dict[str, Any]:
         """Figures by name; some are lists (one a core) or mappings (one a category)."""
@@ -53,7 +73,9 @@ class Run:
 
     def document(self) -> dict[str, Any]:
         """Everything that reports show, JSON-ready."""
-        return make_document(self.path, self.tables, self.series, self.breakdown, self._metrics)
+        return make_document(
+            self.path, self.tables, self.series, self.breakdown, self._metrics, self.conditions
+        )
 
     def timeline(self) -> dict[str, Any]:
         """Three steps, with what was sampled and what ran, JSON-ready."""

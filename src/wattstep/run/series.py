@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from wattstep.analysis.calibration import TOTAL, Calibration, read_calibrations
+from wattstep.analysis.clock_error import ClockError
 from wattstep.analysis.curves import Curve, add_curves, curve_of_counter, curve_of_gauge
-from wattstep.analysis.power import EnergySource, modelled, summed
-from wattstep.analysis.steps import FloatArray, IntArray, Steps
+from wattstep.analysis.power import EnergySource, calibrated, modelled, spoken, summed
+from wattstep.analysis.refresh import Refresh, refresh, written_unit
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps
 from wattstep.records.channel import Channel
-from wattstep.records.figure import Status
+from wattstep.records.figure import Status, weakest
+from wattstep.run.imported import NO_TELEMETRY, Alignment, Imported
 from wattstep.run.reading import Tables, curve_of
 
 NO_SENSOR = (
@@ -19,7 +26,15 @@ NO_SENSOR = (
     "--power-model to get a modelled figure"
 )
 ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
+NOT_WHOLE = "no total: {} belongs to it and gave no values; see energy by rail"
+NO_IMPORTED_POWER = "no power is among the imported telemetry"
+WITHIN = 1.01  # of each other: two steps that are the same
 GAP_PERIODS = 20  # periods without a sample are a gap
+
+
+def real_cores(device: Mapping[str, Any]) -> int:
+    """Cores that the training could run on: an emulated board's are not."""
+    return int(device.get("emulated_on", device).get("cores") or 1)
 
 
 class Series:
@@ -29,27 +44,101 @@ class Series:
         self._tables = tables
         self.channels = tables.channels()
         self.samples = tables.samples()
+        self._refresh: dict[str, Refresh] = {}
 
     @cached_property
     def steps(self) -> Steps:
-        """The steps of the run."""
-        return self._tables.steps()
+        """The steps of the run; without any, the recording as a whole."""
+        found = self._tables.steps()
+        if not found.absent:
+            return found
+        return replace(found, whole_ns=self.recorded_ns)
+
+    @cached_property
+    def recorded_ns(self) -> tuple[int, int] | None:
+        """From the first sample to the last; None where they make no time."""
+        times = [t_ns for t_ns, _, _ in self.samples.values() if len(t_ns)]
+        if not times:
+            return None
+        begin, end = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
+        return (begin, end) if end > begin else None
+
+    @property
+    def imported(self) -> Imported:
+        """What was imported, where it was."""
+        return self._tables.imported
+
+    def without(self, reason: str) -> str:
+        """Why something is missing that samples would tell: there are none at all, or `reason`."""
+        return NO_TELEMETRY if self.imported.is_import and not self.samples else reason
+
+    def alignment(self, channels: Iterable[Channel]) -> Alignment | None:
+        """How the clocks of channels and trace fit together; None where they are one clock."""
+        if self.steps.absent:
+            return None
+        return self.imported.alignment(channel.name for channel in channels)
+
+    @cached_property
+    def power_alignment(self) -> Alignment | None:
+        """Likewise, of everything that tells of power and energy."""
+        return self.alignment(self.power_channels())
+
+    def leaving_out(self, excluded: BoolArray, excluded_as: str) -> Series:
+        """The same samples, with these steps (disturbed ones, say) not among the clean ones."""
+        other = copy.copy(self)
+        other.__dict__["steps"] = replace(self.steps, excluded=excluded, excluded_as=excluded_as)
+        return other
+
+    def status(self, *channels: Channel) -> Status:
+        """What figures of these channels are at best: measured, replayed or modelled."""
+        return weakest(Status(channel.status) for channel in channels)
+
+    def status_of(self, *roles: str) -> Status:
+        """Likewise, of the channels of some roles; measured where there are none."""
+        channels = list(self.with_role(*roles))
+        return self.status(*channels) if channels else Status.MEASURED
+
+    def refresh(self, channel: Channel) -> Refresh:
+        """How often the channel gave a new value, and in what steps."""
+        if channel.name not in self._refresh:
+            t_ns, value = self.raw(channel.name)
+            least = abs(channel.scale) if channel.kind == "gauge" else 0.0
+            if self._is_copy(channel):
+                least = written_unit(value)
+            self._refresh[channel.name] = refresh(
+                t_ns, value, channel.source, least, self.status(channel)
+            )
+        return self._refresh[channel.name]
+
+    def _is_copy(self, channel: Channel) -> bool:
+        """Whether its scale is that of a log or of a copy, and not that of the source."""
+        foreign = self.imported.is_import and channel.scale == 1
+        return channel.status == "replayed" or foreign
 
     def with_role(self, *roles: str) -> Iterator[Channel]:
         """Channels of these roles that have samples."""
-        for channel in self.channels.values():
-            if channel.role not in roles or channel.name not in self.samples:
-                continue
-            if np.isfinite(self.samples[channel.name][1]).sum() > 1:
-                yield channel
+        return (channel for channel in self._planned(*roles) if self._has_samples(channel.name))
+
+    def _planned(self, *roles: str) -> list[Channel]:
+        """Channels of these roles, whether they gave anything or not."""
+        return [channel for channel in self.channels.values() if channel.role in roles]
+
+    def _has_samples(self, name: str) -> bool:
+        return name in self.samples and bool(np.isfinite(self.samples[name][1]).sum() > 1)
 
     def raw(self, name: str) -> tuple[IntArray, FloatArray]:
         """Times in ns and values of a channel."""
         t_ns, value, _ = self.samples[name]
-        channel = self.channels.get(name)
-        if channel is not None and channel.domain == "battery" and channel.kind == "gauge":
-            value = np.abs(value)  # some drivers count what leaves a battery as negative
-        return t_ns, value
+        return t_ns, np.abs(value) if name in self._of_either_sign else value
+
+    @cached_property
+    def _of_either_sign(self) -> frozenset[str]:
+        """What batteries gave in runs that kept the sign of their driver, known by the parser."""
+        reads = [r for r in self._tables.info.reads if r.sensor == "battery"]
+        channels = [c for read in reads if read.parser == "number" for c in read.channels]
+        return frozenset(
+            c.name for c in channels if c.role in ("power_total", "battery_current") and c.scale > 0
+        )
 
     def curve(self, channel: Channel) -> Curve:
         """The cumulative curve of a channel."""
@@ -64,9 +153,17 @@ class Series:
         return None
 
     @cached_property
+    def load_channels(self) -> dict[int, Channel]:
+        """What tells of the load of each core: its busy time, else how busy it was."""
+        for role in ("busy_time", "core_utilization"):
+            if found := {c.core: c for c in self.with_role(role) if c.core is not None}:
+                return found
+        return {}
+
+    @cached_property
     def core_busy(self) -> dict[int, Curve]:
-        """Busy time in s by core, from /proc/stat."""
-        return {c.core: self.curve(c) for c in self.with_role("busy_time") if c.core is not None}
+        """Busy time in s by core."""
+        return {core: self.curve(channel) for core, channel in self.load_channels.items()}
 
     @cached_property
     def core_idle(self) -> dict[int, Curve]:
@@ -104,73 +201,212 @@ class Series:
             return None
         return curve_of_counter(t_ns, cpu[known][first], unit="s")
 
-    @cached_property
+    @property
     def energy(self) -> EnergySource | str:
         """Energy of the machine as far as sensors see it, or modelled, or why there is none."""
-        totals = self._totals()
-        if totals:
-            return summed(totals)
+        found = self.energy_by_its_clock
+        return found if isinstance(found, str) else self._aligned(found, self.power_alignment)
+
+    @property
+    def energy_by_its_clock(self) -> EnergySource | str:
+        """Likewise, for figures that no step takes part in: other clocks do not matter."""
+        found, by = self.uncalibrated, self.calibrations
+        if isinstance(found, str):
+            return found
+        totals = self._totals
+        if TOTAL in by:
+            found = calibrated(found, by[TOTAL])
+        elif by and not isinstance(totals, str):
+            # Rails that were calibrated one by one make a calibrated total.
+            found = summed([self._calibrated(name, each) for name, each in totals.items()])
+        return found
+
+    def _aligned(self, source: EnergySource, alignment: Alignment | None) -> EnergySource:
+        """The source, with how its clock fits to that of the trace."""
+        if alignment is None:
+            return source
+        return replace(
+            source, source=f"{source.source}, {alignment.words}", clock=clock_of(alignment)
+        )
+
+    @cached_property
+    def calibrations(self) -> dict[str, Calibration]:
+        """Calibrations against an external meter, by channel or "total"."""
+        document = self._tables.info.calibration
+        return read_calibrations(document) if document else {}
+
+    def _calibrated(self, name: str, source: EnergySource) -> EnergySource:
+        by = self.calibrations.get(name)
+        return source if by is None else calibrated(source, by)
+
+    @cached_property
+    def uncalibrated(self) -> EnergySource | str:
+        """The same as the sensors say it, before any calibration."""
+        totals = self._totals
+        if not isinstance(totals, str):
+            return summed(list(totals.values()))
         model = self._tables.info.power_model
         if model is None:
-            parts = [c.name for c in self.with_role("energy_part", "power_part")]
-            return ONLY_PARTS.format(", ".join(parts)) if parts else NO_SENSOR
+            return totals
         if not self.core_busy:
-            return "the power model needs the busy time of the cores, which was not sampled"
+            return self.without(
+                "the power model needs the busy time of the cores, which was not sampled"
+            )
         return modelled(list(self.core_busy.values()), model)
 
-    def _totals(self) -> list[EnergySource]:
-        """What together is the machine: counters of energy, else meters, else the battery."""
-        counters = list(self.with_role("energy_total"))
-        if counters:
-            return [self._energy_of(channel) for channel in counters]
-        meters = list(self.with_role("power_total"))
-        outside = [channel for channel in meters if channel.domain != "battery"]
-        if outside or meters:
-            return [self._energy_of(channel) for channel in outside or meters]
-        return self._battery()
+    @cached_property
+    def _totals(self) -> dict[str, EnergySource] | str:
+        """What together is the machine: counters of energy, else meters, else batteries.
 
-    def _battery(self) -> list[EnergySource]:
-        """Power of batteries that give current and voltage only."""
-        found = []
-        voltages = {c.name.rpartition(".")[0]: c for c in self.with_role("battery_voltage")}
-        for channel in self.with_role("battery_current"):
-            voltage = voltages.get(channel.name.rpartition(".")[0])
-            if voltage is None:
-                continue
-            t_ns, current = self.raw(channel.name)
-            v_ns, volts = self.raw(voltage.name)
-            power = np.abs(current) * np.interp(t_ns - t_ns[0], v_ns - t_ns[0], volts)
-            gap_ns = round(GAP_PERIODS * float(np.median(np.diff(t_ns))))
-            found.append(
-                EnergySource(
-                    curve=curve_of_gauge(t_ns, power, gap_ns),
-                    status=Status.MEASURED,
-                    source=f"{channel.source} times its voltage",
-                    gauge=(t_ns, power),
-                )
-            )
-        return found
+        Each of these is a total only as a whole: where one channel gave nothing, it is none, and
+        the next is tried. Without any, why.
+        """
+        meters = self._planned("power_total")
+        of_batteries = [channel for channel in meters if channel.domain == "battery"]
+        others = [channel for channel in meters if channel.domain != "battery"]
+        of_batteries += self._currents(of_batteries)
+        silent: list[str] = []
+        for kind in (self._planned("energy_total"), others, of_batteries):
+            lacking = [name for channel in kind for name in self._lacking(channel)]
+            if kind and not lacking:
+                return {channel.name: self._total_of(channel) for channel in kind}
+            silent += lacking
+        if silent:
+            return NOT_WHOLE.format(", ".join(silent))
+        parts = [c.name for c in self.with_role("energy_part", "power_part")]
+        if parts:
+            return ONLY_PARTS.format(", ".join(parts))
+        return self.without(NO_IMPORTED_POWER if self.imported.is_import else NO_SENSOR)
+
+    def _currents(self, meters: Sequence[Channel]) -> list[Channel]:
+        """The currents of batteries that do not tell their power."""
+        known = {_device(channel) for channel in meters}
+        return [c for c in self._planned("battery_current") if _device(c) not in known]
+
+    def _lacking(self, channel: Channel) -> list[str]:
+        """Names of what a part of the total is made of and gave no values."""
+        made_of = [channel.name]
+        if channel.role == "battery_current":
+            made_of.append(f"{_device(channel)}.voltage")
+        return [name for name in made_of if not self._has_samples(name)]
+
+    def _total_of(self, channel: Channel) -> EnergySource:
+        return (self._of_battery if channel.role == "battery_current" else self._energy_of)(channel)
+
+    def _of_battery(self, channel: Channel) -> EnergySource:
+        """Power of a battery that gives current and voltage only."""
+        voltage = self.channels[f"{_device(channel)}.voltage"]
+        t_ns, current = self.raw(channel.name)
+        v_ns, volts = self.raw(voltage.name)
+        power = current * np.interp(t_ns - t_ns[0], v_ns - t_ns[0], volts)
+        gap_ns = round(GAP_PERIODS * float(np.median(np.diff(t_ns))))
+        carries_s, limit = self._carries(channel, voltage)
+        return EnergySource(
+            curve=curve_of_gauge(t_ns, power, gap_ns),
+            status=self.status(channel, voltage),
+            source=f"{channel.source} times its voltage",
+            gauge=(t_ns, power),
+            note=_notes([channel, voltage]),
+            carries_s=carries_s,
+            limit=limit,
+            half_step_w=self._half_step(channel) * abs(float(np.nanmean(volts))),
+        )
 
     @cached_property
     def rails(self) -> dict[str, EnergySource]:
-        """Energy by rail, where sensors tell them apart."""
+        """Energy by rail, where sensors tell them apart; parts and totals, never to be added."""
+        found = self.uncalibrated_rails
+        if len(found) < 2:
+            return {}
+        return {
+            name: self._aligned(
+                self._calibrated(name, source), self.alignment([self.channels[name]])
+            )
+            for name, source in found.items()
+        }
+
+    @cached_property
+    def uncalibrated_rails(self) -> dict[str, EnergySource]:
+        """Every rail as its sensor says it, be it the only one."""
         names = ("energy_total", "power_total", "energy_part", "power_part")
-        rails = {c.name: self._energy_of(c) for c in self.with_role(*names)}
-        return rails if len(rails) > 1 else {}
+        return {c.name: self._energy_of(c) for c in self.with_role(*names)}
+
+    @cached_property
+    def outside(self) -> dict[str, EnergySource]:
+        """Energy of rails beside the machine's own: a carrier board's."""
+        return {
+            c.name: self._aligned(self._energy_of(c), self.alignment([c]))
+            for c in self.with_role("power_outside")
+        }
+
+    def power_channels(self) -> list[Channel]:
+        """Channels of power and energy: totals, parts, and what lies outside."""
+        kinds = ("total", "part", "outside")
+        roles = [f"{what}_{kind}" for what in ("power", "energy") for kind in kinds]
+        return list(self.with_role(*roles, "battery_current"))
 
     def _energy_of(self, channel: Channel) -> EnergySource:
         gauge = self.raw(channel.name) if channel.kind == "gauge" else None
+        carries_s, limit = self._carries(channel)
         return EnergySource(
             curve=self.curve(channel),
-            status=Status.MEASURED,
+            status=self.status(channel),
             source=f"{channel.source} ({channel.name})",
             gauge=gauge,
+            note=_notes([channel]),
+            carries_s=carries_s,
+            limit=limit,
+            quantum=self.refresh(channel).quantum,
+            half_step_w=self._half_step(channel),
         )
 
-    def update_interval_s(self, name: str) -> float | None:
-        """Median time between two reads that gave different values; None where none differed."""
-        t_ns, value = self.raw(name)
-        changed = np.flatnonzero(np.diff(value) != 0) + 1
-        if len(changed) < 2:
-            return None
-        return float(np.median(np.diff(t_ns[changed]))) * 1e-9
+    def _half_step(self, channel: Channel) -> float:
+        """Half of a gauge's smallest step; 0 for a counter.
+
+        The documented step where there is one that is more than the unit that values are written
+        in: what was seen may be the steps of the voltage alone, under a current that stands still,
+        or the levels of a load that is coarser than its sensor.
+        """
+        if channel.kind == "counter":
+            return 0.0
+        unit = abs(channel.scale)
+        if self._is_copy(channel):
+            unit = written_unit(self.raw(channel.name)[1])
+        steps = [channel.resolution, self.refresh(channel).quantum]
+        return next((step for step in steps if step and step > WITHIN * unit), unit) / 2
+
+    def _carries(self, *channels: Channel) -> tuple[float, str]:
+        """The shortest time whose energy these can tell, and why; 0 and "" where none is known."""
+        limits: list[tuple[float, str]] = [(0.0, "")]
+        for channel in channels:
+            found = self.refresh(channel)
+            if found.slower:
+                value, low = found.interval.value, found.interval.low
+                assert value is not None
+                assert low is not None
+                # Only what is sure: the lower end.
+                limits.append((low, f"{channel.name} gave a new value every {spoken(value)}"))
+            if channel.window_s is not None:
+                words = f"{channel.name} averages over {spoken(channel.window_s)}"
+                limits.append((channel.window_s, words))
+            if channel.kind == "counter" and np.isfinite(found.spacing_s):
+                # A gauge's samples can be sorted by the phase of the step; differences cannot.
+                words = f"{channel.name} was read every {spoken(found.spacing_s)}"
+                limits.append((found.spacing_s, words))
+        return max(limits)
+
+
+def clock_of(alignment: Alignment | None) -> ClockError | None:
+    """The error of a clock that is not that of the trace, where it is known and there is any."""
+    if alignment is None or not alignment.uncertainty_s:
+        return None
+    return ClockError(seconds=alignment.uncertainty_s, words=alignment.words)
+
+
+def _device(channel: Channel) -> str:
+    """The part of a channel's name that it shares with others of its battery."""
+    return channel.name.rpartition(".")[0]
+
+
+def _notes(channels: Iterable[Channel]) -> str | None:
+    return "; ".join(dict.fromkeys(c.note for c in channels if c.note)) or None

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from wattstep.analysis.breakdown import compact
 from wattstep.analysis.curves import Curve
 from wattstep.analysis.steps import IntArray
+from wattstep.records.figure import Status
 from wattstep.records.journal import Mark
 from wattstep.run.operations import NO_LAYER, RunBreakdown
 from wattstep.run.reading import Tables
@@ -24,9 +26,12 @@ def make_timeline(tables: Tables, series: Series, breakdown: RunBreakdown) -> di
     steps = series.steps
     marks = tables.marks
     phased = np.intersect1d(breakdown.clean, marks.step[marks.kind == Mark.PHASE])
-    rows = _three(phased if len(phased) >= SHOWN else breakdown.clean)
+    # A short run on a busy machine may have no three clean steps in a row.
+    untraced = np.flatnonzero(~steps.traced & ~steps.warmup)
+    rows = max((_three(each) for each in (phased, breakdown.clean, untraced)), key=len)
     if not len(rows):
-        return {"steps": [], "channels": [], "operations": [], "note": "no clean step to show"}
+        note = steps.absent or "no clean step to show"
+        return {"steps": [], "channels": [], "operations": [], "note": note}
     base, end = int(steps.start_ns[rows[0]]), int(steps.end_ns[rows[-1]])
     margin = max(0, round(tables.info.interval_s * 1e9 * LEAST_SAMPLES) - (end - base)) // 2
     note = ""
@@ -40,7 +45,7 @@ def make_timeline(tables: Tables, series: Series, breakdown: RunBreakdown) -> di
                 "index": int(steps.index[row]),
                 "start": (int(steps.start_ns[row]) - base) * 1e-9,
                 "end": (int(steps.end_ns[row]) - base) * 1e-9,
-                "traced": False,
+                "traced": bool(steps.traced[row]),
                 "phases": _phases(marks, row, int(steps.end_ns[row]), base),
             }
             for row in rows
@@ -53,7 +58,7 @@ def make_timeline(tables: Tables, series: Series, breakdown: RunBreakdown) -> di
 
 
 def _three(clean: IntArray) -> IntArray:
-    """Three clean steps in a row, as near to the middle as there are any."""
+    """Three of these steps in a row, as near to the middle as there are any."""
     for offset in sorted(range(len(clean) - SHOWN + 1), key=lambda n: abs(n - len(clean) // 2)):
         if clean[offset + SHOWN - 1] - clean[offset] == SHOWN - 1:
             return clean[offset : offset + SHOWN]
@@ -72,15 +77,13 @@ def _phases(marks: Any, row: int, end_ns: int, base: int) -> list[dict[str, Any]
 
 def _channels(series: Series, begin: int, end: int, base: int) -> list[dict[str, Any]]:
     rows = []
-    for core, curve in sorted((series.core_idle or {}).items()):
-        rows.append(
-            _rate(f"core {core} busy", "core_utilization", core, curve, begin, end, base, 1)
-        )
-    if not rows:
-        for core, curve in sorted(series.core_busy.items()):
-            rows.append(
-                _rate(f"core {core} busy", "core_utilization", core, curve, begin, end, base, 0)
-            )
+    idle = bool(series.core_idle)
+    roles = ("idle_residency",) if idle else ("busy_time", "core_utilization")
+    status = series.status_of(*roles)
+    for core, curve in sorted((series.core_idle or series.core_busy).items()):
+        name = f"core {core} busy"
+        row = _rate(name, "core_utilization", core, curve, begin, end, base, int(idle))
+        rows.append({**row, **_weak(status)})
     if series.process_cpu is not None:
         curve, _ = series.process_cpu
         row = _rate("training process", "process_cpu", None, curve, begin, end, base, 0)
@@ -98,6 +101,11 @@ def _channels(series: Series, begin: int, end: int, base: int) -> list[dict[str,
         power = _rate("power", "power", None, energy.curve, begin, end, base, 0)
         rows.append({**power, "unit": "W", "status": energy.status.value})
     return [row for row in rows if row["points"]]
+
+
+def _weak(status: Status) -> dict[str, str]:
+    """What no sensor saw while it ran says so."""
+    return {} if status is Status.MEASURED else {"status": status.value}
 
 
 def _rate(
@@ -125,24 +133,26 @@ def _operations(breakdown: RunBreakdown) -> list[dict[str, Any]]:
     if breakdown.reason is not None:
         return []
     rows = breakdown.rows
-    window = int(rows.window.max()) // 2
+    there, _ = compact(rows.window)  # an imported step may hold no operation
+    window = int(there[(len(there) - 1) // 2])
     chosen = np.flatnonzero(rows.window == window)
     names, phases = breakdown.label("name"), breakdown.label("phase")
+    streams = _streams(breakdown, chosen)
     base = int(rows.start_ns[chosen[0]])
     depth: dict[int, int] = {}
     shown = []
-    for row in chosen:
+    for row in chosen.tolist():
         parent = int(rows.parent[row])
         level = depth.get(parent, -1)
-        depth[int(row)] = level if rows.scope[row] else level + 1
+        depth[row] = level if rows.scope[row] else level + 1
         if rows.scope[row]:
             continue
         shown.append(
             {
-                "name": names[row],
-                "layer": rows.layer[row] or NO_LAYER,
-                "phase": phases[row],
-                "thread": int(rows.thread[row]),
+                "name": names.of(row),
+                "layer": rows.layers[rows.layer[row]] or NO_LAYER,
+                "phase": phases.of(row),
+                "thread": streams.get(int(rows.thread[row]), breakdown.thread(row)),
                 "depth": depth[int(row)],
                 "start": (int(rows.start_ns[row]) - base) * 1e-9,
                 "end": (int(rows.end_ns[row]) - base) * 1e-9,
@@ -150,3 +160,17 @@ def _operations(breakdown: RunBreakdown) -> list[dict[str, Any]]:
         )
     shown.sort(key=lambda operation: operation["depth"])
     return shown[:MOST_OPERATIONS]
+
+
+def _streams(breakdown: RunBreakdown, chosen: IntArray) -> dict[int, str]:
+    """What threads that are no CPU's are called: "gpu0", and "gpu0.1" for its next stream."""
+    processors = breakdown.label("processor")
+    found: dict[int, str] = {}
+    count: dict[str, int] = {}
+    for row in chosen.tolist():
+        name, thread = processors.of(row), int(breakdown.rows.thread[row])
+        if name in breakdown.others and thread not in found:
+            number = count.setdefault(name, 0)
+            found[thread] = f"{name}.{number}" if number else name
+            count[name] += 1
+    return found

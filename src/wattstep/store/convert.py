@@ -29,6 +29,7 @@ from wattstep.records.journal import (
     SAMPLE_HEADER,
     TICKS,
     Mark,
+    samples_name,
 )
 from wattstep.records.run_info import RunInfo
 from wattstep.store.files import read_info, write_info
@@ -68,6 +69,9 @@ SPANS = pa.schema(
     [("start_ns", pa.int64()), ("end_ns", pa.int64()), ("kind", pa.string()), ("name", pa.string())]
 )
 MEMORY = pa.schema([("t_ns", pa.int64()), ("category", pa.string()), ("bytes", pa.int64())])
+EVALUATIONS = pa.schema(
+    [("t_ns", pa.int64()), ("step", pa.int64()), ("measure", pa.string()), ("value", pa.float64())]
+)
 SAMPLES = pa.schema(
     [("t_ns", pa.int64()), ("channel", _NAME), ("value", pa.float64()), ("errno", pa.int16())]
 )
@@ -90,6 +94,21 @@ OPERATIONS_SCHEMA = pa.schema(
         ("allocated", pa.int64()),
         ("outermost", pa.bool_()),
         ("parent", pa.int32()),
+    ]
+)
+# What a tool that keeps no instances says of all calls of an operation together.
+SUMMARIES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("processor", pa.string()),
+        ("calls", pa.int64()),
+        ("total_s", pa.float64()),
+        ("mean_s", pa.float64()),
+        ("median_s", pa.float64()),
+        ("least_s", pa.float64()),
+        ("most_s", pa.float64()),
+        ("deviation_s", pa.float64()),
     ]
 )
 
@@ -152,12 +171,16 @@ def _write_tables(run: Path, folder: Path, state: str) -> None:
     names = _read_names(journal)
     written: list[Path] = []
     try:
-        written.append(_write(folder / "samples.parquet", SAMPLES, _samples(journal, info)))
-        written.append(_write(folder / "steps.parquet", STEPS, _steps(journal, info, names)))
-        written.append(_write(folder / "spans.parquet", SPANS, _spans(journal, names)))
-        written.append(_write(folder / "memory.parquet", MEMORY, _memory(journal, names)))
+        written.append(write_table(folder / "samples.parquet", SAMPLES, _samples(journal, info)))
+        written.append(write_table(folder / "steps.parquet", STEPS, _steps(journal, info, names)))
+        written.append(write_table(folder / "spans.parquet", SPANS, _spans(journal, names)))
+        written.append(write_table(folder / "memory.parquet", MEMORY, _memory(journal, names)))
+        evaluations = _evaluations(journal, names)
+        written.append(write_table(folder / "evaluations.parquet", EVALUATIONS, evaluations))
         written.append(
-            _write(folder / "operations.parquet", OPERATIONS_SCHEMA, _operations(journal, names))
+            write_table(
+                folder / "operations.parquet", OPERATIONS_SCHEMA, _operations(journal, names)
+            )
         )
         for path in written:
             path.rename(path.with_suffix(""))
@@ -171,8 +194,14 @@ def _write_tables(run: Path, folder: Path, state: str) -> None:
     write_info(folder, replace(info, state=state))
 
 
-def _write(path: Path, schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Path:
-    """Streams record batches into `path`.tmp, to the disk itself; returns that name."""
+def write_table(path: Path, schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Path:
+    """Streams record batches into `path`.tmp, to the disk itself; returns that name.
+
+    Args:
+        path: Of the table.
+        schema: Its columns.
+        batches: Columns by name, each an Arrow array or what becomes one.
+    """
     temporary = path.with_suffix(".parquet.tmp")
     with temporary.open("wb") as file:
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
@@ -233,7 +262,7 @@ def _rows(path: Path, width: int) -> Iterator[Ints]:
 
 def _samples(journal: Path, info: RunInfo) -> Iterator[dict[str, Any]]:
     for read in info.reads:
-        path = journal / f"samples-{read.number:02d}.bin"
+        path = journal / samples_name(read.number)
         for block in _rows(path, SAMPLE_HEADER + len(read.channels)):
             for column, channel in enumerate(read.channels, SAMPLE_HEADER):
                 raw = block[:, column]
@@ -395,6 +424,7 @@ def _memory(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
     fixed = {
         (int(Mark.PEAK), 0): "peak_resident",
         (int(Mark.PEAK), 1): "peak_resident_with_tracing",
+        (int(Mark.PEAK), 2): "peak_resident_apart",
         (int(Mark.RESIDENT), 0): "resident_before_tracing",
         (int(Mark.RESIDENT), 1): "resident_after_tracing",
     }
@@ -410,6 +440,18 @@ def _memory(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
                     for row, code in zip(rows, _known(rows["code"], names), strict=True)
                 ],
                 "bytes": rows["value"].astype(np.int64),
+            }
+
+
+def _evaluations(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+    for marks in _mark_blocks(journal):
+        rows = marks[marks["kind"] == Mark.EVALUATION]
+        if len(rows):
+            yield {
+                "t_ns": rows["t"],
+                "step": rows["index"].astype(np.int64),
+                "measure": [names[code] for code in _known(rows["code"], names)],
+                "value": rows["value"],
             }
 
 

@@ -1,4 +1,4 @@
-"""Whether a run's recorder is still alive: by its process and by a lock that dies with it."""
+"""Who writes where: whether a run's recorder is still alive, and folders that one command has at a time."""
 
 from __future__ import annotations
 
@@ -47,6 +47,30 @@ class RunLock:
         """Lets go; the journals may be converted by anyone now."""
         self._holder.unlink(missing_ok=True)
         self._file.close()
+
+
+def lock_folder(path: Path, name: str, who: str) -> int:
+    """Keeps a folder to one command; children that are given the descriptor hold it as well.
+
+    Args:
+        path: The folder.
+        name: Of the lock's file in it, which stays.
+        who: What the other one is, for the error: "another sweep".
+
+    Returns:
+        A descriptor; the folder is held until all who have it closed it, or ended.
+
+    Raises:
+        RunExistsError: It is held.
+        OSError: The lock cannot be made.
+    """
+    lock = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise RunExistsError(f"{who} is writing into {path}") from error
+    return lock
 
 
 def is_recording(run: Path) -> bool:

@@ -1,0 +1,84 @@
+"""Slices of a Perfetto trace: begins and ends on tracks, paired in the order of time."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.formats.event_rows import MOST_NS, EventRows
+from wattstep.formats.perfetto_clocks import FAR, Longs
+from wattstep.formats.trace import NONE
+
+WHOLE, BEGIN, END = 0, 1, 2  # a slice that tells its own length; as in TrackEvent.Type
+NO_THREAD: Final = 1 << 32  # numbers of tracks that are no thread's begin here
+Track = tuple[Any, ...]
+
+
+class Slices:
+    """Begins and ends of slices, in the order of the file."""
+
+    def __init__(self, rows: EventRows) -> None:
+        self._rows = rows
+        self._kind, self._name = array("b"), array("i")
+        self._track, self._clock = array("i"), array("q")
+        self._time, self._length = array("q"), array("q")
+        self._tracks: dict[Track, int] = {}
+
+    def add(
+        self, kind: int, name: str, track: Track, clock: int, time: int, length: int = 0
+    ) -> None:
+        """One begin, end or whole slice on a track; an end's name is not read."""
+        self._kind.append(kind)
+        self._name.append(NONE if kind == END else self._rows.code(name))
+        self._track.append(self._tracks.setdefault(track, len(self._tracks)))
+        self._clock.append(clock)
+        self._time.append(time)
+        self._length.append(length)
+
+    def pair(
+        self,
+        on_primary: Callable[[Longs, Longs], tuple[Longs, Any]],
+        place_of: Callable[[Track], tuple[int | None, int]],
+        ignored: Counter[str],
+    ) -> None:
+        """Makes events of them.
+
+        Args:
+            on_primary: Times on the trace's clock, and which of them are known, from clocks and
+                times on them.
+            place_of: Thread (None: the track is no thread's) and process of a track.
+            ignored: Takes in what became no event.
+        """
+        times, known = on_primary(np.array(self._clock, np.int64), np.array(self._time, np.int64))
+        places = []
+        for number, track in enumerate(self._tracks):
+            thread, process = place_of(track)
+            places.append((NO_THREAD + number if thread is None else thread, process))
+        open_slices: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        order = np.argsort(times, kind="stable")
+        for row in order[known[order]].tolist():
+            track_number, time, kind = self._track[row], int(times[row]), self._kind[row]
+            begun = open_slices[track_number]
+            if kind == BEGIN:
+                begun.append((self._name[row], time))
+                continue
+            if kind == END and not begun:
+                ignored["end of a slice that began before the trace"] += 1
+                continue
+            name, begin = (self._name[row], time) if kind == WHOLE else begun.pop()
+            self._event(name, places[track_number], begin, time + self._length[row], ignored)
+        if waiting := sum(map(len, open_slices.values())):
+            ignored["begin of a slice that did not end within the trace"] += waiting
+
+    def _event(
+        self, name: int, place: tuple[int, int], begin: int, end: int, ignored: Counter[str]
+    ) -> None:
+        if end >= MOST_NS:
+            ignored[FAR] += 1
+            return
+        text = self._rows.names[name]
+        self._rows.add(text, "annotation", "cpu", begin, end, thread=place[0], process=place[1])

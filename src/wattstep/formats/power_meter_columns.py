@@ -1,0 +1,128 @@
+"""Which column of a power meter's log is what: its heading names a quantity, its unit, and little else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wattstep.formats.recording import FormatError
+from wattstep.formats.rows import SECOND_NS, TIME_UNITS_NS
+
+FORMAT: Final = "log of a power meter"
+_NAMES: Final = {
+    "time": ("timestamp", "datetime", "time", "date", "elapsed", "seconds", "t"),
+    "power": ("power", "watts", "watt", "p"),
+    "voltage": ("voltage", "volts", "volt", "vbus", "v", "u"),
+    "current": ("current", "amperes", "amps", "ampere", "amp", "i"),
+}
+_UNITS: Final = {
+    "power": {"w": 1.0, "mw": 1e-3, "uw": 1e-6, "µw": 1e-6, "kw": 1e3, "watts": 1.0, "watt": 1.0},
+    "voltage": {"v": 1.0, "mv": 1e-3, "uv": 1e-6, "µv": 1e-6, "volts": 1.0, "volt": 1.0},
+    "current": {"a": 1.0, "ma": 1e-3, "ua": 1e-6, "µa": 1e-6, "amperes": 1.0, "amps": 1.0},
+    "time": {
+        **{unit: ns / SECOND_NS for unit, ns in TIME_UNITS_NS.items()},
+        "sec": 1.0, "second": 1.0, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0,
+    },
+}  # fmt: skip
+# Words that leave a quantity what it is. Any other, as in power_limit_W, power_factor or
+# power_gpu_W, makes it something else: no column is taken by its first word alone.
+_MEANS: Final = frozenset({"avg", "average", "mean"})
+_PLAIN: Final = _MEANS | {
+    "main", "total", "system", "wall", "input", "active", "real", "draw", "consumption", "measured"
+}  # fmt: skip
+_PLAIN_TIMES: Final = _PLAIN | {
+    "time", "stamp", "timestamp", "elapsed", "relative", "since", "start", "unix", "epoch", "utc",
+    "gmt", "local",
+}  # fmt: skip
+_SHOWN: Final = 6  # headings in an error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column that is read.
+
+    Attributes:
+        index: Where it stands, from 0.
+        quantity: What of.
+        factor: To SI; None: a time whose heading says no unit.
+        doubt: Less is better where several columns are of one quantity: one with a unit first,
+            then one that is no mean.
+    """
+
+    index: int
+    quantity: str
+    factor: float | None
+    doubt: tuple[bool, int] = (False, 0)
+
+
+def columns_of(header: Sequence[str], line: int) -> dict[str, Column]:
+    """The columns by quantity, each the one that is surest to be it.
+
+    Raises:
+        FormatError: There is none of a time, or none of power; or two may as well be the power.
+    """
+    every = [column for n, cell in enumerate(header) if (column := _column(n, cell)) is not None]
+    found: dict[str, Column] = {}
+    for quantity in _NAMES:
+        mine = [column for column in every if column.quantity == quantity]
+        if not mine:
+            continue
+        best = min(column.doubt for column in mine)
+        alike = [column for column in mine if column.doubt == best]
+        if quantity != "time" and len(alike) > 1:
+            if quantity != "power" and "power" in found:
+                continue
+            named = ", ".join(header[column.index][:40] for column in alike)
+            raise FormatError(FORMAT, line, f"which is its {quantity}? {named}: leave one")
+        found[quantity] = mine[0] if quantity == "time" else alike[0]
+    if "time" not in found:
+        raise FormatError(
+            FORMAT, line, f"the header names no time (time_s, timestamp){_else(header)}"
+        )
+    if "power" not in found and not {"voltage", "current"} <= set(found):
+        raise FormatError(
+            FORMAT,
+            line,
+            f"the header names neither watts (power_W) nor volts and amperes{_else(header)}",
+        )
+    return found
+
+
+def _else(header: Sequence[str]) -> str:
+    """Headings that are nearly of a quantity, for an error."""
+    names = {name for names in _NAMES.values() for name in names}
+    near = [
+        cell[:40]
+        for n, cell in enumerate(header)
+        if _column(n, cell) is None and names & set(_words(cell))
+    ]
+    return f"; not known here: {', '.join(near[:_SHOWN])}" if near else ""
+
+
+def _words(cell: str) -> list[str]:
+    return [word for word in re.split(r"[^a-zµ%]+", cell.lower().replace("μ", "µ")) if word]
+
+
+def _column(index: int, cell: str) -> Column | None:
+    """What a heading is of; None: of nothing that is read, or of something near to it."""
+    words = _words(cell)
+    while words and words[0] in _PLAIN:
+        words = [*words[1:], words[0]]
+        if all(word in _PLAIN for word in words):
+            return None
+    for quantity, names in _NAMES.items():
+        if words and words[0] in names:
+            units, plain = _UNITS[quantity], _PLAIN_TIMES if quantity == "time" else _PLAIN
+            if any(word not in units and word not in plain for word in words[1:]):
+                return None
+            factors = [units[word] for word in words[1:] if word in units]
+            means = sum(word in _MEANS for word in words)
+            return Column(
+                index=index,
+                quantity=quantity,
+                factor=factors[0] if factors else (None if quantity == "time" else 1.0),
+                doubt=(not factors, means),
+            )
+    return None

@@ -1,0 +1,269 @@
+"""Rows of a log, each with what it says about its time, as one series for each channel."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import groupby, pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from wattstep.errors import InvalidValueError
+from wattstep.formats.recording import FormatError
+from wattstep.records.channel import Channel
+
+if TYPE_CHECKING:  # live sensors parse lines without it
+    import numpy as np
+
+SECOND_NS = 1_000_000_000
+DAMAGED = "damaged line"
+FEW, SHARE, NAMED = 3, 100, 8  # damaged lines: so many, or one in a hundred; so many are named
+HOUR_NS = 3600 * SECOND_NS
+TIME_UNITS_NS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "s": SECOND_NS, "ms": 10**6, "us": 1000, "µs": 1000, "ns": 1,
+        "min": 60 * SECOND_NS, "h": HOUR_NS,
+    }
+)  # fmt: skip
+LAST_NS = 4_102_444_800 * SECOND_NS  # the year 2100; later years are mistakes
+NO_VALUE = ("", "-", "nan", "n/a", "na", "null", "none")  # cells, in small letters
+NO_END = "the last line has no end and was left out"
+COMMAS = "commas in its numbers are decimal marks"
+MIXED = "below it some numbers have a comma, others a point: use one of them"
+NO_ZONE = "times without a zone are taken as UTC"
+SAME_TIME = "lines of the same time are spread evenly up to the next time"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_ISO = re.compile(
+    r"([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:[.,]([0-9]{1,12}))? ?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Values that one line gives.
+
+    Attributes:
+        line: Its number in the file, from 1.
+        t_ns: Wall time in ns since 1970, or None where the line says none.
+        values: Each with its channel; NaN: the line says that there is none.
+    """
+
+    line: int
+    t_ns: int | None
+    values: Sequence[tuple[Channel, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """When the rows were, in ns and strictly increasing; the kind of clock; what was done to it."""
+
+    t_ns: Sequence[int]
+    clock: str
+    notes: tuple[str, ...] = ()
+
+
+def left_out(damage: Sequence[FormatError], whole: int) -> list[str]:
+    """What to say of a few damaged lines that were left out.
+
+    Args:
+        damage: What is wrong with each of them.
+        whole: How many lines could be read.
+
+    Raises:
+        FormatError: They are many: more than three and more than 1 %, or no fewer than the others.
+    """
+    if not damage:
+        return []
+    count = len(damage)
+    if count >= whole or count > max(FEW, whole // SHARE):
+        raise damage[0]
+    numbers = ", ".join(str(error.line) for error in damage[:NAMED]) + ", ..." * (count > NAMED)
+    lines = "lines are" if count > 1 else "line is"
+    return [f"{count} {lines} damaged and left out ({numbers}): {damage[0]}"]
+
+
+def wall_ns(moment: datetime, fraction: str = "", offset: timedelta | None = None) -> int:
+    """A date and time as ns since 1970.
+
+    Args:
+        moment: To the second, without a time zone.
+        fraction: Decimals of the second as written, "412" for 412 ms.
+        offset: Of its time zone from UTC; None: it is read as UTC.
+
+    Raises:
+        ValueError: It is before 1970 or after 2100.
+    """
+    since = moment.replace(tzinfo=timezone.utc) - (offset or timedelta()) - _EPOCH
+    nanoseconds = round(since.total_seconds()) * SECOND_NS + fraction_ns(fraction)
+    if not 0 <= nanoseconds < LAST_NS:
+        raise ValueError(f"{moment:%Y-%m-%d} is no date of a log")
+    return nanoseconds
+
+
+def fraction_ns(digits: str) -> int:
+    """Decimals of a second, as written, in ns."""
+    return int(digits[:9].ljust(9, "0"))
+
+
+def whole_lines(data: bytes) -> tuple[bytes, bool]:
+    """The text up to its last line's end, and whether something stood behind it.
+
+    A line without its end may have lost digits: nobody can tell 20.5 from the 2 that is left of it.
+    """
+    end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+    return data[:end], bool(data[end:].strip())
+
+
+def separator(header: str) -> str:
+    """What stands between the cells of a line: of comma, semicolon and tab the most frequent."""
+    return max(";\t,", key=header.count)
+
+
+def iso_ns(cell: str) -> tuple[int, bool] | None:
+    """Nanoseconds since 1970 of an ISO 8601 date and time; None: it is none.
+
+    Returns:
+        The time, and whether it says its zone; one without is taken as UTC.
+    """
+    match = _ISO.fullmatch(cell)
+    if match is None:
+        return None
+    year, month, day, clock, fraction, zone = match.groups()
+    offset = "+00:00" if zone in (None, "Z") else f"{zone[:3]}:{zone[3:].lstrip(':') or '00'}"
+    try:
+        moment = datetime.fromisoformat(f"{year}-{month}-{day}T{clock}{offset}")
+    except ValueError:
+        return None
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    return seconds * SECOND_NS + fraction_ns(fraction or ""), zone is not None
+
+
+def spread(t_ns: Sequence[int]) -> list[int]:
+    """Times that never go back, with equal ones spread evenly up to the next; see `SAME_TIME`."""
+    return _spread(t_ns, _usual(t_ns))
+
+
+def times_of(
+    rows: Sequence[Row], format_name: str, interval_s: float | None, clock: str = "wall"
+) -> Times:
+    """When each row was: by its own clock, else counted at the stated interval.
+
+    A clock that goes back, as clocks do when they are set, is carried on at the usual distance of
+    rows. Rows of one time, as clocks of whole seconds give, are spread evenly up to the next time.
+
+    Raises:
+        FormatError: Some rows have a time and others none.
+        InvalidValueError: No row has a time, and no interval was stated.
+    """
+    said = [row.t_ns for row in rows if row.t_ns is not None]
+    if not said:
+        return _counted(len(rows), interval_s)
+    if len(said) < len(rows):
+        odd = next(r for r in rows if (r.t_ns is None) != (rows[0].t_ns is None))
+        problem = "other lines begin with their time, this one does not"
+        if odd.t_ns is not None:
+            problem = "it begins with its time, the lines before it do not"
+        raise FormatError(format_name, odd.line, problem)
+    usual = _usual(said)
+    forward, back = _carried_on(said, usual)
+    if forward[-1] > LAST_NS:
+        raise FormatError(format_name, rows[-1].line, "its clock has jumped too far")
+    spread = _spread(forward, usual)
+    notes = []
+    if back:
+        notes.append(f"the clock went back {back} times: later times are moved on")
+    notes.extend(_jumps(said, usual))
+    if spread != forward:
+        notes.append(SAME_TIME)
+    return Times(t_ns=spread, clock=clock, notes=tuple(notes))
+
+
+def _counted(count: int, interval_s: float | None) -> Times:
+    if interval_s is None and count == 1:
+        return Times(t_ns=[0], clock="counted", notes=("one row, without a clock",))
+    if interval_s is None:
+        raise InvalidValueError(
+            "these lines have no clock: say how far apart they are (interval, e.g. 1s)"
+        )
+    if not (math.isfinite(interval_s) and 1e-6 <= interval_s <= 86400):
+        raise InvalidValueError(f"lines {interval_s} s apart: give 1 µs to a day")
+    step = round(interval_s * SECOND_NS)
+    return Times(
+        t_ns=[step * index for index in range(count)],
+        clock="counted",
+        notes=(f"no clock: lines are taken to be {interval_s:g} s apart",),
+    )
+
+
+def _usual(t_ns: Sequence[int]) -> int:
+    """The usual distance of rows that differ in time; a second where there is none."""
+    steps = [after - before for before, after in pairwise(t_ns) if after > before]
+    return max(round(statistics.median(steps)), 1) if steps else SECOND_NS
+
+
+def _jumps(t_ns: Sequence[int], usual: int) -> list[str]:
+    """What to say of steps far beyond the usual: no line tells a pause from a clock that was set."""
+    steps = [after - before for before, after in pairwise(t_ns)]
+    far = [step for step in steps if step > max(HOUR_NS, 1000 * usual)]
+    if not far:
+        return []
+    longest = max(far) / HOUR_NS
+    return [
+        f"the clock jumped forward {len(far)} times, by {longest:.3g} hours at most: the recording "
+        "paused, or the clock was set"
+    ]
+
+
+def _carried_on(t_ns: Sequence[int], usual: int) -> tuple[list[int], int]:
+    """Times that never go back, and how often they did."""
+    result, shift, back = [t_ns[0]], 0, 0
+    for before, now in pairwise(t_ns):
+        if now < before:
+            shift += before - now + usual
+            back += 1
+        result.append(now + shift)
+    return result, back
+
+
+def _spread(t_ns: Sequence[int], usual: int) -> list[int]:
+    """Equal times spread evenly up to the next time, but over a second at most."""
+    groups = [(t, len(list(same))) for t, same in groupby(t_ns)]
+    following = [t for t, _ in groups[1:]] + [groups[-1][0] + usual]
+    result: list[int] = []
+    for (t, count), after in zip(groups, following, strict=True):
+        for place in range(count):
+            due = t + min(after - t, SECOND_NS) * place // count
+            result.append(max(due, result[-1] + 1) if result else due)
+    return result
+
+
+def gather(
+    rows: Iterable[Row], times: Times, *, fill: bool
+) -> tuple[tuple[Channel, ...], Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
+    """Channels in the order in which they come, and times and values by the channel's name.
+
+    Args:
+        rows: As read.
+        times: Of these rows.
+        fill: A row that does not name a channel is a gap (NaN) in it; else it is no row of it.
+    """
+    import numpy as np
+
+    channels: dict[str, Channel] = {}
+    series: dict[str, dict[int, float]] = {}
+    for row, t_ns in zip(rows, times.t_ns, strict=True):
+        for channel, value in row.values:
+            channels.setdefault(channel.name, channel)
+            series.setdefault(channel.name, {})[t_ns] = value
+    every = np.array(times.t_ns, dtype=np.int64)
+    t_by_name, v_by_name = {}, {}
+    for name, found in series.items():
+        t_by_name[name] = every if fill else np.array(list(found), dtype=np.int64)
+        wanted = times.t_ns if fill else found
+        v_by_name[name] = np.array([found.get(t, math.nan) for t in wanted], dtype=np.float64)
+    return tuple(channels.values()), t_by_name, v_by_name

@@ -1,0 +1,51 @@
+"""One process of a trace that holds several."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from wattstep.errors import InvalidValueError
+from wattstep.formats.trace import NONE, Events, Trace
+from wattstep.importing.nesting import Bools
+
+SHOWN = 8  # processes in an error
+
+
+def of_process(trace: Trace, events: Events, process: int) -> Bools:
+    """Which events are of one process, or work on a GPU that it launched, shape (n,).
+
+    Work on a GPU stands under the number of the GPU. It belongs to the process one of whose calls
+    has its correlation; where it carries none, nobody knows, and it stays.
+
+    Args:
+        trace: Of which they are.
+        events: The events.
+        process: Number of the process.
+
+    Raises:
+        InvalidValueError: The trace has no such process; with those it has.
+    """
+    on_cpu = np.array([name == "cpu" for name in trace.names], bool)[events.processor]
+    mine: Bools = on_cpu & (events.process == process)
+    if not mine.any():
+        raise InvalidValueError(f"--process {process}: {_there(events, on_cpu)}")
+    launched = np.isin(events.correlation, events.correlation[mine & (events.correlation != NONE)])
+    mine |= ~on_cpu & (launched | (events.correlation == NONE))
+    return mine
+
+
+def taken(events: Events, which: Bools) -> Events:
+    """Some of the events."""
+    return replace(
+        events, **{column.name: getattr(events, column.name)[which] for column in fields(events)}
+    )
+
+
+def _there(events: Events, on_cpu: Bools) -> str:
+    found = np.unique(events.process[on_cpu]).tolist()
+    if found in ([], [NONE]):
+        return "the trace does not tell processes apart"
+    shown = ", ".join(map(str, found[:SHOWN])) + (", ..." if len(found) > SHOWN else "")
+    return f"the trace has no such process; there are {shown}"

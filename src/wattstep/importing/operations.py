@@ -1,0 +1,425 @@
+"""From the events of a trace to the tables of a run: steps, operations with layer and phase, load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.formats.recording import Recording
+from wattstep.formats.trace import NONE, ON_GPU, Codes, Events, Longs, Trace
+from wattstep.importing.choosing import of_process, taken
+from wattstep.importing.columns import (
+    SCOPES,
+    SURE_KINDS,
+    Facts,
+    Labels,
+    OperationRows,
+    kind_in,
+    no_marks,
+    span_columns,
+    step_columns,
+    summary_columns,
+)
+from wattstep.importing.launching import find_links
+from wattstep.importing.layers import (
+    PATH,
+    Scopes,
+    annotation_scopes,
+    layers_of,
+    match_backward,
+    module_scopes,
+)
+from wattstep.importing.nesting import Bools, Family, in_order, lanes_of, merged
+from wattstep.importing.phases import (
+    OPTIMIZER,
+    OURS,
+    PHASES,
+    Known,
+    PhaseMarks,
+    known_phases,
+    phase_marks,
+    phase_of_annotation,
+    with_forward,
+)
+from wattstep.importing.steps import TraceSteps, find_steps
+
+APART: Final = 6  # names of work whose power may differ; more would fit any power
+OUTSIDE: Final = "(outside modules)"
+NO_STEP: Final = "outside of all steps"
+UNUSED_MARK: Final = "the mark of a step that the recording ended with"
+SHADOW: Final = "where the work of an annotation ran on a GPU: its kernels are there themselves"
+OTHER_PROCESS: Final = "of another process than the one that was chosen"
+WAIT: Final = "a GPU or its driver waiting: no work; the call that waits is there itself"
+_REASONS: Final = (NO_STEP, UNUSED_MARK, SHADOW, WAIT)
+_LEFT_OUT: Final[Mapping[str, str]] = {"gpu_annotation": SHADOW, "wait": WAIT}
+_KEPT, _MARK = -1, -2  # beside positions in `_REASONS`
+Reasons = np.ndarray[Any, np.dtype[np.int8]]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Events of a trace that became no row.
+
+    Attributes:
+        events: How many.
+        total_s: How long they lasted together, in s.
+    """
+
+    events: int
+    total_s: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TraceTables:
+    """What a trace puts into a run; times are in the clock of the trace.
+
+    Each event is a row of operations, the mark of a step, or left out for a reason:
+    `events == rows + marks + sum(one.events for one in left_out.values())`.
+
+    Attributes:
+        steps: Columns of the table of steps.
+        spans: Columns of the table of spans: stretches with work outside of all steps.
+        summaries: Columns of the table of summaries.
+        counters: What the trace sampled itself (memory, power), untouched, or None.
+        busy: When work ran, as disjoint intervals in order, shape (k, 2) in ns: by processor, and
+            on any of them under "all". Scopes and the profiler's own work are no work.
+        busy_by: Of the keys of `busy`, when the outermost operations or kernels of one name ran:
+            those of the names with most time, and the others together, as intervals likewise.
+        workload: What the trace tells of the model and the machine: "modules" (the outermost),
+            "gpus" (their names), "processors".
+        notes: What a reader must know.
+        events: How many intervals the trace had.
+        marks: How many of them are steps now.
+        rows: How many are rows of operations.
+        left_out: The others by reason.
+        whole: Whether the trace has no marks of steps and stands as one.
+    """
+
+    steps: dict[str, Any]
+    spans: dict[str, Any]
+    summaries: dict[str, Any]
+    counters: Recording | None
+    busy: Mapping[str, Longs]
+    busy_by: Mapping[str, tuple[Longs, ...]]
+    workload: Mapping[str, Any]
+    notes: tuple[str, ...]
+    events: int
+    marks: int
+    rows: int
+    left_out: Mapping[str, LeftOut]
+    whole: bool
+    _rows: OperationRows | None
+
+    def operations(self) -> Iterator[dict[str, Any]]:
+        """Columns of the table of operations in batches, by step and begin."""
+        return iter(()) if self._rows is None else self._rows.batches()
+
+
+def tables_of(
+    trace: Trace, *, warmup: int = 0, step_name: str | None = None, process: int | None = None
+) -> TraceTables:
+    """The tables of a run from a trace.
+
+    Args:
+        trace: As its format was read.
+        warmup: How many steps at the beginning do not count.
+        step_name: Regular expression for the annotations that mark steps, instead of the
+            profiler's own marks.
+        process: Number of the only process that counts; None: all that the trace has.
+
+    Raises:
+        InvalidValueError: The expression is none, or matches nothing; there is no such process, or
+            several have marks of steps.
+    """
+    events = trace.events
+    if events is None or not len(events):
+        return _without_events(trace)
+    if process is None:
+        return _Making(trace, events, warmup, step_name).tables()
+    mine = of_process(trace, events, process)
+    tables = _Making(trace, taken(events, mine), warmup, step_name).tables()
+    if mine.all():
+        return tables
+    gone_s = int((events.end_ns - events.start_ns)[~mine].sum()) * 1e-9
+    others = LeftOut(int((~mine).sum()), gone_s)
+    return replace(tables, events=len(events), left_out={**tables.left_out, OTHER_PROCESS: others})
+
+
+def _without_events(trace: Trace) -> TraceTables:
+    nothing = np.zeros(0, np.int64)
+    steps = TraceSteps(
+        index=nothing, start_ns=nothing, end_ns=nothing, mark=nothing, unused=nothing
+    )
+    return TraceTables(
+        steps=step_columns(steps, no_marks(), 0),
+        spans=span_columns(steps, nothing, nothing),
+        summaries=summary_columns(trace.summaries),
+        counters=trace.counters,
+        busy={},
+        busy_by={},
+        workload=_workload(trace, (), ()),
+        notes=(),
+        events=0,
+        marks=0,
+        rows=0,
+        left_out={},
+        whole=False,
+        _rows=None,
+    )
+
+
+class _Making:
+    """One trace on its way to tables."""
+
+    def __init__(self, trace: Trace, events: Events, warmup: int, step_name: str | None) -> None:
+        self._trace = trace
+        self._names = trace.names
+        self._events = events
+        self._warmup = warmup
+        on_gpu = np.array([name != "cpu" for name in self._names], bool)[events.processor]
+        self._lanes = lanes_of(events, on_gpu)
+        self._rows = in_order(events, self._names, self._lanes, on_gpu)
+        self._family = Family(self._rows)
+        self._works = ~self._of(*SCOPES, "overhead", *_LEFT_OUT)
+        self._steps = find_steps(
+            self._rows, self._names, self._works, step_name, events.process[self._rows.source]
+        )
+        self._operation = self._of("operation") & ~on_gpu[self._rows.source]
+        self._links = find_links(
+            events, self._rows, self._family, self._of("runtime"), self._operation
+        )
+
+    def tables(self) -> TraceTables:
+        """All of them."""
+        rows, steps, trace = self._rows, self._steps, self._trace
+        known, scopes, layer = self._layers()
+        marks = phase_marks(rows, self._family, known, self._names, steps)
+        common = marks.common(len(steps))
+        phase = self._phases(known, marks)
+        step = self._links.taken_over(steps.at(rows.start_ns))
+        reasons = self._reasons(step)
+        laid = OperationRows(
+            rows=rows,
+            family=self._family,
+            lanes=self._lanes,
+            facts=Facts.of(self._events),
+            names=self._names,
+            step=step,
+            index=steps.index,
+            kept=reasons == _KEPT,
+            kind=self._kinds(),
+            layer=self._layer_labels(layer, scopes, phase.codes),
+            phase=phase,
+            outermost=self._outermost(),
+        )
+        gone = reasons == _REASONS.index(NO_STEP)
+        return TraceTables(
+            steps=step_columns(steps, marks if common else no_marks(), self._warmup),
+            spans=span_columns(steps, rows.start_ns[gone], rows.end_ns[gone]),
+            summaries=summary_columns(trace.summaries),
+            counters=trace.counters,
+            busy=self._busy(),
+            busy_by=self._busy_by(),
+            workload=_workload(trace, scopes.roots, self._processors()),
+            notes=(*steps.notes, *self._notes(marks, common)),
+            events=len(rows),
+            marks=int((reasons == _MARK).sum()),
+            rows=int((reasons == _KEPT).sum()),
+            left_out=_left_out(reasons, rows.duration_ns),
+            whole=steps.whole,
+            _rows=laid,
+        )
+
+    def _of(self, *categories: str) -> Bools:
+        """Rows of these categories."""
+        table: Bools = np.array([name in categories for name in self._names], bool)
+        return table[self._rows.category]
+
+    # --- layers and phases ------------------------------------------------------------------
+
+    def _layers(self) -> tuple[Known, Scopes, Codes]:
+        """What rows tell of phases, which of them open layers, and the layer of each."""
+        rows, family, names = self._rows, self._family, self._names
+        annotation = self._of("annotation", "step") & ~rows.on_gpu
+        categories = np.full(len(rows), NONE, np.int32)
+        categories[annotation], categories[self._operation] = 1, 0
+        known = known_phases(rows, family, categories, names)
+        backward = match_backward(
+            rows,
+            family,
+            known,
+            self._operation,
+            self._events.sequence[rows.source],
+            self._events.forward_thread[rows.source],
+        )
+        ours: Bools = np.array([name.startswith(PATH) for name in names], bool)
+        forward = self._of("module") | (annotation & ours[rows.name])
+        if forward.any():
+            scopes = module_scopes(rows, family, forward, names)
+        else:
+            scopes = annotation_scopes(rows, self._free, names)
+        forward[backward.forward[backward.forward != NONE]] = True
+        return with_forward(known, family, forward), scopes, layers_of(scopes, family, backward)
+
+    @property
+    def _free(self) -> Bools:
+        """Annotations that mark no step, name no phase and are none of ours."""
+        words: Bools = np.array([_is_free(name) for name in self._names], bool)
+        free = self._of("annotation") & words[self._rows.name] & ~self._rows.on_gpu
+        free[self._steps.mark[self._steps.mark != NONE]] = False
+        return free
+
+    def _phases(self, known: Known, marks: PhaseMarks) -> Labels:
+        """Phase of each row.
+
+        Where no name tells, the marks of the step decide by time; where it has none, the outermost
+        annotation does.
+        """
+        rows = self._rows
+        phase = known.inherited.copy()
+        unknown = np.flatnonzero((phase == NONE) & ~rows.on_gpu)
+        begins = rows.start_ns[unknown]
+        phase[unknown] = marks.at(begins, self._steps.at(begins))
+        annotations = self._outermost_annotations()
+        missing = (phase == NONE) & (annotations.codes != NONE)
+        phase[missing] = annotations.codes[missing] + len(PHASES)
+        return Labels(self._links.taken_over(phase), (*PHASES, *annotations.texts))
+
+    def _outermost_annotations(self) -> Labels:
+        """The outermost of the free annotations around each row, itself included."""
+        family, rows, free = self._family, self._rows, self._free
+        within = family.inherited(np.where(free, np.int32(0), np.int32(NONE)))
+        outer = np.flatnonzero(free & (family.above(within) == NONE))
+        used, inverse = np.unique(rows.name[outer], return_inverse=True)
+        own = np.full(len(rows), NONE, np.int32)
+        own[outer] = inverse
+        # Inner ones say nothing: they take the outermost's over.
+        texts = tuple(self._names[code] for code in used.tolist())
+        return Labels(family.inherited(own), texts)
+
+    def _layer_labels(self, layer: Codes, scopes: Scopes, phase: Codes) -> Labels:
+        """Layers, with those rows marked that are known to lie outside of all modules."""
+        texts = scopes.names
+        if scopes.roots:
+            outside = (layer == NONE) & (phase != OPTIMIZER) & self._works & ~self._rows.on_gpu
+            layer[outside] = len(texts)
+            texts = (*texts, OUTSIDE)
+        return Labels(self._links.taken_over(layer), texts)
+
+    # --- kinds ------------------------------------------------------------------------------
+
+    def _kinds(self) -> Labels:
+        """Kind of each row.
+
+        A kernel is of the kind of the operation that launched it, for names of kernels tell little;
+        of its own name's where that is sure, or where the operation is unknown or of no kind.
+        """
+        rows, names = self._rows, self._names
+        categories, which = np.unique(rows.category, return_inverse=True)
+        pair = which * len(names) + rows.name
+        used = np.flatnonzero(np.bincount(pair, minlength=len(categories) * len(names)))
+        code_of = {"other": 0}
+        table = np.zeros(len(categories) * len(names), np.int32)
+        for each in used.tolist():
+            category, name = divmod(each, len(names))
+            kind = kind_in(names[categories[category]], names[name])
+            table[each] = code_of.setdefault(kind, len(code_of))
+        codes: Codes = table[pair]
+        told = np.where(self._operation & (codes > 0), codes, np.int32(NONE))
+        told = self._links.taken_over(self._family.inherited(told))
+        sure: Bools = np.array([text in SURE_KINDS for text in code_of], bool)
+        launched = self._of("kernel") & rows.on_gpu & (told != NONE) & ~sure[codes]
+        codes[launched] = told[launched]
+        return Labels(codes, tuple(code_of))
+
+    def _outermost(self) -> Bools:
+        """Whether no operation of the framework encloses a row, which is no mere grouping."""
+        scope = self._of(*SCOPES)
+        inside = np.where(scope, np.int32(NONE), np.int32(1))
+        inside[self._of("annotation", "step")] = 0
+        above = self._family.above(self._family.inherited(inside))
+        outermost: Bools = (above != 1) & ~scope
+        return outermost
+
+    # --- the rest ---------------------------------------------------------------------------
+
+    def _reasons(self, step: Codes) -> Reasons:
+        """What becomes of each row: a position in `_REASONS`, or `_KEPT` or `_MARK`."""
+        reasons = np.full(len(self._rows), _KEPT, np.int8)
+        reasons[step == NONE] = _REASONS.index(NO_STEP)
+        for category, reason in _LEFT_OUT.items():
+            reasons[self._of(category)] = _REASONS.index(reason)
+        reasons[self._steps.unused] = _REASONS.index(UNUSED_MARK)
+        reasons[self._steps.mark[self._steps.mark != NONE]] = _MARK
+        return reasons
+
+    def _processors(self) -> tuple[str, ...]:
+        codes = np.unique(self._events.processor).tolist()
+        return tuple(sorted(self._names[code] for code in codes))
+
+    def _busy(self) -> dict[str, Longs]:
+        rows, works = self._rows, self._works
+        processor = self._events.processor[rows.source]
+        busy = {"all": merged(rows.start_ns[works], rows.end_ns[works])}
+        for code in np.unique(processor[works]).tolist():
+            mine = works & (processor == code)
+            busy[self._names[code]] = merged(rows.start_ns[mine], rows.end_ns[mine])
+        return busy
+
+    def _busy_by(self) -> dict[str, tuple[Longs, ...]]:
+        rows, apart = self._rows, self._works & self._outermost()
+        processor = self._events.processor[rows.source]
+        busy = {"all": self._by_name(np.flatnonzero(apart))}
+        for code in np.unique(processor[apart]).tolist():
+            busy[self._names[code]] = self._by_name(np.flatnonzero(apart & (processor == code)))
+        return busy
+
+    def _by_name(self, mine: Longs) -> tuple[Longs, ...]:
+        """When those of each frequent name ran, and the others."""
+        rows = self._rows
+        total = np.bincount(rows.name[mine], weights=rows.duration_ns[mine])
+        most = np.argsort(-total, kind="stable")[:APART]
+        group = np.full(len(total) + 1, APART)
+        group[most] = np.arange(len(most))
+        codes = group[rows.name[mine]]
+        found = [mine[codes == code] for code in range(APART + 1)]
+        together = [merged(rows.start_ns[each], rows.end_ns[each]) for each in found]
+        return tuple(each for each in together if len(each))
+
+    def _notes(self, marks: PhaseMarks, common: bool) -> list[str]:
+        notes = []
+        if len(marks.step) and not common:
+            notes.append("steps differ in the order of their phases: none are marked in them")
+        work = self._rows.on_gpu & self._of(*ON_GPU - {"wait"})
+        work[self._links.gpu] = False
+        if lost := int(work.sum()):
+            notes.append(
+                f"the trace does not say what launched {lost} pieces of work on a GPU: they count "
+                "to the step in which they ran, and have no layer or phase"
+            )
+        return notes
+
+
+def _is_free(annotation: str) -> bool:
+    """Whether an annotation names neither a phase nor something of our own."""
+    return not annotation.startswith(OURS) and phase_of_annotation(annotation) == NONE
+
+
+def _left_out(reasons: Reasons, duration_ns: Longs) -> dict[str, LeftOut]:
+    found = {}
+    for code, reason in enumerate(_REASONS):
+        mine = reasons == code
+        if count := int(mine.sum()):
+            found[reason] = LeftOut(count, int(duration_ns[mine].sum()) * 1e-9)
+    return found
+
+
+def _workload(trace: Trace, roots: tuple[str, ...], processors: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "modules": list(roots),
+        "gpus": list(trace.device.get("gpus", ())),
+        "processors": list(processors),
+    }

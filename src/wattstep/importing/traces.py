@@ -1,0 +1,158 @@
+"""Formats of traces, known by their contents, and the reading of one."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wattstep.errors import InvalidValueError
+from wattstep.formats.known import FORMATS as TELEMETRY
+from wattstep.formats.trace import Trace
+
+LOOK_BYTES: Final = 1 << 16  # of a file, to tell its format
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceFormat:
+    """A format of traces.
+
+    Attributes:
+        name: For readers.
+        known_by: What its first 64 KiB hold, unpacked; the first format in the list that fits is
+            taken.
+        read: "module:function" that takes the path, and what is told how far it is (0 to 1).
+    """
+
+    name: str
+    known_by: re.Pattern[bytes]
+    read: str
+
+
+TRACES: Final = (
+    TraceFormat(
+        name="ExecuTorch ETDump",
+        known_by=re.compile(rb"(?s)\A.{4}(?:.{4})?ED\d\d"),
+        read="wattstep.formats.etdump:read",
+    ),
+    TraceFormat(
+        name="nvprof CSV",
+        known_by=re.compile(
+            rb'(?m)NVPROF is profiling|Profiling result|^"?Time\(%\)"?,"?Time"?,'
+            rb'|^"?Start"?,"?Duration"?,'
+        ),
+        read="wattstep.formats.nvprof:read",
+    ),
+    TraceFormat(
+        name="nsys CSV",
+        known_by=re.compile(
+            rb"(?m)^[^\n{]*(?:Time ?\(%\),\"?Total|Total Time|Start ?\((?:ns|us|ms|s)\))[^\n]*,"
+            rb"|^Total \((?:[kMG]?B)\),Count"
+        ),
+        read="wattstep.formats.nsys:read",
+    ),
+    TraceFormat(
+        name="Kineto / Chrome JSON",
+        known_by=re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:\{\s*\"|\[\s*(?:\{|\]|\Z))"),
+        read="wattstep.formats.kineto:read",
+    ),
+    TraceFormat(
+        name="Perfetto",
+        known_by=re.compile(rb"\A\x0a|\A(?:\s*#[^\n]*\n)*\s*packet\s*:?\s*\{"),
+        read="wattstep.formats.perfetto_trace:read",
+    ),
+)
+# What people hand over by mistake, and what it is.
+MISTAKEN: Final[Mapping[str, re.Pattern[bytes]]] = {
+    "a page of HTML": re.compile(rb"(?i)\A\s*<(?:!doctype|html)"),
+    "a zip archive: unpack it": re.compile(rb"\APK\x03\x04"),
+    "a report of Nsight Systems: turn it into CSV with nsys stats --format csv": re.compile(
+        rb"(?s)\A(?:.{0,64}QDSTRM|SQLite format 3\x00)"
+    ),
+}
+
+
+def read_trace(path: Path, on_progress: Progress | None = None) -> Trace:
+    """The operations of a trace, whatever its format.
+
+    Args:
+        path: The file.
+        on_progress: Told how far it is, from 0 to 1.
+
+    Raises:
+        InvalidValueError: It is not there, of no known format, damaged, or empty; with what to do.
+    """
+    head = _head(path)
+    for form in TRACES:
+        if form.known_by.search(head):
+            module, _, function = form.read.partition(":")
+            trace: Trace = getattr(importlib.import_module(module), function)(path, on_progress)
+            _refuse_empty(path, form, trace)
+            return trace
+    raise InvalidValueError(f"--trace {path.name}: {_no_trace(path, head)}")
+
+
+def _refuse_empty(path: Path, form: TraceFormat, trace: Trace) -> None:
+    """A trace of nothing is a recording that failed, no run."""
+    counters = trace.counters is not None and trace.counters.values
+    if not (trace.events is not None and len(trace.events)) and not trace.summaries:
+        if counters:
+            return
+        raise InvalidValueError(
+            f"--trace {path.name}: it ({form.name}) holds no operations: record again, with the "
+            "profiler running over some steps"
+        )
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file looks like a trace of operations.
+
+    Raises:
+        InvalidValueError: It cannot be read.
+    """
+    head = _head(path)
+    return any(form.known_by.search(head) for form in TRACES)
+
+
+def _no_trace(path: Path, head: bytes) -> str:
+    if not head:
+        return "it is empty"
+    for what, pattern in MISTAKEN.items():
+        if pattern.search(head):
+            return f"it is {what}"
+    for form in TELEMETRY:
+        if form.known_by.search(head):
+            return f"it is a log of sensors ({form.name}): give it with --telemetry"
+    known = ", ".join(form.name for form in TRACES)
+    return f"it is of no known format; there are {known}"
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of what a file holds, unpacked."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(LOOK_BYTES)
+        if not head.startswith(b"\x1f\x8b"):
+            return head
+        with gzip.open(path) as unpacked:
+            return _some(unpacked)
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise InvalidValueError(f"{path}: {words}") from error
+
+
+def _some(file: gzip.GzipFile) -> bytes:
+    """As much of the beginning as is whole."""
+    found = b""
+    try:
+        while len(found) < LOOK_BYTES and (part := file.read1(LOOK_BYTES - len(found))):
+            found += part
+    except (EOFError, zlib.error):  # cut or damaged further on: its reader says where
+        pass
+    return found

@@ -1,0 +1,452 @@
+"""Energy and power of a run: by step and sample, by rail, above idle, and in each state of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wattstep.analysis.folding import mean_gain
+from wattstep.analysis.power import NEXT, EnergySource, spoken
+from wattstep.analysis.statistics import mean_figure, ratio_figure
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps, slices
+from wattstep.records.figure import Figure, Status, missing
+from wattstep.run.conditions import Conditions
+from wattstep.run.imported import UNMARKED, WHOLE, WHOLE_TRACE
+from wattstep.run.operations import RunBreakdown
+from wattstep.run.series import Series
+
+SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
+LEAST_STEPS = 5  # in a state: fewer make no mean
+LEAST_COVERED = 0.95  # of the time that a figure is of: with less of it sampled, it says so
+CLOCK = "monotonic clock"
+ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
+PER_STEP = ("energy_per_step", "energy_per_sample")
+RECORDING = "recording"
+IDLE = {"before": "idle_before", "after": "idle_after"}
+STABILIZING = "stabilizing"  # the wait of --stable
+CONVENTION = (
+    "less the power of the idle device {}, over the same time: what leaks and what the board "
+    "takes anyway counts as idle and is taken off, though it flows during the step too"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What clean steps took: power in W, and energy a step in J.
+
+    `still` is the power as it is where the clocks are right; `moved` is the power with the samples
+    moved against the steps, or None where there is one clock.
+    """
+
+    power: Figure
+    per_step: Figure
+    still: Figure
+    moved: FloatArray | None
+
+
+def spent(energy: EnergySource, steps: Steps) -> Spent | str:
+    """Power and energy a step of the clean steps, or why they cannot be told."""
+    clean = np.flatnonzero(steps.clean)
+    if not len(clean):
+        return steps.none_clean
+    stretches = steps.stretches()
+    power = power_over(energy, stretches, steps.figures_of)
+    gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
+    if power.missing or gain is None:
+        return power.reason or f"no samples of {energy.source} in {steps.figures_of}"
+    power = replace(power, reason=_joined(power.reason, _mixed(energy, steps)))
+    time = mean_figure(steps.seconds[clean], "s", CLOCK, Status.MEASURED)
+    per_step = product(power, time, "J", f"what {steps.figures_of} gained, mean")
+    per_step = _centred(per_step, gain)
+    if energy.clock is None:
+        return Spent(power=power, per_step=per_step, still=power, moved=None)
+    gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
+    seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
+    moved = _moved(energy, stretches[:, 0], stretches[:, 1]) / seconds
+    return Spent(
+        power=energy.clock.applied(power, moved),
+        per_step=energy.clock.applied(per_step, gains),
+        still=power,
+        moved=moved,
+    )
+
+
+def _moved(energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> FloatArray:
+    """Mean gain in J of spans with the samples moved against them, NaN where none is left."""
+    assert energy.clock is not None
+    gains = (mean_gain(energy.curve, start_ns - by, end_ns - by) for by in energy.clock.shifts_ns)
+    return np.array([np.nan if gain is None else gain for gain in gains])
+
+
+def power_over(energy: EnergySource, spans: IntArray, what: str) -> Figure:
+    """Mean power in W over spans of time, begin and end in ns, shape (s, 2).
+
+    They are cut into slices no shorter than what the sensor can tell apart: samples that repeat an
+    old value are no further observations. Where samples are there for a part of the time only, the
+    figure says so.
+
+    Args:
+        energy: The source.
+        spans: When.
+        what: What the spans are, in words.
+    """
+    parts = slices(spans, max(SLICE_NS, round(energy.shortest[0] * 1e9)))
+    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
+    lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    known = lengths > 0
+    if not known.any():
+        return missing("W", f"no samples of {energy.source} in {what}")
+    if reason := energy.too_little(float(lengths[known].sum()), float(gains[known].sum())):
+        return missing("W", reason)
+    gained, seconds = _by_update(energy, parts[known, 0], gains[known], lengths[known])
+    figure = ratio_figure(gained, seconds, "W", energy.source, energy.status)
+    share = float(lengths[known].sum()) / (float((spans[:, 1] - spans[:, 0]).sum()) * 1e-9)
+    return replace(
+        figure,
+        systematic=energy.systematic_at(figure.value or 0.0),
+        reason=_joined(figure.reason, _partly(share, what)),
+    )
+
+
+def _partly(share: float, what: str) -> str | None:
+    """That a figure rests on a part of the time only, where it does."""
+    return None if share >= LEAST_COVERED else f"power covers {100 * share:.0f} % of the {what}"
+
+
+def _joined(*notes: str | None) -> str | None:
+    return NEXT.join(dict.fromkeys(note for note in notes if note)) or None
+
+
+def _by_update(
+    energy: EnergySource, begin_ns: IntArray, gains: FloatArray, lengths: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Gains and lengths added up over what the source can tell apart: one observation each."""
+    least = round(energy.shortest[0] * 1e9)
+    if not least:
+        return gains, lengths
+    number = (begin_ns - begin_ns[0]) // least
+    _, group = np.unique(number, return_inverse=True)
+    sums: list[FloatArray] = [
+        np.bincount(group, values).astype(np.float64) for values in (gains, lengths)
+    ]
+    return sums[0], sums[1]
+
+
+def _mixed(energy: EnergySource, steps: Steps) -> str | None:
+    """What the reader must know of a mean power."""
+    notes = [energy.note] if energy.note else []
+    stretches = steps.stretches()
+    length = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
+    least, limit = energy.shortest
+    if length < least:
+        between = (
+            "before and after them is mixed in"
+            if steps.only_traced
+            else "between them (traced steps) is mixed in; trace fewer steps"
+        )
+        notes.append(
+            f"{limit}, and {steps.figures_of} come in stretches of {spoken(length)}: "
+            f"what ran {between}"
+        )
+    return _joined(*notes)
+
+
+def energy_metrics(
+    series: Series, breakdown: RunBreakdown, conditions: Conditions, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`energy_per_step`, `energy_per_sample`, `mean_power`, and those above idle and by state.
+
+    Of imported telemetry `recorded_energy`, too.
+
+    Args:
+        series: The samples.
+        breakdown: The step.
+        conditions: Which steps were throttled or disturbed.
+        options: Of the run: "subtract_idle" is "before", "after", or missing.
+    """
+    energy = series.energy
+    if series.steps.absent:
+        return _without_steps(series)
+    found = energy if isinstance(energy, str) else spent(energy, series.steps)
+    figures: dict[str, Any]
+    if isinstance(found, str) or isinstance(energy, str):
+        reason = found if isinstance(found, str) else str(energy)
+        figures = {name: missing(unit, reason) for name, unit in ENERGY.items()}
+    else:
+        figures = {
+            "energy_per_step": found.per_step,
+            "energy_per_sample": _per_sample(energy, found, _sample_time(series.steps)),
+            "mean_power": found.power,
+        }
+    figures.update(_idle(series, breakdown, figures, options.get("subtract_idle")))
+    figures.update(_by_state(series, conditions))
+    if series.imported.trace_is_one_step:
+        figures["recorded_energy"] = _of_whole_trace(figures["energy_per_step"], series)
+        figures.update({name: missing("J", UNMARKED) for name in PER_STEP})
+    elif series.imported.telemetry:
+        figures["recorded_energy"] = recorded(series.energy_by_its_clock, series.recorded_ns)
+    return figures
+
+
+# --- of a whole recording -----------------------------------------------------------------------
+
+
+def _without_steps(series: Series) -> dict[str, Any]:
+    """Power and energy of an imported recording that has no steps."""
+    energy, span = series.energy, series.recorded_ns
+    figures: dict[str, Any] = {name: missing("J", series.steps.absent) for name in PER_STEP}
+    figures["recorded_energy"] = recorded(energy, span)
+    if isinstance(energy, str) or span is None:
+        return {**figures, "mean_power": missing("W", figures["recorded_energy"].reason)}
+    power = power_over(energy, np.array([span], np.int64), RECORDING)
+    if not power.missing:
+        power = replace(power, reason=_joined(energy.note, power.reason))
+    return {**figures, "mean_power": power}
+
+
+def recorded(energy: EnergySource | str, span: tuple[int, int] | None) -> Figure:
+    """Energy in J of a whole recording, as far as it was sampled.
+
+    Args:
+        energy: Of the machine, or of a rail, or why there is none.
+        span: Begin and end of the recording in ns; None where it has no length.
+    """
+    if isinstance(energy, str):
+        return missing("J", energy)
+    if span is None:
+        return missing("J", "the recording has no length")
+    gains, covered = energy.curve.difference(np.array([span[0]]), np.array([span[1]]))
+    share = float(covered[0])
+    seconds = (span[1] - span[0]) * 1e-9 * share
+    if not seconds:
+        return missing("J", f"no samples of {energy.source} in the {RECORDING}")
+    gain = float(gains[0])
+    if reason := energy.too_little(seconds, gain):
+        return missing("J", reason)
+    return Figure(
+        value=gain, unit="J", status=energy.status, source=energy.source,
+        systematic=energy.systematic_at(gain / seconds),
+        reason=_joined(energy.note, _partly(share, RECORDING)),
+        method=f"{WHOLE}, what was sampled of it",
+    )  # fmt: skip
+
+
+def _of_whole_trace(figure: Figure, series: Series) -> Figure:
+    """Energy over the trace; where clocks do not tell it, over the log, and its method says so."""
+    if figure.missing and series.imported.telemetry:
+        return recorded(series.energy_by_its_clock, series.recorded_ns)
+    clock = (figure.method or "").partition("; ")[2]
+    return figure if figure.missing else replace(figure, method=_joined(WHOLE_TRACE, clock))
+
+
+def _sample_time(steps: Steps) -> Figure:
+    """Time that a sample takes, gaps between steps included."""
+    clean = steps.clean
+    samples = steps.samples[clean]
+    if not len(samples):
+        return missing("s", steps.none_clean)
+    if not np.isfinite(samples).all():
+        return missing("s", "how many samples a step takes is not known")
+    periods = steps.seconds[clean] + steps.gap_s[clean]
+    return ratio_figure(periods, samples, "s", CLOCK, Status.MEASURED)
+
+
+def _per_sample(energy: EnergySource, found: Spent, time: Figure) -> Figure:
+    if time.value is None:
+        return missing("J", time.reason or "")
+    method = "mean power over clean time, times the time of a sample, gaps between steps included"
+    figure = product(found.still, time, "J", method)
+    if energy.clock is None or found.moved is None:
+        return figure
+    return energy.clock.applied(figure, found.moved * time.value)
+
+
+# --- above idle ---------------------------------------------------------------------------------
+
+
+def _idle(
+    series: Series, breakdown: RunBreakdown, figures: Mapping[str, Any], subtract: object
+) -> dict[str, Any]:
+    """`idle_power` and `energy_per_step_above_idle`, where the run has idle stretches."""
+    spans = {when: series.steps.rest_ns.get(name) for when, name in IDLE.items()}
+    if all(span is None or not len(span) for span in spans.values()) and not subtract:
+        return {}
+    idle = {when: _idle_power(series, when, span) for when, span in spans.items()}
+    gross: Figure = figures["energy_per_step"]
+    power: Figure = figures["mean_power"]
+    step = breakdown.step_time
+    net = {when: _above(gross, power, each, step, when) for when, each in idle.items()}
+    found: dict[str, Any] = {"idle_power": idle, "energy_per_step_above_idle": net}
+    if subtract in net:
+        sample: Figure = figures["energy_per_sample"]
+        when, time = str(subtract), _sample_time(series.steps)
+        found["energy_per_step"] = net[when]
+        found["energy_per_step_with_idle"] = gross
+        found["energy_per_sample"] = _above(sample, power, idle[when], time, when)
+        found["energy_per_sample_with_idle"] = sample
+    return found
+
+
+def _idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
+    energy = series.energy
+    if isinstance(energy, str):
+        return missing("W", energy)
+    if spans is None or not len(spans):
+        return missing("W", f"no idle stretch was recorded {when} the steps (--idle 30s)")
+    # What the sensor averages over must have passed before it shows the idle device alone.
+    least, limit = energy.shortest
+    begin = spans[:, 0] + round(least * 1e9)
+    kept = np.stack([begin, spans[:, 1]], axis=1)[begin < spans[:, 1]]
+    if not len(kept):
+        return missing("W", f"not resolvable: {limit}, the idle stretch is shorter")
+    power = power_over(energy, kept, f"the idle stretch {when} the steps")
+    if power.missing:
+        return power
+    return replace(power, reason=_joined(energy.note, power.reason))
+
+
+def _above(gross: Figure, power: Figure, idle: Figure, time: Figure, when: str) -> Figure:
+    """Energy in a time (of a step, of a sample) less that of the idle device in the same time.
+
+    The time is in both: what is uncertain is the difference of the powers, and the time that it
+    lasts.
+    """
+    if gross.value is None or power.value is None or idle.value is None or time.value is None:
+        reasons = (each.reason for each in (gross, idle, time) if each.missing)
+        return missing("J", next(reasons, None) or "not known")
+    value = gross.value - idle.value * time.value
+    powers = float(np.hypot(_half(power), _half(idle))) * time.value
+    reach = float(np.hypot(powers, _half(time) * abs(power.value - idle.value)))
+    exact = gross.low is None or idle.low is None
+    return replace(
+        gross,
+        value=value,
+        low=None if exact else value - reach,
+        high=None if exact else value + reach,
+        confidence=None if exact else gross.confidence,
+        method=f"{gross.method}; {CONVENTION.format(when)}",
+        systematic=_systematic_left(gross, idle.scaled(time.value, "J"), value),
+    )
+
+
+def _systematic_left(gross: Figure, idle: Figure, value: float) -> float | None:
+    """Relative systematic error of a difference; None where neither part has one."""
+    parts = [(f.systematic, f.value) for f in (gross, idle) if f.systematic is not None and f.value]
+    if not parts or not value:
+        return None
+    return float(np.hypot.reduce([systematic * part for systematic, part in parts])) / abs(value)
+
+
+# --- by state -----------------------------------------------------------------------------------
+
+
+def _by_state(series: Series, conditions: Conditions) -> dict[str, Any]:
+    """Step time and energy of undisturbed, throttled and disturbed steps, where there are such."""
+    steps = replace(series.steps, excluded=None)
+    states = {
+        "undisturbed": ~(conditions.throttled | conditions.disturbed),
+        "throttled": conditions.throttled,
+        "disturbed": conditions.disturbed,
+    }
+    if not (steps.clean & ~states["undisturbed"]).any():
+        return {}
+    times = {name: _time_in(steps, mask, name) for name, mask in states.items()}
+    energies = {name: _energy_in(series, steps, mask, name) for name, mask in states.items()}
+    if conditions.unseen:
+        times["disturbed"] = missing("s", conditions.unseen)
+        energies["disturbed"] = missing("J", conditions.unseen)
+    return {"step_time_by_state": times, "energy_per_step_by_state": energies}
+
+
+def _time_in(steps: Steps, mask: BoolArray, name: str) -> Figure:
+    chosen = steps.clean & mask
+    if reason := _too_few(int(chosen.sum()), name):
+        return missing("s", reason)
+    return mean_figure(steps.seconds[chosen], "s", CLOCK, Status.MEASURED)
+
+
+def _energy_in(series: Series, steps: Steps, mask: BoolArray, name: str) -> Figure:
+    chosen = replace(steps, excluded=~mask)
+    energy = series.energy
+    if isinstance(energy, str):
+        return missing("J", energy)
+    if reason := _too_few(int(chosen.clean.sum()), name):
+        return missing("J", reason)
+    found = spent(energy, chosen)
+    return missing("J", found) if isinstance(found, str) else found.per_step
+
+
+def _too_few(count: int, name: str) -> str | None:
+    if count >= LEAST_STEPS:
+        return None
+    return f"{count or 'no'} {name} step{'' if count == 1 else 's'}: {LEAST_STEPS} are the least"
+
+
+# --- by rail ------------------------------------------------------------------------------------
+
+
+def rails(series: Series) -> dict[str, Figure]:
+    """Energy a clean step by rail, where there are several; without steps, of the recording.
+
+    What is said of the total (that it leaves out the carrier board) is not said again of each.
+    """
+    said = "" if isinstance(series.energy, str) else series.energy.note or ""
+    return {name: _of_rail(_without(source, said), series) for name, source in series.rails.items()}
+
+
+def _without(source: EnergySource, said: str) -> EnergySource:
+    own = [part for part in (source.note or "").split(NEXT) if part not in said.split(NEXT)]
+    return replace(source, note=NEXT.join(own) or None)
+
+
+def outside(series: Series) -> dict[str, Figure]:
+    """Energy a clean step of rails that are no part of the machine's total: a carrier board's."""
+    return {name: _of_rail(source, series) for name, source in series.outside.items()}
+
+
+def _of_rail(source: EnergySource, series: Series) -> Figure:
+    if series.steps.absent:
+        return recorded(source, series.recorded_ns)
+    found = spent(source, series.steps)
+    return missing("J", found) if isinstance(found, str) else found.per_step
+
+
+# --- figures made of two ------------------------------------------------------------------------
+
+
+def product(a: Figure, b: Figure, unit: str, method: str) -> Figure:
+    """The product of two figures, their relative half widths added in squares."""
+    if a.value is None or b.value is None:
+        return missing(unit, a.reason or b.reason or "a factor is missing")
+    value = a.value * b.value
+    relative = np.hypot(_relative(a), _relative(b))
+    exact = a.low is None or b.low is None
+    return replace(
+        a,
+        value=value,
+        unit=unit,
+        low=None if exact else value * (1 - float(relative)),
+        high=None if exact else value * (1 + float(relative)),
+        n=b.n if a.n is None else a.n,
+        method=method,
+    )
+
+
+def _relative(figure: Figure) -> float:
+    return _half(figure) / figure.value if figure.value else 0.0
+
+
+def _half(figure: Figure) -> float:
+    if figure.low is None or figure.high is None:
+        return 0.0
+    return (figure.high - figure.low) / 2
+
+
+def _centred(figure: Figure, value: float) -> Figure:
+    """The figure with its relative interval around another value of the same quantity."""
+    if not figure.value:
+        return figure
+    return replace(figure.scaled(value / figure.value, figure.unit), value=value)

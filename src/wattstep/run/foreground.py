@@ -1,0 +1,166 @@
+"""What training did to a foreground job of 60 frames a second, and the job to the training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from wattstep.analysis.statistics import mean_figure
+from wattstep.analysis.steps import FloatArray, IntArray, Steps
+from wattstep.errors import DamagedRunError
+from wattstep.records.figure import Figure, Status, missing
+from wattstep.run.reading import TABLE_ERRORS, Tables
+
+NAME = "foreground"
+PERIOD_NS = 16_666_667
+CLOCK = "monotonic clock"
+Columns = Mapping[str, list[Any]]
+
+
+def foreground_delay(tables: Tables) -> dict[str, Any]:
+    """`foreground_delay` and `training_slowdown`; empty where no foreground job ran.
+
+    Raises:
+        DamagedRunError: Its table cannot be read.
+    """
+    path = tables.path / f"{NAME}.parquet"
+    if not path.exists():
+        return {}
+    try:
+        table = pq.read_table(path)
+    except TABLE_ERRORS as error:
+        raise DamagedRunError(f"{path} cannot be read: {error}") from error
+    facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    columns = table.to_pydict()
+    alone, beside = (_times(columns, "frame", where) for where in ("alone", "beside"))
+    figures = frame_figures(alone, beside)
+    steps = [_times(columns, "step", where) for where in ("alone", "beside")]
+    slowdown = slowdown_figure(*steps)
+    nice = facts.get("nice", "0")
+    if nice != "0":
+        figures = {name: _noted(figure, nice) for name, figure in figures.items()}
+        slowdown = _noted(slowdown, nice)
+    return {"foreground_delay": figures, "training_slowdown": slowdown}
+
+
+def frame_figures(alone: FloatArray, beside: FloatArray) -> dict[str, Figure]:
+    """Figures of frames with and without training beside them.
+
+    Args:
+        alone: From the begin of each frame until its work was done, in ns; NaN: skipped.
+        beside: Likewise, while the training ran.
+    """
+    means = [_mean(values) for values in (alone, beside)]
+    return {
+        "delay": _difference(*means),
+        "alone": means[0],
+        "beside": means[1],
+        "p99_alone": _p99(alone),
+        "p99_beside": _p99(beside),
+        "missed_alone": _missed(alone),
+        "missed_beside": _missed(beside),
+    }
+
+
+def slowdown_figure(alone: FloatArray, beside: FloatArray) -> Figure:
+    """Mean time of a step beside the job over that without it; both in ns."""
+    if not len(alone) or not len(beside):
+        return missing("ratio", "no whole step was taken beside the foreground job")
+    over, under = (mean_figure(x * 1e-9, "s", CLOCK, Status.MEASURED) for x in (beside, alone))
+    assert over.value is not None
+    assert under.value is not None
+    value = over.value / under.value
+    reach = float(np.hypot(_half(over) / over.value, _half(under) / under.value)) * value
+    exact = over.low is None or under.low is None
+    return Figure(
+        value=value,
+        unit="ratio",
+        low=None if exact else value - reach,
+        high=None if exact else value + reach,
+        confidence=None if exact else 0.95,
+        n=len(beside),
+        status=Status.MEASURED,
+        source=CLOCK,
+        method="mean time of a step beside the foreground job over that without it, in turns",
+    )
+
+
+def _times(columns: Columns, kind: str, where: str) -> FloatArray:
+    rows = zip(columns["kind"], columns["where"], columns["done_ns"], strict=True)
+    found = [done for of, at, done in rows if (of, at) == (kind, where)]
+    return np.array([np.nan if done is None else done for done in found], dtype=np.float64)
+
+
+def _mean(frames: FloatArray) -> Figure:
+    played = frames[np.isfinite(frames)]
+    if not len(played):
+        return missing("s", "no frame was played" if not len(frames) else "all were skipped")
+    return mean_figure(played * 1e-9, "s", CLOCK, Status.MEASURED)
+
+
+def _p99(frames: FloatArray) -> Figure:
+    played = frames[np.isfinite(frames)]
+    if not len(played):
+        return missing("s", "no frame was played")
+    return Figure(
+        value=float(np.percentile(played, 99)) * 1e-9,
+        unit="s",
+        n=len(played),
+        status=Status.MEASURED,
+        source=CLOCK,
+        method="99th percentile over frames that were played",
+    )
+
+
+def _missed(frames: FloatArray) -> Figure:
+    if not len(frames):
+        return missing("ratio", "no frame was played")
+    late = ~(frames <= PERIOD_NS)  # NaN, a skipped frame, is missed as well
+    figure = mean_figure(late.astype(np.float64), "ratio", CLOCK, Status.MEASURED)
+    low = None if figure.low is None else max(0.0, figure.low)
+    high = None if figure.high is None else min(1.0, figure.high)
+    return Figure(**{**vars(figure), "low": low, "high": high})
+
+
+def _difference(alone: Figure, beside: Figure) -> Figure:
+    if alone.value is None or beside.value is None:
+        return missing("s", alone.reason or beside.reason or "a part is missing")
+    value = beside.value - alone.value
+    reach = float(np.hypot(_half(alone), _half(beside)))
+    exact = alone.low is None or beside.low is None
+    return Figure(
+        value=value,
+        unit="s",
+        low=None if exact else value - reach,
+        high=None if exact else value + reach,
+        confidence=None if exact else 0.95,
+        n=beside.n,
+        status=Status.MEASURED,
+        source=CLOCK,
+        method="mean completion of a frame beside the training less that without it; "
+        "half widths added in squares",
+    )
+
+
+def _half(figure: Figure) -> float:
+    if figure.low is None or figure.high is None:
+        return 0.0
+    return (figure.high - figure.low) / 2
+
+
+def _noted(figure: Figure, nice: str) -> Figure:
+    words = f"the training ran at nice {nice}, the foreground job at that of the process"
+    reason = words if not figure.reason else f"{figure.reason}; {words}"
+    return Figure(**{**vars(figure), "reason": reason})
+
+
+def without_job(t_ns: IntArray, value: FloatArray, steps: Steps) -> float:
+    """The most memory of child processes in bytes, but for times when the foreground job ran."""
+    inside = np.zeros(len(t_ns), dtype=bool)
+    for begin, end in steps.rest_ns.get(NAME, ()):
+        inside |= (t_ns >= begin) & (t_ns <= end)
+    known = value[~inside & np.isfinite(value)]
+    return float(known.max()) if len(known) else 0.0

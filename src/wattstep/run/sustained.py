@@ -1,0 +1,314 @@
+"""How throughput, power, temperature and frequency change in the course of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.analysis.statistics import ratio_figure
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps, slices
+from wattstep.records.channel import Channel
+from wattstep.records.figure import Figure, Status, missing, weakest
+from wattstep.run.conditions import Conditions
+from wattstep.run.reading import Tables
+from wattstep.run.series import Series
+
+MINUTE_NS: Final = 60 * 10**9
+MOST_BINS: Final = 60
+LEAST_BINS: Final = 5
+SLICE_NS: Final = 200_000_000
+BUSY: Final = 0.5  # of a bin, from which on a core's frequency counts
+CLOCK: Final = "monotonic clock"
+UNITS: Final = {
+    "throughput": "samples/s", "power": "W", "temperature": "°C", "frequency": "Hz",
+}  # fmt: skip
+
+
+def sustained_curve(series: Series, conditions: Conditions) -> dict[str, Any]:
+    """The course of a run in bins of a minute, or of a sixtieth of a shorter run, JSON-ready.
+
+    Returns:
+        "bin" (length in s), "begin" (of each bin, in s from the first step), "columns" (each with
+        name, unit, status, source and values; None where a bin has none) and "throttled_from" (s,
+        or None); empty where the run is too short for a course.
+    """
+    course = _Course(series)
+    if not len(course.edges):
+        return {}
+    found = [course.throughput(), course.power(), course.temperature(), course.frequency()]
+    onset = throttle_onset(series, conditions)
+    return {
+        "bin": float(course.edges[1] - course.edges[0]) * 1e-9,
+        "begin": [round(float(t), 3) for t in (course.edges[:-1] - course.edges[0]) * 1e-9],
+        "columns": [column for column in found if column is not None],
+        "throttled_from": None if onset is None else onset.value,
+    }
+
+
+def sustained_metrics(tables: Tables, series: Series, conditions: Conditions) -> dict[str, Any]:
+    """The first minute against the last, and when throttling set in.
+
+    Only for runs of two minutes and more, and for those that were asked to become steady.
+    """
+    steps = replace(series.steps, excluded=None)
+    asked = tables.info.conditions.get("sustain")
+    clean = np.flatnonzero(steps.clean)
+    span = int(steps.end_ns[clean[-1]] - steps.start_ns[clean[0]]) if len(clean) else 0
+    if asked is None and span < 2 * MINUTE_NS:
+        return {}
+    table = _minutes(series, steps, clean, span)
+    onset = throttle_onset(series, conditions)
+    if onset is not None:
+        table["throttle_onset"] = onset
+    elif conditions.watched:
+        table["throttle_onset"] = missing("s", "no throttling was seen")
+    else:
+        table["throttle_onset"] = missing("s", "nothing that was sampled tells of throttling")
+    if isinstance(asked, Mapping):
+        table["steady_after"] = _steady_after(asked)
+    return {"sustained": table}
+
+
+def throttle_onset(series: Series, conditions: Conditions) -> Figure | None:
+    """When throttling set in, in s from the first step; None where none was seen."""
+    throttled = [one for one in conditions.stretches if one.kind == "throttled"]
+    if series.steps.span_ns is None or not throttled:
+        return None
+    base, end = series.steps.span_ns
+    during = [one for one in throttled if one.end_ns > base and one.start_ns < end]
+    if not during:
+        return None
+    first = min(during, key=lambda one: one.start_ns)
+    # The stretch begins with the last read that did not show it.
+    low = max((first.start_ns - base) * 1e-9, 0.0)
+    high = max((first.start_ns - base) * 1e-9 + first.uncertain_s, 0.0)
+    return Figure(
+        value=high, unit="s", low=low, high=high,
+        status=series.status(*(series.channels[name] for name in conditions.watched)),
+        source=first.evidence,
+        method="from the first step to the first read that showed it; the read before is the low end",
+    )  # fmt: skip
+
+
+def _steady_after(asked: Mapping[str, Any]) -> Figure:
+    if not asked.get("steady"):
+        moving = "; ".join(str(one) for one in asked.get("moving") or ()) or "too short to tell"
+        return missing("s", f"it did not become steady: {moving}")
+    judged = ", ".join(str(one) for one in asked.get("judged") or ())
+    return Figure(
+        value=float(asked["after_s"]), unit="s", status=Status.MEASURED, source=CLOCK,
+        method=f"until steady, the window of the criterion included; judged by {judged}",
+    )  # fmt: skip
+
+
+def _minutes(series: Series, steps: Steps, clean: IntArray, span: int) -> dict[str, Figure]:
+    """Figures of the first and of the last minute of clean steps."""
+    if span < 2 * MINUTE_NS:
+        reason = (
+            f"the first minute and the last are not apart: the run trained for {span * 1e-9:.0f} s"
+        )
+        return {"throughput_ratio": missing("ratio", reason)}
+    begin, end = int(steps.start_ns[clean[0]]), int(steps.end_ns[clean[-1]])
+    table: dict[str, Figure] = {}
+    throughputs = []
+    for name, first, last in (
+        ("first_minute", begin, begin + MINUTE_NS),
+        ("last_minute", end - MINUTE_NS, end),
+    ):
+        inside = clean[(steps.start_ns[clean] >= first) & (steps.end_ns[clean] <= last)]
+        throughputs.append(_throughput(steps, inside))
+        table[f"{name}_throughput"] = throughputs[-1]
+        if (power := _power(series, steps, first, last)) is not None:
+            table[f"{name}_power"] = power
+        course = _Course(series, np.array([first, last]))
+        for column in (course.temperature(), course.frequency()):
+            if column is not None and column["values"][0] is not None:
+                table[f"{name}_{column['name']}"] = _of_column(column)
+    return {"throughput_ratio": _quotient(throughputs[1], throughputs[0]), **table}
+
+
+def _throughput(steps: Steps, inside: IntArray) -> Figure:
+    samples = steps.samples[inside]
+    if not len(inside) or not np.isfinite(samples).all():
+        return missing("samples/s", "no clean step of known size lies in that minute")
+    periods = steps.seconds[inside] + steps.gap_s[inside]
+    return ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
+
+
+def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None:
+    energy = series.energy
+    if isinstance(energy, str):
+        return None
+    stretches = np.clip(steps.stretches(), first, last)
+    parts = slices(stretches[stretches[:, 1] > stretches[:, 0]], SLICE_NS)
+    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
+    seconds = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    known = seconds > 0
+    if reason := energy.too_little(float(seconds.sum()), float(np.nansum(gains))):
+        return missing("W", reason)
+    figure = ratio_figure(gains[known], seconds[known], "W", energy.source, energy.status)
+    return replace(figure, systematic=energy.systematic_at(figure.value or 0.0))
+
+
+def _of_column(column: Mapping[str, Any]) -> Figure:
+    return Figure(
+        value=float(column["values"][0]), unit=str(column["unit"]),
+        status=Status(column["status"]), source=str(column["source"]), method=str(column["method"]),
+    )  # fmt: skip
+
+
+def _quotient(above: Figure, below: Figure) -> Figure:
+    """Last over first: independent stretches, so the squares of relative widths add up."""
+    if above.value is None or not below.value:
+        return missing("ratio", above.reason or below.reason or "nothing was trained")
+    value = above.value / below.value
+    widths = [
+        (one.high - one.low) / 2 / one.value
+        for one in (above, below)
+        if one.value and one.low is not None and one.high is not None
+    ]
+    reach = math.hypot(*widths) if len(widths) == 2 else None
+    return Figure(
+        value=value, unit="ratio", status=weakest([above.status, below.status]), source=CLOCK,
+        low=None if reach is None else value * (1 - reach),
+        high=None if reach is None else value * (1 + reach),
+        confidence=None if reach is None else above.confidence,
+        method="throughput of the last minute over that of the first; their intervals' relative "
+        "half widths added in squares",
+    )  # fmt: skip
+
+
+class _Course:
+    """Values of a run in bins.
+
+    Args:
+        series: The samples.
+        edges: Of the bins in ns; None: chosen.
+    """
+
+    def __init__(self, series: Series, edges: IntArray | None = None) -> None:
+        self._series = series
+        self._steps = replace(series.steps, excluded=None)
+        self.edges = self._chosen_edges() if edges is None else edges
+
+    def _chosen_edges(self) -> IntArray:
+        none = np.empty(0, np.int64)
+        if self._steps.span_ns is None:
+            return none
+        begin, end = self._steps.span_ns
+        length = max(min(MINUTE_NS, (end - begin) // MOST_BINS), *self._least_lengths(), 1)
+        count = (end - begin) // length
+        return none if count < LEAST_BINS else begin + length * np.arange(count + 1)
+
+    def _least_lengths(self) -> list[int]:
+        """A bin holds a few steps, a temperature, and a new value of power."""
+        steps = self._steps
+        lengths = [3 * int(np.median(steps.end_ns - steps.start_ns))] if len(steps.index) else []
+        for channel in self._series.with_role("temperature", "frequency"):
+            t_ns, _ = self._series.raw(channel.name)
+            lengths.append(round(1.2 * float(np.median(np.diff(t_ns)))))
+        energy = self._series.energy
+        if not isinstance(energy, str):
+            lengths.append(round(energy.shortest[0] * 1e9))
+        return lengths
+
+    def throughput(self) -> dict[str, Any] | None:
+        """Of the clean steps that end in each bin."""
+        steps = self._steps
+        clean = np.flatnonzero(steps.clean & np.isfinite(steps.samples))
+        if not len(clean):
+            return None
+        number = np.searchsorted(self.edges, steps.end_ns[clean], side="left") - 1
+        inside = (number >= 0) & (number < len(self.edges) - 1)
+        rows = clean[inside]
+        periods = steps.seconds[rows] + steps.gap_s[rows]
+        values = _quotients(number[inside], steps.samples[rows], periods, len(self.edges) - 1)
+        return _column("throughput", values, Status.MEASURED, CLOCK, "clean steps of the bin")
+
+    def power(self) -> dict[str, Any] | None:
+        """Mean power of the machine in each bin."""
+        energy = self._series.energy
+        if isinstance(energy, str):
+            return None
+        gains, covered = energy.curve.difference(self.edges[:-1], self.edges[1:])
+        seconds = np.diff(self.edges) * 1e-9 * covered
+        values = np.divide(gains, seconds, out=np.full(len(gains), np.nan), where=seconds > 0)
+        return _column("power", values, energy.status, energy.source, "mean of the bin")
+
+    def temperature(self) -> dict[str, Any] | None:
+        """The hottest sensor in each bin."""
+        channels = list(self._series.with_role("temperature"))
+        if not channels:
+            return None
+        means = np.array([self._means(channel) for channel in channels])
+        values = np.asarray(np.fmax.reduce(means, axis=0))
+        return _column(
+            "temperature", values, self._series.status(*channels), _sources(channels),
+            "mean of the bin, hottest sensor",
+        )  # fmt: skip
+
+    def frequency(self) -> dict[str, Any] | None:
+        """Mean of the cores that are busy in each bin, of all where it is not known which are.
+
+        Firmware may tell of one clock for all cores.
+        """
+        channels = [c for c in self._series.with_role("frequency") if c.domain == "cpu"]
+        if not channels:
+            return None
+        means = np.array([self._means(channel) for channel in channels])
+        busy = np.array([self._busy(channel) for channel in channels])
+        counts = np.where(busy.any(axis=0), busy, True) & np.isfinite(means)
+        total = np.where(counts, means, 0.0).sum(axis=0)
+        number = counts.sum(axis=0)
+        values = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+        cores = any(channel.core is not None for channel in channels)
+        return _column(
+            "frequency", values, self._series.status(*channels), _sources(channels),
+            f"mean of the bin, {'over busy cores' if cores else 'the clock of all cores'}",
+        )  # fmt: skip
+
+    def _means(self, channel: Channel) -> FloatArray:
+        t_ns, value = self._series.raw(channel.name)
+        number = np.searchsorted(self.edges, t_ns, side="right") - 1
+        inside = (number >= 0) & (number < len(self.edges) - 1) & np.isfinite(value)
+        ones = np.ones(int(inside.sum()))
+        return _quotients(number[inside], value[inside], ones, len(self.edges) - 1)
+
+    def _busy(self, channel: Channel) -> BoolArray:
+        curve = None if channel.core is None else self._series.core_busy.get(channel.core)
+        if curve is None:
+            return np.zeros(len(self.edges) - 1, bool)
+        gains, covered = curve.difference(self.edges[:-1], self.edges[1:])
+        return np.asarray(np.nan_to_num(gains) > BUSY * np.diff(self.edges) * 1e-9 * covered)
+
+
+def _quotients(number: IntArray, above: FloatArray, below: FloatArray, count: int) -> FloatArray:
+    """Sum over sum in each bin; NaN where there is nothing."""
+    over = np.bincount(number, above, minlength=count)
+    under = np.bincount(number, below, minlength=count)
+    found: FloatArray = np.divide(over, under, out=np.full(count, np.nan), where=under > 0)
+    return found
+
+
+def _sources(channels: Sequence[Channel]) -> str:
+    first = channels[0].source
+    return first if len(channels) == 1 else f"{first} and {len(channels) - 1} more"
+
+
+def _column(
+    name: str, values: FloatArray, status: Status, source: str, method: str
+) -> dict[str, Any] | None:
+    if not np.isfinite(values).any():
+        return None
+    return {
+        "name": name,
+        "unit": UNITS[name],
+        "status": status.value,
+        "source": source,
+        "method": method,
+        "values": [float(value) if np.isfinite(value) else None for value in values],
+    }

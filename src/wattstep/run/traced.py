@@ -1,0 +1,134 @@
+"""The columns of the traced operations as arrays, as small as they can be: there may be millions of rows."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattstep.analysis.breakdown import Codes
+from wattstep.analysis.laying import TracedRows
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+from wattstep.run.naming import Names, names_of
+
+NAMES = ("name", "kind", "layer", "phase", "processor")
+NUMBERS = ("allocated", "flops", "bytes")
+PLAIN = ("step", "start_ns", "end_ns", "self_ns", "thread", "parent", "outermost")
+
+
+class TracedColumns:
+    """Traced operations: names and threads as numbers, other columns read when they are asked for.
+
+    Args:
+        table: `operations.parquet`, rows of a step together, steps in order. Give it away: each
+            column is dropped when its array is there.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._left = {name: table[name] for name in (*NAMES, *NUMBERS, *PLAIN)}
+        self._chosen: pa.Array | None = None
+        self._named: dict[str, Names] = {}
+        self._numbers: dict[str, FloatArray] = {}
+        step = self._left["step"].to_numpy()
+        begins = np.append(True, step[1:] != step[:-1])[: len(step)]
+        self._first = np.flatnonzero(begins)
+        self._step = step[self._first]
+        self._rows = len(step)
+        del self._left["step"]
+
+    @property
+    def steps(self) -> IntArray:
+        """Indices of the steps that hold operations, in order."""
+        found: IntArray = np.unique(self._step)
+        return found
+
+    def of_steps(self, steps: IntArray) -> TracedColumns:
+        """The operations of these steps alone; from then on only what is returned can be used.
+
+        Args:
+            steps: Indices of steps.
+        """
+        taken = np.isin(self._step, steps)
+        if taken.all():  # a filter would copy what may be a gigabyte
+            return self
+        lengths = np.diff(self._first, append=self._rows)
+        self._chosen = pa.array(np.repeat(taken, lengths))
+        lengths = lengths[taken]
+        self._step, self._rows = self._step[taken], int(lengths.sum())
+        self._first = np.cumsum(lengths) - lengths
+        return self
+
+    def _take(self, name: str) -> pa.ChunkedArray:
+        column = self._left.pop(name)
+        return column if self._chosen is None else column.filter(self._chosen)
+
+    def names(self, name: str) -> Names:
+        """A column of names; "" for none."""
+        if name not in self._named:
+            self._named[name] = names_of(self._take(name))
+        return self._named[name]
+
+    def numbers(self, name: str) -> FloatArray:
+        """A column of numbers, NaN where not known, shape (n,)."""
+        if name not in self._numbers:
+            column = self._take(name)
+            values = np.broadcast_to(np.float64(np.nan), len(column))  # takes no memory
+            if column.null_count < len(column):
+                values = np.asarray(column.to_numpy(), dtype=np.float64)
+            self._numbers[name] = values
+        return self._numbers[name]
+
+    @property
+    def tells_allocations(self) -> bool:
+        """Whether the trace says what operations allocated."""
+        return bool(np.isfinite(self.numbers("allocated")).any())
+
+    @cached_property
+    def allocated(self) -> FloatArray:
+        """Bytes that each row allocated less what it freed, 0 where that is not known."""
+        if not self.tells_allocations:
+            return np.broadcast_to(np.float64(0), self._rows)
+        return np.nan_to_num(self.numbers("allocated"))
+
+    @cached_property
+    def outermost(self) -> BoolArray:
+        """Whether a row is an operation's own, not one inside another."""
+        values: BoolArray = self._take("outermost").to_numpy()
+        return values
+
+    @cached_property
+    def _thread(self) -> tuple[Codes, IntArray]:
+        coded = pc.dictionary_encode(self._take("thread")).combine_chunks()
+        return coded.indices.to_numpy(), coded.dictionary.to_numpy()
+
+    @property
+    def threads(self) -> IntArray:
+        """The numbers that threads have outside, by their position."""
+        return self._thread[1]
+
+    def rows(self, steps: IntArray) -> TracedRows:
+        """What laying them out needs, once.
+
+        Args:
+            steps: Indices of the steps that are windows, in order; all others' rows were left out.
+        """
+        lengths = np.diff(self._first, append=self._rows)
+        number = np.searchsorted(steps, self._step).astype(np.int32)
+        window = np.repeat(number, lengths)
+        layer, kind = self.names("layer"), self.names("kind")
+        parent = self._take("parent").fill_null(-1).to_numpy()
+        first = np.repeat(self._first.astype(np.int32), lengths)
+        parent = np.where(parent >= 0, parent + first, np.int32(-1))
+        return TracedRows(
+            window=window,
+            start_ns=self._take("start_ns").to_numpy(),
+            end_ns=self._take("end_ns").to_numpy(),
+            self_ns=self._take("self_ns").to_numpy(),
+            thread=self._thread[0],
+            parent=parent,
+            scope=kind.named("scope"),
+            layer=layer.code,
+            layers=layer.texts,
+        )

@@ -1,0 +1,54 @@
+"""What can be computed again at any time, kept between commands in the user's cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+FOLDER = "wattstep"
+
+
+def cache_folder() -> Path:
+    """Where caches lie (XDG Base Directory Specification)."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    # The specification says that a relative path is to be ignored.
+    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    return root / FOLDER
+
+
+def hash_files(paths: Iterable[Path], *texts: str) -> str:
+    """A key that changes with the content of any of the files, or of the texts."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()
+
+
+def cached(name: str, key: str, compute: Callable[[], Any]) -> Any:
+    """What `compute` gave for this key before, or gives now; JSON-ready.
+
+    A cache that cannot be read counts as none; one that cannot be written is done without.
+
+    Args:
+        name: Of the file; one key is kept for each name.
+        key: What the value depends on.
+    """
+    path = cache_folder() / f"{name}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["key"] == key:
+            return kept["value"]
+    value = compute()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps({"key": key, "value": value}), encoding="utf-8")
+        temporary.replace(path)
+    return value

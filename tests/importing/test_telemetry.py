@@ -1,0 +1,130 @@
+"""Logs of sensors as one set of samples: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattstep.analysis.alignment import from_offset
+from wattstep.errors import InvalidValueError
+from wattstep.importing.telemetry import Telemetry, mapped, merge, merged, read_telemetry
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def csv(path: Path, rows: list[tuple[float, float]], head: str = "t_s,power [W]") -> Path:
+    return write(path, head + "\n" + "".join(f"{t},{value}\n" for t, value in rows))
+
+
+def read(*paths: Path) -> tuple[Telemetry, ...]:
+    return read_telemetry(paths)
+
+
+def test_formats_are_known_by_their_contents(tmp_path: Path) -> None:
+    meter = write(tmp_path / "a.txt", "Time (ms);Voltage [V];Current (mA)\n0;5.0;500\n1;5.0;1000\n")
+    plain = csv(tmp_path / "b", [(0, 4.5), (1, 5)], "t_s,gpu [W]")
+    found = {log.file: log.recording.format for log in read(meter, plain)}
+    assert found == {"a.txt": "power meter", "b": "plain CSV"}
+    power = read(meter)[0].recording
+    assert [(c.name, c.unit, c.role) for c in power.channels] == [
+        ("meter.power", "W", "power_total"),
+        ("meter.voltage", "V", "unknown"),
+        ("meter.current", "A", "unknown"),
+    ]
+    assert power.value["meter.power"].tolist() == [2.5, 5.0]
+    packed = tmp_path / "a.gz"
+    packed.write_bytes(gzip.compress(meter.read_bytes()))
+    assert read(packed)[0].recording.value["meter.power"].tolist() == [2.5, 5.0]
+    packed.write_bytes(gzip.compress(meter.read_bytes())[:-12])
+    with pytest.raises(InvalidValueError, match="cut or damaged"):
+        read(packed)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no recording that is known here"),
+        ("t_s,power [W]\n0,\n", "holds no values"),
+        ("time_s,power_W\n0,1\n1,x\n", "line 3 is no log of a power meter"),
+        ("t_s,power [W]\n2,1\n1,1\n", "not after the line before"),
+    ],
+)
+def test_what_cannot_be_read_names_its_file(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InvalidValueError, match=rf"--telemetry odd.csv: .*{words}"):
+        read(write(tmp_path / "odd.csv", text))
+
+
+def test_a_file_is_named_once_in_its_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "turbostat.txt", "Avg_MHz\tBusy%\n12\t1.5\n")
+    with pytest.raises(InvalidValueError) as caught:
+        read(path)
+    assert str(caught.value).startswith(
+        "--telemetry turbostat.txt: it is no recording that is known"
+    )
+    assert str(caught.value).count("turbostat.txt") == 1
+
+
+def test_watts_of_parts_are_channels_and_no_total(tmp_path: Path) -> None:
+    rows = "".join(f"{n / 10:.1f},5,15,60\n" for n in range(5))
+    text = "time_s,power_cpu_W,gpu_power_W,gpu_power_limit_W\n" + rows
+    recording = read(write(tmp_path / "parts.csv", text))[0].recording
+    assert [(c.name, c.unit, c.role, c.domain) for c in recording.channels] == [
+        ("power_cpu", "W", "power_part", "cpu"),
+        ("gpu_power", "W", "power_part", "gpu"),
+        ("gpu_power_limit", "W", "unknown", "gpu"),
+    ]
+    assert recording.value["gpu_power"].tolist() == [15.0] * 5
+
+
+def test_rotated_logs_join_and_keep_every_value(tmp_path: Path) -> None:
+    late = csv(tmp_path / "a.2.csv", [(3, 30), (4, 40)])
+    early = csv(tmp_path / "a.1.csv", [(0, 1), (1, 10), (2, 20)])
+    logs, notes = merged(read(late, early))
+    assert len(logs) == 1
+    assert logs[0].recording.t_ns["power"].tolist() == [n * 10**9 for n in range(5)]
+    assert logs[0].recording.value["power"].tolist() == [1, 10, 20, 30, 40]
+    assert notes == ("power is one series of a.2.csv, a.1.csv",)
+
+
+def test_what_two_files_say_alike_is_there_once(tmp_path: Path) -> None:
+    one = csv(tmp_path / "a.csv", [(0, 1), (1, 10), (2, 20)])
+    other = csv(tmp_path / "b.csv", [(1, 10), (2, 20), (3, 30)])
+    (log,) = merge(read(one, other))
+    assert log.recording.value["power"].tolist() == [1, 10, 20, 30]
+
+
+def test_what_differs_stands_behind_the_name_of_its_file_and_one_is_the_total(
+    tmp_path: Path,
+) -> None:
+    one = csv(tmp_path / "wall.csv", [(0, 1), (1, 10), (2, 20)])
+    other = csv(tmp_path / "rail.csv", [(1, 9), (2, 20), (3, 30)])
+    logs, notes = merged(read(one, other))
+    roles = {c.name: c.role for log in logs for c in log.recording.channels}
+    assert roles == {"wall.power": "power_total", "rail.power": "unknown"}
+    assert "differs where wall.csv, rail.csv overlap" in notes[0]
+    assert "the total is that of wall.csv" in notes[1]
+    assert sum(log.recording.values for log in logs) == 6
+
+
+def test_files_of_one_name_that_differ_are_refused_with_the_stretch(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    one = csv(tmp_path / "a.csv", [(0, 1), (1, 10), (2, 20)])
+    other = csv(tmp_path / "x" / "a.csv", [(1, 9), (2, 20), (3, 30)])
+    with pytest.raises(
+        InvalidValueError, match=r"a.csv and a.csv differ in power from 1.000 s to 2"
+    ):
+        merge(read(one, other))
+
+
+def test_a_mapped_log_has_every_value_at_its_time_in_the_other_clock(tmp_path: Path) -> None:
+    (log,) = read(csv(tmp_path / "a.csv", [(0, 1), (1, 10), (2, 20)]))
+    there = mapped(log, from_offset(100.5))
+    assert there.recording.t_ns["power"].tolist() == [100_500_000_000 + n * 10**9 for n in range(3)]
+    assert there.recording.value["power"].tolist() == [1, 10, 20]
+    assert np.array_equal(log.recording.t_ns["power"], [0, 10**9, 2 * 10**9])

@@ -1,0 +1,315 @@
+"""A trace and a log beside it: what steps and operations took, as far as the clocks are known to fit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.run.imported.made import STEP, TRACE, both, imported, power, rows, step, whole
+from tests.run.made import Worked, import_made, watts
+
+from wattstep.run import Run, load
+
+
+def test_traced_steps_are_what_there_is_and_say_so(tmp_path: Path) -> None:
+    run = both(tmp_path, batch=8)
+    metrics = run.metrics()
+    assert metrics["step_time"].value == pytest.approx(0.1)
+    assert metrics["throughput"].value == pytest.approx(80)
+    assert metrics["energy_per_step"].value == pytest.approx(0.07 * 10 + 0.03 * 30, rel=0.02)
+    assert metrics["energy_per_sample"].value == pytest.approx(0.2, rel=0.02)
+    assert metrics["mean_power"].value == pytest.approx(16, rel=0.02)
+    for name in ("step_time", "throughput", "energy_per_step", "mean_power"):
+        assert metrics[name].method.startswith("traced steps: the profiler's own cost is in them")
+        assert metrics[name].status.value == "measured"
+    assert metrics["step_time"].source == "Kineto trace, train.json"
+    document = run.document()
+    assert document["figures_of"] == "traced steps"
+    assert document["operations_of"] == "step"
+    assert document["steps"] == {
+        "recorded": 12, "warmup": 0, "clean": 0, "traced": 12, "settling": 0,
+    }  # fmt: skip
+
+
+def test_nothing_is_claimed_of_what_the_profiler_cost(tmp_path: Path) -> None:
+    metrics = both(tmp_path).metrics()
+    for name in ("recording_overhead", "trace_inflation", "correction_residual"):
+        assert metrics[name].missing
+        assert "without others, what the profiler cost is not known" in metrics[name].reason
+    assert both(tmp_path / "b").document()["recording"] == {}
+
+
+def test_wall_time_is_shared_among_processors_and_busy_time_counts_in_full(tmp_path: Path) -> None:
+    found = rows(both(tmp_path))
+    assert {name: row["time"].value for name, row in found.items()} == pytest.approx(
+        {"aten::conv2d": 0.025, "sgemm": 0.020, "aten::mm": 0.015}
+    )
+    assert {name: row["busy_time"].value for name, row in found.items()} == pytest.approx(
+        {"aten::conv2d": 0.030, "sgemm": 0.030, "aten::mm": 0.020}
+    )
+    assert {name: row["processor"] for name, row in found.items()} == {
+        "aten::conv2d": "cpu", "sgemm": "gpu0", "aten::mm": "cpu",
+    }  # fmt: skip
+    assert found["sgemm"]["calls"].value == 1
+    assert "the profiler's own cost is in them" in found["sgemm"]["time"].method
+
+
+def test_operations_and_rests_make_the_mean_step(tmp_path: Path) -> None:
+    document = both(tmp_path).document()
+    assert document["rests"]["framework"]["time"]["value"] == pytest.approx(0.040)
+    assert whole(document, "time") == pytest.approx(0.1)
+    energy = document["metrics"]["energy_per_step"]["value"]
+    assert whole(document, "energy") == pytest.approx(energy)
+
+
+def test_energy_follows_what_ran_and_names_the_alignment(tmp_path: Path) -> None:
+    """30 W from 30 to 60 ms, halved where two run; 10 W else."""
+    run = both(tmp_path)
+    found = rows(run)
+    expected = {
+        "aten::conv2d": 0.020 * 10 + 0.010 * 30 / 2,
+        "sgemm": 0.010 * 30 / 2 + 0.010 * 30 + 0.010 * 30 / 2,
+        "aten::mm": 0.010 * 30 / 2 + 0.010 * 10,
+    }
+    energies = {name: row["energy"].value for name, row in found.items()}
+    assert energies == pytest.approx(expected, rel=0.06)
+    assert found["sgemm"]["energy"].method == (
+        "what traced steps gained, shared out by time; bootstrap over 12 traced steps; clocks aligned to ± 2 ms by load: how far this "
+        "moves within that was added to both sides of the interval"
+    )
+    assert "clocks aligned to ± 2 ms by load" in (run.metrics()["energy_per_step"].source)
+
+
+def test_what_is_shorter_than_the_alignment_is_uncertain_has_no_energy_of_its_own(
+    tmp_path: Path,
+) -> None:
+    run = both(tmp_path, found=imported(0.022))
+    found = rows(run)
+    assert found["aten::mm"]["energy"].reason == (
+        "not resolvable: clocks aligned to ± 22 ms by load, this lasts 15 ms"
+    )
+    assert found["sgemm"]["energy"].missing
+    document = run.document()
+    left = document["rests"]["not_resolved"]["energy"]["value"]
+    assert left == pytest.approx(0.35 + 0.6 + 0.25 + 0.4, rel=0.02)  # the rest moves, too
+    assert whole(document, "energy") == pytest.approx(
+        document["metrics"]["energy_per_step"]["value"]
+    )
+
+
+def test_what_moves_by_more_than_half_within_the_alignment_has_no_energy_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """conv2d takes 0.35 J. Were the log 22 ms late, 30 W would flow from 8 to 38 ms, all the time
+    that conv2d is alone and 8 of the 10 ms beside the kernel: 0.6 + 0.12 + 0.01 J."""
+    conv2d = rows(both(tmp_path, found=imported(0.022)))["aten::conv2d"]
+    words = re.fullmatch(
+        r"not resolvable: clocks aligned to ± 22 ms by load, within which this is anything from "
+        r"(\S+) to (\S+) J; align the clocks more closely \(--align load, .*\)",
+        conv2d["energy"].reason,
+    )
+    assert words is not None
+    assert float(words[1]) <= 0.25
+    assert 0.72 <= float(words[2]) < 1.2
+
+
+# Watts while each of these runs alone, in ms of a step of 100 ms; 2 W in between.
+POWERS = {"a": (5, 35, 20.0), "b": (35, 55, 8.0), "c": (60, 95, 12.0)}
+
+
+def late(path: Path, by_ms: float, uncertainty_s: float | None, count: int = 15) -> Run:
+    """A log whose clock is late by so many ms, of steps with a pause of 10 ms after each."""
+    begins = [n * 110.0 for n in range(count)]
+    operations = [
+        Worked(
+            name=name, step=n, start=begin + low, end=begin + high, layer=f"layer.{name}",
+            phase="forward" if name < "c" else "backward",
+        )
+        for n, begin in enumerate(begins)
+        for name, (low, high, _) in POWERS.items()
+    ]  # fmt: skip
+
+    def true(t: float) -> float:
+        within = t % 110.0
+        return next((w for low, high, w in POWERS.values() if low <= within < high), 2.0)
+
+    values = [
+        (n * 0.5 + by_ms, true(n * 0.5) + (n * 7919 % 41 - 20) * 0.001)
+        for n in range(-400, count * 220 + 400)
+    ]
+    return load(
+        import_made(
+            path / f"late{by_ms}",
+            imported(uncertainty_s),
+            steps=[(begin, begin + 100.0) for begin in begins],
+            operations=operations,
+            samples=[(watts(), "power.csv", values)],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "uncertainty_s", "told"),
+    [(4.4, 0.005, 3), (-4.4, 0.005, 3), (-3.0, 0.005, 3), (24.0, 0.025, None)],
+)
+def test_a_clock_within_its_uncertainty_leaves_the_truth_in_every_interval(
+    tmp_path: Path, by_ms: float, uncertainty_s: float, told: int | None
+) -> None:
+    """What the operations, layers and phases take by hand: watts times seconds."""
+    run = late(tmp_path, by_ms, uncertainty_s)
+    truth = {name: (high - low) * 1e-3 * w for name, (low, high, w) in POWERS.items()}
+    phases = {"forward": truth["a"] + truth["b"], "backward": truth["c"]}
+    figures = [(row["energy"], truth[row["name"]]) for row in run.operations()]
+    figures += [(row["energy"], truth[row["layer"][-1]]) for row in run.breakdown.layers()]
+    figures += [(row["energy"], phases[row["phase"]]) for row in run.breakdown.phases()]
+    step = sum(truth.values()) + 0.015 * 2.0
+    metrics = run.metrics()
+    figures.append((metrics["energy_per_step"], step))
+    pauses = 14 * 0.010
+    power = (15 * step + pauses * 2.0) / (15 * 0.1 + pauses)  # they lie between the steps
+    figures.append((metrics["mean_power"], power))
+    shown = [(figure, true) for figure, true in figures if not figure.missing]
+    assert all(figure.low <= true <= figure.high for figure, true in shown)
+    assert all("--align" in f.reason or "this lasts" in f.reason for f, _ in figures if f.missing)
+    assert told is None or sum(not r["energy"].missing for r in run.operations()) == told
+    document = run.document()
+    assert whole(document, "energy") == pytest.approx(metrics["energy_per_step"].value)
+
+
+def test_a_long_trace_as_one_step_keeps_the_resolution_of_the_log(tmp_path: Path) -> None:
+    """20 s, an operation of 50 ms at 20 W in each 200 ms, 2 W between, sampled at 1 kHz."""
+    operations = [
+        Worked(name="mm", step=0, start=n * 200.0 + 60, end=n * 200.0 + 110) for n in range(100)
+    ]
+    values = [
+        (float(t), (20.0 if 60 <= t % 200 < 110 else 2.0) + (t * 7919 % 41 - 20) * 0.001)
+        for t in range(20_001)
+    ]
+    run = load(
+        import_made(
+            tmp_path / "r",
+            imported(alignment=[{"file": "power.csv", "method": "exactly", "uncertainty_s": 0}],
+                     trace={**TRACE, "steps": "whole"}),
+            steps=[(0, 20_000)],
+            operations=operations,
+            samples=[(watts(), "power.csv", values)],
+        )
+    )  # fmt: skip
+    energy = rows(run)["mm"]["energy"]
+    assert energy.value == pytest.approx(100 * 0.050 * 20.0, rel=0.01)
+    assert energy.low is None
+    assert energy.method.endswith("one traced step: no interval is known")
+    rest = run.document()["rests"]["framework"]["energy"]["value"]
+    assert rest == pytest.approx(100 * 0.150 * 2.0, rel=0.04)
+
+
+def test_the_energy_of_a_log_needs_no_clock_but_its_own(tmp_path: Path) -> None:
+    for steps in ("marked", "whole"):
+        run = both(tmp_path / steps, count=6, found=imported(0.15, trace={**TRACE, "steps": steps}))
+        metrics = run.metrics()
+        assert metrics["recorded_energy"].value == pytest.approx(6 * 1.6, rel=0.02)
+        assert metrics["recorded_energy"].method.startswith("over the whole recording")
+        assert "aligned" not in metrics["recorded_energy"].source
+        assert "--align load" in metrics["mean_power"].reason
+        assert "record more steps" not in metrics["mean_power"].reason
+
+
+def test_under_an_uncertainty_longer_than_a_step_only_means_over_many_steps_are_left(
+    tmp_path: Path,
+) -> None:
+    run = both(tmp_path, found=imported(0.15))
+    assert all(row["energy"].missing for row in rows(run).values())
+    assert run.metrics()["energy_per_step"].value == pytest.approx(1.6, rel=0.02)
+    few = both(tmp_path / "few", count=6, found=imported(0.15))
+    assert few.metrics()["energy_per_step"].missing
+    assert "clocks aligned to ± 150 ms by load" in few.metrics()["energy_per_step"].reason
+
+
+def test_an_alignment_of_unknown_quality_gives_operations_no_energy(tmp_path: Path) -> None:
+    run = both(tmp_path, found=imported(None))
+    found = rows(run)
+    assert all("is not known" in row["energy"].reason for row in found.values())
+    assert run.metrics()["energy_per_step"].value == pytest.approx(1.6, rel=0.02)
+    assert "how exactly is not known" in run.metrics()["energy_per_step"].source
+    unsaid = both(tmp_path / "unsaid", found=imported(alignment=[]))
+    assert all(row["energy"].missing for row in rows(unsaid).values())
+
+
+def test_what_the_trace_sampled_itself_needs_no_alignment(tmp_path: Path) -> None:
+    begins = [n * STEP for n in range(4)]
+    path = import_made(
+        tmp_path / "r",
+        {"trace": TRACE},
+        steps=[(begin, begin + STEP) for begin in begins],
+        operations=[row for n, begin in enumerate(begins) for row in step(n, begin)],
+        samples=[(watts(), "train.json", power(400))],
+    )
+    found = rows(load(path))
+    assert found["sgemm"]["energy"].value == pytest.approx(0.6, rel=0.06)
+    assert "aligned" not in found["sgemm"]["energy"].method
+
+
+def test_a_file_that_nothing_is_said_of_is_as_loose_as_the_loosest(tmp_path: Path) -> None:
+    two = [
+        {"file": "power.csv", "method": "by load", "uncertainty_s": 0.001},
+        {"file": "other.csv", "method": "by wall clock", "uncertainty_s": 0.5},
+    ]
+    tight = both(tmp_path / "tight", found=imported(alignment=two))
+    assert not rows(tight)["aten::mm"]["energy"].missing
+    stranger = [{**two[0], "file": "first.csv"}, two[1]]
+    loose = both(tmp_path / "loose", found=imported(alignment=stranger))
+    assert "± 500 ms by wall clock" in rows(loose)["aten::mm"]["energy"].reason
+
+
+def test_rails_are_shared_out_with_the_alignment_of_their_own_files(tmp_path: Path) -> None:
+    begins = [n * STEP for n in range(12)]
+    entries = [
+        {"file": "a.csv", "method": "by load", "uncertainty_s": 0.001},
+        {"file": "b.csv", "method": "by marks", "uncertainty_s": 0.016},
+    ]
+    path = import_made(
+        tmp_path / "r",
+        {"trace": TRACE, "telemetry": [{"file": "a.csv"}, {"file": "b.csv"}], "alignment": entries},
+        steps=[(begin, begin + STEP) for begin in begins],
+        operations=[row for n, begin in enumerate(begins) for row in step(n, begin)],
+        samples=[
+            (watts("gpu", "power_part"), "a.csv", power(1200)),
+            (watts("cpu", "power_part"), "b.csv", power(1200)),
+        ],
+    )
+    mm = rows(load(path))["aten::mm"]  # 15 ms of wall time
+    assert mm["energy_by_rail"]["gpu"].value == pytest.approx(0.25, rel=0.06)
+    assert "± 16 ms by marks" in mm["energy_by_rail"]["cpu"].reason
+    assert "no total" in mm["energy"].reason
+
+
+def test_a_trace_without_marked_steps_is_of_the_whole_recording(tmp_path: Path) -> None:
+    path = import_made(
+        tmp_path / "r",
+        imported(trace={**TRACE, "steps": "whole"}),
+        steps=[(0, 100)],
+        operations=step(0, 0),
+        samples=[(watts(), "power.csv", power(100))],
+    )
+    run = load(path)
+    metrics, document = run.metrics(), run.document()
+    assert metrics["recorded_time"].value == pytest.approx(0.1)
+    assert metrics["recorded_energy"].value == pytest.approx(1.6, rel=0.02)
+    for name in ("step_time", "throughput", "energy_per_step", "energy_per_sample"):
+        assert "--step-name" in metrics[name].reason
+    assert document["operations_of"] == "recording"
+    assert document["steps"] == {"recorded": 0}
+    assert rows(run)["sgemm"]["time"].value == pytest.approx(0.020)
+    assert "over the whole trace" in rows(run)["sgemm"]["time"].method
+    assert whole(document, "energy") == pytest.approx(metrics["recorded_energy"].value)
+
+
+def test_memory_that_a_trace_does_not_tell_is_missing_and_else_summed(tmp_path: Path) -> None:
+    silent = rows(both(tmp_path))
+    assert all("does not tell" in row["memory"].reason for row in silent.values())
+    told = [replace(row, allocated=64 if row.name == "aten::mm" else 0) for row in step(0, 0)]
+    path = import_made(tmp_path / "told", {"trace": TRACE}, steps=[(0, 100)], operations=told)
+    assert rows(load(path))["aten::mm"]["memory"].value == 64
+    assert rows(load(path))["sgemm"]["memory"].value == 0

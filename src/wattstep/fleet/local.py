@@ -3,25 +3,72 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import IO, Any
 
 from wattstep.errors import RecordingError, WattstepError
-from wattstep.processes import child_command, ends_with_us, outwait
+from wattstep.fleet.child import GuardedChild, Hear
+from wattstep.fleet.limits import Cage, MemoryLimit, enforced
+from wattstep.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
 from wattstep.training import Progress, TrainingSettings
+
+
+def start_training(
+    settings: TrainingSettings,
+    cage: Cage,
+    *,
+    output: IO[bytes] | None = None,
+    ends_with_us: bool = False,
+    cores: Sequence[int] | None = None,
+) -> GuardedChild:
+    """A process that trains and records.
+
+    Args:
+        settings: With `out`.
+        cage: What bounds it.
+        output: As `GuardedChild` takes it.
+        ends_with_us: Likewise.
+        cores: Likewise.
+    """
+    arguments = [json.dumps(asdict(settings))]
+    return GuardedChild(
+        "wattstep.training:main",
+        arguments,
+        cage,
+        output=output,
+        ends_with_us=ends_with_us,
+        cores=cores,
+    )
+
+
+def heard_by(on_progress: Callable[[Progress], None], on_warning: Callable[[str], None]) -> Hear:
+    """Passes on what a training says to those who want to know."""
+
+    def hear(news: dict[str, Any]) -> None:
+        if "progress" in news:
+            on_progress(Progress(**news["progress"]))
+        elif "warning" in news:
+            on_warning(news["warning"])
+
+    return hear
 
 
 def train_in_child(
     settings: TrainingSettings,
     on_progress: Callable[[Progress], None],
     on_warning: Callable[[str], None],
+    limit: MemoryLimit | None = None,
 ) -> Path:
     """Trains and records in a child process.
+
+    Args:
+        settings: What to train.
+        on_progress: Told where it is.
+        on_warning: Told what the child warns of.
+        limit: How much memory it may have; see `limits.find_limit`.
 
     Returns:
         The run.
@@ -31,46 +78,30 @@ def train_in_child(
         KeyboardInterrupt: The user stopped it; what was recorded is kept.
     """
     out = settings.out or str(Path("runs") / new_name(settings.workload))
-    settings = replace(settings, out=out)
-    reading, writing = os.pipe()
-    child = subprocess.Popen(
-        child_command("wattstep.training:main", str(writing), json.dumps(asdict(settings))),
-        stdout=sys.stderr,  # what a workload prints must not land in our JSON
-        pass_fds=[writing],
-    )
-    os.close(writing)
-    error: str | None = None
-    interrupted = False
-    with ends_with_us(child), os.fdopen(reading, encoding="utf-8") as news:
-        while True:
-            try:
-                line = news.readline()
-                if not line.endswith("\n"):  # the end, or cut off by the end
-                    break
-                document = json.loads(line)
-                if "progress" in document:
-                    on_progress(Progress(**document["progress"]))
-                elif "warning" in document:
-                    on_warning(document["warning"])
-                error = document.get("error") or document.get("problem") or error
-            except KeyboardInterrupt:  # the child got it as well, and closes its run
-                interrupted = True
-        code = outwait(child)
-    if interrupted or code == 130:
+    with enforced(limit) as cage:
+        child = start_training(replace(settings, out=out), cage)
+        with passing_on(child.process):
+            ending = child.follow(heard_by(on_progress, on_warning))
+        killed_for_memory = bool(cage.oom_kills)
+    if ending.interrupted:
         raise KeyboardInterrupt
+    error = ending.error or ending.problem
+    if ending.hung:
+        error = "the training process hung and was ended"
     if error is not None:
         kept = f" (the run up to then: {out})" if Path(out, "run.json").exists() else ""
         raise WattstepError(error + kept)
-    if code != 0:
-        raise RecordingError(_ended(code, out))
+    if ending.code != 0:
+        why = f": memory ran out ({limit.described})" if killed_for_memory and limit else ""
+        raise RecordingError(_ended(ending.code, out, why))
     return Path(out)
 
 
-def _ended(code: int, out: str) -> str:
+def _ended(code: int, out: str, why: str) -> str:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     kept = (
         f"; what was recorded up to then is kept: wattstep report {out}"
         if Path(out, "run.json").exists()
         else "; nothing had been recorded"
     )
-    return f"the training process {how}{kept}"
+    return f"the training process {how}{why}{kept}"

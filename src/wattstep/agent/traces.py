@@ -1,0 +1,226 @@
+"""A trace that the board's torch exported, as operations in the time of the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wattstep.errors import InvalidValueError
+from wattstep.formats import kineto
+from wattstep.formats.trace import NONE, Events, Longs, Trace
+from wattstep.importing.layers import PATH
+from wattstep.importing.operations import tables_of
+from wattstep.importing.phases import ENGINE
+
+CLOCK: Final = "wattstep.clock#"  # as wattstep_agent.py writes them, with the monotonic time in ns
+# What torch itself names so is an annotation: its optimizers and loaders of data.
+ANNOTATIONS: Final = ("Optimizer.", "enumerate(DataLoader)")
+GROUP_NS: Final = 1_000_000_000  # marks of one group follow each other sooner
+ROUNDED_NS: Final = 1_000  # until torch 2.0 times of a trace are whole µs
+MOST_BRACKET_NS: Final = 100_000_000  # a mark that was interrupted for longer is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """How the clock of a trace is mapped to the monotonic one.
+
+    Attributes:
+        from_ns: One or two times in the trace.
+        to_ns: The same in the monotonic clock.
+        uncertainty_ns: Half of the bracket that the mark with the wider one lies in, and a rounding.
+    """
+
+    from_ns: tuple[int, ...]
+    to_ns: tuple[int, ...]
+    uncertainty_ns: int
+
+    def map(self, t_ns: Longs) -> Longs:
+        """Times of the trace in the monotonic clock, shape (n,): offset, and rate where known."""
+        away: Longs = t_ns - self.from_ns[0]
+        if len(self.from_ns) == 1:
+            return away + self.to_ns[0]
+        # The rate is 1 within some parts in a million: what it adds is small enough for a float.
+        span = self.from_ns[1] - self.from_ns[0]
+        gained = self.to_ns[1] - self.to_ns[0] - span
+        mapped: Longs = away + self.to_ns[0] + np.rint(away * (gained / span)).astype(np.int64)
+        return mapped
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceColumns:
+    """The operations of one window.
+
+    Attributes:
+        batches: Columns of `store.convert.OPERATIONS_SCHEMA`.
+        uncertainty_ns: Of their times.
+        notes: What the reader of the run must know.
+    """
+
+    batches: tuple[dict[str, Any], ...]
+    uncertainty_ns: int
+    notes: tuple[str, ...]
+
+
+def read_trace_window(
+    path: Path, step: int, window: int, phases: Sequence[tuple[int, str]]
+) -> TraceColumns:
+    """Reads the trace of one step.
+
+    Args:
+        path: The file.
+        step: Index of the step that was traced.
+        window: Number of the window.
+        phases: Begin in ns and name of the phases that were marked in the step: they tell where
+            the trace does not.
+
+    Raises:
+        FormatError: It is no trace.
+        InvalidValueError: It has no marks of the clock, or not of this step.
+        MissingPartError: msgspec is not installed.
+    """
+    trace = kineto.read(path)
+    events = trace.events
+    if events is None or not len(events):
+        raise InvalidValueError("it holds no operations")
+    marks = np.array([name.startswith(CLOCK) for name in trace.names], bool)[events.name]
+    clock = find_clock(trace, events, marks)
+    kept = _chosen(events, ~marks)
+    kept = replace(kept, start_ns=clock.map(kept.start_ns), end_ns=clock.map(kept.end_ns))
+    tables = tables_of(_with_sequences(_with_scopes(replace(trace, events=kept))))
+    if tables.whole or step not in tables.steps["index"]:
+        raise InvalidValueError("it does not hold its step")
+    batches = tuple(_finished(tables.operations(), step, window, phases))
+    return TraceColumns(
+        batches=batches,
+        uncertainty_ns=clock.uncertainty_ns,
+        notes=tuple(f"traces of the board's torch: {note}" for note in trace.notes),
+    )
+
+
+def _with_scopes(trace: Trace) -> Trace:
+    """The same with annotations as such: torch before 1.12 calls them operations."""
+    events = trace.events
+    assert events is not None
+    texts = tuple(dict.fromkeys((*trace.names, "annotation", "module", "operation")))
+    known = {text: code for code, text in enumerate(texts)}
+    category = np.full(len(trace.names), -1, np.int32)
+    for code, name in enumerate(trace.names):
+        if name.startswith(PATH):
+            category[code] = known["module"]
+        elif name.startswith(ANNOTATIONS):
+            category[code] = known["annotation"]
+    told = category[events.name]
+    called = np.isin(events.category, [known["operation"], known["annotation"]])
+    changed = np.where(called & (told >= 0), told, events.category)
+    return replace(trace, names=texts, events=replace(events, category=changed))
+
+
+def _with_sequences(trace: Trace) -> Trace:
+    """The same with numbers on the engine's own events: torch before 1.12 has them on the nodes inside."""
+    events = trace.events
+    assert events is not None
+    code_of = {name: code for code, name in enumerate(trace.names)}
+    inner_of = {
+        code: code_of[name.removeprefix(ENGINE)]
+        for code, name in enumerate(trace.names)
+        if name.startswith(ENGINE) and name.removeprefix(ENGINE) in code_of
+    }
+    sequence, forward_thread = events.sequence.copy(), events.forward_thread.copy()
+    waiting: dict[int, int] = {}  # by thread: the engine's event that began last
+    for row in np.lexsort((-events.end_ns, events.start_ns)).tolist():
+        thread, name = int(events.thread[row]), int(events.name[row])
+        if name in inner_of:
+            waiting[thread] = row
+            continue
+        outer = waiting.get(thread, NONE)
+        if outer != NONE and inner_of[int(events.name[outer])] == name:
+            del waiting[thread]
+            if sequence[outer] == NONE and events.start_ns[row] <= events.end_ns[outer]:
+                sequence[outer] = events.sequence[row]
+                forward_thread[outer] = events.forward_thread[row]
+    return replace(trace, events=replace(events, sequence=sequence, forward_thread=forward_thread))
+
+
+def _chosen(events: Events, which: npt.NDArray[np.bool_]) -> Events:
+    return replace(
+        events, **{column.name: getattr(events, column.name)[which] for column in fields(events)}
+    )
+
+
+def find_clock(trace: Trace, events: Events, marks: npt.NDArray[np.bool_]) -> Clock:
+    """The clock of a trace from the marks in it.
+
+    Each lies between the time in its own name and that in the next one's; of the marks at either
+    end of the window the one with the narrowest such bracket counts. A rate is told only where the
+    clocks part by more than the brackets: over a short step they say nothing of it.
+
+    Raises:
+        InvalidValueError: There are none.
+    """
+    cpu = np.array([name == "cpu" for name in trace.names], bool)[events.processor]
+    found = _marked(trace, events, np.flatnonzero(marks & cpu))
+    best: list[tuple[int, int, int]] = []  # trace time, monotonic time, half bracket
+    last = None
+    for (at, told), (_, following) in pairwise(found):
+        if not 0 <= following - told < MOST_BRACKET_NS:
+            last = None
+            continue
+        half = (following - told + 1) // 2
+        one = (at, told + half, half)
+        if last is None or not best or told - last > GROUP_NS:
+            best.append(one)
+        elif half < best[-1][2]:
+            best[-1] = one
+        last = told
+    if not best:
+        raise InvalidValueError("it has no marks of the clock")
+    ends = [best[0], best[-1]]
+    gained = (ends[1][1] - ends[0][1]) - (ends[1][0] - ends[0][0])
+    if abs(gained) <= ends[0][2] + ends[1][2] + ROUNDED_NS:  # no drift that the marks could tell
+        ends = [min(ends, key=lambda one: one[2])]
+    return Clock(
+        from_ns=tuple(at for at, _, _ in ends),
+        to_ns=tuple(told for _, told, _ in ends),
+        uncertainty_ns=max(half for _, _, half in ends) + ROUNDED_NS,
+    )
+
+
+def _marked(trace: Trace, events: Events, rows: Longs) -> list[tuple[int, int]]:
+    """Begin in the trace and monotonic time of the marks, in order."""
+    found = []
+    for row in rows.tolist():
+        text = trace.names[int(events.name[row])].removeprefix(CLOCK)
+        if text.isdecimal() and len(text) < 19:
+            found.append((int(text), int(events.start_ns[row])))
+    return [(at, told) for told, at in sorted(set(found))]
+
+
+def _finished(
+    batches: Iterator[Mapping[str, Any]], step: int, window: int, phases: Sequence[tuple[int, str]]
+) -> Iterator[dict[str, Any]]:
+    """The columns of this step, with its window, and phases by the marks where none is known."""
+    starts = np.array([t_ns for t_ns, _ in phases], np.int64)
+    names = np.array([None, *(name for _, name in phases)], dtype=object)
+    for batch in batches:
+        columns = dict(batch)
+        begin = np.asarray(columns["start_ns"])
+        known = _texts(columns["phase"])
+        marked = names[np.searchsorted(starts, begin, side="right")]
+        columns["phase"] = [
+            own if own is not None else mark for own, mark in zip(known, marked, strict=True)
+        ]
+        columns["window"] = np.full(len(begin), window, np.int32)
+        yield columns
+
+
+def _texts(column: Any) -> list[str | None]:
+    array = column if isinstance(column, pa.Array) else pa.array(column)
+    texts: list[str | None] = array.cast(pa.string()).to_pylist()
+    return texts

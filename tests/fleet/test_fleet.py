@@ -1,0 +1,436 @@
+"""A sweep of many devices at once: devices that a test decides on, and boards that real OpenSSH servers stand for."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.fleet.made import plan
+from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
+from tests.waiting import until
+
+from wattstep.errors import InvalidValueError, MissingPartError, RecordingError, WattstepError
+from wattstep.fleet.device import Measuring, Task, hottest_zone_of, nameless
+from wattstep.fleet.fleet_file import Device
+from wattstep.fleet.fleet_sweep import sweep_fleet
+from wattstep.fleet.folder import SweepFolder, read_outcomes
+from wattstep.fleet.measuring import Listener
+from wattstep.fleet.outcome import Configuration, Evidence, Outcome
+from wattstep.fleet.plan import SweepPlan
+from wattstep.fleet.remote import Connection, ConnectionLostError, Finished
+from wattstep.fleet.remote.board import RESTARTED
+from wattstep.training import Progress
+
+pytest.importorskip("distributed")
+
+LONG_S = 120.0  # until something happens that takes a second where nothing else runs
+NEVER_S = 1e6  # so that a device that is away is only tried again at the end
+
+Ends = Callable[[str], Outcome | WattstepError | None]  # by name of the configuration; None: trains
+
+
+@dataclass
+class Fake:
+    """A device that trains nothing, and says what a test wants it to."""
+
+    name: str
+    ends: Ends = lambda name: None
+    done: list[str] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+    closed: int = 0
+    alone: Any = field(default_factory=threading.Lock)
+
+    def measure(self, task: Task, listener: Listener) -> Outcome:
+        assert self.alone.acquire(blocking=False), "two at a time on one device"
+        try:
+            assert task.configuration.device == self.name
+            self.done.append(task.configuration.name)
+            self.tasks.append(task)
+            listener.on_progress(Progress(stage="training", steps=1))
+            answer = self.ends(task.configuration.name)
+            if isinstance(answer, WattstepError):
+                raise answer
+            return answer or trained(task.configuration)
+        finally:
+            self.alone.release()
+
+    def end(self) -> None:
+        self.ended.set()
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def trained(configuration: Configuration, **more: Any) -> Outcome:
+    return Outcome(
+        **{
+            "configuration": configuration, "status": "trained", "started": 100.0, "ended": 102.0,
+            "machine": {"model": f"board {configuration.device}", "cores": 2}, **more,
+        }
+    )  # fmt: skip
+
+
+@dataclass
+class Watched:
+    """A watcher that remembers."""
+
+    ended: list[tuple[str, str]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    stood: dict[str, str] = field(default_factory=dict)
+    on_progress: Callable[[str], None] = lambda device: None
+
+    def stands(self, device: str, doing: str, done: int, total: int) -> None:
+        self.stood[device] = f"{doing} {done}/{total}"
+
+    def progresses(self, device: str, progress: Progress) -> None:
+        self.on_progress(device)
+
+    def says(self, device: str, text: str) -> None:
+        self.said.append(f"{device}: {text}")
+
+    def ends(self, outcome: Outcome, done: int, total: int, left_s: float | None) -> None:
+        self.ended.append((outcome.configuration.name, outcome.status))
+
+    def warns(self, text: str) -> None:
+        self.said.append(f"warning: {text}")
+
+
+def run(of: str, batch: int) -> str:
+    return f"lenet-b{batch}-t1-fp32-{of}-r1"
+
+
+def sweep(
+    path: Path, fakes: Mapping[str, Fake], retry_s: float = NEVER_S, **changes: Any
+) -> Watched:
+    watched = changes.pop("watched", None) or Watched()
+    chosen: SweepPlan = plan(devices=tuple(fakes), **changes)
+
+    def opener(device: Device, runs: Collection[str], say: Callable[[str], None]) -> Measuring:
+        assert all(f"-{device.name}-" in name for name in runs)
+        return fakes[device.name]
+
+    devices = [Device(name=name, target="local") for name in fakes]
+    folder = SweepFolder(path, chosen, {"where": "a fleet"}, pytest.fail)
+    try:
+        sweep_fleet(devices, chosen, folder, watched, opener=opener, retry_s=retry_s)
+    finally:
+        folder.close()
+    return watched
+
+
+def statuses(path: Path) -> dict[str, str]:
+    return {name: one.status for name, one in read_outcomes(path, pytest.fail).items()}
+
+
+def test_all_devices_measure_at_once_and_each_its_own_one_at_a_time(tmp_path: Path) -> None:
+    together = threading.Barrier(3)  # nobody passes until all three measure
+    met = threading.local()
+
+    def meet(name: str) -> None:
+        if not getattr(met, "once", False):
+            met.once = True
+            together.wait(LONG_S)
+
+    fakes = {name: Fake(name, meet) for name in ("a", "b", "c")}
+    watched = sweep(tmp_path, fakes, batches=(1, 2, 4))
+    for name, fake in fakes.items():
+        assert fake.done == [run(name, 1), run(name, 2), run(name, 4)]
+        assert fake.closed == 1
+    assert set(statuses(tmp_path).values()) == {"trained"}
+    assert len(statuses(tmp_path)) == 9
+    assert watched.stood == dict.fromkeys("abc", "done 3/3")
+
+
+def test_what_the_file_says_of_a_device_holds_there_alone(tmp_path: Path) -> None:
+    fakes = {"a": Fake("a"), "b": Fake("b"), "c": Fake("c")}
+    watched = sweep(
+        tmp_path, fakes, workloads=("lenet", "dqn"), batches=(1,), memory_limit=8 * 10**9,
+        only={"a": ("dqn",), "c": ("vgg16",)}, limits={"a": 7 * 10**9},
+    )  # fmt: skip
+    assert fakes["a"].done == ["dqn-b1-t1-fp32-a-r1"]
+    assert fakes["b"].done == ["lenet-b1-t1-fp32-b-r1", "dqn-b1-t1-fp32-b-r1"]
+    assert fakes["c"].done == []
+    assert [task.memory_limit for task in fakes["a"].tasks] == [7 * 10**9]
+    assert [task.memory_limit for task in fakes["b"].tasks] == [8 * 10**9] * 2
+    assert watched.said == ["warning: c: none of this sweep's workloads goes there"]
+    with pytest.raises(InvalidValueError, match="memory limit: a was 7000000000, now 8000000000"):
+        sweep(tmp_path, {"a": Fake("a")}, workloads=("dqn",), memory_limit=8 * 10**9)
+
+
+def test_a_device_that_drops_out_leaves_its_configurations_open_and_they_continue(
+    tmp_path: Path,
+) -> None:
+    lost = ConnectionLostError("the board could not be reached")
+    a, b = Fake("a"), Fake("b", lambda name: lost)
+    watched = Watched()
+    with pytest.raises(
+        RecordingError,
+        match=r"2 of 4 configurations stay open \(b 2, the board could not be reached\); the same",
+    ):
+        sweep(tmp_path, {"a": a, "b": b}, watched=watched)
+    assert statuses(tmp_path) == {run("a", 1): "trained", run("a", 2): "trained"}
+    assert b.done == [run("b", 1)] * 2  # at first, and once more when the others had ended
+    assert watched.stood["b"] == "away: the board could not be reached 0/2"
+    assert sum("away, its configurations stay open" in line for line in watched.said) == 1
+    again, back = Fake("a"), Fake("b")
+    sweep(tmp_path, {"a": again, "b": back})
+    assert (again.done, back.done) == ([], [run("b", 1), run("b", 2)])
+    assert again.closed == 0  # it was never needed
+    assert len(statuses(tmp_path)) == 4
+
+
+def test_a_device_that_comes_back_while_others_measure_goes_on(tmp_path: Path) -> None:
+    back = threading.Event()
+
+    def once_lost(name: str) -> WattstepError | None:
+        if len(b.done) == 1:
+            return ConnectionLostError("no answer")
+        back.set()
+        return None
+
+    def until_back(name: str) -> None:
+        assert back.wait(LONG_S)
+
+    a, b = Fake("a", until_back), Fake("b", once_lost)
+    watched = sweep(tmp_path, {"a": a, "b": b}, retry_s=0.0)
+    assert b.done == [run("b", 1), run("b", 1), run("b", 2)]
+    assert a.done == [run("a", 1), run("a", 2)]  # nothing of b's
+    assert "b: is back" in watched.said
+
+
+def test_larger_batches_are_skipped_on_the_device_that_ran_out_of_memory_only(
+    tmp_path: Path,
+) -> None:
+    def ends(name: str) -> Outcome | None:
+        one = Configuration(workload="lenet", batch_size=2, threads=1, device="a")
+        return trained(one, status="out of memory") if name == run("a", 2) else None
+
+    a, b = Fake("a", ends), Fake("b")
+    sweep(tmp_path, {"a": a, "b": b}, batches=(1, 2, 4, 8))
+    assert a.done == [run("a", 1), run("a", 2)]
+    assert b.done == [run("b", batch) for batch in (1, 2, 4, 8)]
+    found = statuses(tmp_path)
+    assert [found[run("a", batch)] for batch in (4, 8)] == ["skipped", "skipped"]
+
+
+def test_what_is_wrong_with_one_device_stops_that_one(tmp_path: Path) -> None:
+    refused = MissingPartError("torch is not installed on the board")
+    b = Fake("b", lambda name: refused)
+
+    def full(name: str) -> Outcome:
+        one = Configuration(workload="lenet", batch_size=1, threads=1, device="c")
+        return trained(one, status="unrecorded", reason="the board's disk is full")
+
+    fakes = {"a": Fake("a"), "b": b, "c": Fake("c", full)}
+    with pytest.raises(
+        RecordingError,
+        match=r"4 of 6 .*\(b 2, torch is not installed on the board; c 2, the board's disk is full",
+    ):
+        sweep(tmp_path, fakes)
+    assert [len(fake.done) for fake in fakes.values()] == [2, 1, 1]
+    assert statuses(tmp_path) == {
+        run("a", 1): "trained", run("a", 2): "trained", run("c", 1): "unrecorded",
+    }  # fmt: skip
+
+
+def test_another_machine_under_the_name_is_not_measured_beside_the_first(tmp_path: Path) -> None:
+    sweep(tmp_path, {"a": Fake("a")}, batches=(1,))
+
+    def other(name: str) -> Outcome:
+        one = Configuration(workload="lenet", batch_size=2, threads=1, device="a")
+        return trained(one, machine={"model": "another board", "cores": 2})
+
+    with pytest.raises(
+        RecordingError, match=r"a 1, it is another machine .*model was board a, now"
+    ):
+        sweep(tmp_path, {"a": Fake("a", other)}, batches=(1, 2))
+    assert statuses(tmp_path) == {run("a", 1): "trained"}
+
+
+def test_what_brings_its_board_down_three_times_is_killed(tmp_path: Path) -> None:
+    def ends(name: str) -> WattstepError | None:
+        down = RecordingError(f"{RESTARTED}; nothing had been recorded")
+        return down if name == run("a", 2) else None
+
+    a = Fake("a", ends)
+    sweep(tmp_path, {"a": a}, batches=(1, 2, 4))
+    assert a.done == [run("a", 1), *[run("a", 2)] * 3, run("a", 4)]
+    killed = read_outcomes(tmp_path, pytest.fail)[run("a", 2)]
+    assert (killed.status, killed.attempts) == ("killed", 3)
+    assert RESTARTED in (killed.evidence.said or "")
+
+
+def test_ctrl_c_ends_what_devices_measure_and_drops_it(tmp_path: Path) -> None:
+    def until_ended(name: str) -> Outcome | None:
+        if name != run("b", 1):
+            return None
+        assert b.ended.wait(LONG_S)
+        one = Configuration(workload="lenet", batch_size=1, threads=1, device="b")
+        return trained(one, status="killed")
+
+    b = Fake("b", until_ended)
+
+    def press(device: str) -> None:
+        if device == "b":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path, {"b": b}, watched=Watched(on_progress=press))
+    assert b.closed == 1
+    assert statuses(tmp_path) == {}
+    again = Fake("b")
+    sweep(tmp_path, {"b": again})
+    assert again.done == [run("b", 1), run("b", 2)]
+
+
+def test_the_cluster_within_listens_for_this_machine_only(tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    def look(name: str) -> None:
+        listening = psutil.Process().net_connections(kind="inet")
+        seen.update(each.laddr.ip for each in listening if each.status == psutil.CONN_LISTEN)
+
+    sweep(tmp_path, {"a": Fake("a", look)}, batches=(1,))
+    assert seen <= {"127.0.0.1"}
+
+
+def test_each_device_cools_down_to_its_own_first_temperature(tmp_path: Path) -> None:
+    def warm(of: str, degrees: float) -> Ends:
+        def ends(name: str) -> Outcome:
+            batch = int(name.split("-")[1].removeprefix("b"))
+            one = Configuration(workload="lenet", batch_size=batch, threads=1, device=of)
+            return trained(one, temperature=degrees + batch, started=100.0 + batch)
+
+        return ends
+
+    fakes = {"a": Fake("a", warm("a", 40.0)), "b": Fake("b", warm("b", 50.0))}
+    sweep(tmp_path, fakes, batches=(1, 2, 4), cooldown="auto")
+    told = {key: [(t.cooldown, t.baseline) for t in fake.tasks] for key, fake in fakes.items()}
+    assert told == {
+        "a": [("none", None), ("auto", 41.0), ("auto", 41.0)],
+        "b": [("none", None), ("auto", 51.0), ("auto", 51.0)],
+    }
+
+
+class Told(Connection):
+    """A connection to a board that says one thing."""
+
+    shown = "board"
+
+    def __init__(self, output: bytes) -> None:
+        self.output = output
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Finished:
+        return Finished(code=0, output=self.output, errors=b"")
+
+
+def test_the_hottest_zone_of_a_board_is_found_by_the_rules_of_here(tmp_path: Path) -> None:
+    def zone(number: int, kind: str, temperature: str) -> str:
+        at = f"/sys/class/thermal/thermal_zone{number}"
+        return f"\n--- {at}/type\n{kind}\n\n--- {at}/temp\n{temperature}\n"
+
+    told = zone(0, "CPU-therm", "41500") + zone(1, "GPU-therm", "39000")
+    told += zone(2, "PMIC-Die", "100000")  # on every Jetson a constant
+    told += "\n--- /etc/passwd\nx\n"
+    assert hottest_zone_of(Told(told.encode())) == 41.5
+    assert hottest_zone_of(Told(b"")) is None
+
+
+def test_an_outcome_of_a_board_does_not_name_its_user() -> None:
+    one = Configuration(workload="lenet", batch_size=1, device="tx2")
+    folder = "/home/alice/.cache/wattstep-board"
+    outcome = trained(
+        one,
+        reason=f"{folder}/jobs/x cannot be written",
+        evidence=Evidence(said="/home/alice/data: no", notes=("/home/alicelike stays",)),
+    )
+    told = nameless(outcome, folder)
+    assert told.reason == "…/jobs/x cannot be written"
+    assert told.evidence.said == "…/data: no"
+    assert told.evidence.notes == ("/home/alicelike stays",)
+    assert replace(told, reason=outcome.reason, evidence=outcome.evidence) == outcome
+
+
+# --- real boards -----------------------------------------------------------------------------
+
+
+@contextmanager
+def held(server: Server) -> Iterator[None]:
+    """The board's own lock, so that a job there waits for its turn as long as this lasts."""
+    folder = server.home / ".cache/wattstep-board"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "wattstep-measuring.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def write_config(tmp_path: Path, a: Server, b: Server) -> Path:
+    """ssh's configuration for both boards."""
+    config = tmp_path / "ssh_config"
+    config.write_text(
+        f"Host *\nIdentityFile {a.folder}/user\nIdentityFile {b.folder}/user\n"
+        "IdentitiesOnly yes\nIdentityAgent none\n"
+        f"UserKnownHostsFile {a.folder}/known {b.folder}/known\n"
+        "GlobalKnownHostsFile /dev/null\n"
+    )
+    return config
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
+def test_two_boards_at_once_one_of_them_killed_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = plan(batches=(1,), devices=("boarda", "boardb"))
+    first, second = Watched(), Watched()
+
+    def turn(watched: Watched, targets: Mapping[str, str]) -> None:
+        devices = [Device(name=name, target=target) for name, target in targets.items()]
+        folder = SweepFolder(tmp_path / "swept", chosen, {"where": "a fleet"}, pytest.fail)
+        try:
+            sweep_fleet(devices, chosen, folder, watched)
+        finally:
+            folder.close()
+
+    with serving(tmp_path / "a") as a, serving(tmp_path / "b") as b:
+        monkeypatch.setenv("WATTSTEP_SSH_CONFIG", str(write_config(tmp_path, a, b)))
+        # A board that is killed is soon given up in the first turn only.
+        given_up = {"boarda": a.target, "boardb": f"{b.target},reconnect=1s"}
+
+        def kill() -> None:
+            # Without a holder it would pass for a job that is just beginning.
+            begun = ".cache/wattstep-board/jobs/*/holder.json"
+            until(lambda: b.jobs() and list(b.home.glob(begun)), 5 * LONG_S)
+            b.stop()
+            b.end_jobs()
+
+        with held(b), ThreadPoolExecutor(1) as beside:
+            killed = beside.submit(kill)
+            with pytest.raises(RecordingError, match=r"1 of 2 .* stay open \(boardb 1, "):
+                turn(first, given_up)
+            killed.result()
+        assert statuses(tmp_path / "swept") == {run("boarda", 1): "trained"}
+        assert a.left() == []  # the one that goes on is left as it was
+        b.start()
+        turn(second, {"boarda": a.target, "boardb": b.target})
+        assert not a.processes()
+        assert b.jobs() == []
+        assert not list(b.home.glob(".cache/wattstep-board/*")), second.said
+        names = (a.target, b.target, "127.0.0.1", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert second.ended == [(run("boardb", 1), "trained")]
+    for device in ("boarda", "boardb"):
+        info = json.loads((tmp_path / "swept" / run(device, 1) / "run.json").read_text())
+        assert (info["target"], info["workload"]) == ("ssh:board", "lenet")
+    kept = "".join(path.read_text() for path in (tmp_path / "swept").iterdir() if path.is_file())
+    told = "\n".join(first.said + second.said)
+    assert not any(name in kept + told for name in names)

@@ -1,0 +1,46 @@
+"""Where a measurement takes place: what must be the same, and that nobody else measures there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wattstep.fleet.place import one_at_a_time, this_machine, unlike
+
+OTHER = """
+import sys
+from pathlib import Path
+from wattstep.fleet.place import one_at_a_time
+with one_at_a_time(Path(sys.argv[1])):
+    print("mine", flush=True)
+"""
+
+
+def test_machines_differ_by_name_but_not_by_what_a_kernel_keeps_for_itself() -> None:
+    mine = this_machine()
+    assert set(mine) == {"model", "cpu", "cores", "memory"}
+    assert unlike(mine, mine) == []
+    assert unlike({**mine, "cores": 6}, {**mine, "cores": 4}) == ["cores was 6, now 4"]
+    assert unlike({"memory": 8_000}, {"memory": 7_900}) == []
+    assert unlike({"memory": 8_000}, {"memory": 4_000}) == ["memory was 8000, now 4000"]
+    assert unlike({"model": "a"}, {"model": "a", "memory": 1}) == []  # of before it was kept
+
+
+def test_a_second_measurement_waits_and_a_killed_one_lets_go(tmp_path: Path) -> None:
+    def other() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+
+    with one_at_a_time(tmp_path):
+        waiting, killed = other(), other()
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(timeout=1.0)
+        killed.kill()
+        killed.communicate()
+    assert waiting.communicate(timeout=30)[0] == "mine\n"
+    with one_at_a_time(tmp_path):  # the file stays, and is nobody's
+        pass

@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip --disable-pip-version-check
 DEMO = demo
 
-.PHONY: demo test test-all check format contracts docs bench picture clean
+.PHONY: demo test test-all fuzz check format contracts docs bench picture clean
 
 demo: .venv/.runs
 	@rm -rf $(DEMO)/runs $(DEMO)/report.html
@@ -15,11 +15,18 @@ demo: .venv/.runs
 	@.venv/bin/wattstep report $(DEMO)/runs -o $(DEMO)/report.html
 	@echo "open it in a browser: it needs no network"
 
+# What takes longest is left to test-all.
 test: .venv/.tests contracts
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -m "not slow"
 
 test-all: .venv/.tests contracts
 	.venv/bin/python -m pytest --hypothesis-profile=long
+
+# Every parser against 100,000 inputs, about an hour.
+fuzz: .venv/.tests
+	.venv/bin/python -m pytest --hypothesis-profile=long tests/formats tests/boards \
+	  tests/sampling/test_parsers.py tests/sensors/test_android.py tests/sensors/test_machine.py \
+	  tests/importing tests/fleet/remote/test_archive.py tests/agent/test_looking.py tests/agent/test_hostile.py
 
 check: .venv/.tests
 	.venv/bin/ruff format --check src tests benchmarks
@@ -49,6 +56,11 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/memory.py
 	.venv/bin/python benchmarks/correlation.py
 	.venv/bin/python benchmarks/start.py
+	.venv/bin/python benchmarks/jetson_tick.py
+	.venv/bin/python benchmarks/alignment.py
+	.venv/bin/python benchmarks/agent_marks.py
+	.venv/bin/python benchmarks/kineto_import.py --ways parse import
+	.venv/bin/python benchmarks/ssh.py
 
 # The picture in the README, from the demo's report (needs Debian's chromium).
 picture: .venv/.tests
@@ -67,9 +79,9 @@ clean:
 
 .venv/.runs: .venv/.python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt $(TORCH)
-	$(PIP) install -c constraints.txt -e '.[suite]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces]'
 	@touch $@
 
 .venv/.tests: .venv/.runs
-	$(PIP) install -c constraints.txt -e '.[suite,dev]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces,cluster,dev]'
 	@touch $@

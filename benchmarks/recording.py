@@ -22,13 +22,19 @@ from typing import Any
 from pairs import compare, interval, shown
 from wattstep import engines, workloads
 from wattstep.recorder import Recorder, _release
+from wattstep.records.workload import Preparation
+
+# One of each kind that a small device trains.
+WORKLOADS = ("char-cnn", "densenet40", "dqn", "lenet", "resnet50", "squeezenet")
 
 
 class Blocks:
     """Steps of one workload, plain and recorded."""
 
     def __init__(self, name: str, threads: int, interval: str, seconds: float) -> None:
-        self.engine = engines.find("torch")(workloads.find(name), batch_size=4, threads=threads)
+        self.engine = engines.find("torch")(
+            workloads.find(name), Preparation(batch_size=4), threads=threads
+        )
         self.interval = interval
         for _ in range(5):
             self.engine.step()
@@ -83,7 +89,7 @@ def abandon(recorder: Any) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workloads", default=",".join(workloads.names()))
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--interval", default="10ms")
     parser.add_argument("--quadruples", type=int, default=10, help="each holds two pairs")

@@ -23,7 +23,7 @@ import torch
 
 from pairs import interval, shown
 from recording import Blocks, abandon
-from wattstep import load, workloads
+from wattstep import load
 from wattstep.fleet.local import train_in_child
 from wattstep.recorder import Recorder
 from wattstep.tracing.schedule import WANTED
@@ -63,6 +63,10 @@ class SteadyState(Blocks):
     def always_on(self) -> float:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
             return self.plain()
+
+
+# One of each kind that a small device trains.
+WORKLOADS = ("char-cnn", "densenet40", "dqn", "lenet", "resnet50", "squeezenet")
 
 
 def steady_state(name: str, quadruples: int) -> dict[str, tuple[float, float, float]]:
@@ -112,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quadruples", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=30.0, help="of a run for the residual")
-    parser.add_argument("--workloads", default=",".join(workloads.names()))
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--part", choices=["steady", "residual", "both"], default="both")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wattstep.recorder import Recorder
+from wattstep.recorder import Recorder, RecordingWarning
 from wattstep.records.journal import MARKS, OPERATIONS
 from wattstep.run import Run, load
 from wattstep.sensors import SENSORS
@@ -19,33 +20,63 @@ SECONDS = 2.0
 BUSY_SHARE = 0.5  # of the time, so that counters of busy and of idle time both move
 
 
-def diagnose(interval: str = "10ms", seconds: float = SECONDS) -> dict[str, Any]:
-    """Samples this machine for a moment, with a half-busy process as the training.
+OF_OTHERS = {
+    "sampler": "the sampler itself",
+    "companion": "the sampler's companion, which reads what no file gives",
+    "replay": "the sensors of the recording",
+}
+
+
+def diagnose(
+    interval: str = "10ms", seconds: float = SECONDS, target: str | None = None
+) -> dict[str, Any]:
+    """Samples a target for a moment, with a half-busy process as the training.
+
+    Args:
+        interval: Of the sampler.
+        seconds: How long.
+        target: Where the sensors are, this machine where it is None.
 
     Returns:
-        JSON-ready: "device", "sensors" (each with its channels, or the reason why it is absent),
+        JSON-ready: "device", "target", "total" (what its power is the sum of, or why there is
+        none), "notes", "sensors" (each with its channels, or the reason why it is absent),
         "sampler" and "disk_bytes_an_hour".
 
     Raises:
         WattstepError: Sampling is not possible at all.
     """
-    with tempfile.TemporaryDirectory(prefix="wattstep-") as folder:
+    with tempfile.TemporaryDirectory(prefix="wattstep-") as folder, warnings.catch_warnings():
+        # What it warns of stands in the run's notes, which are shown.
+        warnings.simplefilter("ignore", RecordingWarning)
         path = Path(folder) / "doctor"
-        recorder = Recorder(path, interval=interval, trace="none", about={"workload": "doctor"})
+        about = {"workload": "doctor"}
+        recorder = Recorder(path, interval=interval, trace="none", target=target, about=about)
         with recorder:
             _half_busy(recorder, seconds)
             # Samples only: marks are reserved in chunks, and depend on how long a step is.
             files = (path / "journal").glob("*.bin")
-            size = sum(f.stat().st_size for f in files if f.name not in (MARKS, OPERATIONS))
+            kept = [f for f in files if not f.name.startswith(("replay-", MARKS, OPERATIONS))]
+            size = sum(f.stat().st_size for f in kept)
         run = load(path)
         document = run.document()
         return {
             "device": document["device"],
             "interval": interval,
+            "target": run.info.target,
+            "total": _total(run),
+            "notes": list(run.info.notes),
             "sensors": _sensors(run, document),
             "sampler": document["recording"],
             "disk_bytes_an_hour": size / seconds * 3600,
         }
+
+
+def _total(run: Run) -> dict[str, Any]:
+    """What the power of the whole is, and what its channels say that it leaves out."""
+    energy = run.series.energy
+    if isinstance(energy, str):
+        return {"source": None, "status": None, "note": energy}
+    return {"source": energy.source, "status": energy.status.value, "note": energy.note}
 
 
 def _half_busy(recorder: Recorder, seconds: float) -> None:
@@ -64,8 +95,8 @@ def _sensors(run: Run, document: dict[str, Any]) -> list[dict[str, Any]]:
         by_sensor.setdefault(read.sensor, []).extend(c.name for c in read.channels)
     channels = {row["name"]: row for row in document["channels"]}
     rows = []
-    for name in ("sampler", *SENSORS):
-        what = "the sampler itself" if name == "sampler" else load_sensor(name).description
+    for name in dict.fromkeys(("sampler", *SENSORS, *by_sensor, *run.info.absent)):
+        what = load_sensor(name).description if name in SENSORS else OF_OTHERS.get(name, "")
         row: dict[str, Any] = {"name": name, "description": what}
         if name in run.info.absent:
             row |= {"present": False, "reason": run.info.absent[name], "channels": []}
@@ -83,8 +114,5 @@ def _channel(run: Run, row: dict[str, Any]) -> dict[str, Any]:
     known = value[np.isfinite(value)]
     steps = np.abs(np.diff(known))
     steps = steps[steps > 0]
-    return {
-        **row,
-        "value": float(known[-1]),
-        "resolution_seen": float(steps.min()) if len(steps) else None,
-    }
+    smallest = float(steps.min()) if len(steps) else None
+    return {**row, "value": float(known[-1]), "resolution_seen": row["resolution_seen"] or smallest}

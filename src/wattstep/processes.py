@@ -1,12 +1,16 @@
-"""How parts of wattstep are started in child processes of their own."""
+"""How parts of wattstep are started in child processes of their own, and listened to."""
 
 from __future__ import annotations
 
+import json
+import os
+import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -34,6 +38,46 @@ def child_command(entry: str, *arguments: str) -> list[str]:
     """
     paths = "\n".join(str(Path(entry or ".").absolute()) for entry in sys.path)
     return [sys.executable, "-c", _START, paths, entry, *arguments]
+
+
+def _not_looking(silent_s: float) -> None:
+    """For those who only listen."""
+
+
+def listen(
+    reading: int,
+    hear: Callable[[dict[str, Any]], None],
+    look: Callable[[float], None] = _not_looking,
+    every_s: float = 0.5,
+) -> bool:
+    """Passes on what a child says, as JSON lines on a pipe, until it ends; closes the pipe.
+
+    Args:
+        reading: Our end of the pipe; the child holds the only other one.
+        hear: Told each line; one that the child's end cut off is none.
+        look: Called after each news, and while none come, with the seconds since the last.
+        every_s: How often it is called while none come.
+
+    Returns:
+        Whether Ctrl-C came meanwhile. The child got it as well, and what it says then still counts.
+    """
+    stopped, unread, heard = False, b"", time.monotonic()
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        while True:
+            try:
+                while b"\n" in unread:
+                    line, _, unread = unread.partition(b"\n")
+                    hear(json.loads(line))
+                look(time.monotonic() - heard)
+                if not select.select([pipe], [], [], every_s)[0]:
+                    continue
+                heard = time.monotonic()
+                data = pipe.read(65536)
+                if not data:
+                    return stopped
+                unread += data
+            except KeyboardInterrupt:
+                stopped = True
 
 
 def outwait(child: subprocess.Popen[Any]) -> int:

@@ -16,11 +16,13 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from wattstep.conditions import check_target
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.processes import child_command, ends_with_us, outwait
 from wattstep.recorder import Recorder
 from wattstep.records.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
+from wattstep.targets import PLACES, parse_target
 from wattstep.tracing.after_import import after_import
 from wattstep.tracing.markers import check_marker
 from wattstep.tracing.schedule import TraceMode
@@ -35,6 +37,8 @@ class ProfileSettings:
         module: Whether it is a module (`python -m`).
         arguments: The script's own.
         step_marker: What ends a step.
+        target: Where the sensors are, as `Recorder` takes it; or the device on which the script, or
+            for a phone the command, runs.
         script_output: "stdout", or "stderr" where standard output is for JSON.
     """
 
@@ -46,12 +50,16 @@ class ProfileSettings:
     interval: str = "10ms"
     trace: str = "auto"
     power_model: str | None = None
+    target: str | None = None
     script_output: str = "stdout"
 
     def __post_init__(self) -> None:
         TraceMode.parse(self.trace)
         parse_power_model(self.power_model)
         parse_interval(self.interval)
+        if parse_target(self.target).scheme in PLACES:  # what is there is seen there
+            return
+        check_target(self.target)
         check_marker(self.step_marker)
         if self.module and not _module_exists(self.script):
             raise InvalidValueError(f"-m {self.script}: there is no such module")
@@ -107,6 +115,7 @@ def main() -> None:
         trace=settings.trace,
         warmup=settings.warmup,
         power_model=settings.power_model,
+        target=settings.target,
         about={"workload": Path(settings.script).stem, "engine": "torch"},
     )
     try:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -26,14 +26,14 @@ from wattstep.records.channel import Absent, Present
 from wattstep.records.journal import JOURNAL, OPERATIONS, Mark
 from wattstep.records.run_info import RunInfo
 from wattstep.records.settings import parse_duration, parse_power_model
+from wattstep.sampling.companion import Companion, News
 from wattstep.sampling.plan import Plan, make_plan
 from wattstep.sampling.sampler import Sampler
-from wattstep.sensors import probe_all
-from wattstep.sensors.machine import describe
 from wattstep.sensors.process_cpu import open_task_clocks
 from wattstep.store.files import create_folder, new_name, write_info
 from wattstep.store.lock import RunLock
 from wattstep.store.marks import MarkJournal
+from wattstep.targets import Site, open_site, parse_target
 from wattstep.tracing.schedule import TraceMode
 from wattstep.windows import Windows
 
@@ -65,6 +65,7 @@ class Recorder:
         model: The torch module that trains, so that its layers are named by its own paths.
         power_model: A model for machines without a power sensor: "vcpu", or "linear:IDLE,BUSY"
             in watts a core. What it gives is marked as modelled.
+        target: Where the sensors are: "local", "replay:RECORDING" or "emulate:BOARD".
         about: Fields of `RunInfo` that the caller knows (workload, batch_size, data, ...).
 
     Raises:
@@ -82,6 +83,7 @@ class Recorder:
         warmup: int = 3,
         model: Any = None,
         power_model: str | None = None,
+        target: str | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
         if warmup < 0:
@@ -89,6 +91,7 @@ class Recorder:
         self._interval_s = parse_duration(interval)
         self._mode = TraceMode.parse(trace)
         self._power_model = parse_power_model(power_model)
+        self._target = parse_target(target)
         self._about = dict(about or {})
         workload = str(self._about.get("workload", "training"))
         self.path = Path(path) if path is not None else Path("runs") / new_name(workload)
@@ -121,12 +124,8 @@ class Recorder:
         with contextlib.ExitStack() as undo:
             _claim(self)
             undo.callback(_release, self)
-            found = _without_doubles(probe_all(Path("/"), os.getpid()))
-            # Perf counts from outside; without it the process reads its own clock at every step.
-            self._own_clock = not isinstance(found.get("process_cpu"), Present)
-            plan = make_plan(found, self._interval_s)
             try:
-                self._open(plan, undo)
+                self._open(undo)
             except OSError as error:
                 raise RecordingError(
                     f"cannot record into {self.path}: {error.strerror or error}"
@@ -140,13 +139,16 @@ class Recorder:
         atexit.register(self.close)
         return self
 
-    def _open(self, plan: Plan, undo: contextlib.ExitStack) -> None:
-        """The folder, the journals and the sampler; `undo` takes them away again."""
+    def _open(self, undo: contextlib.ExitStack) -> None:
+        """The folder, the target, the journals and the sampler; `undo` takes them away again."""
         self._folder = folder = self.path.absolute()  # the training may change its directory
         create_folder(folder)
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         self._lock = RunLock(folder)
         undo.callback(self._lock.release)
+        self._site = open_site(self._target, os.getpid(), folder)
+        undo.callback(self._site.close)
+        plan = self._plan(self._site)
         self._info = self._describe(plan.absent, plan.reads)
         write_info(folder, self._info)
         journal = folder / JOURNAL
@@ -157,11 +159,24 @@ class Recorder:
         )
         undo.callback(os.close, self._operations)
         self._windows = Windows(self._mode, self.warmup, self._marks, self._operations, self.note)
-        self._sampler = Sampler(plan, journal, lambda: open_task_clocks(os.getpid()))
+        self._companion = Companion(plan, journal)
+        undo.callback(self._companion.stop)
+        self._companion.start()
+        ours = self._companion.pids
+        self._sampler = Sampler(plan, journal, lambda: open_task_clocks(os.getpid()), ours)
         self._sampler.start()
         undo.callback(self._sampler.stop)
+        self._hear(self._companion.await_first_rows())
         self._info = replace(self._info, scheduling=self._sampler.scheduling)
         write_info(folder, self._info)
+
+    def _plan(self, site: Site) -> Plan:
+        found = _without_doubles(site.probe())
+        # Perf counts from outside; without it the process reads its own clock at every step.
+        self._own_clock = not isinstance(found.get("process_cpu"), Present)
+        for note in site.notes:
+            self.note(note)
+        return make_plan(found, self._interval_s, hidden=site.hidden)
 
     def _describe(self, absent: Mapping[str, str], reads: Any) -> RunInfo:
         known: dict[str, Any] = {
@@ -182,7 +197,8 @@ class Recorder:
             interval_s=self._interval_s,
             warmup=self.warmup,
             trace=self._mode.text,
-            device=describe(),
+            device=self._site.device,
+            target=self._target.text,
             environment=_environment(),
             power_model=self._power_model,
             reads=reads,
@@ -218,6 +234,10 @@ class Recorder:
         reason = self._sampler.stop()
         if reason is not None and "sampler" not in self._lost:
             self._sampler_lost(reason)
+        self._hear(self._companion.stop())
+        self._site.close()
+        for note in self._site.notes:
+            self.note(note)
         os.close(self._operations)
         self._marks.close()
         self._finish()
@@ -426,6 +446,29 @@ class Recorder:
             self._contiguous = False
             self._plain_until = 0
 
+    def end_rest(self) -> None:
+        """What runs from here is no longer the rest that began last."""
+        self._guarded(self._close_rest)
+
+    @contextlib.contextmanager
+    def apart(self, name: str) -> Iterator[None]:
+        """A context: work beside the training whose time and memory are no part of it.
+
+        Whatever it takes is a rest of that name, and lies outside of the training's peak.
+        """
+        self.rest(name)
+        self._guarded(self._windows.mark_peak)
+        try:
+            yield
+        finally:
+            self._guarded(self._windows.end_apart)
+
+    def evaluation(self, measure: str, value: float) -> None:
+        """States what the model is worth after the steps so far: "accuracy" (ratio), "loss"."""
+        if self._state == "recording" and self.problem is None:
+            code = self._marks.code("measure", measure)
+            self._guarded(lambda: self._marks.add(Mark.EVALUATION, code, value, self.index))
+
     def memory(self, category: str, size: int) -> None:
         """States how many bytes a category takes ("parameters", "gradients", ...)."""
         if self._state == "recording" and self.problem is None:
@@ -439,6 +482,11 @@ class Recorder:
     def about(self, **fields: Any) -> None:
         """Fields of `RunInfo` that became known only now (threads, model facts)."""
         self._info = replace(self._info, **fields)
+
+    @property
+    def info(self) -> RunInfo:
+        """What is known of the run so far."""
+        return self._info
 
     @property
     def windows(self) -> int:
@@ -509,6 +557,9 @@ class Recorder:
         return self._windows.opening
 
     def _guarded(self, work: Callable[[], None]) -> None:
+        """Work that may meet a full disk; none where nothing is recorded."""
+        if self._state != "recording" or self.problem is not None:
+            return
         try:
             work()
         except OSError as error:
@@ -540,12 +591,21 @@ class Recorder:
             reason = self._sampler.lost()
             if reason is not None:
                 self._sampler_lost(reason)
+        self._hear(self._companion.news())
 
     def _sampler_lost(self, reason: str) -> None:
         self._lost["sampler"] = self._sampler.last_sample_ns() or time.perf_counter_ns()
         text = f"the sampler was lost: {reason}; no samples from then on"
         self.note(text)
         warnings.warn(text, RecordingWarning, stacklevel=3)
+
+    def _hear(self, news: Sequence[News]) -> None:
+        """What became of sensors that the companion reads."""
+        for one in news:
+            if one.lost_ns is not None:
+                self._lost.setdefault(one.sensor, one.lost_ns)
+            self.note(one.text)
+            warnings.warn(one.text, RecordingWarning, stacklevel=3)
 
     def _fail(self, reason: str) -> None:
         """Recording ends, training goes on."""

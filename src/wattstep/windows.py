@@ -173,7 +173,9 @@ class Windows:
         except OSError:
             raise
         except Exception as error:
-            self.stop(f"no further operations: the tracer failed ({type(error).__name__}: {error})")
+            # Its words may name files: they are for who sits there, not for the run.
+            print(f"wattstep: the tracer failed: {error}", file=sys.stderr)
+            self.stop(f"no further operations: the tracer failed ({type(error).__name__})")
 
     # --- peaks of memory --------------------------------------------------------------------
 
@@ -184,6 +186,15 @@ class Windows:
             OSError: The disk is full.
         """
         self._marks.add(Mark.PEAK, 0, own_status("VmHWM"))
+
+    def end_apart(self) -> None:
+        """What has just run is no part of the training: its peak is marked as such, and ends.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        self._marks.add(Mark.PEAK, 2, own_status("VmHWM"))
+        self.reset_peak()
 
     def reset_peak(self) -> None:
         """Sets the high-water mark back to what is resident now (Linux 4.0 and later)."""

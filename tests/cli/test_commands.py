@@ -170,14 +170,6 @@ def test_runs_lists_and_shows(trained: subprocess.CompletedProcess[str], folder:
     assert "steps.parquet" in shown["files"]
 
 
-def test_suite_prints_one_document_of_all_workloads(folder: Path) -> None:
-    done = wattstep("suite", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    names = {workload["name"] for workload in json.loads(done.stdout)["workloads"]}
-    assert {"densenet40", "resnet50", "squeezenet", "char-cnn", "dqn", "lenet"} <= names
-    assert done.stderr == ""
-
-
 def test_another_processor_is_refused_in_one_line(folder: Path) -> None:
     done = wattstep("run", "lenet", "--processor", "cuda", "--quiet", cwd=folder)
     assert done.returncode == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +15,17 @@ TRAINER = Path(__file__).with_name("trainer.py")
 class Trainer:
     """The script at work."""
 
-    def __init__(self, run: Path, steps: int, kind: str = "sleep", interval: str = "10ms") -> None:
+    def __init__(
+        self,
+        run: Path,
+        steps: int,
+        kind: str = "sleep",
+        interval: str = "10ms",
+        target: str = "local",
+    ) -> None:
         self.run = run
         self.process = subprocess.Popen(
-            [sys.executable, str(TRAINER), str(run), str(steps), kind, interval],
+            [sys.executable, str(TRAINER), str(run), str(steps), kind, interval, target],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -43,12 +49,17 @@ class Trainer:
 
     def sampler(self) -> int:
         """The sampler's process."""
+        return self._child(b"child.py")
+
+    def companion(self) -> int:
+        """The process that runs feeds."""
+        return self._child(b"companion_child")
+
+    def _child(self, words: bytes) -> int:
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         (found,) = [
-            int(child)
-            for child in children
-            if b"child.py" in Path(f"/proc/{child}/cmdline").read_bytes()
+            int(child) for child in children if words in Path(f"/proc/{child}/cmdline").read_bytes()
         ]
         return found
 
@@ -70,10 +81,3 @@ def trainer() -> Iterator[Callable[..., Trainer]]:
     for one in started:
         one.process.kill()
         one.process.communicate()
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)

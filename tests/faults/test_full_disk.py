@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 import wattstep
 from wattstep.errors import DamagedRunError
+from wattstep.records.channel import Channel, Present, SensorRead
+from wattstep.sampling.companion import Companion
+from wattstep.sampling.plan import make_plan
 from wattstep.store.files import read_info
 
 SCRIPT = """
@@ -121,6 +125,23 @@ def test_a_disk_that_is_full_from_the_start_is_one_clear_line(small_disk: Path) 
     assert done.stdout == f"cannot record into {run}: No space left on device\n"
     assert done.stderr == ""
     assert not run.exists()
+
+
+def test_on_a_full_disk_the_companion_ends_with_whole_rows_and_says_why(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "sampling"))
+    name = Channel(name="w", unit="W", kind="gauge", domain="unknown", role="test", source="test")
+    read = SensorRead(path="w", parser="feed", channels=(name,), feed="feeds_of_tests:Wide")
+    companion = Companion(make_plan({"wide": Present(reads=(read,))}, 0.01), small_disk)
+    companion.start()
+    until(lambda: companion.lost() is not None)
+    news = companion.stop()
+    assert [one.sensor for one in news] == ["wide"]
+    assert "companion: No space left on device; no samples of it from then on" in news[0].text
+    size = (small_disk / "samples-01.bin").stat().st_size
+    assert size > 500_000
+    assert size % 24 == 0
 
 
 def test_notes_reach_the_run_when_room_was_made(small_disk: Path) -> None:

@@ -9,21 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.faults.conftest import Trainer, until
+from tests.faults.conftest import Trainer
+from tests.waiting import gone, until
 
 import wattstep
 from wattstep.store.lock import is_recording
 
 Start = Callable[..., Trainer]
 LAST_SECOND_NS = 10**9
-
-
-def gone(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.mark.parametrize("kind", ["sleep", "torch"])

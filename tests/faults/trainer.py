@@ -1,6 +1,6 @@
 """A training script that the tests disturb: steps of a few ms, each told on standard output.
 
-Arguments: folder of the run, most steps, "torch" or "sleep", interval.
+Arguments: folder of the run, most steps, "torch" or "sleep", interval, target of the sensors.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def a_step(kind: str) -> Callable[[], None]:
 
 
 def main() -> None:
-    path, steps, kind, interval = sys.argv[1:]
+    path, steps, kind, interval, target = sys.argv[1:]
     train = a_step(kind)
-    with wattstep.Recorder(path, interval=interval) as recorder:
+    with wattstep.Recorder(path, interval=interval, target=target) as recorder:
         for index in range(int(steps)):
             with recorder.step(samples=4):
                 recorder.phase("forward")

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from tests.reports import synthetic
 
-from wattstep.reports.html import embedded, render_report, write_report
+from wattstep.reports.html import render_report, write_report
+from wattstep.reports.page import embedded
 from wattstep.reports.values import is_figure, show
 from wattstep.reports.wording import metric
 
@@ -82,7 +83,9 @@ def test_figures_in_the_page_are_those_of_the_document(page: Page) -> None:
 
 def test_the_summary_says_what_was_not_measured_by_a_sensor(page: Page) -> None:
     assert "One step took 3.41 ms (3.30 to 3.52)." in page.text
-    assert "One step needed ≈ 14.2 mJ of energy (12.1 to 16.9; modelled)." in page.text
+    assert (
+        "One step needed ≈ 14.2 mJ of energy (12.1 to 16.9; sensor ± 20 %; modelled)." in page.text
+    )
     assert "Most time went to aten::convolution_backward (conv2, backward)" in page.text
 
 
@@ -90,7 +93,7 @@ def test_missing_shows_its_reason_and_never_zero(page: Page) -> None:
     assert f"Mean power missing {synthetic.NO_RAPL}" in page.text
     assert "GPU utilization missing no GPU was found" in page.text
     assert "Bytes moved is missing: the tracer does not count bytes" in page.text
-    assert "optimizer state missing" in page.text
+    assert "Optimizer state missing" in page.text
     assert (
         "aten::_log_softmax other loss forward 18.0 µs (17.1 to 19.1) 0.53 % missing" in page.text
     )

@@ -18,11 +18,21 @@ from wattstep.errors import WattstepError
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "doctor": "wattstep.cli.doctor:doctor",
+        "boards": "wattstep.cli.boards:boards",
         "suite": "wattstep.cli.suite:suite",
+        "data": "wattstep.cli.data:data",
         "run": "wattstep.cli.run:run",
         "profile": "wattstep.cli.profile:profile",
+        "targets": "wattstep.cli.targets:targets",
+        "memory": "wattstep.cli.memory:memory",
+        "sweep": "wattstep.cli.sweep:sweep",
+        "fits": "wattstep.cli.fits:fits",
+        "daily": "wattstep.cli.daily:daily",
+        "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",
+        "calibrate": "wattstep.cli.calibrate:calibrate",
         "runs": "wattstep.cli.runs:runs",
+        "agent": "wattstep.cli.agent:agent",
     }
 )
 STOPPED = 130

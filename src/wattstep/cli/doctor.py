@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from wattstep.cli.options import Interval, Json
+from wattstep.cli.options import Interval, Json, Target
+
+if TYPE_CHECKING:
+    from wattstep.targets import Target as Parsed
 
 
-def doctor(interval: Interval = "10ms", json: Json = False) -> None:
-    """Show what this machine can measure, at what cost, and what it cannot and why."""
+def doctor(interval: Interval = "10ms", target: Target = None, json: Json = False) -> None:
+    """Show what this machine, or a target, can measure, at what cost, and what it cannot and why."""
     from wattstep.diagnosis import diagnose
+    from wattstep.targets import parse_target
 
     if not json:
         print("sampling for two seconds ...", file=sys.stderr)
-    found = diagnose(interval)
+    parsed = parse_target(target)
+    found = (
+        _diagnose_there(parsed, interval)
+        if parsed.scheme == "ssh"
+        else diagnose(interval, target=target)
+    )
     if json:
         from wattstep.reports.json_document import dump
 
@@ -23,18 +34,21 @@ def doctor(interval: Interval = "10ms", json: Json = False) -> None:
         _show(found)
 
 
+def _diagnose_there(target: Parsed, interval: str) -> dict[str, Any]:
+    """By a board, of itself."""
+    from wattstep.fleet.remote.board import open_place
+
+    with closing(open_place(target, partial(print, file=sys.stderr))) as board:
+        return board.diagnose(interval)
+
+
 def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    device = found["device"]
-    virtual = {True: "virtual", False: "not virtual", None: "unknown whether virtual"}
-    console.print(
-        f"{device['cpu']}, {device['cores']} cores, {_size(device['memory'])}, "
-        f"{device['system']}, Linux {device['kernel']}, {virtual[device['virtual']]}",
-        markup=False, highlight=False,
-    )  # fmt: skip
+    for line in (*_device(found["device"]), *found["notes"], _total(found["total"])):
+        console.print(line, markup=False, highlight=False)
     table = Table(
         "channel", "value", "smallest change", "new value every", "read takes", box=None,
         title="What is sampled", title_justify="left",
@@ -52,6 +66,8 @@ def _show(found: dict[str, Any]) -> None:
                 _value(row["read_cost"], "s"),
             )
     console.print(table)
+    for name, note in _channel_notes(found["sensors"]):
+        console.print(f"  {name}: {note}", markup=False, highlight=False)
     console.print()
     console.print(absent)
     console.print("\nThe sampler", style="italic")
@@ -63,6 +79,40 @@ def _show(found: dict[str, Any]) -> None:
         "marks add 64 bytes a step and up to 10 kB a second",
         highlight=False,
     )
+
+
+def _device(device: dict[str, Any]) -> list[str]:
+    """One line of what it is; a second where its sensors are those of something else."""
+    virtual = {True: "virtual", False: "not virtual", None: "unknown whether virtual"}
+    facts = [
+        device.get("model") if device.get("board") else None,
+        device.get("cpu"),
+        f"{device['cores']} cores",
+        _size(device.get("memory")),
+        device.get("system"),
+        f"Linux {device['kernel']}" if device.get("kernel") else None,
+        virtual[device.get("virtual")],
+    ]
+    line = ", ".join(fact for fact in facts if fact)
+    whose = device.get("sensors_of")
+    return [line, f"sensors: {whose}"] if whose else [line]
+
+
+def _total(total: dict[str, Any]) -> str:
+    if total["source"] is None:
+        return f"no total of power: {total['note']}"
+    status = "" if total["status"] == "measured" else f" ({total['status']})"
+    note = f"; {total['note']}" if total["note"] else ""
+    return f"power in all{status}: {total['source']}{note}"
+
+
+def _channel_notes(sensors: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What the reader of a channel must know, each text once: with the first channel it is of."""
+    notes: dict[str, str] = {}
+    for row in (row for sensor in sensors for row in sensor["channels"]):
+        if row.get("note"):
+            notes.setdefault(row["note"], row["name"])
+    return [(name, note) for note, name in notes.items()]
 
 
 def _size(size: float | None) -> str:

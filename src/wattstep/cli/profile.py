@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -15,6 +17,7 @@ from wattstep.cli.options import (
     Out,
     PowerModel,
     Quiet,
+    Target,
     Trace,
     Warmup,
     run_folder,
@@ -33,7 +36,10 @@ def profile(
     context: typer.Context,
     script: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="SCRIPT [ARGS...]", help="The script, and its own arguments."),
+        typer.Argument(
+            metavar="SCRIPT [ARGS...]",
+            help="The script (on a phone: the command), and its own arguments.",
+        ),
     ] = None,
     module: Annotated[
         Optional[str],  # noqa: UP045
@@ -43,7 +49,7 @@ def profile(
         str,
         typer.Option(
             help="What ends a step: optimizer (the first one's step), backward, "
-            "or call:MODULE:FUNCTION.",
+            "or call:MODULE:FUNCTION; on a phone output:REGEX, a line of its output.",
             metavar="MARKER",
         ),
     ] = "optimizer",
@@ -51,6 +57,16 @@ def profile(
     interval: Interval = "10ms",
     trace: Trace = "auto",
     power_model: PowerModel = None,
+    target: Target = None,
+    sent: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--with",
+            help="With --target ssh://...: a file that goes to the board with the script, into "
+            "the same folder; may be given several times.",
+            metavar="FILE",
+        ),
+    ] = None,
     out: Out = Path("runs"),
     name: Name = None,
     json: Json = False,
@@ -58,20 +74,21 @@ def profile(
 ) -> None:
     """Record a training script of your own, without a change to it."""
     from wattstep.cli.showing import show_runs
-    from wattstep.profiling import ProfileSettings, profile_in_child, rank_suffix, run_name
+    from wattstep.fleet.places import open_place
+    from wattstep.profiling import ProfileSettings, rank_suffix, run_name
 
     arguments = [*context.args]
     if module is not None:
-        target = module
+        program = module
         if script is not None:
             arguments = [script, *arguments]
         arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
     elif script is not None:
-        target = script
+        program = script
     else:
         raise InvalidValueError("what is to be profiled? wattstep profile SCRIPT [ARGS...]")
     settings = ProfileSettings(
-        script=target,
+        script=program,
         module=module is not None,
         arguments=tuple(arguments),
         step_marker=step_marker,
@@ -79,10 +96,12 @@ def profile(
         interval=interval,
         trace=trace,
         power_model=power_model,
+        target=target,
         script_output="stderr" if json else "stdout",
     )
     folder = run_folder(out, name and name + rank_suffix(), run_name(settings))
-    code, path = profile_in_child(settings, folder)
+    with closing(open_place(target, partial(print, file=sys.stderr))) as place:
+        code, path = place.profile(settings, folder, *map(str, sent or ()))
     try:
         if json or not quiet:
             show_runs([path], json)

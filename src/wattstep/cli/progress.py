@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -60,6 +62,8 @@ class TrainingProgress:
         detail = stage.stage if not stage.steps else f"{stage.stage}, step {stage.steps}"
         if stage.loss is not None:
             detail += f", loss {stage.loss:.3f}"
+        if stage.said:
+            detail += f", {stage.said}"
         if self._bar is not None:
             self._bar.update(self._task, completed=stage.share, detail=detail)
             return
@@ -71,3 +75,50 @@ class TrainingProgress:
     def warn(self, text: str) -> None:
         """Shows a warning, quiet or not."""
         self._console.print(f"wattstep: warning: {text}", style="yellow", markup=False)
+
+
+@contextmanager
+def list_progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Shows how far a list is; what it yields is told each item as it begins."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda item: None
+        return
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[item]}"),
+        console=console, transient=True,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(title, total=total, item="", completed=-1)
+
+        def advance(item: str) -> None:
+            bar.update(task, advance=1, item=item)
+
+        yield advance
+
+
+@contextmanager
+def bar_of(title: str, *, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """Shows how far one piece of work is; what it yields is told what is done, and how much (0 to 1).
+
+    Outside of a terminal it writes a line now and then.
+    """
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda stage, share: None
+        return
+    if not console.is_terminal:
+        due = [time.monotonic() + LINE_EVERY_S]
+
+        def line(stage: str, share: float) -> None:
+            if time.monotonic() > due[0]:
+                due[0] = time.monotonic() + LINE_EVERY_S
+                print(f"{title}: {stage} ({share:.0%})", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stage]}"),
+        TimeElapsedColumn(), console=console, transient=True,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(title, total=1.0, stage="")
+        yield lambda stage, share: bar.update(task, completed=share, stage=stage)

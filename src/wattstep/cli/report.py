@@ -11,10 +11,13 @@ import typer
 from wattstep.cli.options import Json, Quiet
 from wattstep.errors import DamagedRunError, RecordingError
 
+SWEEP = "sweep.json"  # what a folder of a sweep is known by
+
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs; or one sweep."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path(
         "report.html"
@@ -26,6 +29,9 @@ def report(
     from wattstep.reports.html import write_report
     from wattstep.run import load
 
+    if len(runs) == 1 and (runs[0] / SWEEP).exists():
+        _report_sweep(runs[0], output, json)
+        return
     paths = expand(runs)
     pairs = []
     for path in paths:
@@ -41,6 +47,24 @@ def report(
         from wattstep.reports.json_document import dump
 
         dump({"runs": [document for document, _ in pairs], "report": str(output)}, sys.stdout)
+    else:
+        print(f"report: {output.absolute().as_uri()}")
+
+
+def _report_sweep(path: Path, output: Path, as_json: bool) -> None:
+    """The table of what fits; the single runs of a sweep are reported by their folders."""
+    from wattstep.fleet.folder import load_sweep
+    from wattstep.reports.sweep_html import write_sweep_report
+
+    document = load_sweep(path, warn=lambda text: print(f"wattstep: {text}", file=sys.stderr))
+    try:
+        write_sweep_report(document, output)
+    except OSError as error:
+        raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
+    if as_json:
+        from wattstep.reports.json_document import dump
+
+        dump({**document, "report": str(output)}, sys.stdout)
     else:
         print(f"report: {output.absolute().as_uri()}")
 

@@ -44,6 +44,7 @@ def _list(folder: Path, as_json: bool) -> None:
             row |= {
                 "state": info.state, "workload": info.workload, "batch_size": info.batch_size,
                 "engine": info.engine, "created": info.created, "problem": None,
+                "imported": bool(info.imported),
             }  # fmt: skip
         except DamagedRunError as error:
             row |= {"state": "damaged", "problem": str(error)}
@@ -54,9 +55,8 @@ def _list(folder: Path, as_json: bool) -> None:
         dump({"runs": rows}, sys.stdout)
         return
     for row in rows:
-        rest = (
-            row.get("problem") or f"{row['workload']}, batch {row['batch_size']}, {row['engine']}"
-        )
+        batch = "" if row.get("batch_size") is None else f", batch {row['batch_size']}"
+        rest = row.get("problem") or f"{row['workload']}{batch}, {row['engine']}"
         print(f"{row['run']}  {row['state']}  {rest}")
     if not rows:
         print(f"no runs in {folder}", file=sys.stderr)

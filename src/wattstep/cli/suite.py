@@ -1,14 +1,19 @@
-"""`wattstep suite`: the workloads and their facts."""
+"""`wattstep suite`: the workloads and their facts, counted from our own code."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Json
+from wattstep.cli.options import Classes, Data, ImageSize, Json, Quiet
+from wattstep.errors import InvalidValueError
+from wattstep.records.workload import Preparation
 
 
 def suite(
@@ -16,28 +21,168 @@ def suite(
         Optional[str],  # noqa: UP045
         typer.Argument(metavar="[NAME]", help="One workload; all where not given."),
     ] = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
+    data: Data = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """List the workloads and what is known of them."""
+    """List the workloads with their parameters and operations, counted, and the paper's row."""
     from wattstep import workloads
+    from wattstep.cli.progress import list_progress
 
+    if name is None and (classes is not None or image_size is not None):
+        raise InvalidValueError("--classes and --image-size are for one workload: give its NAME")
     names = workloads.names() if name is None else [name]
-    facts: list[dict[str, Any]] = [asdict(workloads.find(one).facts) for one in names]
+    for one in names:
+        workloads.check_name(one)
+    # One sample says what a sample takes; two, where normalisation over the batch needs two.
+    preparation = Preparation(batch_size=2, classes=classes, image_size=image_size, data_dir=data)
+    key = _key(preparation)
+    rows: list[dict[str, Any]] = []
+    with list_progress("counting", len(names), quiet=quiet or len(names) == 1) as advance:
+        for one in names:
+            advance(one)
+            rows.append(_row(one, preparation, key))
     if json:
         from wattstep.reports.json_document import dump
 
-        dump({"workloads": facts}, sys.stdout)
-        return
+        dump({"workloads": rows}, sys.stdout)
+    elif name is None:
+        _show_all(rows)
+    else:
+        _show_one(rows[0])
+
+
+def _key(preparation: Preparation) -> str:
+    """What the counts depend on: our code, the framework's version, and what is asked for."""
+    import wattstep
+    from wattstep.store.cache import hash_files
+
+    root = Path(wattstep.__file__).parent
+    parts = [root / "tracing" / "flops.py"]
+    parts += [*(root / "workloads").rglob("*.py"), *(root / "engines").glob("*.py")]
+    versions = [version(name) for name in ("torch", "transformers") if _installed(name)]
+    return hash_files(parts, *versions, repr(preparation))
+
+
+def _installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
+def _row(name: str, preparation: Preparation, key: str) -> dict[str, Any]:
+    from wattstep import workloads
+    from wattstep.store.cache import cached
+    from wattstep.workloads.paper_table import TABLE
+
+    workload = workloads.find(name)
+
+    def count() -> dict[str, Any]:
+        from wattstep.engines.torch_facts import describe
+
+        return describe(workload, preparation)
+
+    facts = asdict(workload.facts)
+    if preparation.classes is not None:
+        facts["classes"] = preparation.classes
+    if preparation.image_size is not None and facts["image_size"] is not None:
+        facts["image_size"] = preparation.image_size
+        facts["input_shape"] = (*facts["input_shape"][:-2], *[preparation.image_size] * 2)
+    paper = TABLE.get(name)
+    return {
+        **facts,
+        **cached(f"suite-{name}", key, count),
+        "paper_table": None if paper is None else paper.to_dict(),
+    }
+
+
+def _shape(row: dict[str, Any]) -> str:
+    return "×".join(map(str, row["input_shape"]))
+
+
+def _amount(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return "–"
+    for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:g} {unit}".strip()
+
+
+def _show_all(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "title", "domain", "dominant layer", "data set", "input", box=None)
-    for row in facts:
-        shape = "×".join(map(str, row["input_shape"]))
-        table.add_row(
-            row["name"], row["title"], row["domain"], row["dominant_layer"], row["dataset"], shape
-        )
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    # Data sets with long names give way; names and counts do not.
+    widths = {"name": None, "dominant": None, "data set": 16, "input": None}
+    for heading, most in widths.items():
+        table.add_column(heading, no_wrap=True, max_width=most)
+    for heading in ("params", "FLOP"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for domain, of_domain in groupby(sorted(rows, key=_domain), key=_domain):
+        table.add_row(f"[bold]{domain}[/bold]")
+        for row in of_domain:
+            table.add_row(
+                row["name"], row["dominant_layer"], row["dataset"], _shape(row),
+                _amount(row["parameters"]), _amount(row["forward_flops_per_sample"]),
+            )  # fmt: skip
+        table.add_row()
     console = Console()
     console.print(table)
-    if name is not None:
-        console.print(f"\n{facts[0]['task']}\n{facts[0]['source']}", markup=False, highlight=False)
+    console.print(
+        "Counted from our own code: params as it trains; FLOP of a sample's forward pass, a "
+        "multiply-add is two. More: wattstep suite NAME"
+    )
+
+
+def _domain(row: dict[str, Any]) -> str:
+    return str(row["domain"])
+
+
+def _show_one(row: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    published = row["published"]
+    at = [
+        f"{published[key]:,} {what}" for key, what in (("classes", "classes"),) if published[key]
+    ] + [f"{published['image_size']}×{published['image_size']}"] * bool(published["image_size"])
+    lines = {
+        "domain": row["domain"],
+        "task": row["task"],
+        "dominant layer": row["dominant_layer"],
+        "data set": row["dataset"],
+        "input": _shape(row),
+        "classes": row["classes"],
+        "parameters": f"{row['parameters']:,} (counted)",
+        "that train": f"{row['trainable_parameters']:,} (counted)",
+        "as published": f"{published['parameters']:,} (counted; {', '.join(at) or 'no variants'})",
+        "layers": f"{row['layers']} hold parameters, {row['weight_layers']} a matrix or a kernel",
+        "forward pass": f"{row['forward_flops_per_sample']:,} FLOP a sample "
+        "(counted as it ran; a multiply-add is two)",
+        "precisions": ", ".join(row["precisions"]),
+        "source": row["source"],
+    }
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in lines.items():
+        if value is not None:
+            table.add_row(key, str(value))
+    paper = row["paper_table"]
+    if paper is not None:
+        table.add_row("", "")
+        table.add_row("in the paper", paper["paper"])
+        table.add_row(
+            "its row",
+            f"{paper['layers']} layers, {paper['dominant_layer']}, {paper['flops']} FLOPs, "
+            f"{paper['parameters']} parameters, {paper['dataset']}; trains on its board: "
+            f"{paper['trains']}",
+        )
+        for error in paper["errors"]:
+            table.add_row("its error", error)
+    console = Console()
+    console.print(f"{row['name']}: {row['title']}", style="bold", markup=False, highlight=False)
+    console.print(table, markup=False, highlight=False)

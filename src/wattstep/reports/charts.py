@@ -433,7 +433,7 @@ def _stacked(panels: Sequence[_Panel], top: int) -> Chart:
         above += panel.height
         layout[f"yaxis{suffix}"] = {"domain": [max(low, 0), high], "zeroline": False, **panel.axis}
         layout[f"legend{suffix}"] = _legend(high)
-        layout["annotations"].append(_panel_title(panel.title, high))
+        layout["annotations"].append(panel_title(panel.title, high))
         data += [
             {**trace, "xaxis": "x", "yaxis": f"y{suffix}", "legend": f"legend{suffix}"}
             for trace in panel.traces
@@ -454,7 +454,8 @@ def _legend(y: float) -> dict[str, Any]:
     }
 
 
-def _panel_title(text: str, y: float) -> dict[str, Any]:
+def panel_title(text: str, y: float) -> dict[str, Any]:
+    """The words above a panel whose upper edge is at the height y of the chart, 0 to 1."""
     return {
         "text": text,
         "x": 0,

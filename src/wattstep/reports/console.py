@@ -11,12 +11,16 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from wattstep.reports import wording
+from wattstep.reports import conditions, machines, wording
+from wattstep.reports.conditions import TextTable
 from wattstep.reports.tables import Column, Table, costs, seconds, table
+from wattstep.reports.thermal import sentences
 from wattstep.reports.values import BYTES_NOTE, Shown, is_figure, plain, show
 from wattstep.reports.wording import Document
 
 _TOP_OPERATIONS = 12
+_MOST_STRETCHES = 12
+_MOST_NAME = 80  # characters of an operation's name
 _TEXT_WIDTH = 12  # layers and phases; what is over is left to the name of the operation
 _STYLES = {
     "modelled": "yellow",
@@ -36,8 +40,10 @@ def print_run(document: Document, console: Console) -> None:
     """
     _print_head(document, console)
     _print_metrics(document, console)
+    _print_course(document, console)
     _print_operations(document, console)
     _print_rests(document, console)
+    _print_conditions(document, console)
     _print_missing(document, console)
     _print_recording(document, console)
 
@@ -55,8 +61,9 @@ def _print_head(document: Document, console: Console) -> None:
     console.print(Text(wording.title(document), style="bold"))
     for line in (
         " · ".join(wording.setting(document)),
-        " · ".join(wording.machine(document)),
+        " · ".join(machines.machine(document)),
         wording.data(document) and f"data: {wording.data(document)}",
+        wording.imported_from(document) and f"imported: {wording.imported_from(document)}",
         wording.steps(document),
         document.get("run") and f"run: {plain(document['run'])}",
     ):
@@ -87,13 +94,13 @@ def _metric_rows(document: Document) -> Iterator[tuple[str, str, str, str]]:
     metrics = document.get("metrics") or {}
     names = [name for name in wording.HEADLINES if name in metrics]
     names += [name for name in metrics if name not in names]
-    rows = [row for name in names for row in _figures(name, metrics[name])]
+    known = {name: wording.metric_of(document, name) for name in names}
+    rows = [row for name in names for row in _figures(known[name], metrics[name])]
     yield from (row for row in rows if row[3] != "missing")
     yield from (row for row in rows if row[3] == "missing")
 
 
-def _figures(name: str, thing: Any) -> Iterator[tuple[str, str, str, str]]:
-    known = wording.metric(name)
+def _figures(known: wording.Metric, thing: Any) -> Iterator[tuple[str, str, str, str]]:
     if isinstance(thing, Mapping) and is_figure(thing):
         yield _metric_row(known.label, show(thing, known.notation))
     elif isinstance(thing, Mapping):
@@ -118,22 +125,65 @@ def _list_row(name: str, shown: Sequence[Shown]) -> tuple[str, str, str, str]:
     return name, f"{len(shown)} cores", listed, "mixed"
 
 
+def _print_course(document: Document, console: Console) -> None:
+    found = sentences(document)
+    if found:
+        _print_title("In the course of the run", console)
+    for sentence in found:
+        _print_note(sentence, console, mark="-")
+
+
 def _print_operations(document: Document, console: Console) -> None:
     operations = document.get("operations") or ()
     top = sorted(operations, key=seconds, reverse=True)[:_TOP_OPERATIONS]
     if not top:
         return
-    name = f"Operations that cost most time, {len(top)} of {len(operations)}, for one step"
-    texts = {"name": "operation", "layer": "layer", "phase": "phase"}
+    of = wording.operations_of(document)
+    name = f"Operations that cost most time, {len(top)} of {len(operations)}, {of}"
+    texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
     figures = {"time": "time", "share": "share", "energy": "energy"}
-    _print_table(name, table(top, texts, figures), console)
+    rows = [{**row, "name": _brief(plain(row.get("name", "")))} for row in top]
+    _print_table(name, table(rows, texts, figures), console)
+
+
+def _brief(name: str) -> str:
+    """The beginning of a name: that of a kernel may go on for a thousand characters of types."""
+    return name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 1]}…"
 
 
 def _print_rests(document: Document, console: Console) -> None:
     rests = document.get("rests") or {}
-    rows = [{"name": name, **figures} for name, figures in rests.items()]
+    rows = [{"name": wording.rest_name(name), **figures} for name, figures in rests.items()]
     if rows:
         _print_table("Rests: what no operation covers", costs(rows, name="rest"), console)
+        if "energy_per_step_with_idle" in (document.get("metrics") or {}):
+            _print_note(f"Rests are what operations leave. {wording.whole_step(document)}", console)
+
+
+def _print_conditions(document: Document, console: Console) -> None:
+    found = conditions.sentences(document)
+    if found:
+        _print_title("Conditions", console)
+    for sentence in found:
+        _print_note(sentence, console, mark="-")
+    _print_texts(conditions.stretches(document), console, _MOST_STRETCHES)
+    _print_texts(conditions.power_channels(document), console)
+
+
+def _print_texts(shown: TextTable | None, console: Console, most: int | None = None) -> None:
+    if shown is None:
+        return
+    grid = _grid("")
+    grid.title = None
+    for heading in shown.headings:
+        grid.add_column(heading, overflow="fold")
+    for row in shown.rows[:most]:
+        grid.add_row(*map(Text, row))
+    console.print()
+    console.print(grid)
+    more = 0 if most is None else len(shown.rows) - most
+    if more > 0:
+        _print_note(f"and {more:,} more, in the report and in the JSON document", console, "-")
 
 
 def _print_missing(document: Document, console: Console) -> None:
@@ -161,12 +211,16 @@ def _print_recording(document: Document, console: Console) -> None:
 
 
 def _print_comparison(documents: Sequence[Document], console: Console) -> None:
-    names = ("step_time", "throughput", "energy_per_step", "peak_memory")
     rows = [
-        {"run": wording.title(document), **(document.get("metrics") or {})}
-        for document in documents
+        {"run": title, **metrics}
+        for title, metrics in zip(
+            wording.titles(documents), wording.side_by_side(documents), strict=True
+        )
     ]
-    figures = {name: wording.metric(name).label.lower() for name in names}
+    figures = {
+        name: wording.metric_of({"metrics": rows[0]}, name).label.lower()
+        for name in wording.compared(documents)
+    }
     _print_table("Comparison", table(rows, {"run": "run"}, figures), console)
 
 

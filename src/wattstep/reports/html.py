@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +11,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from wattstep.reports import charts, wording
-from wattstep.reports.charts import Bar, Chart
+from wattstep.reports import charts, conditions, machines, wording
+from wattstep.reports.learning import learning_charts
+from wattstep.reports.memory_tables import category
+from wattstep.reports.page import (
+    Plot,
+    Plots,
+    content_policy,
+    embedded,
+    own_file,
+    script_source,
+    write_at_once,
+)
 from wattstep.reports.tables import Table, costs, seconds, table
+from wattstep.reports.thermal import course
 from wattstep.reports.values import (
     BYTES_NOTE,
     NO_VALUE,
@@ -32,46 +38,13 @@ from wattstep.reports.wording import Document
 
 Timeline = Mapping[str, Any]
 
+PART = "Part of a step"
 _TOP_OPERATIONS = 12
 _MOST_LAYER_BARS = 40
 _COMPARED = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory")
 _RANKED = ("step_time", "energy_per_step", "peak_memory")
 # Shown in parts of their own.
-_APART = ("cpu_core_utilization", "idle_state_ratio", "memory_breakdown")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Plot:
-    """The place of a chart in the page; the chart itself is in the block of data.
-
-    Attributes:
-        id: The id of the element.
-        height: Its height in pixels.
-        title: What the chart shows.
-        statuses: The statuses of the figures in it.
-    """
-
-    id: str
-    height: int
-    title: str
-    statuses: tuple[str, ...]
-
-
-class _Plots:
-    """The charts of a page, in the order in which they were placed."""
-
-    def __init__(self) -> None:
-        self.placed: dict[str, Chart] = {}
-
-    def place(self, chart: Chart | None, title: str, bars: Sequence[Bar] = ()) -> _Plot | None:
-        """Keeps a chart for the block of data; None where there is nothing to draw."""
-        if chart is None:
-            return None
-        name = f"chart-{len(self.placed) + 1}"
-        self.placed[name] = chart
-        statuses = tuple(dict.fromkeys(bar.shown.status for bar in bars))
-        height = int(chart["layout"]["height"])
-        return _Plot(id=name, height=height, title=title, statuses=statuses)
+_APART = ("cpu_core_utilization", "idle_state_ratio", "memory_breakdown", "memory_highest")
 
 
 def write_report(runs: list[tuple[dict[str, Any], dict[str, Any]]], path: Path) -> None:
@@ -81,7 +54,7 @@ def write_report(runs: list[tuple[dict[str, Any], dict[str, Any]]], path: Path) 
         runs: A run document and its timeline (`{}` if there is none), for each run.
         path: The file; its folder is made if need be, and an older file is replaced.
     """
-    _write_at_once(render_report(runs), path)
+    write_at_once(render_report(runs), path)
 
 
 def render_report(runs: Sequence[tuple[Document, Timeline]]) -> str:
@@ -93,80 +66,45 @@ def render_report(runs: Sequence[tuple[Document, Timeline]]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    plots = _Plots()
+    plots = Plots()
     overview = _overview([document for document, _ in runs], plots) if len(runs) > 1 else None
     sections = [
         _run(f"run-{number}", document, timeline, plots)
         for number, (document, timeline) in enumerate(runs, start=1)
     ]
-    scripts = [_script(get_plotlyjs()), _script(_own("report.js"))]
+    scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
     return environment.get_template("report.html").render(
         title=_page_title([document for document, _ in runs]),
         runs=sections,
         overview=overview,
         meanings=wording.STATUS_MEANINGS,
         bytes_note=BYTES_NOTE,
-        style=Markup(_own("report.css")),
+        style=Markup(own_file("report.css")),
         scripts=scripts,
-        policy=_policy(scripts),
+        policy=content_policy(scripts),
         charts=Markup(embedded(plots.placed)),
     )
-
-
-def embedded(thing: object) -> str:
-    """JSON that stays data inside a script element, whatever the text in it."""
-    text = json.dumps(thing, allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 is escaped
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _own(name: str) -> str:
-    return (files("wattstep.reports") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _script(source: str) -> Markup:
-    # A browser reads CR LF as LF before it computes the hash that the policy is about.
-    return Markup(source.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _policy(scripts: Iterable[str]) -> str:
-    """A content security policy: these scripts and no other, and no request to anywhere."""
-    hashes = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
-    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _write_at_once(text: str, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        # Names may hold halves of surrogate pairs, which UTF-8 cannot.
-        with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _page_title(documents: Sequence[Document]) -> str:
     return wording.title(documents[0]) if len(documents) == 1 else f"{len(documents)} runs"
 
 
-def _overview(documents: Sequence[Document], plots: _Plots) -> dict[str, Any]:
+def _overview(documents: Sequence[Document], plots: Plots) -> dict[str, Any]:
     rows = [
         {
-            "run": wording.title(document),
+            "run": title,
             "engine": document.get("engine"),
-            "machine": ", ".join(wording.machine(document)[:2]),
-            **(document.get("metrics") or {}),
+            "machine": machines.short(document),
+            **metrics,
         }
-        for document in documents
+        for title, document, metrics in zip(
+            wording.titles(documents), documents, wording.side_by_side(documents), strict=True
+        )
     ]
-    labels = {name: wording.metric(name).label for name in _COMPARED}
+    names = dict.fromkeys((*wording.compared(documents), *_COMPARED))
+    labels = {name: wording.metric_of({"metrics": rows[0]}, name).label for name in names}
+    ranked = dict.fromkeys((*wording.compared(documents)[:1], *_RANKED))
     differing = {
         key: wording.label(key)
         for key in ("engine", "machine")
@@ -174,29 +112,36 @@ def _overview(documents: Sequence[Document], plots: _Plots) -> dict[str, Any]:
     }
     return {
         "table": table(rows, {"run": "Run", **differing}, labels),
-        "plots": _rankings(rows, "run", {name: labels[name] for name in _RANKED}, plots),
+        "plots": _rankings(rows, "run", {name: labels[name] for name in ranked}, plots),
     }
 
 
-def _run(id: str, document: Document, timeline: Timeline, plots: _Plots) -> dict[str, Any]:
+def _run(id: str, document: Document, timeline: Timeline, plots: Plots) -> dict[str, Any]:
     metrics = document.get("metrics") or {}
     return {
         "id": id,
         "title": wording.title(document),
         "setting": wording.setting(document),
-        "virtual": wording.virtuality(document),
+        "sensors": machines.sensors(document),
+        "virtual": machines.virtuality(document),
         "stand_in": bool((document.get("data") or {}).get("stand_in")),
         "state": plain(document.get("state") or ""),
         "cautions": wording.cautions(document),
         "summary": wording.summary(document),
-        **_headlines(metrics),
+        **_headlines(document),
         "step": _parts_of_a_step(document, plots),
         "timeline": _timeline(timeline, plots),
         "operations": _operations(document, plots),
         "layers": _layers(document, plots),
+        "learning": _placed(
+            plots.place(chart, title)
+            for title, chart in learning_charts(document.get("evaluations") or ()).items()
+        ),
+        "course": _course(document, plots),
         "cores": _cores(metrics),
         "memory": _memory(metrics, plots),
         "rails": _rails(document, plots),
+        "conditions": _conditions(document),
         "missing": [
             (plain(entry["what"]), plain(entry["reason"]))
             for entry in document.get("missing") or ()
@@ -207,14 +152,15 @@ def _run(id: str, document: Document, timeline: Timeline, plots: _Plots) -> dict
     }
 
 
-def _headlines(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def _headlines(document: Document) -> dict[str, Any]:
     """The figures on cards; those missing for one reason share a card; the others in a list."""
+    metrics = document.get("metrics") or {}
     single = {
         name: show(thing, wording.metric(name).notation)
         for name, thing in metrics.items()
         if is_figure(thing)
     }
-    cards = [(wording.metric(n), single[n]) for n in wording.HEADLINES if n in single]
+    cards = [(wording.metric_of(document, n), single[n]) for n in wording.HEADLINES if n in single]
     unknown: dict[str, list[str]] = {}
     for known, shown in cards:
         if shown.missing:
@@ -242,12 +188,18 @@ def _nested(metrics: Mapping[str, Any]) -> Iterable[tuple[wording.Metric, Shown]
             )
 
 
-def _parts_of_a_step(document: Document, plots: _Plots) -> dict[str, Any] | None:
+def _parts_of_a_step(document: Document, plots: Plots) -> dict[str, Any] | None:
     """Phases and rests, which make up the step."""
     rows: list[dict[str, Any]] = [
         {**row, "part": row.get("phase")} for row in document.get("phases") or ()
     ]
-    rows += [{**figures, "part": name} for name, figures in (document.get("rests") or {}).items()]
+    rests = document.get("rests") or {}
+    rows += [
+        {**_of_phases(n, rest, document), "part": wording.rest_name(n)}
+        for n, rest in rests.items()
+        if not rest.get("outside_steps")
+    ]
+    outside = [{**rest, "part": n} for n, rest in rests.items() if rest.get("outside_steps")]
     if not rows:
         return None
     colors = {str(row["part"]): charts.color_of(str(row["part"])) for row in rows}
@@ -256,15 +208,38 @@ def _parts_of_a_step(document: Document, plots: _Plots) -> dict[str, Any] | None
         for title, key in (("Time", "time"), ("Energy", "energy"))
     }
     return {
-        "table": costs([{**row, "phase": ""} for row in rows], first="part", part="Part of a step"),
+        "of": "the time" if document.get("operations_of") == wording.RECORDING else "a step",
+        "whole": wording.whole_step(document),
+        "table": costs(
+            [{**row, "phase": ""} for row in rows],
+            first="part",
+            part="Part of it" if document.get("operations_of") == wording.RECORDING else PART,
+            **_whose_cores(document),
+        ),
         "swatches": [colors[str(row["part"])] for row in rows],
+        "outside": table(outside, {"part": "Beside the steps"}, {"total": "Time in all"})
+        if outside
+        else None,
         "plots": _placed(
             plots.place(charts.stack(bars), title, bars) for title, bars in found.items()
         ),
     }
 
 
-def _timeline(timeline: Timeline, plots: _Plots) -> dict[str, Any] | None:
+def _of_phases(name: str, rest: Mapping[str, Any], document: Document) -> Mapping[str, Any]:
+    """A rest beside the phases: what was too short is less there than beside single operations."""
+    if name != "not_resolved":
+        return rest
+    left: Mapping[str, Any] = (document.get("not_resolved") or {}).get("phases") or {}
+    return {"time": rest["time"], "share": rest["share"], **left}
+
+
+def _whose_cores(document: Document) -> dict[str, str]:
+    """The heading of the column of utilization, where the machine's is not that of the sensors."""
+    return {"cpu_utilization": "CPU of the training machine"} if machines.sensors(document) else {}
+
+
+def _timeline(timeline: Timeline, plots: Plots) -> dict[str, Any] | None:
     steps = plots.place(charts.steps_chart(timeline), "Three steps")
     operations = plots.place(charts.operations_chart(timeline), "Operations of a traced step")
     if steps is None and operations is None:
@@ -278,29 +253,42 @@ def _timeline(timeline: Timeline, plots: _Plots) -> dict[str, Any] | None:
     }
 
 
-def _operations(document: Document, plots: _Plots) -> dict[str, Any] | None:
+def _operations(document: Document, plots: Plots) -> dict[str, Any] | None:
     rows = document.get("operations") or ()
     if not rows:
         return None
-    keys = {"time": "Most time, for one step", "energy": "Most energy, for one step"}
+    of = wording.operations_of(document)
+    keys = {"time": f"Most time, {of}", "energy": f"Most energy, {of}"}
     return {
-        "table": costs(sorted(rows, key=seconds, reverse=True)),
+        "table": costs(sorted(rows, key=seconds, reverse=True), **_whose_cores(document)),
         "plots": _rankings(rows, "name", keys, plots, _TOP_OPERATIONS),
         "count": len(rows),
         "phases": [(plain(phase), charts.color_of(phase)) for phase in charts.phases_of(rows)],
     }
 
 
-def _layers(document: Document, plots: _Plots) -> dict[str, Any] | None:
+def _layers(document: Document, plots: Plots) -> dict[str, Any] | None:
     rows = document.get("layers") or ()
     if not rows:
         return None
     # In the order of the model as long as that is readable, else the costliest.
     most = None if len(rows) <= _MOST_LAYER_BARS else _MOST_LAYER_BARS
-    keys = {"time": "Time, for one step", "energy": "Energy, for one step"}
+    of = wording.operations_of(document)
+    keys = {"time": f"Time, {of}", "energy": f"Energy, {of}"}
     return {
-        "table": costs(rows, first="layer", name="Operation"),
+        "table": costs(rows, first="layer", name="Operation", **_whose_cores(document)),
         "plots": _rankings(rows, "layer", keys, plots, most),
+    }
+
+
+def _course(document: Document, plots: Plots) -> dict[str, Any] | None:
+    found = course(document)
+    placed = None if found is None else plots.place(found["chart"], "Over time")
+    if found is None or placed is None:
+        return None
+    return {
+        "plots": [replace(placed, statuses=found["statuses"])],
+        "sentences": found["sentences"],
     }
 
 
@@ -318,13 +306,15 @@ def _cores(metrics: Mapping[str, Any]) -> Table | None:
     return table(rows, {"core": "Core"}, labels)
 
 
-def _memory(metrics: Mapping[str, Any], plots: _Plots) -> dict[str, Any] | None:
+def _memory(metrics: Mapping[str, Any], plots: Plots) -> dict[str, Any] | None:
     found = metrics.get("memory_breakdown")
     if not isinstance(found, Mapping) or not found or is_figure(found):
         return None
-    rows = [{"category": name, "memory": figure} for name, figure in found.items()]
-    colors = {name: charts.series_color(index) for index, name in enumerate(found)}
-    bars = charts.bars_of(rows, "memory", "category", colors=colors)
+    rows = [{"category": category(name).label, "memory": found[name]} for name in found]
+    colors = {category(name).label: category(name).color for name in found}
+    # What was never touched, and a remainder below 0, are parts without a length.
+    held = [row for row in rows if (row["memory"]["value"] or 0) > 0]
+    bars = charts.bars_of(held, "memory", "category", colors=colors)
     return {
         "table": table(rows, {"category": "Category"}, {"memory": "Memory"}),
         "swatches": list(colors.values()),
@@ -332,30 +322,62 @@ def _memory(metrics: Mapping[str, Any], plots: _Plots) -> dict[str, Any] | None:
     }
 
 
-def _rails(document: Document, plots: _Plots) -> dict[str, Any] | None:
+def _rails(document: Document, plots: Plots) -> dict[str, Any] | None:
     found = document.get("energy_by_rail") or {}
     if not found:
         return None
-    rows = [{"rail": name, "energy": figure} for name, figure in found.items()]
+    of = wording.operations_of(document)
+    whole, contains = _lone_total(document)
+    first = [{"rail": f"{whole} ({contains})", "energy": found[whole]}] if whole in found else []
+    rows = [{"rail": name, "energy": found[name]} for name in found if name != whole]
+    beside = document.get("energy_outside") or {}
+    rows += [
+        {"rail": f"{name} (not in the total)", "energy": figure} for name, figure in beside.items()
+    ]
     return {
-        "table": table(rows, {"rail": "Rail"}, {"energy": "Energy"}),
-        "plots": _rankings(rows, "rail", {"energy": "For one step"}, plots),
+        "with_idle": "energy_per_step_with_idle" in (document.get("metrics") or {}),
+        "table": table([*first, *rows], {"rail": "Rail"}, {"energy": "Energy"}),
+        "plots": _rankings(rows, "rail", {"energy": wording.label(of)}, plots),
     }
+
+
+def _lone_total(document: Document) -> tuple[str, str]:
+    """The rail that is the total by itself, beside others, and what it is; "" where there is none."""
+    rails = document.get("energy_by_rail") or {}
+    found = [
+        channel
+        for channel in document.get("channels") or ()
+        if channel.get("name") in rails and str(channel.get("role")).endswith("_total")
+    ]
+    if len(found) != 1 or len(rails) < 2:
+        return "", ""
+    # A processor's package is a total as far as sensors go; it does not hold the graphics card.
+    contains = found[0].get("domain") in ("system", "battery")
+    return str(found[0]["name"]), "total, contains the others" if contains else "total"
+
+
+def _conditions(document: Document) -> dict[str, Any] | None:
+    parts = {
+        "sentences": conditions.sentences(document),
+        "stretches": conditions.stretches(document),
+        "channels": conditions.power_channels(document),
+    }
+    return parts if any(parts.values()) else None
 
 
 def _rankings(
     rows: Sequence[Mapping[str, Any]],
     name: str,
     keys: Mapping[str, str],
-    plots: _Plots,
+    plots: Plots,
     most: int | None = None,
-) -> list[_Plot]:
+) -> list[Plot]:
     """A chart of bars for each key that has values."""
     found = {title: charts.bars_of(rows, key, name, most) for key, title in keys.items()}
     return _placed(plots.place(charts.ranking(bars), title, bars) for title, bars in found.items())
 
 
-def _placed(found: Iterable[_Plot | None]) -> list[_Plot]:
+def _placed(found: Iterable[Plot | None]) -> list[Plot]:
     return [plot for plot in found if plot is not None]
 
 
@@ -372,8 +394,9 @@ def _facts(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
         device["memory"] = quantity(device["memory"], "B")
     run = {key: document.get(key) for key in ("run", "workload", "engine", "state", "schema")}
     run["run"] = Path(str(run["run"])).name  # reports get shared: where it lay is nobody's business
+    run["imported"] = wording.imported_from(document)
     groups = {
-        "Run": {**run, "steps": wording.steps(document)},
+        "Run": {**run, **(document.get("options") or {}), "steps": wording.steps(document)},
         "Device": device,
         "Data": document.get("data") or {},
         "Environment": document.get("environment") or {},

@@ -48,7 +48,13 @@ class Table:
     notes: tuple[str, ...]
 
 
-_TEXTS = {"name": "Operation", "kind": "Kind", "layer": "Layer", "phase": "Phase"}
+_TEXTS = {
+    "name": "Operation",
+    "kind": "Kind",
+    "layer": "Layer",
+    "phase": "Phase",
+    "processor": "Processor",
+}
 _FIGURES = {
     "time": "Time",
     "share": "Share",
@@ -60,6 +66,9 @@ _FIGURES = {
     "flops": "FLOPs",
     "bytes": "Bytes moved",
 }
+
+
+_LASTS = ", this lasts "
 
 
 def costs(rows: Sequence[Mapping[str, Any]], first: str = "name", **labels: str) -> Table:
@@ -111,14 +120,20 @@ def seconds(row: Mapping[str, Any]) -> float:
 def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
     """One line for each reason why figures of a column are missing."""
     found = [cell for cell in cells if cell is not None]
+    # Each row that is too short for a sensor says how long it lasts: one line for all of them.
+    common = [_common_reason(cell.reason) for cell in found if cell.missing]
     reasons: dict[str, int] = {}
-    for cell in found:
-        if cell.missing:
-            reasons[cell.reason] = reasons.get(cell.reason, 0) + 1
+    for reason in common:
+        reasons[reason] = reasons.get(reason, 0) + 1
     return [
         f"{name} is missing{'' if count == len(found) else f' in {count} of {len(found)} rows'}: {reason}"
         for reason, count in reasons.items()
     ]
+
+
+def _common_reason(reason: str) -> str:
+    head, lasts, _ = reason.partition(_LASTS)
+    return f"{head}, and this is shorter" if lasts else head
 
 
 def _cell(thing: object, key: str) -> Shown | None:

@@ -52,7 +52,8 @@ class Shown:
     Attributes:
         amount: The number, marked where no sensor gave it: "3.41", "≈ 5.20"; a dash for none.
         unit: Unit with its prefix, or "".
-        interval: "3.30 to 3.52" in the unit of the value, or "".
+        interval: "3.30 to 3.52" in the unit of the value, or ""; with the error of the sensor,
+            "3.30 to 3.52; sensor ± 8 %", where that reaches further.
         status: One of the words of `Status`.
         reason: Why it is missing, or what the reader must know; "" if nothing.
         detail: Method, source and systematic error in one line, or "".
@@ -210,9 +211,21 @@ def _written(value: float, scale: Scale, decimals: int) -> str:
 
 def _interval(figure: Figure, scale: Scale, decimals: int) -> str:
     if figure.low is None or figure.high is None:
-        return ""
+        return _beside(figure, 0.0)
     low, high = (_written(end, scale, decimals) for end in (figure.low, figure.high))
-    return f"{low} to {high}"
+    beside = _beside(figure, (figure.high - figure.low) / 2)
+    return f"{low} to {high}{'; ' if beside else ''}{beside}"
+
+
+def _beside(figure: Figure, half_width: float) -> str:
+    """The systematic error, where an interval of the samples alone would look too sure."""
+    reach = (figure.systematic or 0.0) * abs(figure.value or 0.0)
+    return f"sensor ± {_percent(figure.systematic or 0.0)}" if reach > half_width else ""
+
+
+def _percent(share: float) -> str:
+    """Two digits, and no decimals from 10 % on."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def _detail(figure: Figure) -> str:

@@ -1,0 +1,55 @@
+"""`wattstep fits`: does it train? Two steps of each configuration, under a limit on memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from wattstep.cli.options import Accumulate, Batches, Data, Json, MemoryLimit, Precisions, Quiet
+from wattstep.cli.sweep import (
+    Threads,
+    chosen_workloads,
+    make_plan,
+    run_sweep,
+)
+
+STEPS = 2
+
+
+def fits(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite. Or all.")
+    ],
+    batch: Batches = "1,4,16",
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+    precision: Precisions = "fp32",
+    accumulate: Accumulate = 1,
+    data: Data = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Folder of the sweep; one that was begun continues. [default: a new one in runs]",
+            metavar="DIR",
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Does it train? Tries two steps of each configuration, and says why where it does not."""
+    from wattstep.store.files import new_name
+    from wattstep.training import TrainingSettings
+
+    chosen = chosen_workloads(names)
+    shared = TrainingSettings(
+        workload=chosen[0],
+        steps=STEPS,
+        warmup=1,
+        accumulate=accumulate,
+        trace="none",
+        data_dir=None if data is None else str(data.absolute()),
+    )
+    plan = make_plan(shared, chosen, batch, threads, precision, memory_limit, cooldown="none")
+    run_sweep(plan, out or Path("runs", new_name("fits")), as_json=json, quiet=quiet)

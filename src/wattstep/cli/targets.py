@@ -1,0 +1,93 @@
+"""`wattstep targets`: what of ours is on a board; brings runs back from there, and removes the rest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from wattstep.cli.options import Json, Out
+from wattstep.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from wattstep.fleet.remote.remains import Remains
+
+
+def targets(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="ssh://USER@BOARD[:PORT].")],
+    jobs: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[JOB...]", help="With --fetch: which ones; all without a name."),
+    ] = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Bring the runs of jobs that have ended back.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove everything of wattstep's from the board.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="With --clean: also jobs that run, and runs that were not fetched."
+        ),
+    ] = False,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Show what wattstep left on a board: its installation, and jobs that run or wait."""
+    from functools import partial
+
+    from wattstep.fleet.remote.remains import open_remains
+
+    if jobs and not fetch:
+        raise InvalidValueError("jobs are named for --fetch")
+    if force and not clean:
+        raise InvalidValueError("--force is for --clean")
+    remains = open_remains(target, partial(print, file=sys.stderr))
+    try:
+        fetched = remains.fetch(out, jobs or []) if fetch else []
+        if clean:
+            remains.clean(force=force)
+        _show(remains, fetched, json)
+    finally:
+        remains.close()
+
+
+def _show(remains: Remains, fetched: list[Path], as_json: bool) -> None:
+    found = remains.look()
+    document: dict[str, Any] = {
+        "target": "ssh:board",
+        "installed": bool(found.installed),
+        "bytes": found.size,
+        "free_bytes": found.free,
+        "python": list(found.version),
+        "libraries": dict(found.libraries),
+        "jobs": [dict(job) for job in found.jobs],
+        "fetched": [str(path) for path in fetched],
+    }
+    if as_json:
+        from wattstep.reports.json_document import dump
+
+        dump(document, sys.stdout)
+        return
+    from wattstep.fleet.remote.install import spell_bytes
+
+    for path in fetched:
+        print(f"fetched: {path}")
+    if not found.size and not found.jobs:
+        print(f"nothing of wattstep's is on the board ({found.python})")
+        return
+    installed = "an installation" if found.installed else "no installation"
+    print(f"on the board: {installed}, {spell_bytes(found.size)} in all ({found.python})")
+    for job in found.jobs:
+        print(f"{job['id']}  {WORDS[job['state']]}  {job['title']}")
+
+
+WORDS = {
+    "running": "running",
+    "finished": "finished, waits to be fetched",
+    "restarted": "cut short: the board was restarted",
+    "died": "cut short: its process is gone",
+}

@@ -1,0 +1,184 @@
+"""`wattstep data` as a user and as a script see it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from wattstep.cli import run_command_line
+from wattstep.workloads.data.catalogue import DATA_SETS, TOYADMOS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def wattstep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """The command line, in an empty folder and in this process, which is ten times as fast."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["wattstep", "data", *arguments])
+        code = run_command_line()
+        out, error = capsys.readouterr()
+        return Done(returncode=code, stdout=out, stderr=error)
+
+    return run
+
+
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue as if no checksum of ToyADMOS's archive were known."""
+    file = replace(TOYADMOS.choices[0][0], checksum=None)
+    without = replace(TOYADMOS, choices=((file,),), checksum_source=None)
+    sets = tuple(without if one is TOYADMOS else one for one in DATA_SETS)
+    monkeypatch.setattr("wattstep.workloads.data.catalogue.DATA_SETS", sets)
+
+
+def write_toycar(path: Path, name: str = "ToyCar/train/normal_id_01_00000000.wav") -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, b"RIFF")
+    return path
+
+
+def test_the_list_says_of_each_set_its_size_page_checksum_and_whether_it_is_there(
+    wattstep: Run,
+) -> None:
+    done = wattstep()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cifar10: CIFAR-10, 170,052,171 bytes, not there" in done.stdout
+    assert "https://www.cs.toronto.edu/~kriz/cifar.html" in done.stdout
+    assert "md5:c58f30108f718f92721af3b95e74349a" in done.stdout
+    assert (
+        "dev_data_ToyCar.zip, size not known, md5:4dec75ca8d9f666aa9e4c1894a740501" in done.stdout
+    )
+    assert "vocab.en, size not known, no checksum known" in done.stdout
+    assert "atari: Atari 2600, 2,048 bytes, there: " in done.stdout
+
+
+@pytest.mark.usefixtures("unknown")
+def test_a_script_gets_one_document(wattstep: Run, tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("To be")
+    write_toycar(tmp_path / "dev_data_ToyCar.zip")
+    done = wattstep("--data", ".", "--json")
+    document = json.loads(done.stdout)
+    assert list(document) == ["data"]
+    rows = {row["name"]: row for row in document["data"]}
+    assert list(rows) == [each.name for each in DATA_SETS]
+    for row in rows.values():
+        assert {"title", "there", "size", "source", "files", "workloads", "placing"} <= set(row)
+        for file in row["files"]:
+            assert set(file) == {"name", "choice", "size", "checksum", "address"}
+    assert (rows["shakespeare"]["there"], rows["shakespeare"]["place"]) == (True, "input.txt")
+    assert rows["mnist"]["size"] == 9_912_422 + 28_881 + 1_648_877 + 4_542
+    assert (rows["toyadmos"]["there"], rows["toyadmos"]["size"]) == (False, None)
+    assert rows["toyadmos"]["archives"] == ["dev_data_ToyCar.zip"]
+    assert rows["toyadmos"]["files"][0]["checksum"] is None
+
+
+def test_one_set_is_shown_with_where_to_get_it_and_how_to_place_it(wattstep: Run) -> None:
+    shown = wattstep("mnist").stdout
+    assert "to place it: Put the four files side by side" in shown
+    assert "licence: CC BY-SA 3.0" in shown
+    assert "/t10k-labels-idx1-ubyte.gz" in shown
+    assert "CIFAR-10" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nist",), "no data set is called 'nist'; did you mean mnist?"),
+        (("check", "nist"), "no data set is called 'nist'"),
+        (("mnist", "cifar10"), "wattstep data [NAME]"),
+        (("unpack",), "name the archives"),
+        (("unpack", "other.zip"), "other.zip: no data set has an archive of that name"),
+        (("unpack", "input.txt"), "input.txt needs no unpacking"),
+        (("unpack", "dev_data_ToyCar.zip"), "dev_data_ToyCar.zip: cannot be read"),
+        (("--data", "nowhere"), "nowhere: there is no such folder"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    wattstep: Run, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = wattstep(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("unknown")
+def test_an_archive_is_unpacked_below_the_folder_of_the_data(wattstep: Run, tmp_path: Path) -> None:
+    write_toycar(tmp_path / "dev_data_ToyCar.zip")
+    done = wattstep("unpack", "dev_data_ToyCar.zip")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no checksum known to compare with; unpacked as data/ToyCar" in done.stdout
+    assert (tmp_path / "data/ToyCar/train/normal_id_01_00000000.wav").read_bytes() == b"RIFF"
+    again = wattstep("unpack", "dev_data_ToyCar.zip", "--json")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "data/ToyCar exists already" in again.stderr
+
+
+def test_an_archive_with_a_wrong_checksum_is_not_unpacked(wattstep: Run, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("cifar-10-batches-py/data_batch_1"), io.BytesIO())
+    done = wattstep("unpack", "cifar-10-python.tar.gz", "--data", "d")
+    assert done.returncode == 2
+    assert "wrong checksum, md5" in done.stderr
+    assert "c58f30108f718f92721af3b95e74349a was published" in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.usefixtures("unknown")
+def test_an_archive_that_leaves_the_folder_is_not_unpacked(wattstep: Run, tmp_path: Path) -> None:
+    write_toycar(tmp_path / "dev_data_ToyCar.zip", "ToyCar/../../out")
+    done = wattstep("unpack", "dev_data_ToyCar.zip", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'ToyCar/../../out' would leave the target folder" in done.stderr
+    assert not list(tmp_path.rglob("out"))
+
+
+@pytest.mark.usefixtures("unknown")
+def test_unpacking_as_a_script(wattstep: Run, tmp_path: Path) -> None:
+    write_toycar(tmp_path / "dev_data_ToyCar.zip")
+    done = wattstep("unpack", "dev_data_ToyCar.zip", "--json")
+    row = {"archive": "dev_data_ToyCar.zip", "place": "data/ToyCar", "checksum": None}
+    assert json.loads(done.stdout) == {"data": [row]}
+
+
+def test_a_check_names_what_is_wrong_and_ends_with_2(wattstep: Run, tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("To be, or not to be: that is the question.\n" * 20)
+    done = wattstep("check", "--data", ".")
+    assert done.returncode == 2
+    assert "shakespeare: wrong" in done.stdout
+    assert "input.txt: 860 bytes where 1115394 were published" in done.stdout
+    assert "read: Shakespeare, 6 samples to train on" in done.stdout
+    assert "atari: right" in done.stdout
+    assert done.stderr == "wattstep: not as they should be: shakespeare\n"
+
+
+def test_a_check_as_a_script(wattstep: Run) -> None:
+    done = wattstep("check", "atari", "squad", "--json")
+    assert done.returncode == 2
+    atari, squad = json.loads(done.stdout)["data"]
+    assert (atari["name"], atari["right"], atari["problems"]) == ("atari", True, [])
+    assert atari["read"]["name"] == "ALE/Pong"
+    assert (squad["name"], squad["right"], squad["read"]) == ("squad", False, None)
+    assert "squad is not there; Put both files into DIR" in squad["problems"][0]

@@ -1,0 +1,51 @@
+"""`wattstep memory` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "wattstep", "memory", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "memory.html"
+    done = wattstep(
+        "lenet", "--batch", "2", "--threads", "1", "--no-evaluation", "--json", "-o", str(page)
+    )
+    assert done.returncode == 0, done.stderr
+    (document,) = json.loads(done.stdout)["memory"]
+    assert document["outcome"] == "measured"
+    parts = document["memory_breakdown"].values()
+    assert sum(part["value"] for part in parts) == document["peak_memory"]["value"]
+    assert "evaluation" not in [stage["stage"] for stage in document["stages"]]
+    assert "lenet, batch 2: first step" in done.stderr
+    assert page.stat().st_size > 10**6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nosuch"], "no workload is called 'nosuch'"),
+        (["lenet", "--batch", "four"], "whole numbers with commas"),
+        (["lenet", "--batch", "0"], "--batch 0: it must be at least 1"),
+        (["lenet", "--memory-limit", "much"], "a size is wanted"),
+        (["lenet", "--processor", "tpu"], "--processor tpu: there are cpu, cuda"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
+    done = wattstep(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,111 @@
+"""`wattstep targets`, and the options of other commands that concern boards."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
+
+from wattstep.cli import run_command_line
+
+needs_server = pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("board")) as board:
+        yield board
+
+
+@dataclass
+class Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def wattstep(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Ended]:
+    """The command line within this process."""
+
+    def run(*arguments: str, server: Server | None = None) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["wattstep", *arguments])
+        if server is not None:
+            monkeypatch.setenv("WATTSTEP_SSH_CONFIG", str(server.client_config))
+        code = run_command_line()
+        return Ended(code, *capfd.readouterr())
+
+    return run
+
+
+@needs_server
+def test_an_empty_board_is_said_to_be_empty(server: Server, wattstep: Callable[..., Ended]) -> None:
+    ended = wattstep("targets", server.target, "--json", server=server)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert (found["target"], found["installed"], found["bytes"]) == ("ssh:board", False, 0)
+    assert found["jobs"] == found["fetched"] == []
+    assert found["python"] == list(sys.version_info[:3])
+    assert server.left() == []
+
+
+@needs_server
+def test_what_lies_there_is_listed_and_cleaned_and_nothing_else(
+    server: Server, wattstep: Callable[..., Ended]
+) -> None:
+    ours = server.home / ".cache/wattstep-board"
+    (ours / "environment-0123456789abcdef").mkdir(parents=True)
+    (ours / "environment-0123456789abcdef/complete").write_bytes(b"x" * 1234)
+    (ours / "somebody's").write_text("own")
+    job = ours / "jobs/lenet-20261122-000000-abcd"
+    job.mkdir(parents=True)
+    text = json.dumps({"kind": "train", "title": "lenet, batch 4", "run": "mine"})
+    (job / "job.json").write_text(text)
+    (job / "holder.json").write_text(json.dumps({"pid": 1, "started": "0", "boot": "before"}))
+    size = 1234 + 3 + len(text) + len((job / "holder.json").read_text())
+    ended = wattstep("targets", server.target, server=server)
+    assert ended.stdout.splitlines() == [
+        f"on the board: an installation, {size / 1000:.1f} kB in all "
+        f"(Python {'.'.join(map(str, sys.version_info[:3]))})",
+        "lenet-20261122-000000-abcd  cut short: the board was restarted  lenet, batch 4",
+    ]
+    ended = wattstep("targets", server.target, "--clean", server=server)
+    assert ended.returncode == 0, ended.stderr
+    assert server.left() == [".cache", ".cache/wattstep-board", ".cache/wattstep-board/somebody's"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("targets", "emulate:jetson-tx2"), "only boards that are reached by ssh"),
+        (("targets", "ssh://b", "job"), "jobs are named for --fetch"),
+        (("targets", "ssh://b", "--force"), "--force is for --clean"),
+        (("targets", "ssh://b,colour=red"), "no option colour"),
+        (("run", "lenet", "--target", "ssh://-oProxyCommand=x"), "ssh://USER@BOARD"),
+        (("targets", "ssh://me:s3cret@b"), "no password is taken here"),
+        (("run", "lenet", "--target", "ssh://b", "--memory-limit", "much"), "a size is wanted"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    arguments: tuple[str, ...], words: str, wattstep: Callable[..., Ended]
+) -> None:
+    ended = wattstep(*arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert words in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert "s3cret" not in ended.stderr
+
+
+def test_files_go_along_to_a_board_only(tmp_path: Path, wattstep: Callable[..., Ended]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("")
+    ended = wattstep("profile", "--with", str(script), "--out", str(tmp_path), str(script))
+    assert ended.returncode == 2
+    assert "--with sends files to a board" in ended.stderr

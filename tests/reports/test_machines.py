@@ -1,0 +1,47 @@
+"""On which machine a run was made: an emulated board never looks like one that was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wattstep.reports import machines
+from wattstep.reports.wording import summary, titles
+
+SERVER = {"model": "unknown machine", "cpu": "AMD EPYC", "cores": 2, "virtual": True}
+BOARD = {"model": "NVIDIA Jetson TX2", "cpu": "4 Cortex-A57 + 2 Denver2", "cores": 6}
+
+
+def run(device: dict[str, Any]) -> dict[str, Any]:
+    return {"title": "LeNet-5", "batch_size": 4, "engine": "torch 2.13.0", "device": device}
+
+
+LOCAL = run(SERVER)
+EMULATED = run({**BOARD, "emulated_on": SERVER})
+REPLAYED = run({**SERVER, "sensors_of": "recording x.log (tegrastats, jetson-tx2)"})
+
+
+def test_an_emulated_board_is_not_what_trained() -> None:
+    first = summary(EMULATED)[0]
+    assert "trained with torch 2.13.0 (batch 4) on AMD EPYC, a virtual machine." in first
+    assert "those of an emulated NVIDIA Jetson TX2" in first
+    assert "Cortex" not in first
+    assert machines.short(EMULATED) == "AMD EPYC (sensors: an emulated NVIDIA Jetson TX2)"
+    assert "2 cores" in machines.machine(EMULATED)
+
+
+def test_a_replayed_run_says_whose_sensors_it_shows() -> None:
+    assert "a recording x.log (tegrastats, jetson-tx2)" in summary(REPLAYED)[0]
+    assert "sensors: a recording x.log (tegrastats, jetson-tx2)" in machines.machine(REPLAYED)
+
+
+def test_runs_of_one_workload_are_told_apart_by_their_sensors() -> None:
+    assert titles([LOCAL, EMULATED, REPLAYED]) == [
+        "LeNet-5 · batch 4",
+        "LeNet-5 · batch 4 · an emulated NVIDIA Jetson TX2",
+        "LeNet-5 · batch 4 · a recording x.log (tegrastats, jetson-tx2)",
+    ]
+
+
+def test_a_run_of_this_machine_says_nothing_of_sensors() -> None:
+    assert machines.sensors(LOCAL) == ""
+    assert "sensors" not in " ".join(machines.machine(LOCAL))

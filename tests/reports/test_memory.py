@@ -1,0 +1,151 @@
+"""Footprints on a terminal and as a page: every category, every stage, and what failed."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from wattstep.reports import memory_tables
+from wattstep.reports.memory_console import print_footprints
+from wattstep.reports.memory_html import category_chart, render_footprints, write_footprints
+
+MB = 1e6
+
+
+def figure(value: float | None, status: str = "measured", reason: str | None = None) -> Any:
+    keys = ("low", "high", "confidence", "n", "method", "systematic", "source")
+    return {"value": value, "unit": "B", "status": status, "reason": reason, **dict.fromkeys(keys)}
+
+
+def footprint(batch: int = 4, **changed: Any) -> dict[str, Any]:
+    parts = {
+        "parameters": figure(4 * MB, "counted"),
+        "gradients": figure(1 * MB, "counted"),
+        "feature_maps": figure(batch * MB, "counted"),
+        "never_touched": figure(-1 * MB),
+        "library_pages": figure(100 * MB),
+        "unexplained": figure(2 * MB, "attributed"),
+    }
+    whole = sum(part["value"] for part in parts.values())
+    stages = {"preparation": 90 * MB, "steady step": whole, "saving": whole + 30 * MB}
+    return {
+        "workload": "densenet40", "title": "DenseNet40-12", "batch_size": batch, "accumulate": 1,
+        "precision": "fp32", "threads": 1, "engine": "torch 2", "memory_limit": None,
+        "data": {"name": "photographs", "stand_in": True, "stands_for": "CIFAR-10"},
+        "outcome": "measured", "reason": None,
+        "peak_memory": figure(whole),
+        "memory_breakdown": parts,
+        "memory_highest": {"gradients": figure(4 * MB, "counted")},
+        "intermediate_data": figure(batch * MB),
+        "peak_at": {"phase": "backward", "operation": "aten.mm.default", "layer": "head.1"},
+        "stages": [
+            {"stage": name, "before": figure(1.0), "peak": figure(size), "after": figure(1.0),
+             "failed": None}
+            for name, size in stages.items()
+        ],
+        "checkpoint": figure(8 * MB, "counted"),
+        **changed,
+    }  # fmt: skip
+
+
+def starved(batch: int) -> dict[str, Any]:
+    reason = "memory ran out: the kernel killed the process"
+    nothing = figure(None, "missing", reason)
+    stage = {"before": nothing, "peak": nothing, "after": nothing, "failed": reason}
+    return footprint(
+        batch,
+        outcome="out of memory",
+        reason=f"{reason} (stage: first step)",
+        peak_memory=nothing,
+        memory_breakdown={},
+        memory_highest={},
+        intermediate_data=nothing,
+        peak_at=None,
+        stages=[{"stage": "first step", **stage}],
+        checkpoint=nothing,
+    )
+
+
+def printed(documents: list[dict[str, Any]]) -> str:
+    stream = io.StringIO()
+    print_footprints(documents, Console(file=stream, width=100))
+    return stream.getvalue()
+
+
+def test_the_table_has_a_column_for_each_batch_and_a_row_for_each_category() -> None:
+    text = printed([footprint(4), footprint(64)])
+    assert re.search(r"batch\s+4\s+64\s+status", text)
+    assert re.search(r"Feature maps\s+4\.00 MB\s+64\.0 MB\s+counted", text)
+    assert re.search(r"Never touched\s+-1\.00 MB", text)
+    assert re.search(r"Peak\s+110 MB\s+170 MB\s+measured", text)
+    assert re.search(r"Gradients\s+4\.00 MB", text)  # the most that they take
+
+
+def test_the_papers_figures_stand_below_ours_where_it_has_some() -> None:
+    text = printed([footprint(4), footprint(16), footprint(64)])
+    assert re.search(r"The paper's\s+2\.20 GB\s+5\.90 GB", text)
+    assert "The paper's" not in printed([footprint(4, workload="lenet")])
+
+
+def test_where_the_peak_lies_and_which_stage_is_higher_is_said() -> None:
+    text = printed([footprint(4)])
+    assert "batch 4: most in backward, aten.mm.default, layer head.1" in text
+    assert "the highest stage is saving: 30.0 MB above the steps" in text
+    assert "a stand-in for CIFAR-10" in text
+
+
+def test_a_batch_that_ran_out_of_memory_stands_beside_those_that_did_not() -> None:
+    text = printed([footprint(4), starved(64)])
+    assert "batch 64: memory ran out: the kernel killed the process (stage: first step)" in text
+    assert re.search(r"Peak\s+110 MB\s+—", text)
+
+
+def test_alone_it_is_shown_as_well() -> None:
+    assert "stage: first step" in printed([starved(4)])
+    assert "stage: first step" in render_footprints([starved(4)])
+
+
+def test_precisions_are_tables_of_their_own() -> None:
+    groups = memory_tables.by_workload([footprint(4), footprint(4, precision="amp"), footprint(8)])
+    assert [[d["batch_size"] for d in group] for group in groups] == [[4, 8], [4]]
+
+
+def test_bars_are_made_of_the_categories_and_add_up_to_the_peak() -> None:
+    documents = [footprint(4), footprint(64)]
+    chart = category_chart(documents)
+    assert chart is not None
+    heights = [sum(trace["y"][column] for trace in chart["data"]) for column in (0, 1)]
+    assert heights == pytest.approx([d["peak_memory"]["value"] / MB for d in documents])
+
+
+def test_every_category_that_is_measured_has_a_name_and_a_colour_of_the_page() -> None:
+    from wattstep.analysis import memory
+    from wattstep.footprint.device import KEPT, OUTSIDE
+    from wattstep.tracing.allocations import CATEGORIES
+
+    assert {*CATEGORIES, *memory._METHODS, KEPT, OUTSIDE} == set(memory_tables.CATEGORIES)
+    style = Path(memory_tables.__file__).parent / "templates" / "report.css"
+    colors = set(re.findall(r"(--[\w-]+):", style.read_text(encoding="utf-8")))
+    assert {known.color for known in memory_tables.CATEGORIES.values()} <= colors
+
+
+def test_every_stage_has_a_name() -> None:
+    from wattstep.footprint.life import STAGES
+
+    assert tuple(memory_tables.STAGES) == STAGES
+
+
+def test_a_page_asks_nothing_of_any_network_and_keeps_text_text(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "memory.html"
+    write_footprints([footprint(4, title="<script>alert(1)</script>")], path)
+    page = path.read_text(encoding="utf-8")
+    assert "<script>alert(1)" not in page
+    assert "default-src &#39;none&#39;" in page
+    charts = json.loads(re.findall(r'id="charts">(.*?)</script>', page, re.DOTALL)[0])
+    assert set(charts) == {"chart-1", "chart-2"}

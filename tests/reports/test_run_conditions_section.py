@@ -1,0 +1,196 @@
+"""Conditions in the reports: throttled stretches with their evidence, idle watts, what sensors carry."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.reports import synthetic
+
+from wattstep.reports import wording
+from wattstep.reports.conditions import power_channels, sentences, stretches
+from wattstep.reports.console import print_run
+from wattstep.reports.html import render_report
+from wattstep.reports.tables import costs
+from wattstep.reports.wording import cautions
+
+UNRESOLVED = "not resolvable: VDD_IN gave a new value every 422 ms, this lasts {} ms"
+
+
+def stretch(start: float, **more: Any) -> dict[str, Any]:
+    return {
+        "start": start,
+        "end": start + 2.5,
+        "uncertain": 0.1,
+        "kind": "throttled",
+        "cause": "temperature",
+        "evidence": "CPU-therm reached 97.5 °C; throttling begins at 97 °C",
+        **more,
+    }
+
+
+def channel(name: str, role: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name, "unit": "W", "kind": "gauge", "domain": "soc", "role": role,
+        "source": "ina3221", "status": "replayed", "window": 0.422, "observed_share": None,
+        "note": "", "samples": 900, "update_interval": 0.422, "resolution_seen": 0.0385,
+        "repeated_share": 0.976, "read_cost": 62e-6,
+        "refresh": synthetic.figure(0.422, "s", "replayed", 0.4215, 0.4224), **more,
+    }  # fmt: skip
+
+
+def document(**conditions: Any) -> dict[str, Any]:
+    """A TX2 that was played back, throttled for a while."""
+    base = synthetic.document()
+    metrics = {
+        **base["metrics"],
+        "idle_power": {
+            "before": synthetic.figure(2.5, "W", "replayed", 2.4, 2.6),
+            "after": synthetic.missing("W", "no idle stretch was recorded after the steps"),
+        },
+        "energy_per_step_above_idle": {"before": synthetic.figure(0.005, "J", "replayed")},
+    }
+    return {
+        **base,
+        "metrics": metrics,
+        "channels": [
+            *base["channels"],
+            channel("VDD_IN", "power_total", note="leaves out the carrier board: 6-8 W"),
+            channel("MUX", "power_outside", refresh=synthetic.figure(0.02, "s", low=0, high=0.02)),
+            channel("never", "power_part", samples=0),
+        ],
+        "left_out": ["leaves out the carrier board: 6-8 W"],
+        "energy_outside": {"MUX": synthetic.figure(0.02, "J", "replayed")},
+        "conditions": {
+            "throttled_steps": 15,
+            "disturbed_steps": 0,
+            "of_steps": 100,
+            "excluded": [],
+            "watched": ["CPU-therm"],
+            "stretches": [stretch(10.0), stretch(70.0, evidence=synthetic.HOSTILE)],
+            "more_stretches": 0,
+            "notes": ["cpu0.cap allowed at most 1.2 GHz of 2 GHz all the time"],
+            **conditions,
+        },
+    }
+
+
+def printed(shown: dict[str, Any], width: int = 80) -> str:
+    stream = io.StringIO()
+    print_run(shown, Console(file=stream, width=width, no_color=True))
+    return stream.getvalue()
+
+
+def test_sentences_say_what_was_throttled_what_idle_took_and_what_the_total_leaves_out() -> None:
+    found = sentences(document())
+    assert "15 of 100 clean steps were throttled; the figures include them." in found
+    assert "Cpu0.cap allowed at most 1.2 GHz of 2 GHz all the time." in found
+    assert "Idle before the first step, the device took: 2.50 W (2.40 to 2.60; replayed)." in found
+    assert (
+        "Idle after the last step, the device took: missing: "
+        "no idle stretch was recorded after the steps." in found
+    )
+    assert any("what leaks and what the board takes anyway is taken off" in one for one in found)
+    assert "The total of energy: leaves out the carrier board: 6-8 W." in found
+    assert "Not in the total: MUX, in a step 20.0 mJ (replayed)." in found
+
+
+def test_a_run_that_was_not_throttled_says_by_which_sensors() -> None:
+    names = [f"zone{n}" for n in range(6)]
+    found = sentences(document(throttled_steps=0, stretches=[], watched=names))
+    assert (
+        "No clean step was throttled, as far as 6 sensors tell: zone0, zone1, zone2, zone3 and "
+        "2 more." in found
+    )
+    found = sentences(document(throttled_steps=0, stretches=[], watched=["zone"]))
+    assert "No clean step was throttled, as far as 1 sensor tells: zone." in found
+
+
+def test_disturbances_that_could_not_be_seen_are_not_said_to_be_none() -> None:
+    shown = document(disturbed_steps=None)
+    shown["steps"] = {"recorded": 130, "clean": 100}
+    assert "disturbed" not in wording.steps(shown)
+    assert not any("disturbed" in one for one in sentences(shown))
+
+
+def test_steps_that_were_left_out_are_said_to_be() -> None:
+    shown = document(excluded=["throttled"])
+    assert "15 of 100 clean steps were throttled; left out of the figures." in sentences(shown)
+    texts = [caution.text for caution in cautions(shown)]
+    assert "15 of 100 clean steps were throttled; they are left out." in texts
+    assert any("--exclude throttled" in caution.text for caution in cautions(document()))
+
+
+def test_stretches_stand_with_time_uncertainty_and_evidence() -> None:
+    found = stretches(document(more_stretches=7))
+    assert found is not None
+    assert found.rows[0] == (
+        "10.00 s",
+        "12.50 s ± 100 ms",
+        "throttled",
+        "CPU-therm reached 97.5 °C; throttling begins at 97 °C",
+    )
+    assert found.rows[-1][-1] == "and 7 more stretches"
+
+
+def test_power_sensors_stand_with_what_they_can_carry() -> None:
+    found = power_channels(document())
+    assert found is not None
+    assert [row[0] for row in found.rows] == ["VDD_IN", "MUX"]
+    name, interval, step, repeats, facts = found.rows[0]
+    assert (name, interval) == ("VDD_IN", "422.0 ms (421.5 to 422.4)")
+    assert (step, repeats) == ("38.5 mW", "97.6 %")
+    assert facts == (
+        "total; replayed; averages over 422 ms; a read takes 62.0 µs; "
+        "leaves out the carrier board: 6-8 W"
+    )
+    assert found.rows[1][1] == "20.0 ms at most"
+    assert found.rows[1][4].startswith("not in the total")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminal_shows_them_within_its_width(width: int) -> None:
+    text = printed(document(stretches=[stretch(float(n)) for n in range(40)]), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "CPU-therm reached 97.5 °C" in text
+    assert "and 28 more" in text
+    assert "38.5 mW" in text
+
+
+def test_the_page_shows_them_and_hostile_evidence_is_text() -> None:
+    page = render_report([(document(), {})])
+    assert "<h3>Conditions</h3>" in page
+    assert "CPU-therm reached 97.5 °C; throttling begins at 97 °C" in page
+    assert synthetic.HOSTILE not in page
+    assert "MUX (not in the total)" in page
+    assert "<h3>Conditions</h3>" not in render_report([(synthetic.document(), {})])
+
+
+def test_many_operations_too_short_for_the_sensor_make_one_note() -> None:
+    rows = [
+        {"name": f"op{n}", "energy": synthetic.missing("J", UNRESOLVED.format(n))}
+        for n in range(1, 40)
+    ]
+    rows.append({"name": "long", "energy": synthetic.figure(1.0, "J")})
+    assert costs(rows).notes == (
+        "Energy is missing in 39 of 40 rows: not resolvable: VDD_IN gave a new value every "
+        "422 ms, and this is shorter",
+    )
+
+
+def test_beside_phases_the_rest_holds_what_phases_leave_out() -> None:
+    """Operations are too short for 9 J of 10, phases for 2 J."""
+    shown = document()
+    none = synthetic.figure(0.0, "s", "attributed")
+    shown["rests"]["not_resolved"] = {
+        "time": none, "share": {**none, "unit": "ratio"}, "energy": synthetic.figure(9.0, "J"),
+    }  # fmt: skip
+    shown["not_resolved"] = {"phases": {"energy": synthetic.figure(2.0, "J")}}
+    page = render_report([(shown, {})])
+    part = page[page.index("Where a step goes") :]
+    row = part[part.index("too short for the sensor") :]
+    assert "2.00 J" in row[: row.index("</tr>")]
+    assert "too short for the sensor" in printed(shown)
+    assert "9.00 J" in printed(shown)

@@ -1,0 +1,102 @@
+"""The course of a run in a report: its chart, and what is said of it in sentences."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from tests.reports.synthetic import figure, missing
+
+from wattstep.reports.html import render_report
+from wattstep.reports.thermal import course, course_chart, sentences
+
+
+def column(name: str, unit: str, values: list[float | None], status: str) -> dict[str, Any]:
+    return {"name": name, "unit": unit, "status": status, "source": "-", "values": values}
+
+
+def curve(**changed: Any) -> dict[str, Any]:
+    return {
+        "bin": 60.0,
+        "begin": [60.0 * n for n in range(6)],
+        "columns": [
+            column("throughput", "samples/s", [16.0, 16, 16, 12, 12, 12], "measured"),
+            column("power", "W", [9.0, 9.1, None, 7, 7, 7], "modelled"),
+            column("temperature", "°C", [45.0, 60, 65, 68, 69, 70], "replayed"),
+            column("frequency", "Hz", [2e9, 2e9, 2e9, 1.6e9, 1.6e9, 1.6e9], "measured"),
+        ],
+        "throttled_from": 170.0,
+        **changed,
+    }
+
+
+def document(**metrics: Any) -> dict[str, Any]:
+    return {"title": "LeNet-5", "metrics": metrics, "curve": curve()}
+
+
+def test_the_chart_has_a_panel_for_each_quantity_at_the_middle_of_its_bins() -> None:
+    chart = course_chart(curve())
+    assert chart is not None
+    throughput, power, temperature, frequency = chart["data"]
+    assert throughput["x"] == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]  # minutes
+    assert power["y"][2] is None
+    assert not power["connectgaps"]
+    assert (throughput["line"]["dash"], power["line"]["dash"]) == ("solid", "dot")
+    assert temperature["y"][-1] == 70
+    assert frequency["y"][0] == 2.0  # GHz
+    axes = [chart["layout"][f"yaxis{n}"]["domain"] for n in ("", "2", "3", "4")]
+    assert all(low < high for low, high in axes)
+    assert all(below[1] <= above[0] for above, below in itertools.pairwise(axes))
+
+
+def test_the_onset_of_throttling_is_a_line_at_its_time() -> None:
+    chart = course_chart(curve())
+    assert chart is not None
+    assert [shape["x0"] for shape in chart["layout"]["shapes"]] == [170 / 60]
+    plain_chart = course_chart(curve(throttled_from=None))
+    assert plain_chart is not None
+    assert not plain_chart["layout"]["shapes"]
+
+
+def test_a_run_without_a_course_has_no_section() -> None:
+    assert course({"title": "LeNet-5"}) is None
+    assert course({**document(), "curve": {}}) is None
+    assert "In the course of the run" not in render_report([({"title": "LeNet-5"}, {})])
+
+
+def test_the_page_has_the_sentences_and_the_chart() -> None:
+    ratio = figure(0.75, "ratio", "measured", 0.74, 0.76)
+    page = render_report([(document(sustained={"throughput_ratio": ratio}), {})])
+    assert "In the course of the run" in page
+    assert "The last minute trained at 75.0% of the throughput of the first." in page
+
+
+def test_sentences_say_what_changed_when_and_where_it_leads() -> None:
+    sustained = {
+        "throughput_ratio": figure(0.75, "ratio"),
+        "first_minute_power": figure(9.0, "W"),
+        "last_minute_power": figure(7.0, "W"),
+        "first_minute_temperature": figure(50.0, "°C"),
+        "throttle_onset": figure(170.0, "s", source="cpu0.cap fell to 1.6 GHz"),
+        "steady_after": missing("s", "it did not become steady: cpu moves"),
+    }
+    said = sentences(
+        document(
+            sustained=sustained,
+            thermal_time_constant=figure(95.0, "s", "modelled"),
+            steady_temperature=figure(71.24, "°C", "modelled"),
+            time_to_throttle=figure(170.0, "s", "modelled"),
+        )
+    )
+    assert said == [
+        "The last minute trained at 75.0% of the throughput of the first; power 9.00 W at first, "
+        "7.00 W at last.",
+        "Throttling set in 2.8 min after the first step: cpu0.cap fell to 1.6 GHz.",
+        "It did not become steady: cpu moves.",
+        "The thermal model has a time constant of 95 s and settles at 71.2 °C at the training's "
+        "mean power; from the beginning it takes 2.8 min until throttling begins.",
+    ]
+    assert sentences(document(sustained={"steady_after": figure(2520.0, "s")})) == [
+        "It was steady after 42.0 min."
+    ]
+    assert sentences(document()) == []

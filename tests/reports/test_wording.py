@@ -1,0 +1,36 @@
+"""What runs are called side by side, and what they are compared by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wattstep.reports.wording import compared, setting, titles
+
+
+def run(batch: int = 4, precision: str = "fp32", **options: Any) -> dict[str, Any]:
+    return {"title": "LeNet-5", "batch_size": batch, "precision": precision, "options": options}
+
+
+def test_runs_are_told_apart_by_what_differs_and_by_nothing_else() -> None:
+    assert titles([run(), run(8)]) == ["LeNet-5 · batch 4", "LeNet-5 · batch 8"]
+    assert titles([run(), run(precision="amp")]) == [
+        "LeNet-5 · batch 4 · fp32", "LeNet-5 · batch 4 · amp",
+    ]  # fmt: skip
+    assert titles([run(rate_rule="linear"), run(rate_rule="fixed", accumulate=4)]) == [
+        "LeNet-5 · batch 4 · linear rate", "LeNet-5 · batch 4 · accumulated 4 times · fixed rate",
+    ]  # fmt: skip
+    other = {**run(), "title": "DQN", "options": {"image_size": 84}}
+    assert titles([run(), other]) == ["LeNet-5 · batch 4", "DQN · batch 4"]
+    assert titles([run(), run(8, precision="amp")])[1] == "LeNet-5 · batch 8 · amp"
+    assert titles([]) == []
+
+
+def test_runs_to_a_goal_are_compared_by_what_it_took() -> None:
+    reached = {**run(), "metrics": {"time_to_target": {}}}
+    assert compared([run(), reached])[:2] == ("time_to_target", "energy_to_target")
+    assert compared([run()])[0] == "step_time"
+
+
+def test_accumulation_stands_beside_the_batch() -> None:
+    assert setting(run(accumulate=4))[0] == "batch 4 accumulated 4 times"
+    assert setting(run(accumulate=1))[0] == "batch 4"

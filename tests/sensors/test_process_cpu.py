@@ -51,10 +51,14 @@ def clocks() -> Iterator[Clocks]:
 
 
 def test_the_clock_counts_what_the_process_computes(clocks):
-    before, used = clocks.read(), time.process_time_ns()
+    # What a hypervisor steals counts for the task clock and not for the process's time: the clock
+    # lies between what was certainly computed and what has passed on the wall.
+    since, before, used = time.perf_counter_ns(), clocks.read(), time.process_time_ns()
     burn(0.1)
     used = time.process_time_ns() - used
-    assert clocks.read() - before == pytest.approx(used, rel=0.05)
+    counted = clocks.read() - before
+    passed = time.perf_counter_ns() - since
+    assert 0.99 * used <= counted <= passed * len(clocks.descriptors)
 
 
 def test_threads_born_later_count(clocks):

@@ -2,7 +2,7 @@
 
 A real OpenSSH server on loopback stands for the board, so that both train on the same machine:
 
-    python benchmarks/ssh.py --pairs 5 --steps 60
+    python benchmarks/ssh.py --rounds 5 --steps 300
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.fleet.remote.server import Server, serving
 
 from wattstep import load
+from wattstep.records.figure import Figure
+
+FIGURES = ("step_time", "process_cpu_cores")
 
 
 def run(out: Path, steps: int, *more: str, environment: dict[str, str] | None = None) -> float:
@@ -36,41 +39,72 @@ def run(out: Path, steps: int, *more: str, environment: dict[str, str] | None = 
 
 
 def compare(
-    server: Server, folder: Path, pairs: int, steps: int, options: str
+    server: Server, folder: Path, rounds: int, steps: int, options: str
 ) -> dict[str, object]:
-    """Interleaved pairs; figures of each run with their intervals."""
+    """Rounds of here, there, here again; figures of each run with their intervals.
+
+    Two runs on one machine differ by more than the steps of either tell: what a run over ssh
+    differs by is held against what a second run here differs by.
+    """
     elsewhere = {"WATTSTEP_SSH_CONFIG": str(server.client_config)}
     target = f"{server.target}{options}"
-    rows = []
-    for pair in range(pairs):
-        here, there = folder / f"here{options}-{pair}", folder / f"there{options}-{pair}"
-        seconds = run(here, steps), run(there, steps, "--target", target, environment=elsewhere)
-        times = [load(path).metrics()["step_time"] for path in (here, there)]
-        apart = times[0].low > times[1].high or times[1].low > times[0].high
-        rows.append((*seconds, *(time.value for time in times), apart))
-    added = [there - here for here, there, *_ in rows]
+    seconds, figures = [], []
+    for number in range(rounds):
+        out = {name: folder / f"{name}{options}-{number}" for name in ("here", "there", "again")}
+        # In turn first and last, so that what drifts falls on each alike.
+        order = list(out) if number % 2 == 0 else list(reversed(out))
+        took = {
+            name: run(out[name], steps, "--target", target, environment=elsewhere)
+            if name == "there"
+            else run(out[name], steps)
+            for name in order
+        }
+        seconds.append(took)
+        figures.append({name: load(path).metrics() for name, path in out.items()})
+    added = [took["there"] - (took["here"] + took["again"]) / 2 for took in seconds]
     return {
         "options": options or "none: everything is removed at the end",
-        "pairs": pairs,
-        "wall_here_s": statistics.median(row[0] for row in rows),
-        "wall_there_s": statistics.median(row[1] for row in rows),
+        "rounds": rounds,
+        "wall_here_s": statistics.median((took["here"] + took["again"]) / 2 for took in seconds),
+        "wall_there_s": statistics.median(took["there"] for took in seconds),
         "added_first_s": added[0],
-        "added_later_s": statistics.median(added[1:]) if pairs > 1 else None,
-        "step_time_here_s": statistics.median(row[2] for row in rows),
-        "step_time_there_s": statistics.median(row[3] for row in rows),
-        "step_times_s": [row[2:4] for row in rows],
-        "pairs_whose_intervals_do_not_overlap": sum(row[4] for row in rows),
+        "added_later_s": statistics.median(added[1:]) if rounds > 1 else None,
+        **{name: against(figures, name) for name in FIGURES},
+    }
+
+
+def against(figures: list[dict[str, dict[str, Figure]]], name: str) -> dict[str, object]:
+    """One figure there and here again, each against here."""
+    rows = [{run: found[name] for run, found in each.items()} for each in figures]
+
+    def apart(other: str) -> int:
+        return sum(
+            row["here"].low > row[other].high or row[other].low > row["here"].high for row in rows
+        )
+
+    def ratios(other: str) -> list[float]:
+        return [row[other].value / row["here"].value for row in rows]
+
+    return {
+        "here": [row["here"].value for row in rows],
+        "there": [row["there"].value for row in rows],
+        "there_by_here": statistics.median(ratios("there")),
+        "here_again_by_here": statistics.median(ratios("again")),
+        "furthest_there": max(abs(ratio - 1) for ratio in ratios("there")),
+        "furthest_here_again": max(abs(ratio - 1) for ratio in ratios("again")),
+        "intervals_apart_there": apart("there"),
+        "intervals_apart_here_again": apart("again"),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=300)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, serving(Path(name) / "board") as server:
         for options in (",keep=yes", ""):
-            found = compare(server, Path(name), arguments.pairs, arguments.steps, options)
+            found = compare(server, Path(name), arguments.rounds, arguments.steps, options)
             print(json.dumps(found, indent=1), flush=True)
 
 

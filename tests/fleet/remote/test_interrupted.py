@@ -114,6 +114,23 @@ def test_ctrl_c_in_the_middle_of_the_installation_leaves_nothing_there(
     assert not (tmp_path / "runs/mine").exists()
 
 
+def test_a_connection_that_is_cut_in_an_installation_ends_it_and_leaves_nothing_there(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path / "board") as server:
+        hold_python(server, "venv")
+        with training(server, tmp_path / "runs") as host:
+            server.cut()
+            _, errors = host.communicate()
+        assert host.returncode == 2, errors
+        first, last = errors.splitlines()
+        assert first.startswith("to the board: wheel of wattstep")
+        assert last.startswith("wattstep: the connection to the board was lost")
+        until(lambda: server.processes() == [], LONG_S)
+        assert server.left() == []
+    assert not (tmp_path / "runs/mine").exists()
+
+
 @pytest.mark.slow
 def test_a_connection_that_is_cut_before_the_start_is_made_again_and_it_trains(
     tmp_path: Path,

@@ -44,6 +44,7 @@ def _diagnose_there(target: Parsed, interval: str) -> dict[str, Any]:
 
 def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -56,10 +57,10 @@ def _show(found: dict[str, Any]) -> None:
     absent = Table("sensor", "reason", box=None, title="What is not", title_justify="left")
     for sensor in found["sensors"]:
         if not sensor["present"]:
-            absent.add_row(sensor["name"], sensor["reason"])
+            absent.add_row(escape(sensor["name"]), escape(sensor["reason"]))
         for row in sensor["channels"]:
             table.add_row(
-                row["name"],
+                escape(row["name"]),
                 _value(row["value"], row["unit"]),
                 _value(row["resolution_seen"], row["unit"]),
                 _value(row["update_interval"], "s"),

@@ -35,9 +35,9 @@ class TrainingProgress:
     def __enter__(self) -> TrainingProgress:
         if not self._quiet and self._console.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
-                TextColumn("{task.fields[detail]}"),
+                TextColumn("{task.fields[detail]}", markup=False),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=self._console,

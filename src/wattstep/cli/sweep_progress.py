@@ -31,7 +31,7 @@ class SweepProgress:
     def __enter__(self) -> SweepProgress:
         if not self._quiet and self._console.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[left]}"),

@@ -160,9 +160,27 @@ class Outcome:
             outcome = cls(**values)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise DamagedRunError(f"an outcome lacks or garbles a field: {error}") from error
+        _check(outcome)
         if outcome.status not in STATES:
             raise DamagedRunError(f"an outcome has the unknown status {outcome.status!r}")
         return outcome
+
+
+def _check(outcome: Outcome) -> None:
+    """What reports take for texts and numbers.
+
+    Raises:
+        DamagedRunError: It is something else.
+    """
+    texts = (outcome.reason, outcome.limit)
+    numbers = (outcome.started, outcome.ended, outcome.cooled, outcome.attempts)
+    objects = (outcome.machine, outcome.versions, outcome.figures)
+    if not all(isinstance(text, str) for text in texts):
+        raise DamagedRunError("an outcome has a reason or a limit that is no text")
+    if not all(type(number) in (int, float) and abs(number) < 2**63 for number in numbers):
+        raise DamagedRunError("an outcome has a time that is no number")
+    if not all(isinstance(each, Mapping) for each in objects):
+        raise DamagedRunError("an outcome lacks or garbles its figures")
 
 
 def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def read_info(run: Path) -> RunInfo:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DamagedRunError(f"{run} is not a run: it has no {RUN}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise DamagedRunError(f"{path} does not hold a run")

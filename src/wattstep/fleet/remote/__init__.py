@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from wattstep.errors import RecordingError
+from wattstep.fleet.remote.wording import inert
 
 
 class ConnectionLostError(RecordingError):
@@ -30,9 +31,9 @@ class Finished:
 
     @property
     def last_error(self) -> str:
-        """The last line that it complained with, or its exit code."""
+        """The last line that it complained with, as a person may see it, or its exit code."""
         lines = self.errors.decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {self.code}"
+        return inert(lines[-1]) if lines else f"exit code {self.code}"
 
 
 class Connection(Protocol):

@@ -92,7 +92,9 @@ def unpack(stream: IO[bytes], target: Path, wanted: Mapping[str, int]) -> int:
                 assert content is not None
                 received += _write(content, target, check_name(name), member.size)
                 missing.discard(name)
-    except (tarfile.ReadError, EOFError) as error:
+    except InvalidValueError:
+        raise
+    except (tarfile.TarError, EOFError, ValueError) as error:  # tarfile reads numbers unchecked
         raise EOFError(str(error)) from error
     if missing:  # cut between two files, a stream of tar's looks whole
         raise EOFError(f"{len(missing)} files did not come")

@@ -23,7 +23,7 @@ from wattstep.fleet.limits import MemoryLimit
 from wattstep.fleet.measuring import Listener
 from wattstep.fleet.outcome import Configuration, Outcome
 from wattstep.fleet.remote import ConnectionLostError
-from wattstep.fleet.remote.answers import nameless, part, unclear
+from wattstep.fleet.remote.answers import nameless, parse_diagnosis, parse_progress, part, unclear
 from wattstep.fleet.remote.install import (
     FOLDER,
     Board,
@@ -35,6 +35,7 @@ from wattstep.fleet.remote.install import (
 )
 from wattstep.fleet.remote.job import RECONNECT_S, Followed, Job, Patience, Say, complete
 from wattstep.fleet.remote.ssh import Address, SshConnection
+from wattstep.fleet.remote.wording import each_text, inert, inert_lines
 from wattstep.profiling import ProfileSettings
 from wattstep.records.settings import parse_duration
 from wattstep.store.files import new_name
@@ -154,6 +155,8 @@ class RemoteBoard:
         described = self._described("train", settings, out, limit)
         hearing = _Hearing(on_progress, on_warning, sys.stderr)
         self._do(described, out, hearing)
+        if not (out / "run.json").exists():
+            raise unclear("a training without a run")
         return out
 
     def measure(
@@ -181,7 +184,8 @@ class RemoteBoard:
             outcome = Outcome.from_dict(self._nameless(part(ending, "outcome", dict)))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise unclear("outcome") from error
-        return replace(outcome, run=out.name if (out / "run.json").exists() else None)
+        run = out.name if (out / "run.json").exists() else None
+        return replace(outcome, configuration=configuration, run=run)
 
     def profile(self, settings: ProfileSettings, out: str, *sent: str) -> tuple[int, Path]:
         """Runs a script of the user's there; see `Place.profile`.
@@ -216,7 +220,7 @@ class RemoteBoard:
         described = {"kind": "diagnose", "title": "doctor", "run": "", "interval": interval}
         hearing = _Hearing(lambda _: None, self._say, sys.stderr)
         ending = self._do(described, None, hearing, needs_torch=False)
-        found: dict[str, Any] = self._nameless(part(ending, "found", dict))
+        found = parse_diagnosis(self._nameless(part(ending, "found", dict)))
         return {**found, "target": "ssh:board"}
 
     def end_job(self) -> None:
@@ -426,8 +430,8 @@ class RemoteBoard:
         return str(self._nameless(text.replace(job.folder, "the job's folder")))
 
     def _nameless(self, value: Any) -> Any:
-        """Without the folders of the board's user."""
-        return nameless(value, self.board.folder, self.board.home)
+        """Without the folders of the board's user, and as a person may see it."""
+        return each_text(nameless(value, self.board.folder, self.board.home), inert)
 
     def _say_kept(self) -> None:
         found = look(self._connection, self._options.folder, self.board.executable)
@@ -436,7 +440,10 @@ class RemoteBoard:
 
 
 class _Hearing:
-    """Passes on what a job says: to those who asked, and to our own outputs."""
+    """Passes on what a job says: to those who asked, and to our own outputs.
+
+    What a script of the user's own says (`output_to`) is passed on as it is, as it would be here.
+    """
 
     def __init__(
         self,
@@ -447,23 +454,20 @@ class _Hearing:
     ) -> None:
         self._on_progress, self._on_warning = on_progress, on_warning
         self._outputs = {"stderr": errors_to, "stdout": output_to or errors_to}
+        self._of_script = output_to is not None
 
     def news(self, line: dict[str, Any]) -> None:
         """Progress, or a warning."""
         if "progress" in line:
-            try:
-                progress = Progress(**part(line, "progress", dict))
-            except TypeError as error:
-                raise unclear("progress") from error
-            self._on_progress(progress)
+            self._on_progress(parse_progress(line))
         elif "warning" in line:
-            self._on_warning(part(line, "warning", str))
+            self._on_warning(inert(part(line, "warning", str)))
 
     def output(self, name: str, text: str) -> None:
         """Written where it would have gone here."""
         stream = self._outputs[name]
         if stream is not None:
-            stream.write(text)
+            stream.write(text if self._of_script else inert_lines(text))
             stream.flush()
 
 
@@ -539,5 +543,5 @@ def clean(connection: Followed, board: Board, *, all_jobs: bool = False) -> bool
     force = ["force"] if all_jobs else []
     told = call(connection, board.executable, "clean", board.folder, *force)
     if hindrance := part(told, "error", str):
-        raise RecordingError(f"files of ours stay on the board: {hindrance.lower()}")
+        raise RecordingError(f"files of ours stay on the board: {inert(hindrance).lower()}")
     return part(told, "stays", int) == 0

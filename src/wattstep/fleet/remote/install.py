@@ -23,11 +23,13 @@ from wattstep.fleet.remote.answers import (
     parse_installed,
     parse_job,
     part,
+    path,
+    paths,
     said,
-    texts,
     unclear,
 )
 from wattstep.fleet.remote.on_board import MARK, OURS
+from wattstep.fleet.remote.wording import inert
 from wattstep.store.cache import cache_folder, hash_files
 
 FOLDER: Final = "~/.cache/wattstep-board"
@@ -122,7 +124,7 @@ def remove(connection: Connection, python: str, folder: str) -> None:
         RecordingError: Something of it stays.
     """
     if hindrance := part(call(connection, python, "remove", folder), "error", str):
-        raise RecordingError(f"files of ours stay on the board: {hindrance.lower()}")
+        raise RecordingError(f"files of ours stay on the board: {inert(hindrance).lower()}")
 
 
 def look(connection: Connection, folder: str = FOLDER, python: str | None = None) -> Board:
@@ -166,18 +168,18 @@ def _board(line: bytes) -> Board:
     """
     told = parse_answer(line)
     version, libraries = part(told, "version", list), part(told, "libraries", dict)
-    folder, free = part(told, "folder", str), told.get("free")
-    if len(version) < 2 or not all(type(number) is int for number in version):
+    folder, free = path(told, "folder"), told.get("free")
+    if len(version) < 2 or not all(type(n) is int and 0 <= n < 1000 for n in version):
         raise unclear("version")
-    if not all(isinstance(known, str) for known in libraries.values()):
+    if not all(_is_version(known) for known in libraries.values()):
         raise unclear("libraries")
     if not folder.startswith("/") or not folder.endswith(f"/{OURS}"):
         raise unclear("folder")
     return Board(
-        executable=part(told, "executable", str),
+        executable=path(told, "executable"),
         version=tuple(version),
         libraries=libraries,
-        places=texts(told, "places"),
+        places=paths(told, "places"),
         architecture=part(told, "architecture", str),
         tegra=part(told, "tegra", str),
         boot=part(told, "boot", str),
@@ -188,6 +190,10 @@ def _board(line: bytes) -> Board:
         size=part(told, "size", int),
         jobs=tuple(parse_job(each) for each in part(told, "jobs", list)),
     )
+
+
+def _is_version(text: object) -> bool:
+    return isinstance(text, str) and text.isascii() and text.isprintable() and len(text) < 100
 
 
 # --- the wheel ----------------------------------------------------------------------------
@@ -367,7 +373,8 @@ def install(
     say(f"to the board: wheel of wattstep {spell_bytes(size)}, into {_shown(board)}")
     if hindrance := part(call(connection, board.executable, "make", board.folder), "error", str):
         raise RecordingError(
-            f"no folder can be made on the board ({hindrance.lower()}): name another one (folder=DIR)"
+            f"no folder can be made on the board ({inert(hindrance).lower()}): name another one "
+            "(folder=DIR)"
         )
     if not board.jobs:  # of an older wattstep, kept until now
         for older in board.installed:

@@ -23,8 +23,10 @@ from wattstep.fleet.remote import Connection, ConnectionLostError
 from wattstep.fleet.remote.answers import STATES, one_of, parse_answer, part, texts, unclear
 from wattstep.fleet.remote.install import call, remove, script
 from wattstep.fleet.remote.on_board import FOLLOWED, JOB, NEWS, WRITTEN, digest
+from wattstep.fleet.remote.wording import inert
 
 RECONNECT_S: Final = 600.0
+NEWS_MOST: Final = 1024**2  # bytes of a line of news
 _PAUSES: Final = (0.2, 1.0, 2.0, 5.0)  # before trying again; the last one from then on
 _STARTING: Final = "import sys; del sys.path[0]; from {module} import main; sys.exit(main())"
 _ENTRY: Final = _STARTING.format(module="wattstep.fleet.remote.there")
@@ -269,12 +271,13 @@ class Job:
         for pair in part(told, "renamed", list):
             if not isinstance(pair, list) or not all(isinstance(each, str) for each in pair):
                 raise unclear("renamed")
-            say(f"{' is called '.join(pair)} in {target}")
+            say(f"{inert(' is called '.join(pair))} in {target}")
         if links := texts(told, "links"):
-            say(f"not brought, since they are links or no files: {', '.join(links)}")
+            say(f"not brought, since they are links or no files: {inert(', '.join(links))}")
         if kept := texts(told, "kept"):
             raise RecordingError(
-                f"the script wrote what cannot be brought: {', '.join(kept)}; it stays on the board"
+                f"the script wrote what cannot be brought: {inert(', '.join(kept))}; it stays on the "
+                "board"
             )
         return size if count else 0
 
@@ -322,6 +325,8 @@ class _Reader:
             listening.output(name, decoder.decode(data))
             return
         *lines, self._unread = (self._unread + data).split(b"\n")
+        if len(self._unread) > NEWS_MOST:
+            raise unclear("news")
         for line in lines:
             with suppress(RecordingError):  # half a line, where the disk there was full
                 listening.news(parse_answer(line))
@@ -349,8 +354,10 @@ def complete(run: Path, note: str | None = None) -> None:
     from wattstep.run import load
     from wattstep.store.files import read_info, write_info
 
-    # A process of the board held it; one of the same number here must not pass for that one.
-    (run / JOURNAL / HOLDER).unlink(missing_ok=True)
+    try:  # A process of the board held it; one of the same number here must not pass for that one.
+        (run / JOURNAL / HOLDER).unlink(missing_ok=True)
+    except OSError as error:
+        raise DamagedRunError(f"{run} came from the board as something else than a run") from error
     info = read_info(run)
     notes = info.notes if note is None else (*info.notes, note)
     write_info(run, replace(info, target="ssh:board", notes=notes))

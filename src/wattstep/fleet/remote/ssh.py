@@ -23,6 +23,7 @@ from wattstep.fleet.remote import ConnectionLostError, Finished
 from wattstep.fleet.remote.archive import check_name, pack, unpack
 from wattstep.fleet.remote.command import Command
 from wattstep.fleet.remote.socket_folder import SocketFolder
+from wattstep.fleet.remote.wording import inert
 
 CONFIG: Final = "WATTSTEP_SSH_CONFIG"  # a configuration file in place of ~/.ssh/config
 CONNECT_S: Final = 15
@@ -36,6 +37,7 @@ _ENDING_S: Final = 15.0  # what a command there may take to end when it is told 
 _ADDRESS = re.compile(
     r"(?:(?P<user>[^\s@:/,-][^\s@:/,]*)@)?(?P<host>[\w.][\w.-]*|\[[0-9A-Fa-f:.%\w]+\])(?::(?P<port>\d{1,5}))?"
 )
+_NUMBER = re.compile(r"[0-9]{1,18}")
 # Nothing that the user's configuration adds for logging in by hand belongs to these connections;
 # and what went wrong is told apart by ssh's own words, which LogLevel=QUIET would keep from us.
 _QUIET: Final = (
@@ -410,7 +412,7 @@ def refusal(said: str, address: Address) -> RecordingError:
         if any(word in said for word in words):
             return error(advice)
     lines = [line for line in said.strip().splitlines() if line.strip()]
-    last = _nameless(lines[-1], address) if lines else "ssh ended without a word"
+    last = inert(_nameless(lines[-1], address)) if lines else "ssh ended without a word"
     return ConnectionLostError(f"the connection to the board was lost: {last}")
 
 
@@ -495,7 +497,7 @@ def _read_list(listed: str) -> tuple[dict[str, tuple[str, int]], list[str]]:
         checksum, _, rest = line.partition(" ")
         size, _, name = rest.partition(" ")
         try:
-            if size.isdecimal() and checksum.isdecimal():
+            if _NUMBER.fullmatch(size) and _NUMBER.fullmatch(checksum):
                 there[check_name(name.removeprefix("./"))] = checksum, int(size)
             elif line:
                 strange.append("one with a new line in it" if line == "." else repr(line[:80]))

@@ -393,7 +393,7 @@ class RemoteBoard:
             try:
                 complete(out, None if note is None else f"{note}: recorded up to then")
             except DamagedRunError as error:  # it is here all the same, as it was there
-                self._say(f"{out}: {error}")
+                self._say(inert(f"{out}: {error}"))
         leave_out_names(out, self.board)
 
     def _bring_written(self, job: Job, out: Path, patience: Patience) -> None:

@@ -19,6 +19,7 @@ from wattstep.fleet.remote.board import (
 from wattstep.fleet.remote.install import Board, look
 from wattstep.fleet.remote.job import Followed, Job, Say, complete
 from wattstep.fleet.remote.ssh import Address, SshConnection
+from wattstep.fleet.remote.wording import inert
 from wattstep.targets import parse_target
 
 _NOTES = {"restarted": f"{RESTARTED}: recorded up to then", "died": f"{DIED}: recorded up to then"}
@@ -98,7 +99,7 @@ class Remains:
             try:
                 complete(path, _NOTES.get(state))
             except DamagedRunError as error:
-                self._say(f"{path}: {error}")
+                self._say(inert(f"{path}: {error}"))
         else:
             self._say(f"{name} had recorded nothing")
         if told["kind"] == "profile" and job.bring_written(written_beside(path), self._say):

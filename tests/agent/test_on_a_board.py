@@ -229,6 +229,73 @@ def _refusing(folder: Path) -> str:
     return str(path)
 
 
+class Steering(Shell):
+    """A board whose complaints and answers would steer a terminal.
+
+    Args:
+        folder: As `Shell` has it.
+        action: A part of the command at which it does so.
+        answer: What it answers then, in place of doing it.
+        code: With which exit code.
+    """
+
+    def __init__(self, folder: Path, action: str, answer: bytes, code: int) -> None:
+        super().__init__(folder)
+        self.action, self.answer, self.code = action, answer, code
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Finished:
+        if self.action not in command:
+            return super().run(command, stdin=stdin, timeout_s=timeout_s)
+        errors = b"\x1b[2J/home/me/x: it says\r\x1b]0;owned\x07 \xe2\x80\xaeno"
+        return Finished(code=self.code, output=self.answer, errors=errors)
+
+
+@pytest.mark.parametrize(
+    ("action", "answer", "code", "words"),
+    [
+        ("version_info", b"", 1, "is none"),
+        (" look", b"", 1, "the agent cannot look"),
+        (" look", b'{"format": "\x1b[2J"}', 0, "no look at a board"),
+        ("umask", b"", 1, "no folder can be made there"),
+        ("umask", b"/tmp/\x1b[31m/agent-0", 0, "it has made no folder"),
+        ("mkdir started", b"", 1, "cannot be started"),
+    ],
+)
+def test_what_a_board_complains_of_steers_no_terminal(
+    tmp_path: Path, action: str, answer: bytes, code: int, words: str
+) -> None:
+    shell, told = Steering(tmp_path / "board", action, answer, code), list[str]()
+    with pytest.raises((RecordingError, InvalidValueError), match=words) as raised:
+        profile_with_agent(
+            shell, settings(tmp_path), str(tmp_path / "run"), told.append,
+            python=python("3.6"), sleep=soon,
+        )  # fmt: skip
+    for line in (str(raised.value), *told):
+        assert line.isprintable()
+        assert "/home/me" not in line
+
+
+@pytest.mark.parametrize("garbled", [b"--5", b"\xc2\xb2", b"9" * 5000, b"\x1b[2J", b"5\n6"])
+def test_an_exit_code_that_is_none_is_waited_for(tmp_path: Path, garbled: bytes) -> None:
+    class Garbling(Shell):
+        times = 2
+
+        def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Finished:
+            done = super().run(command, stdin=stdin, timeout_s=timeout_s)
+            if "kill -s 0" in command and "started" not in command:
+                return Finished(code=0, output=b"", errors=b"")
+            if "cat code 2" in command and done.output and self.times:
+                self.times -= 1
+                return Finished(code=0, output=garbled, errors=b"")
+            return done
+
+    code, _ = profile_with_agent(
+        Garbling(tmp_path / "board"), short(tmp_path), str(tmp_path / "run"), lambda _: None,
+        python=python("3.6"), sleep=soon,
+    )  # fmt: skip
+    assert code == 5
+
+
 def test_a_run_that_is_there_already_costs_no_recording(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "board")
     (tmp_path / "run").mkdir()

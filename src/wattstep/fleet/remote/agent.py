@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import re
 import secrets
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from wattstep.agent.looking import Look, parse_look
 from wattstep.agent.making import bare_agent, make_agent
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
 from wattstep.fleet.remote import Connection, ConnectionLostError, Finished
+from wattstep.fleet.remote.answers import said
 from wattstep.fleet.remote.archive import cannot_write
 from wattstep.fleet.remote.install import FOLDER
 from wattstep.fleet.remote.job import RECONNECT_S, Patience, Say
@@ -33,6 +35,7 @@ STOP_S: Final = 60  # for the script's own end, and the recording's, after SIGTE
 STOPPED: Final = 130
 KILLED: Final = 137
 TARGET: Final = "ssh:board"
+_CODE: Final = re.compile(r"[0-9]{1,3}")
 _PYTHON_TOLD: Final = "import sys; sys.exit(sys.version_info < (3, 6))"
 # Below our folder, else below the one for temporary files, which a restart empties. "made" holds
 # what was made on the way to it, innermost first: it goes again.
@@ -198,7 +201,7 @@ class _Board:
     def _must(self, command: str, what: str, *, timeout_s: float = 60.0) -> Finished:
         done = self._run(command, timeout_s=timeout_s)
         if done.code != 0:
-            raise RecordingError(f"{self._connection.shown}: {what}: {done.last_error}")
+            raise RecordingError(f"{self._connection.shown}: {what}: {said(done)}")
         return done
 
     def check_python(self) -> None:
@@ -207,7 +210,7 @@ class _Board:
         if done.code != 0:
             raise RecordingError(
                 f"{self._connection.shown}: the agent needs Python {OLDEST} or later, and "
-                f"{self._python} is none ({done.last_error}): name another one"
+                f"{self._python} is none ({said(done)}): name another one"
             )
 
     def make_folder(self, above: str) -> None:
@@ -218,7 +221,8 @@ class _Board:
         self._folders = f'{there}/{self._name} "${{TMPDIR:-/tmp}}"/{self._name}'
         done = self._must(_MAKE.format(above=there, name=self._name), "no folder can be made there")
         folder = done.output.decode(errors="replace").strip()
-        if not folder.startswith("/") or not folder.endswith(f"/{self._name}"):
+        ours = folder.startswith("/") and folder.endswith(f"/{self._name}")
+        if not ours or not folder.isprintable():  # it stands in commands, and is shown
             raise RecordingError(f"{self._connection.shown}: it has made no folder")
         self.folder, self._folders = folder, shlex.quote(folder)
 
@@ -256,14 +260,14 @@ class _Board:
         done = self._run(self._inside(f"{_WHO}{_START.format(line=line)}"))
         if done.code != 0:
             raise _NothingRecordedError(
-                f"{self._connection.shown}: the recording cannot be started: {done.last_error}"
+                f"{self._connection.shown}: the recording cannot be started: {said(done)}"
             )
 
     def code(self) -> int | None:
         """The exit code, or None while it runs."""
         done = self._must(self._inside("cat code 2>/dev/null || true"), "its folder is gone")
         text = done.output.decode(errors="replace").strip()
-        return int(text) if text.lstrip("-").isdigit() else None
+        return int(text) if _CODE.fullmatch(text) else None
 
     def alive(self) -> bool:
         """Whether its session still runs."""
@@ -348,10 +352,9 @@ def _bring_home(board: _Board, out: Path, code: int, patience: Patience, say: Sa
     """The recording as a run; on failure it stays where it is, and here as well if all of it came."""
     meanwhile = "what was recorded is kept there"
     if not patience.keep_at(board.recorded, meanwhile):
-        said = patience.keep_at(lambda: board.said("errors", 0), meanwhile)
-        raise _NothingRecordedError(
-            f"nothing was recorded: {_last_line(said) or f'exit code {code}'}"
-        )
+        errors = patience.keep_at(lambda: board.said("errors", 0), meanwhile)
+        why = said(Finished(code=code, output=b"", errors=errors)).removeprefix("wattstep: ")
+        raise _NothingRecordedError(f"nothing was recorded: {why}")
     local = _folder_beside(out)
     whole = False
     try:
@@ -375,8 +378,3 @@ def _folder_beside(out: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix=f"{out.name}.recording-", dir=out.parent))
     except OSError as error:
         raise RecordingError(cannot_write(out, error)) from error
-
-
-def _last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("wattstep: ") if lines else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -58,14 +59,10 @@ def test_where_all_steps_take_the_same_both_trace_the_same_ones(
 @example(mode="auto", warmup=0, rounds=[([10**9], 10**9 + 1)])
 @example(mode="auto", warmup=0, rounds=[([], 10**9)])
 @example(mode="auto", warmup=0, rounds=[([2, 4], 1000)])
-def test_where_steps_differ_both_decide_alike_but_for_an_even_number_of_clean_ones(
+def test_where_steps_differ_both_decide_alike(
     mode: str, warmup: int, rounds: list[tuple[list[int], int]]
 ) -> None:
-    """Clean steps, then a window, again and again until there are more windows than any rule needs.
-
-    Of an even number of clean steps the recorder takes the mean of the two in the middle as
-    typical, the agent the longer one: it then traces no later.
-    """
+    """Clean steps, then a window, again and again until there are more windows than any rule needs."""
     schedule, agents = both(mode, warmup)
     assert agents.next_step == schedule.next_step == warmup + LEAST_CLEAN
     for clean, window_ns in itertools.islice(itertools.cycle(rounds), ENOUGH + 5):
@@ -75,12 +72,17 @@ def test_where_steps_differ_both_decide_alike_but_for_an_even_number_of_clean_on
         index = int(schedule.next_step)
         schedule.after_window(index, window_ns)
         agents.after_window(index, window_ns)
-        known = sorted(agents.clean)
-        half = len(known) // 2
-        if "every" in mode or len(known) % 2 or known[half - 1 : half] == known[half : half + 1]:
-            assert agents.next_step == schedule.next_step
-        else:
-            assert index + LEAST_CLEAN < agents.next_step <= schedule.next_step
+        assert agents.next_step == schedule.next_step
+
+
+@given(st.lists(STEPS_NS, min_size=1, max_size=40))
+@example([2, 4])
+@example([5, 1, 3])
+def test_a_typical_step_is_the_median_of_the_last_31(clean: list[int]) -> None:
+    schedule = wattstep_agent.Schedule("auto", None, 0)
+    assert schedule.typical_ns == 0
+    schedule.clean.extend(clean)
+    assert schedule.typical_ns == statistics.median(clean[-31:])
 
 
 @given(warmup=st.integers(0, 20), every=st.none() | st.integers(1, 500))

@@ -519,13 +519,20 @@ class Schedule:
         self.next_step = math.inf if mode == "none" else warmup + LEAST_CLEAN
         self.clean = collections.deque(maxlen=31)
 
+    @property
+    def typical_ns(self):
+        """Median of the last clean steps; 0 before there was one."""
+        known = sorted(self.clean)
+        half = len(known) // 2
+        return (known[half] + known[~half]) / 2 if known else 0.0
+
     def after_window(self, index, window_ns):
         """Sets the next window, after one that took `window_ns` altogether ended at step `index`."""
         self.windows += 1
         if self.every is not None:
             self.next_step = index + 1 + self.every
             return
-        typical = max(sorted(self.clean)[len(self.clean) // 2] if self.clean else 1.0, 1.0)
+        typical = max(self.typical_ns, 1.0)
         spacing = max(window_ns - typical, 0.0)
         spacing /= STARTUP_BUDGET if self.windows < WANTED else BUDGET
         if self.windows >= ENOUGH:

@@ -14,14 +14,10 @@ import pyarrow as pa
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats import kineto
-from wattstep.formats.trace import NONE, Events, Longs, Trace
-from wattstep.importing.layers import PATH
+from wattstep.formats.trace import Events, Longs, Trace
 from wattstep.importing.operations import tables_of
-from wattstep.importing.phases import ENGINE
 
 CLOCK: Final = "wattstep.clock#"  # as wattstep_agent.py writes them, with the monotonic time in ns
-# What torch itself names so is an annotation: its optimizers and loaders of data.
-ANNOTATIONS: Final = ("Optimizer.", "enumerate(DataLoader)")
 GROUP_NS: Final = 1_000_000_000  # marks of one group follow each other sooner
 ROUNDED_NS: Final = 1_000  # until torch 2.0 times of a trace are whole µs
 MOST_BRACKET_NS: Final = 100_000_000  # a mark that was interrupted for longer is none
@@ -93,7 +89,7 @@ def read_trace_window(
     clock = find_clock(trace, events, marks)
     kept = _chosen(events, ~marks)
     kept = replace(kept, start_ns=clock.map(kept.start_ns), end_ns=clock.map(kept.end_ns))
-    tables = tables_of(_with_sequences(_with_scopes(replace(trace, events=kept))))
+    tables = tables_of(replace(trace, events=kept))
     if tables.whole or step not in tables.steps["index"]:
         raise InvalidValueError("it does not hold its step")
     batches = tuple(_finished(tables.operations(), step, window, phases))
@@ -102,50 +98,6 @@ def read_trace_window(
         uncertainty_ns=clock.uncertainty_ns,
         notes=tuple(f"traces of the board's torch: {note}" for note in trace.notes),
     )
-
-
-def _with_scopes(trace: Trace) -> Trace:
-    """The same with annotations as such: torch before 1.12 calls them operations."""
-    events = trace.events
-    assert events is not None
-    texts = tuple(dict.fromkeys((*trace.names, "annotation", "module", "operation")))
-    known = {text: code for code, text in enumerate(texts)}
-    category = np.full(len(trace.names), -1, np.int32)
-    for code, name in enumerate(trace.names):
-        if name.startswith(PATH):
-            category[code] = known["module"]
-        elif name.startswith(ANNOTATIONS):
-            category[code] = known["annotation"]
-    told = category[events.name]
-    called = np.isin(events.category, [known["operation"], known["annotation"]])
-    changed = np.where(called & (told >= 0), told, events.category)
-    return replace(trace, names=texts, events=replace(events, category=changed))
-
-
-def _with_sequences(trace: Trace) -> Trace:
-    """The same with numbers on the engine's own events: torch before 1.12 has them on the nodes inside."""
-    events = trace.events
-    assert events is not None
-    code_of = {name: code for code, name in enumerate(trace.names)}
-    inner_of = {
-        code: code_of[name.removeprefix(ENGINE)]
-        for code, name in enumerate(trace.names)
-        if name.startswith(ENGINE) and name.removeprefix(ENGINE) in code_of
-    }
-    sequence, forward_thread = events.sequence.copy(), events.forward_thread.copy()
-    waiting: dict[int, int] = {}  # by thread: the engine's event that began last
-    for row in np.lexsort((-events.end_ns, events.start_ns)).tolist():
-        thread, name = int(events.thread[row]), int(events.name[row])
-        if name in inner_of:
-            waiting[thread] = row
-            continue
-        outer = waiting.get(thread, NONE)
-        if outer != NONE and inner_of[int(events.name[outer])] == name:
-            del waiting[thread]
-            if sequence[outer] == NONE and events.start_ns[row] <= events.end_ns[outer]:
-                sequence[outer] = events.sequence[row]
-                forward_thread[outer] = events.forward_thread[row]
-    return replace(trace, events=replace(events, sequence=sequence, forward_thread=forward_thread))
 
 
 def _chosen(events: Events, which: npt.NDArray[np.bool_]) -> Events:

@@ -33,6 +33,7 @@ from wattstep.importing.layers import (
     module_scopes,
 )
 from wattstep.importing.nesting import Bools, Family, in_order, lanes_of, merged
+from wattstep.importing.older_torch import mended
 from wattstep.importing.phases import (
     OPTIMIZER,
     OURS,
@@ -134,6 +135,7 @@ def tables_of(
         InvalidValueError: The expression is none, or matches nothing; there is no such process, or
             several have marks of steps.
     """
+    trace = mended(trace)
     events = trace.events
     if events is None or not len(events):
         return _without_events(trace)

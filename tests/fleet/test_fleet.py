@@ -22,12 +22,13 @@ from wattstep.errors import InvalidValueError, MissingPartError, RecordingError,
 from wattstep.fleet.device import Measuring, Task, hottest_zone_of, nameless
 from wattstep.fleet.fleet_file import Device
 from wattstep.fleet.fleet_sweep import sweep_fleet
-from wattstep.fleet.folder import SweepFolder, read_outcomes
+from wattstep.fleet.folder import SweepFolder, load_sweep, read_outcomes
 from wattstep.fleet.measuring import Listener
 from wattstep.fleet.outcome import Configuration, Evidence, Outcome
 from wattstep.fleet.plan import SweepPlan
 from wattstep.fleet.remote import Connection, ConnectionLostError, Finished
 from wattstep.fleet.remote.board import RESTARTED
+from wattstep.reports.sweep_table import fit_table
 from wattstep.training import Progress
 
 pytest.importorskip("distributed")
@@ -163,6 +164,10 @@ def test_what_the_file_says_of_a_device_holds_there_alone(tmp_path: Path) -> Non
     assert [task.memory_limit for task in fakes["a"].tasks] == [7 * 10**9]
     assert [task.memory_limit for task in fakes["b"].tasks] == [8 * 10**9] * 2
     assert watched.said == ["warning: c: none of this sweep's workloads goes there"]
+    # Only what goes somewhere stands in the table.
+    shown = fit_table(load_sweep(tmp_path, pytest.fail))
+    assert [row.title for row in shown.rows] == ["lenet, on b", "dqn, on a", "dqn, on b"]
+    assert [row.verdict for row in shown.rows] == ["yes"] * 3
     with pytest.raises(InvalidValueError, match="memory limit: a was 7000000000, now 8000000000"):
         sweep(tmp_path, {"a": Fake("a")}, workloads=("dqn",), memory_limit=8 * 10**9)
 

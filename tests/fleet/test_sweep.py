@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,21 @@ def test_more_of_the_same_continues_and_keeps_what_was_there(tmp_path: Path) -> 
     assert axes["workloads"] == ["lenet", "dqn"]
     assert axes["batches"] == [1, 2, 4]
     assert len(read_outcomes(tmp_path, print)) == 6
+
+
+def test_what_was_asked_of_each_device_is_kept_over_turns(tmp_path: Path) -> None:
+    first = replace(
+        plan(workloads=("lenet", "dqn")), devices=("a", "b"), only={"a": ("lenet", "vgg16")}
+    )
+    opened(tmp_path, first).close()
+    opened(tmp_path, replace(plan(workloads=("vgg16",)), devices=("b",))).close()
+    kept = json.loads((tmp_path / SWEEP).read_text())
+    assert kept["workloads_of"] == {"a": ["lenet"], "b": ["lenet", "dqn", "vgg16"]}
+    del kept["workloads_of"]  # as a sweep was written before: everything went everywhere
+    (tmp_path / SWEEP).write_text(json.dumps(kept))
+    opened(tmp_path, first).close()
+    kept = json.loads((tmp_path / SWEEP).read_text())
+    assert kept["workloads_of"] == {name: ["lenet", "dqn", "vgg16"] for name in "ab"}
 
 
 def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path: Path) -> None:

@@ -100,6 +100,18 @@ def test_rows_tell_threads_apart_only_where_they_differ() -> None:
     assert [row.title for row in fit_table(both).rows] == ["net, 1 threads", "net, default threads"]
 
 
+def test_what_a_fleet_sends_elsewhere_does_not_stand_as_open() -> None:
+    trained = outcome("net", 1)
+    trained["configuration"]["device"] = "a"
+    found = document(trained, workloads=["net", "big"], devices=["a", "b"], batches=[1, 4])
+    found["sweep"]["workloads_of"] = {"a": ["net"], "b": ["net", "big"]}
+    assert [row.title for row in fit_table(found).rows] == ["net, on a", "net, on b", "big, on b"]
+    # Two batch sizes of three families, of which one is measured.
+    assert dict(facts(found))["Not run yet"] == "5"
+    del found["sweep"]["workloads_of"]  # as a sweep was written before
+    assert len(fit_table(found).rows) == 4
+
+
 def test_evidence_is_in_words_with_units() -> None:
     died = outcome(
         "net", 1, "out of memory", reason="why",

@@ -113,7 +113,7 @@ class SweepFolder:
         """
         before = read_sweep(self.path) if (self.path / SWEEP).exists() else None
         axes = plan.axes
-        limits = plan.device_limits
+        limits, workloads_of = plan.device_limits, plan.workloads_of
         sessions = [0.0]
         if before is not None:
             found = differences(before["settings"], plan.shared)
@@ -125,6 +125,7 @@ class SweepFolder:
                     f"{self.path} holds a sweep with other settings ({'; '.join(found)}): "
                     "give the same ones, or another --out"
                 )
+            workloads_of = joined(_workloads_of(before), workloads_of)
             axes = joined(before["axes"], axes)
             axes["batches"].sort()
             limits = {**known, **limits}
@@ -135,6 +136,7 @@ class SweepFolder:
             "axes": axes,
             "machine": dict(machine),
             "device_limits": limits,
+            "workloads_of": workloads_of,
             "sessions": sessions,
         }
 
@@ -165,11 +167,20 @@ def read_sweep(path: Path) -> dict[str, Any]:
         ):
             if not isinstance(document[key], kind):
                 raise TypeError(key)
+        if not all(isinstance(each, list) for each in _workloads_of(document).values()):
+            raise TypeError("workloads_of")
     except FileNotFoundError as error:
         raise DamagedRunError(f"{path} is not a sweep: it has no {SWEEP}") from error
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedRunError(f"{path / SWEEP} cannot be read: {error}") from error
     return dict(document)
+
+
+def _workloads_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Of each device that has a name; in sweeps of before 22 November 2026 all went to each."""
+    axes = document["axes"]
+    devices = [device for device in axes.get("devices", ()) if device is not None]
+    return {**dict.fromkeys(devices, axes["workloads"]), **document.get("workloads_of", {})}
 
 
 def read_outcomes(path: Path, warn: Callable[[str], None]) -> dict[str, Outcome]:

@@ -67,7 +67,7 @@ class SweepPlan:
         for repeat, state, (workload, threads, precision, device), batch in product(
             rounds, self.states, others, sorted(set(self.batches))
         ):
-            if workload not in self.only.get(device or "", self.workloads):
+            if workload not in self._workloads_on(device):
                 continue
             yield Configuration(
                 workload=workload,
@@ -108,6 +108,18 @@ class SweepPlan:
     def device_limits(self) -> dict[str, int | None]:
         """The memory limit on each device that has a name, JSON-ready."""
         return {name: self.limit_of(name) for name in self.devices if name is not None}
+
+    def _workloads_on(self, device: str | None) -> tuple[str, ...]:
+        return self.only.get(device or "", self.workloads)
+
+    @property
+    def workloads_of(self) -> dict[str, list[str]]:
+        """The workloads that go to each device that has a name, JSON-ready."""
+        return {
+            device: [name for name in self.workloads if name in self._workloads_on(device)]
+            for device in self.devices
+            if device is not None
+        }
 
     @property
     def axes(self) -> dict[str, list[Any]]:

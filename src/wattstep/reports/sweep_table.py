@@ -87,7 +87,7 @@ def fit_table(document: Document) -> FitTable:
     batches = tuple(axes["batches"])
     telling = [key for key in _TELLING if len(_values(axes, key)) > 1]
     families: dict[tuple[Any, ...], list[OutcomeDocument]] = {}
-    for key in _families(axes):
+    for key in _families(document["sweep"]):
         families[key] = []
     for outcome in document["outcomes"]:
         one = outcome["configuration"]
@@ -149,7 +149,7 @@ def facts(document: Document) -> list[tuple[str, str]]:
     found = [
         ("Memory limit", "; ".join(plain(each) for each in limits) or _bytes(asked) or "none"),
         ("Outcomes", ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"),
-        ("Not run yet", str(_planned(sweep["axes"]) - len(outcomes))),
+        ("Not run yet", str(_planned(sweep) - len(outcomes))),
         ("Whole sweep took", spell_duration(sweep["duration"]) + turns),
         ("Of that, cool-down", spell_duration(cooled) if cooled else "none"),
         ("Machine", _machines(document)),
@@ -173,12 +173,18 @@ def _values(axes: Mapping[str, Sequence[Any]], key: str) -> Sequence[Any]:
     return axes.get("threads" if key == "threads" else f"{key}s", ("",))
 
 
-def _families(axes: Mapping[str, Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
-    return product(axes["workloads"], *(_values(axes, key) for key in _TELLING))
+def _families(sweep: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
+    """What was asked for; a fleet sends some workloads to some of its devices only."""
+    axes, workloads_of = sweep["axes"], sweep.get("workloads_of", {})
+    place = 1 + list(_TELLING).index("device")
+    for key in product(axes["workloads"], *(_values(axes, name) for name in _TELLING)):
+        if key[0] in workloads_of.get(key[place], axes["workloads"]):
+            yield key
 
 
-def _planned(axes: Mapping[str, Sequence[Any]]) -> int:
-    return sum(1 for _ in _families(axes)) * len(axes["batches"]) * len(axes["repeats"])
+def _planned(sweep: Mapping[str, Any]) -> int:
+    axes = sweep["axes"]
+    return sum(1 for _ in _families(sweep)) * len(axes["batches"]) * len(axes["repeats"])
 
 
 def _row(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from pathlib import Path
 from types import ModuleType
 
 from wattstep.errors import MissingPartError
@@ -35,6 +37,22 @@ def load_part(module: str) -> ModuleType:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
             raise
-        raise MissingPartError(
-            f'{library} is not installed: pip install "wattstep[{EXTRAS[library]}]"'
-        ) from error
+        raise _missing(library) from error
+
+
+def find_part(library: str) -> Path:
+    """The folder of an optional library, which is not imported.
+
+    Raises:
+        MissingPartError: The library is not installed; the message names the extra.
+    """
+    spec = importlib.util.find_spec(library)
+    if spec is None or not spec.submodule_search_locations:
+        raise _missing(library)
+    return Path(spec.submodule_search_locations[0])
+
+
+def _missing(library: str) -> MissingPartError:
+    return MissingPartError(
+        f'{library} is not installed: pip install "wattstep[{EXTRAS[library]}]"'
+    )

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import load_part
 from wattstep.workloads.data.cifar10_pickle import read_pickled
 from wattstep.workloads.data.holding_out import split_last_tenth
 from wattstep.workloads.data.samples import (
@@ -20,6 +19,7 @@ from wattstep.workloads.data.samples import (
     folders,
     read_bytes,
 )
+from wattstep.workloads.data.scikit_images import read_photographs
 
 NAME = "CIFAR-10"
 WITHOUT_TEST = f"{NAME} without its test file; the last tenth of its training images is held out"
@@ -108,8 +108,7 @@ def read_binary(path: Path) -> tuple[Bytes, Bytes]:
 
 
 def _stand_in() -> Samples:
-    load_part("PIL")  # scikit-learn reads its photographs with it
-    photographs = load_part("sklearn.datasets").load_sample_images().images
+    photographs = read_photographs()
     inputs, targets = cut_bands(photographs, held_out=False)
     name = "scikit-learn sample photographs in 32×32 patches; class: which of 2×5 strips it is from"
     return describe(

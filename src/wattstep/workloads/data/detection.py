@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from wattstep.parts import load_part
 from wattstep.workloads.data.mnist import read_digits
 from wattstep.workloads.data.samples import Array, Bytes, Samples, describe
+from wattstep.workloads.data.scikit_images import read_photographs
 
 STANDS_FOR = "COCO"
 CLASSES = 10
@@ -36,8 +36,7 @@ def read_scenes(data_dir: Path | None) -> Samples:
         MissingPartError: scikit-learn or Pillow is not installed.
     """
     digits = read_digits(data_dir)
-    load_part("PIL")  # scikit-learn reads its photographs with it
-    photographs = load_part("sklearn.datasets").load_sample_images().images
+    photographs = read_photographs()
     random = np.random.default_rng(0)
     inputs, targets = _compose(
         [photo[:, :BOUNDARY] for photo in photographs],

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import load_part
 from wattstep.workloads.data.holding_out import split_every_fifth, split_last_tenth
 from wattstep.workloads.data.samples import (
     Bytes,
@@ -19,6 +18,7 @@ from wattstep.workloads.data.samples import (
     folders,
     read_bytes,
 )
+from wattstep.workloads.data.scikit_images import read_handwritten
 
 NAME = "MNIST"
 WITHOUT_TEST = f"{NAME} without its test files; the last tenth of its training images is held out"
@@ -114,10 +114,8 @@ def read_idx(path: Path, *, dimensions: int) -> Bytes:
 
 
 def _stand_in() -> Samples:
-    digits = load_part("sklearn.datasets").load_digits()
-    (inputs, targets), held_out = split_every_fifth(
-        enlarge(digits.images.astype(np.uint8)), digits.target.astype(np.uint8)
-    )
+    images, digits = read_handwritten()
+    (inputs, targets), held_out = split_every_fifth(enlarge(images), digits)
     name = "scikit-learn digits (8×8), enlarged to 28×28"
     return describe(name=name, inputs=inputs, targets=targets, held_out=held_out, stands_for=NAME)
 

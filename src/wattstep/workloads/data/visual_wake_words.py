@@ -12,6 +12,7 @@ import numpy as np
 from wattstep.errors import InvalidValueError
 from wattstep.parts import load_part
 from wattstep.workloads.data.samples import Array, Bytes, Samples, describe, folders, read_bytes
+from wattstep.workloads.data.scikit_images import read_photographs
 
 NAME = "Visual Wake Words"
 SIDE = 96
@@ -159,8 +160,7 @@ STRIDE = 8
 
 
 def _stand_in() -> Samples:
-    load_part("PIL")  # scikit-learn reads its photographs with it
-    photographs = load_part("sklearn.datasets").load_sample_images().images
+    photographs = read_photographs()
     halves = [halve(photograph) for photograph in photographs]
     inputs, targets = _cut([half[:, :, :BOUNDARY] for half in halves], stride=STRIDE)
     return describe(

@@ -209,10 +209,13 @@ def test_what_a_child_says_is_wrong_is_passed_on() -> None:
     [
         {"batch_size": 0}, {"accumulate": 0}, {"threads": 0}, {"precision": "fp8"},
         {"processor": "tpu"},
-        {"data_dir": "/nowhere"}, {"folder": "/nowhere"},
+        {"data_dir": "missing"}, {"folder": "missing"},
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_used_are_refused(wrong: dict[str, Any]) -> None:
+def test_settings_that_cannot_be_used_are_refused(
+    wrong: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidValueError):
         FootprintSettings(**{"workload": "lenet", "batch_size": 1, **wrong})
 

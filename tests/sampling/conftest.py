@@ -52,6 +52,9 @@ class Sampling:
     def ticks(self) -> list[Row]:
         return rows(self.folder / "ticks.bin", 4)
 
+    def costs(self) -> list[Row]:
+        return rows(self.folder / "costs.bin", 4)
+
     def errnos(self, number: int) -> list[int]:
         return [row[1] for row in self.samples(number)]
 

@@ -99,7 +99,9 @@ def test_a_read_with_a_longer_period_falls_on_fewer_ticks(sampling: Start, tmp_p
     passed = len(ticks) + sum(row[3] for row in ticks)
     surveys = passed // 64 + 1
     assert 0 < len(one.samples(2)) <= passed / 10 + 1 + surveys
-    assert len(one.samples(1)) == len(ticks) + 1
+    # On a busy machine even this read may seem dear, and be made more seldom: the costs say so.
+    dear = any(number == 1 and every > 1 for _, number, _, every in one.costs())
+    assert dear or len(one.samples(1)) == len(ticks) + 1
 
 
 def test_slow_reads_are_taken_beside_the_ticks(sampling: Start, tmp_path: Path) -> None:

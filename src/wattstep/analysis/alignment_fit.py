@@ -9,7 +9,7 @@ import numpy as np
 
 from wattstep.analysis.alignment import Floats, Longs
 from wattstep.analysis.alignment_grids import LEAST_SAMPLES, Search
-from wattstep.analysis.alignment_levels import held_out
+from wattstep.analysis.alignment_levels import added, held_out
 
 DETAIL_SAMPLES: Final = 6_000  # at most, where a placement is looked at in detail
 MOST_BLOCKS: Final = 32  # of time, by which errors are judged
@@ -41,9 +41,21 @@ class Fit:
         there = replace(self, search=self.search.weighted(self.at(), self.width))
         return replace(there, r=float(there.parts(1, (0.0, 1.0))[0]))
 
+    def resemblance(self) -> float:
+        """Its correlation as `refitted` finds it, where only that is asked for."""
+        if not self.search.kinds:
+            return self.standard()[2]
+        levels = self.search.levels(self.at(), self.width)
+        known = np.isfinite(levels[0])
+        if np.count_nonzero(known) <= len(levels):
+            return self.standard()[2]
+        value = self.search.v[known]
+        load = _standard(added(levels[:, known], value) @ levels[:, known])
+        return float(load @ _standard(value)) / len(value)
+
     def predicted(self) -> tuple[Floats, Floats, float]:
         """As `standard`, with the load of each stretch weighted as the others say."""
-        if not len(self.search.groups):
+        if not self.search.kinds:
             return self.standard()
         levels = self.search.levels(self.at(), self.width)
         known = np.isfinite(levels[0])
@@ -104,15 +116,21 @@ def neighbourhood(search: Search, width: float) -> float:
 def detailed(search: Search, lag: float, width: float) -> tuple[Fit, Table]:
     """The best lag, rate and width near a placement."""
     thin = search.thinned(DETAIL_SAMPLES)
-    fit, table = _stacked(thin.weighted(thin.t + lag, width), lag, width)
+    return settled(Fit(lag=lag, rate=0.0, width=width, middle=0.0, r=0.0, search=thin))
+
+
+def settled(fit: Fit) -> tuple[Fit, Table]:
+    """Likewise near a fit, from its rate on."""
+    several = fit.search
+    lag, width = fit.lag, fit.width
+    fit, table = _stacked(several.weighted(fit.at(), width), lag, width)
     for _ in range(2):
         wider = _best_width(fit)
-        settled = not len(search.groups) or abs(fit.lag - lag) <= wider / 4
-        if wider == fit.width and settled:
+        if wider == fit.width and (not several.kinds or abs(fit.lag - lag) <= wider / 4):
             break
         lag = fit.lag
-        fit, table = _stacked(thin.weighted(fit.at(), wider), fit.lag, wider)
-    return fit.refitted() if len(search.groups) else fit, table
+        fit, table = _stacked(several.weighted(fit.at(), wider), lag, wider)
+    return fit.refitted() if several.kinds else fit, table
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,20 +143,18 @@ class Table:
 
     def total(self, rate: float) -> Floats:
         """By lag, of all blocks."""
-        total: Floats = self._sheared(rate).sum(axis=0)
-        return total
-
-    def _sheared(self, rate: float) -> Floats:
-        step = self.lags[1] - self.lags[0]
-        shift = rate * self.moment / step
+        shift = rate * self.moment / (self.lags[1] - self.lags[0])
         if np.abs(shift).max() < 0.25:
-            return self.parts
-        place = np.arange(len(self.lags)) + shift[:, None]
-        low = np.clip(np.floor(place).astype(np.int64), 0, len(self.lags) - 2)
-        share = np.clip(place - low, 0.0, 1.0)
-        rows = np.arange(len(self.parts))[:, None]
-        sheared: Floats = self.parts[rows, low] * (1 - share) + self.parts[rows, low + 1] * share
-        return sheared
+            level: Floats = self.parts.sum(axis=0)
+            return level
+        count, most = len(self.lags), int(np.abs(shift).max()) + 2
+        beyond = np.pad(self.parts, ((0, 0), (most, most)), mode="edge")
+        total = np.zeros(count)
+        for row, cell, share in zip(beyond, np.floor(shift), shift - np.floor(shift), strict=True):
+            first = most + int(cell)
+            total += (1 - share) * row[first : first + count]
+            total += share * row[first + 1 : first + 1 + count]
+        return total
 
 
 def _stacked(search: Search, lag: float, width: float) -> tuple[Fit, Table]:
@@ -207,5 +223,5 @@ def possible_widths(search: Search) -> list[float]:
 
 def _best_width(fit: Fit) -> float:
     return max(
-        possible_widths(fit.search), key=lambda width: replace(fit, width=width).refitted().r
+        possible_widths(fit.search), key=lambda width: replace(fit, width=width).resemblance()
     )

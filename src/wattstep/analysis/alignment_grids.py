@@ -20,7 +20,7 @@ class Search:
     """Both recordings in seconds from their first moments; a lag is trace less sensor."""
 
     cumulated: Floats  # busy seconds of the trace on its fine grid
-    groups: Floats  # likewise of each kind of work, shape (kinds, cells); none: all is alike
+    groups: Floats  # likewise of each kind of work, shape (cells, kinds); none: all is alike
     work: Floats  # begin and length of each stretch of work, in s, shape (2, n)
     fine: float  # step of the fine grid, s
     t: Floats  # of the sensor's values, s
@@ -36,9 +36,14 @@ class Search:
         """Of the trace."""
         return (len(self.cumulated) - 1) * self.fine
 
+    @property
+    def kinds(self) -> int:
+        """Of work, that are told apart; 0: all is alike."""
+        return int(self.groups.shape[1])
+
     def level(self, at: Floats, width: float) -> Floats:
         """The mean load over a width about these moments; NaN where it leaves the trace."""
-        level: Floats = self._mean(self.cumulated[None], at, width)[0]
+        level: Floats = self._mean(self.cumulated[:, None], at, width)[0]
         return level
 
     def levels(self, at: Floats, width: float) -> Floats:
@@ -47,29 +52,35 @@ class Search:
 
     def weighted(self, at: Floats, width: float) -> Search:
         """With the kinds of work weighted as the values say, if the sensor looks at these moments."""
-        if not len(self.groups):
+        if not self.kinds:
             return self
         levels = self.levels(at, width)
         known = np.isfinite(levels[0])
         if np.count_nonzero(known) <= len(levels):
             return self
-        return replace(self, cumulated=added(levels[:, known], self.v[known]) @ self.groups)
+        return replace(self, cumulated=self.groups @ added(levels[:, known], self.v[known]))
 
     def alike(self) -> Search:
         """Without kinds of work."""
-        return replace(self, groups=self.groups[:0])
+        return replace(self, groups=self.groups[:, :0])
 
     def _mean(self, cumulated: Floats, at: Floats, width: float) -> Floats:
         half = max(width, 2 * self.fine) / 2
-        return (self._busy(cumulated, at + half) - self._busy(cumulated, at - half)) / (2 * half)
+        grown = self._busy(cumulated, at + half) - self._busy(cumulated, at - half)
+        mean: Floats = grown.T / (2 * half)
+        return mean
 
     def _busy(self, cumulated: Floats, at: Floats) -> Floats:
         place = at / self.fine
-        inside = (place >= 0) & (place <= cumulated.shape[1] - 1)
-        cell = np.clip(place.astype(np.int64), 0, cumulated.shape[1] - 2)
-        share = place - cell
-        below = cumulated[:, cell]
-        return np.where(inside, below + share * (cumulated[:, cell + 1] - below), np.nan)
+        outside = (place < 0) | (place > len(cumulated) - 1)
+        cell = np.clip(place.astype(np.int64), 0, len(cumulated) - 2)
+        below = cumulated.take(cell, axis=0)
+        busy: Floats = cumulated.take(cell + 1, axis=0)
+        busy -= below
+        busy *= (place - cell)[:, None]
+        busy += below
+        busy[outside] = np.nan
+        return busy
 
     def thinned(self, count: int) -> Search:
         """With so many samples at most, spread over all of them at random distances."""
@@ -108,7 +119,7 @@ class Grids:
             for each in (np.ones_like(v), v, v * v)
         )
         edges = np.arange(n_l + 1) * cell / search.fine
-        cumulated = search.groups if len(search.groups) else search.cumulated[None]
+        cumulated = search.groups.T if search.kinds else search.cumulated[None]
         busy = [np.interp(edges, np.arange(len(each)), each) for each in cumulated]
         inside = np.fft.rfft(np.ones(n_l), size)
         shift = np.fft.fftfreq(size, 1 / size)

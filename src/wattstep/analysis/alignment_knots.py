@@ -58,7 +58,7 @@ def _scores(fit: Fit) -> tuple[Floats, Floats, Floats]:
     gain = float(np.cov(x, v, bias=True)[0, 1] / max(x.var(), 1e-30))
     left = (v - v.mean()) - gain * (x - x.mean())
     slope = gain * (slope - slope.mean())
-    if len(search.groups):  # what other weights would explain of a shift does not hold the lag
+    if search.kinds:  # what other weights would explain of a shift does not hold the lag
         slope = without(search.levels(at[known], fit.width), slope)
     blocks = blocks_of(len(t))
     where = np.minimum(np.arange(len(t)) * blocks // max(len(t), 1), blocks - 1)

@@ -70,6 +70,10 @@ def _solved(gram: Floats, cross: Floats) -> Floats:
     ridge = _RIDGE * float(np.trace(gram)) / len(gram)
     if ridge <= 0:
         return np.zeros(len(gram))
-    root = np.linalg.cholesky(gram + ridge * np.eye(len(gram)))
+    regular = gram + ridge * np.eye(len(gram))
+    free = np.asarray(np.linalg.solve(regular, cross), np.float64)
+    if (free >= 0).all():
+        return free
+    root = np.linalg.cholesky(regular)
     found: Floats = nnls(root.T, np.linalg.solve(root, cross))[0]
     return found

@@ -5,7 +5,8 @@ stretched by the right rate, resemble it most. How far that can be trusted is as
 blocks of time: a placement is believed if it beats every other one in nearly all of them.
 
 Read on in `alignment_pieces`: a first look at all placements (`alignment_places`), the best few in
-detail (`alignment_fit`), what fits as well (`alignment_rivals`), lag and rate (`alignment_knots`).
+detail (`alignment_fit`), work whose power differs without a name (`alignment_rounds`), what fits as
+well (`alignment_rivals`), lag and rate (`alignment_knots`).
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _search_of(
     t, v = _reduced((times - times[0]) / _SECOND, values)
     return Search(
         cumulated=_cumulated(load, load.t_ns[0], grid),
-        groups=np.array(groups).reshape(len(groups), len(grid)),
+        groups=np.array(groups).reshape(len(groups), len(grid)).T.copy(),
         work=_work(load),
         fine=fine,
         t=t,

@@ -16,18 +16,20 @@ from wattstep.analysis.alignment_fit import (
     Table,
     detailed,
     neighbourhood,
+    settled,
 )
 from wattstep.analysis.alignment_grids import LEAST_SAMPLES, Search
 from wattstep.analysis.alignment_knots import fitted_knots
 from wattstep.analysis.alignment_places import looked_at, nudged
 from wattstep.analysis.alignment_rivals import (
     ADVICE,
+    LEAST_CORRELATION,
     UNRELATED,
-    doubt_of_shape,
     lag_range,
     lobes,
     refuse_unless_alone,
 )
+from wattstep.analysis.alignment_rounds import told_by_place
 
 FAR_S: Final = 0.5  # half an interval beyond this is no alignment
 _SECOND: Final = 1e9
@@ -78,13 +80,18 @@ def _pieces(search: Search, divisions: int) -> list[_Piece]:
         raise AlignmentError(UNRELATED)
     thin = search.thinned(DETAIL_SAMPLES)
     # Of several kinds of work the first look is exact.
-    share = _NEAR_BEST if not len(search.groups) else _NEAR_BEST_OF_GROUPS
+    share = _NEAR_BEST if not search.kinds else _NEAR_BEST_OF_GROUPS
     near = [each for each in places[:3] if each[0] > share * places[0][0]]
     fits = [detailed(search, lag, width) for _, lag, width in near]
     fit, table = max(fits, key=lambda each: each[0].r)
+    told = told_by_place(fit) if fit.r >= LEAST_CORRELATION else None
+    if told is not None:  # the places that are compared stay
+        fit, table = settled(told)
+        search = replace(told.search, t=search.t, v=search.v)
+        thin = search.thinned(DETAIL_SAMPLES)
     others = [replace(fit, lag=lag, search=thin) for _, lag, _ in places]
     others = [nudged(each) for each in others if abs(each.lag - fit.lag) > table.lags[-1] - fit.lag]
-    others += [each for each, _ in fits if each is not fit and _apart(each, fit)]
+    others += [replace(each, search=thin).refitted() for each, _ in fits if _apart(each, fit)]
     split = _split(fit, others) if divisions else None
     if split is not None:
         return _both_sides(root, split, divisions)
@@ -97,7 +104,8 @@ def _apart(one: Fit, other: Fit) -> bool:
 
 
 def _piece(search: Search, fit: Fit, table: Table) -> _Piece:
-    side = max(lobes(fit, table), doubt_of_shape(fit))
+    low, high, moved = lag_range(fit)
+    side = max(lobes(fit, table), moved)
     fine = fitted_knots(replace(fit, search=search.thinned(_FINE_SAMPLES)).refitted())
     knots, lags, errors, rate, rate_error = fine
     if side > FAR_S + 2 * search.interval:
@@ -109,7 +117,7 @@ def _piece(search: Search, fit: Fit, table: Table) -> _Piece:
     return _Piece(
         begin=float(search.t[0]), end=float(search.t[-1]), knots=knots, lags=lags,
         errors=np.maximum(errors, side), rate=rate, rate_error=rate_error, r=fit.r,
-        width=fit.width, lag_range=lag_range(fit),
+        width=fit.width, lag_range=(low, high),
         overlap=float(np.ptp(fit.search.t[inside])),
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ def looked_at(search: Search) -> tuple[Search, list[tuple[float, float, float]]]
     """Kinds of work only where they tell more than that there is work; with the placements."""
     alike = search.alike()
     places = _placements(alike)
-    if not len(search.groups):
+    if not search.kinds:
         return alike, places
     several = _placements(search)
     if not several:
@@ -46,16 +46,16 @@ def _first_fit(search: Search, place: tuple[float, float, float]) -> Fit:
 def nudged(fit: Fit) -> Fit:
     """The best lag within a few cells: the first look was coarse."""
     steps = np.linspace(-1, 1, 21) * max(4 * COARSE_S, min(fit.search.interval, 0.05))
-    few = fit.search.thinned(SCREEN_SAMPLES) if len(fit.search.groups) else fit.search
-    near = (replace(fit, lag=fit.lag + step, search=few).refitted() for step in steps)
-    best = max(near, key=lambda each: each.r)
-    return best if few is fit.search else replace(best, search=fit.search).refitted()
+    few = fit.search.thinned(SCREEN_SAMPLES) if fit.search.kinds else fit.search
+    near = [replace(fit, lag=fit.lag + step, search=few) for step in steps]
+    best = max(near, key=Fit.resemblance)
+    return replace(best, search=fit.search).refitted()
 
 
 def _placements(search: Search) -> list[tuple[float, float, float]]:
     """Lags at which the two resemble each other most: (correlation, lag, width), best first."""
     span = search.seconds + float(search.t[-1])
-    cell = max(COARSE_S, span / (_GROUP_CELLS if len(search.groups) else _COARSE_CELLS))
+    cell = max(COARSE_S, span / (_GROUP_CELLS if search.kinds else _COARSE_CELLS))
     grids = Grids.of(search, cell)
     found: list[tuple[float, float, float]] = []
     for width in _first_widths(search, cell):
@@ -64,7 +64,7 @@ def _placements(search: Search) -> list[tuple[float, float, float]]:
         r = np.where((lag >= search.limits[0]) & (lag <= search.limits[1]), r, -1.0)
         apart = max(neighbourhood(search, width) / 2, 2 * cell)
         found.extend((r[i], lag[i], width) for i in _peaks(r, max(1, round(apart / cell))))
-    if len(search.groups):
+    if search.kinds:
         found = _screened(search, found, cell)
     return _distinct(sorted(found, reverse=True), search)
 
@@ -81,8 +81,8 @@ def _screened(
         fits = [
             Fit(lag=x, rate=0.0, width=width, middle=middle, r=0.0, search=thin) for x in around
         ]
-        best = max((fit.refitted() for fit in fits), key=lambda each: each.r)
-        better.append((best.r, best.lag, width))
+        best = max((fit.resemblance(), fit.lag) for fit in fits)
+        better.append((*best, width))
     return better
 
 

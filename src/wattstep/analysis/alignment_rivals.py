@@ -15,31 +15,36 @@ from wattstep.analysis.alignment_fit import (
     Fit,
     Table,
     possible_widths,
-    tells_no_more,
 )
-from wattstep.analysis.alignment_grids import Search
 from wattstep.analysis.alignment_places import MOST_PLACES, SCREEN_SAMPLES
+from wattstep.analysis.alignment_rounds import best_near
 
 LEAST_CORRELATION: Final = 0.1
 EXCLUDED: Final = 4.0  # standard errors by which the best placement must beat a distant one
 SIDE_LOBE: Final = 2.5  # and one within the same neighbourhood
 ADVICE: Final = "give marks (marks:FILE.csv) or an offset (offset:SECONDS)"
 UNRELATED: Final = f"the sensor's values do not follow the load of the trace: {ADVICE}"
-_SHAPE_REACH_S: Final = 0.1  # lags at which another shape is tried, on each side, at least
-_SCANNED: Final = 125  # lags on each side of a placement at which several kinds are fitted
+_SCANNED: Final = 250  # lags on each side of a placement at which several kinds are fitted
 _MOST_TOPS: Final = 16  # side lobes of several kinds of work that are compared, the highest
+_MOVES: Final = 21  # lags that are tried with another window
+_WORTH_MOVING: Final = 0.8  # of the best correlation
+_OTHER_WINDOW: Final = 2.0  # standard errors by which another window is excluded
 _FILTER_LAG: Final = 0.29  # of first order, of the window of the same spread
 
 
-def _beaten(better: Fit, other: Fit) -> float:
+def _beaten(better: tuple[Floats, Floats, float], other: Fit) -> float:
     """By how many standard errors a placement resembles the load more than another does.
 
     How much the blocks of time tell differs, and is no error: only what the better placement leaves
     unexplained is, summed by blocks because it is correlated within them. Kinds of work weighted
     freely resemble anything a little: the better one's are taken from other stretches of time, the
     other's are fitted as well as they can be.
+
+    Args:
+        better: As `Fit.predicted` gives it.
+        other: Fitted.
     """
-    x, v, r = better.predicted()
+    x, v, r = better
     y, w, q = other.standard()
     left = np.where(x != 0, v - r * x, w - q * y)
     n_x, n_y = max(int(np.count_nonzero(x)), 1), max(int(np.count_nonzero(y)), 1)
@@ -58,7 +63,8 @@ def refuse_unless_alone(fit: Fit, others: Sequence[Fit]) -> None:
     """
     if fit.r < LEAST_CORRELATION:
         raise AlignmentError(UNRELATED)
-    rivals = [other for other in others if _beaten(fit, other) < EXCLUDED]
+    predicted = fit.predicted()
+    rivals = [other for other in others if _beaten(predicted, other) < EXCLUDED]
     if not rivals:
         return
     rival = max(rivals, key=lambda each: each.r)
@@ -71,40 +77,9 @@ def refuse_unless_alone(fit: Fit, others: Sequence[Fit]) -> None:
     )
 
 
-def doubt_of_shape(fit: Fit) -> float:
-    """By how much the lag moves if power may differ by place within each stretch of work, in s.
-
-    Where that predicts the values no better, the load is as good as it is, and there is no doubt.
-    """
-    if len(fit.search.groups):
-        return 0.0
-    divided = replace(fit, search=replace(fit.search, groups=_by_place(fit.search)))
-    reach = max(_SHAPE_REACH_S, fit.search.interval, fit.width)
-    away = np.linspace(-reach, reach, 41)
-    fits = [replace(divided, lag=fit.lag + step).refitted() for step in away.tolist()]
-    best = max(fits, key=lambda each: each.r)
-    if tells_no_more(best, fit.r):
-        return 0.0
-    return 2 * abs(best.lag - fit.lag) + float(away[1] - away[0])
-
-
-def _by_place(search: Search) -> Floats:
-    """Busy seconds of each quarter of all stretches of work, shape (4, cells)."""
-    begins, length = search.work
-    grid = np.arange(len(search.cumulated)) * search.fine
-    quarters = []
-    for quarter in range(4):
-        edges = np.column_stack(
-            [begins + length * quarter / 4, begins + length * (quarter + 1) / 4]
-        )
-        busy = np.cumsum(np.column_stack([np.zeros(len(length)), length / 4]).ravel())
-        quarters.append(np.interp(grid, edges.ravel(), busy))
-    return np.array(quarters)
-
-
 def lobes(fit: Fit, table: Table) -> float:
     """How far other lags lie that fit nearly as well, beyond the slope of the best."""
-    if len(fit.search.groups):
+    if fit.search.kinds:
         return _lobes_of_groups(fit, table)
     total = table.total(fit.rate)
     inner = total[1:-1]
@@ -112,9 +87,10 @@ def lobes(fit: Fit, table: Table) -> float:
     tops = np.append(tops, [0, len(total) - 1])
     away = table.lags[tops] - fit.lag
     apart = np.abs(away) > 2 * float(table.lags[1] - table.lags[0])
+    predicted = fit.predicted()
     # From the far ones inwards: the first that is not beaten is the end of the interval.
     for distance in away[apart][np.argsort(-np.abs(away[apart]))]:
-        if _beaten(fit, replace(fit, lag=fit.lag + float(distance))) < SIDE_LOBE:
+        if _beaten(predicted, replace(fit, lag=fit.lag + float(distance))) < SIDE_LOBE:
             return abs(float(distance))
     return 0.0
 
@@ -125,24 +101,44 @@ def _lobes_of_groups(fit: Fit, table: Table) -> float:
     step = reach / _SCANNED
     screen = replace(fit, search=fit.search.thinned(SCREEN_SAMPLES))
     away = np.arange(-_SCANNED, _SCANNED + 1) * step
-    r = np.array([replace(screen, lag=fit.lag + x).refitted().r for x in away])
+    r = np.array([replace(screen, lag=fit.lag + x).resemblance() for x in away])
     inner = r[1:-1]
     tops = np.flatnonzero((inner >= r[:-2]) & (inner >= r[2:]) & (inner > 0)) + 1
     tops = np.append(tops[np.argsort(-r[tops])][:_MOST_TOPS], [0, len(r) - 1])
     distances = away[tops][np.abs(away[tops]) > 2 * step]
+    predicted = fit.predicted()
     for distance in distances[np.argsort(-np.abs(distances))]:
         near = [replace(fit, lag=fit.lag + distance + x * step) for x in (-0.5, 0.0, 0.5)]
-        if _beaten(fit, max((each.refitted() for each in near), key=lambda e: e.r)) < SIDE_LOBE:
+        if _beaten(predicted, max(near, key=Fit.resemblance).refitted()) < SIDE_LOBE:
             return abs(float(distance)) + step
     return 0.0
 
 
-def lag_range(fit: Fit) -> tuple[float, float]:
-    """What the sensor's values may lie behind by: half of a window, or a filter's lag."""
+def lag_range(fit: Fit) -> tuple[float, float, float]:
+    """What the sensor's values may lie behind by, and how far the placement moves with the window.
+
+    Half of a window, or a filter's lag. Kinds of work that are weighted anew may fit as well with
+    another window if they are moved, too.
+    """
     if fit.search.window_s is not None:
-        return fit.search.window_s / 2, fit.search.window_s / 2
+        return fit.search.window_s / 2, fit.search.window_s / 2, 0.0
     widths = possible_widths(fit.search)
-    fitting = [w for w in widths if _beaten(fit, replace(fit, width=w).refitted()) < 2.0]
+    fitting, moved = [], [0.0]
+    predicted = fit.predicted()
+    for width in widths:
+        other = replace(fit, width=width).refitted()
+        if other.r > _WORTH_MOVING * fit.r and _beaten(predicted, other) >= _OTHER_WINDOW:
+            other = _moved(other)
+        if _beaten(predicted, other) < _OTHER_WINDOW:
+            fitting.append(width)
+            moved.append(abs(other.lag - fit.lag))
     low, high = min(fitting, default=fit.width), max(fitting, default=fit.width)
     least = 0.0 if low == widths[0] else _FILTER_LAG * low / WIDTH_STEP
-    return least, 0.5 * high * WIDTH_STEP
+    return least, 0.5 * high * WIDTH_STEP, max(moved)
+
+
+def _moved(fit: Fit) -> Fit:
+    """With several kinds of work the best within its window."""
+    if not fit.search.kinds:
+        return fit
+    return best_near(fit, np.linspace(-fit.width, fit.width, _MOVES), [fit.width])

@@ -45,9 +45,11 @@ class Scenario:
         kind: "load", "constant" (always busy), "unrelated" (the sensor sees another machine),
             "noise" (the sensor sees nothing).
         documented: Whether the averaging is known.
-        kinds: Kinds of work in each stretch, one after the other; what they add to power differs by
+        kinds: Kinds of work in each step, one after the other; what they add to power differs by
             up to a factor of four.
-        told: Whether the trace tells the kinds apart.
+        names: How many names the trace has for the kinds; 0: one each.
+        pauses_within: Share of a step's work that is pauses between its kinds; where there are
+            some, what the kinds add differs by up to a factor of ten.
     """
 
     step_s: tuple[float, float] = (0.05, 0.5)
@@ -65,10 +67,12 @@ class Scenario:
     kind: str = "load"
     documented: bool = False
     kinds: int = 1
-    told: bool = True
+    names: int = 0
+    pauses_within: float = 0.0
 
 
 BASE = Scenario()
+SEVERAL = Scenario(kinds=3, names=1, pauses_within=0.3)
 SCENARIOS: dict[str, Scenario] = {
     "steps 5 ms, 1 kHz": replace(BASE, step_s=(0.005, 0.005), rate_hz=(1000, 1000)),
     "steps 50-500 ms, 1 kHz": replace(BASE, rate_hz=(1000, 1000)),
@@ -94,7 +98,13 @@ SCENARIOS: dict[str, Scenario] = {
     "4 kinds of work, 10 Hz": replace(BASE, kinds=4, rate_hz=(10, 10)),
     "4 kinds of work, no pauses": replace(BASE, kinds=4, pauses=False),
     "4 kinds of work, regular steps": replace(BASE, kinds=4, pauses=False, regular=True),
-    "4 kinds of work, not told apart": replace(BASE, kinds=4, told=False),
+    "4 kinds of work, not told apart": replace(BASE, kinds=4, names=1),
+    "3 stretches a step, no names, 1 kHz": replace(SEVERAL, rate_hz=(1000, 1000)),
+    "3 stretches a step, no names, 100 Hz": SEVERAL,
+    "3 stretches a step, no names, 10 Hz": replace(SEVERAL, rate_hz=(10, 10)),
+    "3 stretches a step, no names, no pauses": replace(SEVERAL, pauses=False),
+    "5 stretches a step, no names, 100 Hz": replace(SEVERAL, kinds=5),
+    "5 stretches a step, two names, 100 Hz": replace(SEVERAL, kinds=5, names=2),
     "4 kinds of work, another machine": replace(BASE, kinds=4, kind="unrelated"),
     "always busy": replace(BASE, kind="constant"),
     "sensor of another machine": replace(BASE, kind="unrelated"),
@@ -151,11 +161,16 @@ def pair(scenario: Scenario, random: np.random.Generator) -> Pair:
     )  # beside: the other scenarios stay as they are
     shares = apart.dirichlet(np.full(scenario.kinds, 3.0))
     adds = apart.uniform(0.25, 1.0, scenario.kinds) if scenario.kinds > 1 else np.ones(1)
+    pauses = np.zeros(scenario.kinds)
+    if scenario.pauses_within:
+        adds = np.exp(apart.uniform(np.log(0.1), 0.0, scenario.kinds))
+        pauses = apart.dirichlet(np.full(scenario.kinds, 2.0)) * scenario.pauses_within
+        shares = shares * (1 - scenario.pauses_within)
     hertz = float(np.exp(random.uniform(*np.log(scenario.rate_hz))))
     ticks = np.arange(-before, seconds + after, 1 / hertz)
     ticks = np.sort(ticks + random.uniform(-0.02, 0.02, len(ticks)) / hertz)
-    starts, ends, kind = divided(starts, ends, shares)
-    seen_starts, seen_ends, seen_kind = divided(seen_starts, seen_ends, shares)
+    starts, ends, kind = divided(starts, ends, shares, pauses)
+    seen_starts, seen_ends, seen_kind = divided(seen_starts, seen_ends, shares, pauses)
     watts = sensed(scenario, ticks, seen_starts, seen_ends, adds[seen_kind], random)
     ppm = random.uniform(-scenario.ppm, scenario.ppm)
     offset = random.uniform(-4 * 3600, 4 * 3600)
@@ -173,7 +188,7 @@ def pair(scenario: Scenario, random: np.random.Generator) -> Pair:
     return Pair(
         start_ns=np.rint(starts * 1e9).astype(np.int64),
         end_ns=np.rint(ends * 1e9).astype(np.int64),
-        kind=kind if scenario.told else np.zeros_like(kind),
+        kind=kind % scenario.names if scenario.names else kind,
         t_ns=epoch + np.rint(said[kept] * 1e9).astype(np.int64),
         watts=watts[kept],
         window_s=scenario.average_s if scenario.documented else None,
@@ -182,11 +197,14 @@ def pair(scenario: Scenario, random: np.random.Generator) -> Pair:
     )
 
 
-def divided(starts: Array, ends: Array, shares: Array) -> tuple[Array, Array, Array]:
-    """Stretches of work as one piece of each kind after the other, and the kind of each."""
-    until = np.append(0.0, np.cumsum(shares))
+def divided(starts: Array, ends: Array, shares: Array, pauses: Array) -> tuple[Array, Array, Array]:
+    """Work as one stretch of each kind after the other with its pause, and the kind of each."""
+    edges = np.append(0.0, np.cumsum(np.column_stack([shares, pauses])))
     length = (ends - starts)[:, None]
-    begins, finishes = starts[:, None] + length * until[:-1], starts[:, None] + length * until[1:]
+    begins, finishes = (
+        starts[:, None] + length * edges[:-1:2],
+        starts[:, None] + length * edges[1::2],
+    )
     return begins.ravel(), finishes.ravel(), np.tile(np.arange(len(shares)), len(starts))
 
 

@@ -240,6 +240,21 @@ def test_load_is_when_work_runs_by_processor(training: TraceTables) -> None:
     assert both == {t for start, end in training.busy["all"].tolist() for t in range(start, end)}
 
 
+def test_load_is_also_told_by_the_names_with_most_time() -> None:
+    """Eight operations of 80, 70, ... 10 ns, one of them called twice, one within another."""
+    rows = [
+        event(f"aten::{name}", 100 * place, 100 * place + 80 - 10 * place)
+        for place, name in enumerate("abcdefgh")
+    ]
+    rows += [event("aten::a", 80, 90), event("aten::within", 10, 70), kernel("k", 20, 21, 1)]
+    by_name = tables_of(trace_of(rows)).busy_by
+    apart = [[[0, 90]], [[100, 170]], [[200, 260]], [[300, 350]], [[400, 440]], [[500, 530]]]
+    assert [each.tolist() for each in by_name["cpu"]] == [*apart, [[600, 620], [700, 710]]]
+    assert [each.tolist() for each in by_name["gpu0"]] == [[[20, 21]]]
+    rest = [[20, 21], [600, 620], [700, 710]]
+    assert [each.tolist() for each in by_name["all"]] == [*apart, rest]
+
+
 def test_what_is_not_said_is_null_and_the_rest_is_kept() -> None:
     rows = [
         event("aten::mm", 0, 10, flops=2000, bytes=96),

@@ -30,30 +30,25 @@ _UNLIKE: Final = 1.0  # and by more, no more unlike: a pause may be of any lengt
 _PARTS: Final = 8  # of a round, that may differ in power
 _MOST_CELLS: Final = 1 << 23
 _LEAST_S: Final = 1e-5
-_LOOKS: Final = 25  # lags at which a round of work is tried, over one on each side
-_CLOSE_LOOKS: Final = 97
+_LOOKS: Final = 65  # lags at which a round of work is tried, over one on each side
 _WIDER: Final = 4.0  # windows up to so many times the best for constant power are tried with it
 _WIDTHS_APART: Final = 2.5  # from one of them to the next
 
 
 def told_by_place(fit: Fit) -> Fit | None:
     """The best nearby if power differs by place in a round of work, where that predicts better."""
-    look, lasts, best_r = fit, 0.0, -1.0
-    for search, seconds in by_place(fit.search):
-        steps = np.linspace(-seconds, seconds, _LOOKS)
-        other = best_near(replace(fit, search=search), steps, [fit.width])
-        if (r := other.predicted()[2]) > best_r:
-            look, lasts, best_r = other, seconds, r
-    if look is fit:
-        return None
-    steps = np.linspace(-lasts, lasts, _CLOSE_LOOKS)
     # A wrong window may have made power fit that was taken for constant.
     possible = possible_widths(fit.search)
     most = min(possible[-1], _WIDER * fit.width)
     many = 1 + math.ceil(math.log(most / possible[0], _WIDTHS_APART) - 1e-9)
     widths = np.geomspace(possible[0], most, many).tolist()
-    best = best_near(replace(look, lag=fit.lag), steps, widths)
-    return None if tells_no_more(best, fit.predicted()[2]) else best
+    best, best_r = fit, fit.predicted()[2]
+    for search, lasts in by_place(fit.search):
+        steps = np.linspace(-lasts, lasts, _LOOKS)
+        other = best_near(replace(fit, search=search), steps, widths)
+        if not tells_no_more(other, best_r):
+            best, best_r = other, other.predicted()[2]
+    return None if best is fit else best
 
 
 def best_near(fit: Fit, steps: Floats, widths: Sequence[float]) -> Fit:

@@ -30,7 +30,7 @@ _UNLIKE: Final = 1.0  # and by more, no more unlike: a pause may be of any lengt
 _PARTS: Final = 8  # of a round, that may differ in power
 _MOST_CELLS: Final = 1 << 23
 _LEAST_S: Final = 1e-5
-_LOOKS: Final = 65  # lags at which a round of work is tried, over one on each side
+_LOOKS: Final = 97  # lags at which a round of work is tried, over one on each side
 _WIDER: Final = 4.0  # windows up to so many times the best for constant power are tried with it
 _WIDTHS_APART: Final = 2.5  # from one of them to the next
 

@@ -15,9 +15,10 @@ demo: .venv/.runs
 	@.venv/bin/wattstep report $(DEMO)/runs -o $(DEMO)/report.html
 	@echo "open it in a browser: it needs no network"
 
-# What takes longest is left to test-all.
+# What takes longest is left to test-all. On a shared machine a clock of a test may be held up: what
+# fails is run again, twice at most, and named at the end; test-all runs everything once.
 test: .venv/.tests contracts
-	.venv/bin/python -m pytest -m "not slow"
+	.venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR
 
 test-all: .venv/.tests contracts
 	.venv/bin/python -m pytest --hypothesis-profile=long

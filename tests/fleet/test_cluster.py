@@ -71,6 +71,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
         part.wait()
 
 
+@pytest.mark.slow
 def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
     tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
 ) -> None:

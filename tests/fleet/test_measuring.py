@@ -91,6 +91,7 @@ raise SystemExit(run_command_line())
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_takes_its_training_along_and_continues(tmp_path: Path) -> None:
     arguments = [
         "sweep", "--workloads", "lenet", "--batch", "1,2", "--threads", "1", "--steps", "2",

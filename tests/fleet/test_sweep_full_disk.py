@@ -47,6 +47,7 @@ def sweep(out: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_a_sweep_ends_in_one_line_and_goes_on_when_there_is_room(
     small_disk: Path,
 ) -> None:

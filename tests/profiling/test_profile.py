@@ -139,6 +139,7 @@ def test_operations_and_rests_of_a_script_make_its_step(profiled: AllProfiled) -
         assert whole == pytest.approx(run.metrics()["step_time"].value, rel=1e-6), name
 
 
+@pytest.mark.slow
 def test_every_kind_of_script_is_closed_and_says_which_torch_ran(profiled: AllProfiled) -> None:
     import torch
 
@@ -344,6 +345,7 @@ def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
     assert load(tmp_path / "runs" / "r").info.state == "recovered"
 
 
+@pytest.mark.slow
 def test_every_rank_under_torchrun_records_its_own(tmp_path: Path) -> None:
     script = tmp_path / "ranked.py"
     script.write_text(

@@ -15,6 +15,10 @@ from wattstep.workloads.supervised import Order
 # Seconds a step, or more: what holds for all is tried once on these, the rest on the others.
 HEAVY = {"bert", "lora", "resnet101", "resnet152", "vgg19", "whisper-tiny"}
 LIGHT = [name for name in names() if name not in HEAVY]
+# Those that take a second or more a step even so are left to test-all.
+LONG = pytest.mark.slow
+EACH = [pytest.param(n, marks=LONG) if n in {*HEAVY, "vgg16"} else n for n in names()]
+EACH_LIGHT = [pytest.param(n, marks=LONG) if n in {"vgg16", "seq2seq"} else n for n in LIGHT]
 SEEDED = ["char-cnn", "dcgan", "dqn", "lenet", "resnet8", "squeezenet"]
 
 
@@ -31,7 +35,7 @@ def engine_of(name, *, precision="fp32", **preparation):
     return TorchEngine(workload, Preparation(**preparation), precision=precision)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", EACH)
 def test_two_steps_of_two_samples_move_every_trainable_parameter_by_its_gradient(name):
     engine = engine_of(name, batch_size=2)
     model = engine.training.model
@@ -52,7 +56,7 @@ def test_two_steps_of_two_samples_move_every_trainable_parameter_by_its_gradient
 
 
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", EACH)
 def test_a_step_in_less_precision_has_a_finite_loss(name, precision):
     if precision not in find(name).facts.precisions:
         with pytest.raises(InvalidValueError, match=f"{precision}: {name} trains in"):
@@ -64,7 +68,7 @@ def test_a_step_in_less_precision_has_a_finite_loss(name, precision):
     assert {each.dtype for each in engine.training.model.parameters()} == {wanted}
 
 
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", EACH_LIGHT)
 def test_gradients_of_several_batches_add_up_to_one_step(name):
     engine = engine_of(name, batch_size=2, accumulate=2)
     phases = []
@@ -73,7 +77,7 @@ def test_gradients_of_several_batches_add_up_to_one_step(name):
     assert phases.count("backward") == 2 * len(engine.training.turns)
 
 
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", EACH_LIGHT)
 def test_a_batch_of_one_trains(name):
     assert math.isfinite(engine_of(name, batch_size=1).step())
 

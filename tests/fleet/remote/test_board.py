@@ -182,6 +182,7 @@ def test_doctor_there_finds_the_board_and_keeps_the_installation(server: Server)
     assert no_names(json.dumps(found), server)
 
 
+@pytest.mark.slow
 def test_a_script_survives_a_cut_and_a_board_that_is_away(
     server: Server, script: ProfileSettings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_script_survives_a_cut_and_a_board_that_is_away(
     assert no_names("\n".join(said), server)
 
 
+@pytest.mark.slow
 def test_what_a_killed_host_left_is_listed_and_fetched(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -273,6 +275,7 @@ def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     assert len(run.tables.table("samples")) > 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_script_there_and_keeps_what_it_recorded(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:

@@ -89,7 +89,7 @@ def starting_within(seconds: float) -> bytes:
     return text.replace("\nSTARTING_S = 60.0", f"\nSTARTING_S = {seconds}").encode()
 
 
-@pytest.mark.parametrize("held", ["files", "environment"])
+@pytest.mark.parametrize("held", ["files", pytest.param("environment", marks=pytest.mark.slow)])
 def test_ctrl_c_in_the_middle_of_the_installation_leaves_nothing_there(
     held: str, tmp_path: Path
 ) -> None:

@@ -16,9 +16,13 @@ demo: .venv/.runs
 	@echo "open it in a browser: it needs no network"
 
 # What takes longest is left to test-all. On a shared machine a clock of a test may be held up: what
-# fails is run again, twice at most, and named at the end; test-all runs everything once.
+# fails is run again, twice at most, and named at the end; test-all runs everything once. Tests that
+# only compute run two at a time; those that start processes or watch clocks one after the other.
+COMPUTE = $(addprefix tests/,analysis boards engines formats importing records tracing workloads)
+QUICK = .venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR
 test: .venv/.tests contracts
-	.venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR
+	$(QUICK) -n 2 --dist loadfile $(COMPUTE)
+	$(QUICK) $(COMPUTE:%=--ignore=%)
 
 test-all: .venv/.tests contracts
 	.venv/bin/python -m pytest --hypothesis-profile=long

@@ -60,6 +60,7 @@ def test_a_batch_that_cannot_be_allocated_is_out_of_memory_with_the_allocators_w
     assert (outcome.evidence.peak_resident or 0) > 50e6
 
 
+@pytest.mark.slow
 def test_a_sweep_outlives_a_killed_training_and_goes_on(tmp_path: Path) -> None:
     killed: list[str] = []
 

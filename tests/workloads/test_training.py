@@ -17,8 +17,9 @@ HEAVY = {"bert", "lora", "resnet101", "resnet152", "vgg19", "whisper-tiny"}
 LIGHT = [name for name in names() if name not in HEAVY]
 # Those that take a second or more a step even so are left to test-all.
 LONG = pytest.mark.slow
-EACH = [pytest.param(n, marks=LONG) if n in {*HEAVY, "vgg16"} else n for n in names()]
-EACH_LIGHT = [pytest.param(n, marks=LONG) if n in {"vgg16", "seq2seq"} else n for n in LIGHT]
+SLOW = {*HEAVY, "vgg16", "seq2seq"}
+EACH = [pytest.param(name, marks=LONG) if name in SLOW else name for name in names()]
+EACH_LIGHT = [pytest.param(name, marks=LONG) if name in SLOW else name for name in LIGHT]
 SEEDED = ["char-cnn", "dcgan", "dqn", "lenet", "resnet8", "squeezenet"]
 
 

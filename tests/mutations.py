@@ -128,6 +128,8 @@ def attack(importer: Importer, count: int, seed: int, folder: Path) -> Counter[s
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
+                # Of strange escapes in a trace's text form, which the library reads all the same.
+                warnings.filterwarnings("ignore", category=DeprecationWarning, module="google")
                 importer.read(path)
                 outcomes["read"] += 1
                 if number % 100 == 0:

@@ -259,3 +259,11 @@ def test_columns_that_are_no_power_are_counted() -> None:
     found = parse(b"time_s,power_W,note\n0,1,a\n1,2,b\n")
     assert found.ignored == {"column note": 2}
     assert parse(b"time_s,power_W,t2\n0,1,3\n1,2,4\n").ignored == {"column t2": 2}
+
+
+def test_volts_and_amperes_whose_product_no_number_holds_are_a_gap() -> None:
+    found = parse(b"time,voltage,current\n0,5,0.5\n1,1e200,1e200\n2,5,0.4\n")
+    watts = found.value["meter.power"]
+    assert watts[[0, 2]].tolist() == [2.5, 2.0]
+    assert np.isnan(watts[1])
+    assert found.ignored["volts and amperes whose product no number holds"] == 1

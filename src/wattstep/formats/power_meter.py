@@ -49,6 +49,7 @@ _LEAST_ROWS: Final = 2
 _NOT_AFTER: Final = "its time is not after that of the line before"
 _POINTS: Final = "points"
 _MISSING: Final = "cell without a value"
+_TOO_LARGE: Final = "volts and amperes whose product no number holds"
 _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
 
 
@@ -357,7 +358,11 @@ def _recording(table: _Table, cut: bool) -> Recording:
     counts = {_MISSING: missing, NO_END: int(cut)}
     values = dict(table.values)
     if "power" not in values:
-        values["power"] = values["voltage"] * values["current"]
+        with np.errstate(over="ignore"):
+            product = values["voltage"] * values["current"]
+        too_large = np.isinf(product)
+        values["power"] = np.where(too_large, np.nan, product)
+        counts[_TOO_LARGE] = int(too_large.sum())
     channels = tuple(_VALUES[quantity] for quantity in _VALUES if quantity in values)
     return Recording(
         format="power meter",

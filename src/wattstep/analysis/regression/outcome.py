@@ -1,0 +1,54 @@
+"""What the regression says: groups of operations with power, energy and interval, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wattstep.analysis.steps import IntArray
+from wattstep.records.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """Operations that were told from all others, together.
+
+    Attributes:
+        members: Kinds in it, shape (g,).
+        level: The level of `Kinds` at which they were merged; 0: one kind by itself.
+        seconds: What they take of a mean clean step in s.
+        power: Mean power in W while they run.
+        energy: Of a mean clean step in J.
+        resolved: Whether the interval is as narrow as was asked for.
+    """
+
+    members: IntArray
+    level: int
+    seconds: float
+    power: Figure
+    energy: Figure
+    resolved: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Regression:
+    """The outcome; `reason` says why there are no groups, and is None where there are.
+
+    Attributes:
+        groups: Every kind is in one of them; their energies add up to that of the step.
+        step_energy: Of a mean clean step in J.
+        delay: Of the sensor in s, as the samples have it.
+        window: Over which the sensor averages, in s.
+        locked: How step and sampler were locked in phase, in words; "" where they were not.
+        notes: What the reader must know besides.
+        observations: How many samples took part.
+    """
+
+    groups: Sequence[Group]
+    step_energy: Figure
+    delay: Figure
+    window: Figure
+    locked: str
+    notes: tuple[str, ...]
+    observations: int
+    reason: str | None = None

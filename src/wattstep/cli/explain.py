@@ -1,0 +1,54 @@
+"""`wattstep explain`: where the time and the energy of a run go, and why."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+
+
+def explain(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs.")
+    ],
+    section: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--section", "-s", help="Only this section; again for another.", metavar="NAME"
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Where time and energy go: below the sampling interval, between operations, and what would help."""
+    from rich.console import Console
+
+    from wattstep.cli.report import expand
+    from wattstep.explaining import chosen_sections
+    from wattstep.explaining import explain as explained
+    from wattstep.reports.explain_console import print_section
+    from wattstep.reports.json_document import dump
+    from wattstep.run import load
+
+    names = chosen_sections(section or [])
+    console = Console()
+    documents = []
+    for path in expand(runs):
+        run = load(path)
+        sections = []
+        if not json:
+            console.print(f"[bold]{run.path}[/bold]", highlight=False)
+        for name in names:
+            if not quiet:
+                print(f"{path.name}: {name}", file=sys.stderr)
+            for found in explained(run, [name]):
+                sections.append(found.document())
+                if not json:
+                    print_section(found, console)
+        documents.append({"run": str(run.path), "sections": sections})
+    if json:
+        dump({"runs": documents}, sys.stdout)

@@ -1,0 +1,1 @@
+"""Whether runs differ: in time, energy, memory and operation by operation, and what that rests on."""

@@ -1,0 +1,46 @@
+"""Where time and energy of a run go, and why: one file a section."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from wattstep.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from wattstep.explaining.section import Section
+    from wattstep.run import Run
+
+# A section is a function of a Run in a file of its own.
+SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def chosen_sections(names: Sequence[str]) -> tuple[str, ...]:
+    """The sections asked for, in the order of the list; all where none is.
+
+    Raises:
+        InvalidValueError: There is no such section.
+    """
+    unknown = [name for name in names if name not in SECTIONS]
+    if unknown:
+        raise InvalidValueError(
+            f"there is no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}"
+        )
+    return tuple(name for name in SECTIONS if name in names or not names)
+
+
+def explain(run: Run, names: Sequence[str] = ()) -> Iterator[Section]:
+    """Each section of a run, as it is worked out.
+
+    Args:
+        run: The run.
+        names: Sections; none: all.
+
+    Raises:
+        InvalidValueError: There is no such section.
+    """
+    for name in chosen_sections(names):
+        module, _, function = SECTIONS[name].partition(":")
+        yield getattr(importlib.import_module(module), function)(run)

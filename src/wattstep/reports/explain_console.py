@@ -1,0 +1,67 @@
+"""An explanation on a terminal: sentences, figures, tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from wattstep.explaining.section import Section, Table
+from wattstep.records.figure import Figure
+from wattstep.reports.values import plain, show
+from wattstep.reports.wording import metric
+
+INDENT = (0, 0, 0, 2)
+MOST_ROWS = 15
+
+
+def print_section(section: Section, console: Console) -> None:
+    """Prints one section; long tables end with how many rows were left out."""
+    console.print()
+    console.print(Text(plain(section.title), style="bold"))
+    if section.reason is not None:
+        console.print(Padding(Text(f"cannot be told: {plain(section.reason)}"), INDENT))
+    for sentence in section.sentences:
+        console.print(Padding(Text(plain(sentence)), INDENT))
+    if section.figures:
+        console.print(Padding(_figures(section), INDENT))
+    for table in section.tables:
+        if table.rows:
+            _print_table(table, console)
+
+
+def _figures(section: Section) -> Grid:
+    grid = Grid(box=None, show_header=False, pad_edge=False)
+    for name, figure in section.figures.items():
+        known = metric(name)
+        shown = show(figure.to_dict(), known.notation)
+        grid.add_row(Text(known.label), Text(shown.text), Text(shown.status, style="dim"))
+    return grid
+
+
+def _print_table(table: Table, console: Console) -> None:
+    grid = Grid(title=plain(table.title), title_justify="left", title_style="bold", box=None)
+    for number, heading in enumerate(table.columns.values()):
+        grid.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
+    for row in table.rows[:MOST_ROWS]:
+        grid.add_row(*(Text(_cell(row.get(key))) for key in table.columns))
+    console.print(Padding(grid, (1, 0, 0, 2)))
+    if len(table.rows) > MOST_ROWS:
+        left = len(table.rows) - MOST_ROWS
+        console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Figure):
+        shown = show(value.to_dict())
+        return (
+            "—"
+            if shown.missing
+            else f"{shown.value} ({shown.interval})"
+            if shown.interval
+            else shown.value
+        )
+    return "" if value is None else plain(value)

@@ -67,6 +67,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/alignment.py
 	.venv/bin/python benchmarks/agent_marks.py
 	.venv/bin/python benchmarks/kineto_import.py --ways parse import
+	.venv/bin/python benchmarks/gpu_breakdown.py
 	.venv/bin/python benchmarks/ssh.py
 
 # The picture in the README, from the demo's report (needs Debian's chromium).

@@ -125,6 +125,16 @@ class RunBreakdown:
         _, windows, _ = self._phases
         return self._chosen.rows(self.steps.index[windows])
 
+    @property
+    def window_steps(self) -> IntArray:
+        """Of each window, the position of its step among all steps."""
+        return self._phases[1]
+
+    @property
+    def outermost(self) -> BoolArray:
+        """Whether a traced row is an operation's own, not one inside another."""
+        return self._chosen.outermost
+
     def thread(self, row: int) -> int:
         """The number that the operating system, or the GPU's driver, gave to a row's thread."""
         return int(self._chosen.threads[self.rows.thread[row]])

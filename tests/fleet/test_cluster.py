@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +48,14 @@ def trainings_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
         return [child for child in children if "wattstep.fleet.guard" in str(child.cmdline())]
     except psutil.Error:
         return []
+
+
+def loads_torch(process: psutil.Process) -> bool:
+    """Whether it is in the middle of its beginning."""
+    try:
+        return "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
+    except OSError:
+        return False
 
 
 @pytest.fixture
@@ -94,8 +101,7 @@ def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
 
     try:
         training = until(one_trains, LIMIT_S)
-        time.sleep(1.0)  # in the middle of it
-        one_trains()
+        until(lambda: one_trains() and any(map(loads_torch, training)), LIMIT_S)
         os.kill(first.pid, signal.SIGKILL)
         _, alive = psutil.wait_procs(training, timeout=20)
         printed, errors = swept.communicate(timeout=LIMIT_S)

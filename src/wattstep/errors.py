@@ -1,5 +1,10 @@
 """The errors that wattstep raises: one base, a handful of children, each a line that says what is wrong and what to do."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class WattstepError(Exception):
     """Anything that the user can do something about; the command line prints it as one line."""
@@ -23,3 +28,16 @@ class RecordingError(WattstepError):
 
 class MissingPartError(WattstepError):
     """An optional dependency or system part that is not installed."""
+
+
+class UnrecordedInterrupt(KeyboardInterrupt):
+    """Ctrl-C before anything of a run was recorded."""
+
+
+@contextmanager
+def before_recording() -> Iterator[None]:
+    """Ctrl-C in here stops what has recorded nothing yet."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise UnrecordedInterrupt from stop

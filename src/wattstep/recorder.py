@@ -30,7 +30,7 @@ from wattstep.sampling.companion import Companion, News
 from wattstep.sampling.plan import Plan, make_plan
 from wattstep.sampling.sampler import Sampler
 from wattstep.sensors.process_cpu import open_task_clocks
-from wattstep.store.files import create_folder, new_name, write_info
+from wattstep.store.files import create_folder, new_name, remove_empty, write_info
 from wattstep.store.lock import RunLock
 from wattstep.store.marks import MarkJournal
 from wattstep.targets import Site, open_site, parse_target
@@ -142,7 +142,7 @@ class Recorder:
     def _open(self, undo: contextlib.ExitStack) -> None:
         """The folder, the target, the journals and the sampler; `undo` takes them away again."""
         self._folder = folder = self.path.absolute()  # the training may change its directory
-        create_folder(folder)
+        undo.callback(remove_empty, create_folder(folder))
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         self._lock = RunLock(folder)
         undo.callback(self._lock.release)

@@ -120,6 +120,19 @@ def test_a_run_that_exists_is_not_written_into(command: Any, tmp_path: Path) -> 
     assert list((tmp_path / "runs" / "mine").iterdir()) == []
 
 
+def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wattstep.fleet.remote.board.open_place", stopped)
+    ended = command("run", "lenet", "--target", "ssh://board")
+    assert (ended.code, ended.out) == (130, "")
+    assert ended.err == "wattstep: stopped before anything of this run was recorded\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "empty" in one_line(command("report", "empty"))

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import wattstep
-from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
+from wattstep.errors import InvalidValueError, RecordingError, RunExistsError, WattstepError
 from wattstep.recorder import Recorder
 from wattstep.store.files import read_info
 from wattstep.store.lock import is_recording
@@ -98,6 +98,16 @@ def test_a_run_without_a_path_is_named_by_workload_and_time(
     assert recorder.path.parent == Path("runs")
     assert recorder.path.name.startswith("lenet-2")
     assert read_info(tmp_path / recorder.path).state == "closed"
+
+
+def test_a_recording_that_cannot_begin_leaves_no_folder_and_none_that_was_made_for_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine").mkdir()
+    for above in ("mine", "new", "new/and/newer"):
+        with pytest.raises(WattstepError, match="cannot be replayed"):
+            Recorder(tmp_path / above / "run", target="replay:nothing.csv").start()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]  # which was there before
 
 
 def test_the_training_may_change_its_directory(

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wattstep.errors import WattstepError
+from wattstep.errors import UnrecordedInterrupt, WattstepError
 
 # A command is a function in a file of its own; the file loads only when the command is listed
 # or used, and loads what it needs only when it runs.
@@ -37,6 +37,8 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 STOPPED = 130
+KEPT = "; what was recorded is kept"
+UNRECORDED = " before anything of this run was recorded"
 _HELP = (
     "What it costs to train a neural network: time, energy, memory, down to the operation. "
     "Every number says whether it was measured."
@@ -74,9 +76,18 @@ def run_command_line() -> int:
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else 0
         if code == STOPPED:  # typer makes that of Ctrl-C, before anything reaches us
-            print("wattstep: stopped; what was recorded is kept", file=sys.stderr)
+            what = UNRECORDED if _is_unrecorded(ending) else KEPT
+            print(f"wattstep: stopped{what}", file=sys.stderr)
         return code
     return 0
+
+
+def _is_unrecorded(ending: BaseException) -> bool:
+    """Whether the Ctrl-C that typer made an exit of came before a recording began."""
+    cause: BaseException | None = ending
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return isinstance(cause, UnrecordedInterrupt)
 
 
 def _show_version(

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from wattstep.errors import RecordingError, WattstepError
+from wattstep.errors import RecordingError, UnrecordedInterrupt, WattstepError
 from wattstep.fleet.child import GuardedChild, Hear
 from wattstep.fleet.limits import Cage, MemoryLimit, enforced
 from wattstep.processes import ends_with_us as passing_on
@@ -75,7 +75,8 @@ def train_in_child(
 
     Raises:
         WattstepError: What the child says is wrong, or that it was killed.
-        KeyboardInterrupt: The user stopped it; what was recorded is kept.
+        KeyboardInterrupt: The user stopped it; what was recorded is kept. Where that is nothing,
+            it is an `UnrecordedInterrupt`.
     """
     out = settings.out or str(Path("runs") / new_name(settings.workload))
     with enforced(limit) as cage:
@@ -84,7 +85,7 @@ def train_in_child(
             ending = child.follow(heard_by(on_progress, on_warning))
         killed_for_memory = bool(cage.oom_kills)
     if ending.interrupted:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt if Path(out, "run.json").exists() else UnrecordedInterrupt
     error = ending.error or ending.problem
     if ending.hung:
         error = "the training process hung and was ended"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
-from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.errors import InvalidValueError, RecordingError, before_recording
 from wattstep.fleet.limits import MemoryLimit
 from wattstep.fleet.phone_following import Following, Stop
 from wattstep.fleet.phone_job import (
@@ -111,14 +111,16 @@ class PhonePlace:
         recording = PhoneRecording(Path(out), parse_duration(settings.interval))
         try:
             command = (settings.script, *settings.arguments)
-            job = Job(phone, command, self._lease_s, self._root)
+            with before_recording():
+                job = Job(phone, command, self._lease_s, self._root)
         except BaseException:
             recording.discard()
             raise
         following = Following(recording, job, phone, settings, self._patience_s, self._say)
         try:
-            self._start(recording, job, settings)
-            job.go()
+            with before_recording():
+                self._start(recording, job, settings)
+                job.go()
         except BaseException:
             self._clear(job, following)
             recording.discard()

@@ -24,7 +24,7 @@ from wattstep.sensors.android import Phone
 from wattstep.sensors.android.clock import Point
 from wattstep.sensors.android.feed import LEAST_PERIOD_S, PhoneFeed
 from wattstep.sensors.android.sections import Wanted
-from wattstep.store.files import create_folder, write_info
+from wattstep.store.files import create_folder, remove_empty, write_info
 from wattstep.store.lock import RunLock
 from wattstep.store.marks import MarkJournal
 
@@ -101,12 +101,13 @@ class PhoneRecording:
         self._thread: threading.Thread | None = None
         self._files = contextlib.ExitStack()
         self._info: RunInfo | None = None
-        create_folder(folder)
+        self._above = create_folder(folder)
         try:
             self._lock = RunLock(folder)
             self.marks = MarkJournal(folder / JOURNAL)
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
+            remove_empty(self._above)
             raise RecordingError(f"cannot record into {folder}: {error.strerror}") from error
 
     # --- beginning ------------------------------------------------------------------------
@@ -241,6 +242,7 @@ class PhoneRecording:
         self._close_files()
         self._lock.release()
         shutil.rmtree(self.path, ignore_errors=True)
+        remove_empty(self._above)
 
     def close(self) -> None:
         """Writes the tables, in a child; what cannot be written stays in the journals.

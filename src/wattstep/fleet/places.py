@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, before_recording
 from wattstep.fleet.limits import MemoryLimit
 from wattstep.fleet.local import train_in_child
 from wattstep.profiling import ProfileSettings, profile_in_child
@@ -98,10 +98,12 @@ def open_place(target: str | None, say: Callable[[str], None]) -> Place:
 
     Raises:
         WattstepError: The device cannot be reached, or nothing can run there.
+        UnrecordedInterrupt: The user stopped it.
     """
     parsed: Target = parse_target(target)
     if parsed.scheme not in PLACES:
         return Here()
     module, _, function = OPENERS[parsed.scheme].partition(":")
-    place: Place = getattr(importlib.import_module(module), function)(parsed, say)
+    with before_recording():
+        place: Place = getattr(importlib.import_module(module), function)(parsed, say)
     return place

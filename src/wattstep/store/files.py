@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
@@ -18,15 +20,18 @@ def new_name(workload: str) -> str:
     return f"{workload}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
-def create_folder(run: Path) -> None:
+def create_folder(run: Path) -> tuple[Path, ...]:
     """Makes the folder of a new run, with its journal.
+
+    Returns:
+        The folders that were made above it; see `remove_empty`.
 
     Raises:
         RunExistsError: It is there already.
         RecordingError: It cannot be made.
     """
     try:
-        run.parent.mkdir(parents=True, exist_ok=True)
+        above = make_above(run)
         run.mkdir()
         (run / JOURNAL).mkdir()
     except OSError as error:
@@ -35,6 +40,25 @@ def create_folder(run: Path) -> None:
                 f"{run} exists already: choose another folder, or remove it first"
             ) from error
         raise RecordingError(f"cannot record into {run}: {error.strerror}") from error
+    return above
+
+
+def make_above(run: Path) -> tuple[Path, ...]:
+    """Makes the folders above a run; those that were not there, innermost first.
+
+    Raises:
+        OSError: They cannot be made.
+    """
+    missing = tuple(folder for folder in run.parents if not folder.exists())
+    run.parent.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Removes folders, innermost first, as far as nothing is in them."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def read_info(run: Path) -> RunInfo:

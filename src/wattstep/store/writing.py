@@ -22,7 +22,7 @@ from wattstep.store.convert import (
     SUMMARIES,
     write_table,
 )
-from wattstep.store.files import write_info
+from wattstep.store.files import make_above, remove_empty, write_info
 
 SCHEMAS: Mapping[str, pa.Schema] = {
     "samples": SAMPLES,
@@ -50,7 +50,7 @@ def write_run(run: Path, info: RunInfo, tables: Mapping[str, Iterable[Mapping[st
     if run.exists():
         raise RunExistsError(f"{run} exists already: choose another folder, or remove it first")
     try:
-        run.parent.mkdir(parents=True, exist_ok=True)
+        above = make_above(run)
         made = Path(tempfile.mkdtemp(prefix=f".{run.name}-", dir=run.parent))
     except OSError as error:
         raise RecordingError(f"cannot write {run}: {error.strerror}") from error
@@ -70,3 +70,4 @@ def write_run(run: Path, info: RunInfo, tables: Mapping[str, Iterable[Mapping[st
         raise RecordingError(f"cannot write {run}: {error.strerror}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
+        remove_empty(above)

@@ -107,7 +107,7 @@ def test_ctrl_c_in_the_middle_of_the_installation_leaves_nothing_there(
         # What went there is said as it happens; how it ended is one line.
         first, last = errors.splitlines()
         assert first.startswith("to the board: wheel of wattstep")
-        assert last == "wattstep: stopped; what was recorded is kept"
+        assert last == "wattstep: stopped before anything of this run was recorded"
         assert out == ""
         until(lambda: server.processes() == [], LONG_S)
         assert server.left() == []

@@ -18,7 +18,12 @@ from typing import Final, TextIO
 from wattstep.agent.joining import join
 from wattstep.agent.looking import Look, parse_look
 from wattstep.agent.making import bare_agent, make_agent
-from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
+from wattstep.errors import (
+    InvalidValueError,
+    RecordingError,
+    RunExistsError,
+    before_recording,
+)
 from wattstep.fleet.remote import Connection, ConnectionLostError, Finished
 from wattstep.fleet.remote.answers import said
 from wattstep.fleet.remote.archive import cannot_write
@@ -112,8 +117,9 @@ def profile_with_agent(
     patience = Patience(patience_s, say, sleep)
     board.check_python()
     try:
-        board.make_folder(folder)
-        board.put(board.look(), Path(settings.script))
+        with before_recording():
+            board.make_folder(folder)
+            board.put(board.look(), Path(settings.script))
     except BaseException:
         _remove(board, "nothing was recorded")
         raise

@@ -17,7 +17,9 @@ from wattstep.errors import (
     MissingPartError,
     RecordingError,
     RunExistsError,
+    UnrecordedInterrupt,
     WattstepError,
+    before_recording,
 )
 from wattstep.fleet.limits import MemoryLimit
 from wattstep.fleet.measuring import Listener
@@ -38,7 +40,7 @@ from wattstep.fleet.remote.ssh import Address, SshConnection
 from wattstep.fleet.remote.wording import each_text, inert, inert_lines
 from wattstep.profiling import ProfileSettings
 from wattstep.records.settings import parse_duration
-from wattstep.store.files import new_name
+from wattstep.store.files import make_above, new_name, remove_empty
 from wattstep.targets import Target
 from wattstep.training import Progress, TrainingSettings
 
@@ -340,7 +342,8 @@ class RemoteBoard:
         patience: Patience,
         needs_torch: bool,
     ) -> Job:
-        environment = self._installed(needs_torch)
+        with before_recording():
+            environment = self._installed(needs_torch)
         identity = new_name(Path(described["run"] or described["kind"]).name)
         job = Job(self._connection, self.board.executable, self.board.folder, identity)
         self._left.append(identity)  # until it is known to be back, or never to have begun
@@ -352,9 +355,11 @@ class RemoteBoard:
                 again = self._installed(needs_torch)
                 if not job.start(again.python, patience):
                     raise RecordingError("the installation on the board is gone again: try again")
-        except BaseException:
+        except BaseException as error:
             if job.forget():
                 self._left.remove(identity)
+                if isinstance(error, KeyboardInterrupt):
+                    raise UnrecordedInterrupt from error
             raise
         return job
 
@@ -387,13 +392,15 @@ class RemoteBoard:
         patience.keep_at(lambda: job.stop(signal.SIGKILL), "what was recorded is kept there")
 
     def _bring_back(self, job: Job, out: Path, state: str, patience: Patience) -> None:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        above = make_above(out)
         if patience.keep_at(lambda: job.bring_back(out), "what was recorded is kept there"):
             note = {"restarted": RESTARTED, "died": DIED}.get(state)
             try:
                 complete(out, None if note is None else f"{note}: recorded up to then")
             except DamagedRunError as error:  # it is here all the same, as it was there
                 self._say(inert(f"{out}: {error}"))
+        else:
+            remove_empty(above)
         leave_out_names(out, self.board)
 
     def _bring_written(self, job: Job, out: Path, patience: Patience) -> None:

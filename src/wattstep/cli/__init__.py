@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -58,11 +58,11 @@ def run_command_line() -> int:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for name, place in COMMANDS.items():
-        module, _, function = place.partition(":")
-        settings = getattr(importlib.import_module(module), "CONTEXT", {})
-        app.command(name, context_settings=settings)(
-            getattr(importlib.import_module(module), function)
+    for name in _needed(sys.argv[1:]):
+        place, _, function = COMMANDS[name].partition(":")
+        module = importlib.import_module(place)
+        app.command(name, context_settings=getattr(module, "CONTEXT", {}))(
+            getattr(module, function)
         )
     app.callback(invoke_without_command=True)(_show_version)
     try:
@@ -80,6 +80,11 @@ def run_command_line() -> int:
             print(f"wattstep: stopped{what}", file=sys.stderr)
         return code
     return 0
+
+
+def _needed(arguments: Sequence[str]) -> Iterable[str]:
+    """The command that is asked for; all of them where they are to be listed."""
+    return arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
 
 
 def _is_unrecorded(ending: BaseException) -> bool:

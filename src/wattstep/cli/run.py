@@ -44,7 +44,6 @@ from wattstep.cli.options import (
     parse_batches,
     run_folder,
 )
-from wattstep.conditions import emulated_ambient
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -133,6 +132,7 @@ def run(
     from wattstep import workloads
     from wattstep.cli.progress import TrainingProgress
     from wattstep.cli.showing import show_runs
+    from wattstep.conditions import emulated_ambient
     from wattstep.fleet.cooling import BetweenRuns
     from wattstep.fleet.places import is_elsewhere, open_place
     from wattstep.store.files import new_name

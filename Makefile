@@ -16,13 +16,14 @@ demo: .venv/.runs
 	@echo "open it in a browser: it needs no network"
 
 # What takes longest is left to test-all. On a shared machine a clock of a test may be held up: what
-# fails is run again, twice at most, and named at the end; test-all runs everything once. Tests that
-# only compute run two at a time; those that start processes or watch clocks one after the other.
-COMPUTE = $(addprefix tests/,analysis boards engines formats importing records tracing workloads)
-QUICK = .venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR
+# fails is run again, twice at most, and named at the end; test-all runs everything once. Files of
+# tests run side by side, one for each core and four at most; those that watch clocks, or what other
+# processes do meanwhile, two at a time.
+WATCHING = $(addprefix tests/,agent conditions faults fleet foreground recorder sampling sensors targets)
+QUICK = .venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR --dist loadfile
 test: .venv/.tests contracts
-	$(QUICK) -n 2 --dist loadfile $(COMPUTE)
-	$(QUICK) $(COMPUTE:%=--ignore=%)
+	$(QUICK) -n logical --maxprocesses 4 tests $(WATCHING:%=--ignore=%)
+	$(QUICK) -n 2 $(WATCHING)
 
 test-all: .venv/.tests contracts
 	.venv/bin/python -m pytest --hypothesis-profile=long

@@ -36,19 +36,24 @@ class Regression:
 
     Attributes:
         groups: Every kind is in one of them; their energies add up to that of the step.
+        kinds: Energy of each kind by itself in J, however wide its interval, in the order of `Kinds`.
         step_energy: Of a mean clean step in J.
         delay: Of the sensor in s, as the samples have it.
         window: Over which the sensor averages, in s.
         locked: How step and sampler were locked in phase, in words; "" where they were not.
         notes: What the reader must know besides.
         observations: How many samples took part.
+        time_error: Relative error (one standard deviation) of the kinds' times that the samples
+            speak of, or that was given; NaN where there are no groups.
     """
 
     groups: Sequence[Group]
+    kinds: Sequence[Figure]
     step_energy: Figure
     delay: Figure
     window: Figure
     locked: str
     notes: tuple[str, ...]
     observations: int
+    time_error: float
     reason: str | None = None

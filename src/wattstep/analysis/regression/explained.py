@@ -1,0 +1,86 @@
+"""How well a delay and a window of the sensor explain the samples, all powers of kinds being free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from wattstep.analysis.regression.evidence import Evidence, evidence, penalized
+from wattstep.analysis.regression.observed import Observed, Rows
+from wattstep.analysis.steps import FloatArray
+
+LEAST = 3  # observations: fewer explain nothing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explained:
+    """Samples explained with one delay and window.
+
+    Attributes:
+        delay: In s.
+        window: In s.
+        evidence: How well.
+        rows: The equations.
+        watts: Power of each kind and, last, between steps, shape (k + 1,).
+        whitened: The equations times the prior's root, shape (n, k + 1).
+        solution: Powers about the mean in units of the prior's root, shape (k + 1,).
+    """
+
+    delay: float
+    window: float
+    evidence: Evidence
+    rows: Rows
+    watts: FloatArray
+    whitened: FloatArray
+    solution: FloatArray
+
+
+class Explaining:
+    """Explains the same samples with one delay and window after another.
+
+    Args:
+        observed: The samples.
+        root: Lower root of the prior's covariance, shape (k + 1, k + 1).
+    """
+
+    def __init__(self, observed: Observed, root: FloatArray) -> None:
+        self.observed = observed
+        self._root = root
+        self._table = observed.table() @ root
+
+    def score(self, delay: float, window: float, ratio: float) -> float:
+        """-2 log likelihood for one observation; infinite where too few observations are left.
+
+        Args:
+            delay: In s.
+            window: In s.
+            ratio: Of noise to spread, as `explain` found it nearby.
+        """
+        rows = self.observed.rows(delay, window)
+        count = len(rows.watts)
+        if count < LEAST:
+            return float("inf")
+        whitened = rows.weights @ self._table
+        about = rows.watts - rows.watts.mean()
+        gram, right = whitened.T @ whitened, whitened.T @ about
+        return penalized(gram, right, float(about @ about), count, ratio)
+
+    def explain(self, delay: float, window: float) -> Explained | None:
+        """The samples explained, or None where too few lie in clean steps."""
+        rows = self.observed.rows(delay, window)
+        count = len(rows.watts)
+        if count < LEAST:
+            return None
+        whitened = rows.weights @ self._table
+        middle = float(rows.watts.mean())
+        about = rows.watts - middle
+        gram, right = whitened.T @ whitened, whitened.T @ about
+        found = evidence(gram.copy(), right, float(about @ about), count)
+        gram[np.diag_indices(len(gram))] += found.ratio
+        solution = linalg.solve(gram, right, assume_a="pos", check_finite=False)
+        return Explained(
+            delay=delay, window=window, evidence=found, rows=rows, whitened=whitened,
+            solution=solution, watts=middle + self._root @ solution,
+        )  # fmt: skip

@@ -1,0 +1,198 @@
+"""A first look for the sensor's delay and window: samples folded onto the step, tried at every shift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattstep.analysis.regression.evidence import penalized
+from wattstep.analysis.regression.observed import Observed
+from wattstep.analysis.regression.problem import Kinds
+from wattstep.analysis.regression.timeline import places
+from wattstep.analysis.steps import FloatArray
+
+MOST_GROUPS = 64  # of kinds: more would take time, and a first look needs no more
+MOST_CELLS = 600
+LEAST_CELLS = 60
+LONGEST_DELAY = 0.12  # s, or three sample spacings
+MOST_TRIES = 1000
+MOST_ROWS = 2000
+MOST_NEAR = 8  # tries on each side of a guess
+MOST_MODES = 12
+RATIOS = (1e-4, 1e-2)  # of noise to spread of powers, relative to all equations together
+FINER = 6  # of them are looked at more closely
+PARTS = 5.0  # of a window that shifts are apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """A delay and a window worth a closer look; both in s, with how far apart they were tried."""
+
+    delay: float
+    window: float
+    score: float
+    apart: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Folded:
+    """Samples at one shift: sums and numbers in cells of the step."""
+
+    sums: FloatArray
+    counts: FloatArray
+    square: float
+
+
+def look(
+    observed: Observed, kinds: Kinds, delay: float | None, window: float | None
+) -> list[Guess]:
+    """The likeliest delays and windows, best first; neighbours of a better one are left out.
+
+    Args:
+        observed: The samples.
+        kinds: What is told apart.
+        delay: Where it is known.
+        window: Where it is known.
+    """
+    observed = observed.thinned(MOST_ROWS)
+    reached = _grouped(observed.axis.reached, kinds)
+    scale = _scale(observed)
+    cells = int(np.clip(3.0 * observed.seconds / scale, LEAST_CELLS, MOST_CELLS))
+    windows = _windows(observed, scale) if window is None or observed.counter else [window]
+    templates = {width: _template(observed, reached, width, cells) for width in windows}
+
+    def guess(middle: float, width: float, apart: float) -> Guess:
+        score = _score(templates[width], _folded(observed, middle, width, cells))
+        known = 0.0 if observed.counter else width
+        return Guess(delay=middle - width / 2, window=known, score=score, apart=apart)
+
+    first = [guess(*each) for each in _tries(observed, windows, scale, delay)]
+    if delay is not None:
+        return _modes(first)
+    finer = []
+    for begun in _modes(first)[:FINER]:
+        for width in windows:
+            longer = width / begun.window if begun.window else 0.0
+            if observed.counter or 0.6 < longer < 1.7 or width == begun.window:
+                middle = begun.delay + (width if observed.counter else begun.window) / 2
+                apart = min(scale / 3, begun.apart)
+                count = min(int(1.2 * begun.apart / apart), MOST_NEAR)
+                finer += [
+                    guess(middle + i * apart, width, 2 * apart) for i in range(-count, count + 1)
+                ]
+    return _modes(first + finer)
+
+
+def _grouped(reached: FloatArray, kinds: Kinds) -> FloatArray:
+    """The finest level that has few enough groups."""
+    for level in kinds.levels:
+        count = int(level.max(initial=0)) + 1
+        if count <= MOST_GROUPS:
+            groups = np.zeros((len(level), count))
+            groups[np.arange(len(level)), level] = 1.0
+            return reached @ groups
+    return reached.sum(axis=1, keepdims=True)
+
+
+def _scale(observed: Observed) -> float:
+    """How long the same runs: half of the step is in stretches at least this long, in s."""
+    density = np.diff(observed.axis.reached, axis=0)
+    cells = np.diff(observed.axis.knots)
+    main = density.argmax(axis=1)
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(main) != 0) + 1])
+    lasting = np.sort(np.add.reduceat(cells, begins))[::-1]
+    half = lasting[np.searchsorted(np.cumsum(lasting), 0.5 * lasting.sum())]
+    return float(half) * observed.seconds
+
+
+def _windows(observed: Observed, scale: float) -> list[float]:
+    spacing = observed.spacing_s
+    if observed.counter:
+        return [spacing]
+    longest = max(2.0 * spacing, 0.06)
+    shortest = min(scale / 2, longest / 2)
+    count = int(np.clip(np.ceil(np.log(longest / shortest) / np.log(1.4)), 2, 16))
+    return [0.0, *np.geomspace(shortest, longest, count), spacing]
+
+
+def _tries(
+    observed: Observed, windows: list[float], scale: float, delay: float | None
+) -> list[tuple[float, float, float]]:
+    """Windows to be tried: middle (time before the sample), length, and how far from the next."""
+    if delay is not None:
+        return [(delay + width / 2, width, scale / 3) for width in windows]
+    longest = max(LONGEST_DELAY, 3 * observed.spacing_s)
+    tries: list[tuple[float, float, float]] = []
+    # Long windows need few tries; what they leave is for short ones.
+    for nth, width in enumerate(sorted(windows, reverse=True)):
+        allowed = (MOST_TRIES - len(tries)) / (len(windows) - nth)
+        step = max(scale / 3, width / PARTS, longest / allowed)
+        tries += [
+            (float(shift) + width / 2, width, step) for shift in np.arange(0.0, longest, step)
+        ]
+    return tries
+
+
+def _template(observed: Observed, reached: FloatArray, window: float, cells: int) -> FloatArray:
+    """Share of each group in a window about the middle of each cell, steps following each other."""
+    middle = (np.arange(cells) + 0.5) / cells
+    width = max(window / observed.seconds, 1.0 / cells)
+    knots = observed.axis.knots
+
+    def until(position: FloatArray) -> FloatArray:
+        turns = np.floor(position)
+        columns = [np.interp(position - turns, knots, column) for column in reached.T]
+        total: FloatArray = np.stack(columns, axis=1) + turns[:, None] * reached[-1]
+        return total
+
+    shares: FloatArray = (until(middle + width / 2) - until(middle - width / 2)) / width
+    return shares
+
+
+def _folded(observed: Observed, middle: float, window: float, cells: int) -> _Folded:
+    """Samples whose window lies in clean steps, by the position of its middle."""
+    positions, powers = [], []
+    for line, each in zip(observed.lines, observed.readings, strict=True):
+        at = each.end_s - middle
+        where = places(line, observed.axis, at)
+        outside = np.interp(at + window / 2, line.cuts_s, line.outside_s)
+        outside -= np.interp(at - window / 2, line.cuts_s, line.outside_s)
+        whole = where.inside & (line.phase[where.piece] >= 0) & (outside <= 1e-9)
+        whole &= (at - window / 2 >= line.cuts_s[0]) & (at + window / 2 <= line.cuts_s[-1])
+        positions.append(where.position[whole])
+        powers.append(each.watts[whole])
+    position, watts = np.concatenate(positions), np.concatenate(powers)
+    if not len(watts):
+        return _Folded(sums=np.zeros(cells), counts=np.zeros(cells), square=0.0)
+    watts = watts - watts.mean()
+    cell = np.minimum((position * cells).astype(np.int64), cells - 1)
+    return _Folded(
+        sums=np.bincount(cell, watts, cells), counts=np.bincount(cell, minlength=cells) * 1.0,
+        square=float(watts @ watts),
+    )  # fmt: skip
+
+
+def _score(template: FloatArray, folded: _Folded) -> float:
+    count = int(folded.counts.sum())
+    if count < 3:
+        return np.inf
+    gram = template.T @ (folded.counts[:, None] * template)
+    right, size = template.T @ folded.sums, float(np.trace(gram))
+    return min(penalized(gram.copy(), right, folded.square, count, r * size) for r in RATIOS)
+
+
+def _modes(guesses: list[Guess]) -> list[Guess]:
+    left = sorted(guesses, key=lambda guess: guess.score)
+    modes: list[Guess] = []
+    while left and len(modes) < MOST_MODES:
+        best = left[0]
+        modes.append(best)
+        left = [guess for guess in left if not _next_to(guess, best)]
+    return modes
+
+
+def _next_to(one: Guess, other: Guess) -> bool:
+    """Whether two guesses see much the same time."""
+    middles = abs(one.delay + one.window / 2 - other.delay - other.window / 2)
+    return middles <= 2.0 * max(one.apart, other.apart)

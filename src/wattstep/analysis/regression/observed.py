@@ -1,0 +1,141 @@
+"""All that is observed, of all processes, as rows on the axis of the mean step for any delay and window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from wattstep.analysis.regression.axis import Axis
+from wattstep.analysis.regression.problem import Sampled
+from wattstep.analysis.regression.readings import Readings, common_spacing, readings
+from wattstep.analysis.regression.timeline import Timeline, covered, timeline
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """Observations as equations: `weights @ time of kinds up to each knot` explains `watts`.
+
+    Attributes:
+        weights: Of the knots, and of the time between steps, shape (n, b + 2).
+        watts: Mean power of each, shape (n,).
+        process: Number of each one's process, shape (n,).
+        step: Number of the step in which it ended, in its process, shape (n,).
+        taken: Which of all observations these are, shape (all,).
+    """
+
+    weights: sparse.csr_matrix
+    watts: FloatArray
+    process: IntArray
+    step: IntArray
+    taken: BoolArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Observed:
+    """Observations of all processes, and the mean step that they are laid onto.
+
+    Attributes:
+        axis: The mean step.
+        lines: Of each process that has clean steps and observations.
+        readings: Likewise.
+        seconds: Length of the mean clean step.
+        phase_seconds: Length of its phases, shape (p,).
+        counter: Whether windows are known from the samples, as a counter's are.
+    """
+
+    axis: Axis
+    lines: Sequence[Timeline]
+    readings: Sequence[Readings]
+    seconds: float
+    phase_seconds: FloatArray
+    counter: bool
+
+    @property
+    def spacing_s(self) -> float:
+        """Median time between observations."""
+        return common_spacing(self.readings)
+
+    @property
+    def count(self) -> int:
+        """How many observations there are, inside of clean steps and outside."""
+        return sum(len(each.watts) for each in self.readings)
+
+    def thinned(self, most: int) -> Observed:
+        """The same with as many observations as that, evenly chosen."""
+        every = max(1, -(-self.count // most))
+        if every == 1:
+            return self
+        fewer = [
+            replace(
+                each, end_s=each.end_s[::every], watts=each.watts[::every],
+                lasted_s=None if each.lasted_s is None else each.lasted_s[::every],
+            )
+            for each in self.readings
+        ]  # fmt: skip
+        return replace(self, readings=fewer)
+
+    def rows(self, delay: float, window: float) -> Rows:
+        """The equations, if the sensor has this delay and window.
+
+        Args:
+            delay: From the end of what was averaged to the time of the sample, in s.
+            window: What was averaged in s; 0: nothing. A counter's differences have their own.
+        """
+        parts = []
+        for line, each in zip(self.lines, self.readings, strict=True):
+            end = each.end_s - delay
+            begin = end - (window if each.lasted_s is None else each.lasted_s)
+            parts.append(covered(line, self.axis, begin, end))
+        taken = np.concatenate([whole for _, whole, _ in parts])
+        numbers = np.repeat(np.arange(len(parts)), [len(whole) for _, whole, _ in parts])
+        weights = sparse.vstack([weights for weights, _, _ in parts], format="csr")
+        watts = np.concatenate([each.watts for each in self.readings])
+        step = np.concatenate([step for _, _, step in parts])
+        return Rows(
+            weights=weights[taken], watts=watts[taken], process=numbers[taken], step=step[taken],
+            taken=taken,
+        )  # fmt: skip
+
+    def table(self, reached: FloatArray | None = None) -> FloatArray:
+        """Time of kinds up to each knot as `Rows.weights` take it, shape (b + 2, k + 1).
+
+        Its last column is the time between steps.
+
+        Args:
+            reached: In place of the axis' own, shape (b + 1, k).
+        """
+        reached = self.axis.reached if reached is None else reached
+        table = np.zeros((reached.shape[0] + 1, reached.shape[1] + 1))
+        table[:-1, :-1], table[-1, -1] = reached, 1.0
+        return table
+
+    def kind_seconds(self) -> FloatArray:
+        """What each kind takes of the mean clean step in s, shape (k,)."""
+        return self._seconds(np.diff(self.axis.reached[self.axis.edge_knot], axis=0))
+
+    def _seconds(self, in_phases: FloatArray) -> FloatArray:
+        width = np.diff(self.axis.edges)
+        pace = np.divide(self.phase_seconds, width, out=np.zeros_like(width), where=width > 0)
+        seconds: FloatArray = pace @ in_phases
+        return seconds
+
+
+def observe(processes: Sequence[Sampled], axis: Axis) -> Observed:
+    """What the processes have observed.
+
+    Args:
+        processes: Each has clean steps.
+        axis: Their common mean step.
+    """
+    lasted = [np.diff(process.edges_ns, axis=1).mean(axis=0) * 1e-9 for process in processes]
+    phases = np.mean(lasted, axis=0)
+    return Observed(
+        axis=axis,
+        lines=[timeline(process, axis) for process in processes],
+        readings=[readings(process) for process in processes],
+        seconds=float(phases.sum()), phase_seconds=phases, counter=processes[0].counter,
+    )  # fmt: skip

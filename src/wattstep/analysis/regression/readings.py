@@ -1,0 +1,106 @@
+"""From samples to observations: mean power over stretches of time, only from values that are new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattstep.analysis.refresh import quantum_of, refresh
+from wattstep.analysis.regression.problem import Sampled
+from wattstep.analysis.steps import FloatArray, IntArray
+
+CLEARLY = 1.25  # sample spacings: new values that are this far apart are fewer than reads
+MOST_UPDATES = 5.5  # between two changes that are looked at
+EVEN = 0.25  # of the interval: updates are no farther than this from its multiples
+MOST_SPACINGS = 2.5  # a difference of counts over more than this has a gap in it
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Readings:
+    """Observations of one process, before its sensor's delay and window are known.
+
+    Attributes:
+        end_s: When each was taken, in s since `origin_ns`, shape (n,).
+        lasted_s: How long before that it began, for differences of a counter; None for a gauge,
+            whose averaging window is to be found.
+        watts: Mean power over it, shape (n,).
+        origin_ns: What times are counted from.
+        spacing_s: Median time from one to the next.
+        quantum: Smallest step of the values in W, or 0.
+    """
+
+    end_s: FloatArray
+    lasted_s: FloatArray | None
+    watts: FloatArray
+    origin_ns: int
+    spacing_s: float
+    quantum: float
+
+
+def readings(process: Sampled) -> Readings:
+    """What the samples of a process say, gaps and repeated values left out.
+
+    Args:
+        process: Its samples; NaN is a gap.
+    """
+    origin = int(process.start_ns[0]) if len(process.start_ns) else 0
+    known = np.isfinite(process.value)
+    at, value = (process.t_ns[known] - origin) * 1e-9, process.value[known]
+    # Nobody knows what came between two samples with a gap between them.
+    stretch = np.cumsum(~known)[known]
+    quantum = quantum_of(value) or 0.0 if len(value) > 3 else 0.0
+    if len(value) > 3 and _repeats(process.t_ns[known], value):
+        # Only the first read of each value counts. It was made some time since the read before,
+        # in the middle for all that is known.
+        new = np.flatnonzero((np.diff(value) != 0) & (np.diff(stretch) == 0)) + 1
+        at, value, stretch = (at[new] + at[new - 1]) / 2, value[new], stretch[new]
+    if process.counter:
+        return _differences(at, value, stretch, origin, quantum)
+    return Readings(
+        end_s=at, lasted_s=None, watts=value, origin_ns=origin, spacing_s=_spacing(at),
+        quantum=quantum,
+    )  # fmt: skip
+
+
+def _repeats(t_ns: IntArray, value: FloatArray) -> bool:
+    """Whether values come more slowly than they are read, rather than being equal by chance.
+
+    Updates of a sensor are multiples of its interval apart; an operation that stands still makes
+    equal values of any number.
+    """
+    found = refresh(t_ns, value, "")
+    length = found.interval.value or 0.0
+    if (found.interval.low or 0.0) <= 0 or length < CLEARLY * found.spacing_s:
+        return False
+    gaps = np.diff(t_ns[np.flatnonzero(np.diff(value) != 0) + 1]) * 1e-9
+    gaps = gaps[gaps < MOST_UPDATES * length]
+    return bool(len(gaps) and np.std(gaps - np.rint(gaps / length) * length) < EVEN * length)
+
+
+def _differences(
+    at: FloatArray, value: FloatArray, stretch: IntArray, origin: int, quantum: float
+) -> Readings:
+    lasted = np.diff(at)
+    gained = np.diff(value)
+    spacing = _spacing(at)
+    # A counter that falls was reset; a difference over a gap says nothing of what ran when.
+    whole = (gained >= 0) & (lasted > 0) & (lasted <= MOST_SPACINGS * spacing)
+    whole &= np.diff(stretch) == 0
+    lasted = np.where(whole, lasted, 1.0)
+    return Readings(
+        end_s=at[1:][whole], lasted_s=lasted[whole], watts=(gained / lasted)[whole],
+        origin_ns=origin, spacing_s=spacing,
+        quantum=quantum / spacing if spacing > 0 else 0.0,
+    )  # fmt: skip
+
+
+def _spacing(at: FloatArray) -> float:
+    return float(np.median(np.diff(at))) if len(at) > 1 else 0.0
+
+
+def common_spacing(all_readings: Sequence[Readings]) -> float:
+    """Median time between observations over all processes, in s; 0 where there are none."""
+    spacings = [each.spacing_s for each in all_readings if each.spacing_s > 0]
+    return float(np.median(spacings)) if spacings else 0.0

@@ -1,0 +1,208 @@
+"""The sensor's delay and averaging window, found from the samples themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import linalg, optimize
+
+from wattstep.analysis.regression.explained import Explained, Explaining
+from wattstep.analysis.regression.folded_search import look
+from wattstep.analysis.regression.observed import Observed
+from wattstep.analysis.regression.problem import Kinds
+from wattstep.analysis.steps import FloatArray
+
+LARGE = 100  # kinds: from here on, each try takes long
+TRIES = (70, 40)  # of a closer look at each guess, with few kinds and with many
+ROWS = (20_000, 3_000)  # observations in it
+MODES = (4, 2)  # guesses that are followed
+TRIED = (12, 4)  # of the guesses
+NEWTON = 6
+NO_BETTER = 1e-6  # of a score
+SAME = 0.02  # of the window: delays nearer than this are one
+FINE = 1e-3  # of the window or of what a try is apart: change of a difference quotient
+WORSE = 12.0  # -2 log likelihood: a mode that is so much worse is none
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sensor:
+    """A delay and a window that explain the samples.
+
+    Attributes:
+        delay: In s.
+        window: In s; 0 for a counter, whose differences have their own.
+        weight: How likely among those found, from 0 to 1.
+    """
+
+    delay: float
+    window: float
+    weight: float
+
+
+def find_sensor(
+    observed: Observed, kinds: Kinds, root: FloatArray, delay: float | None, window: float | None
+) -> list[Sensor]:
+    """The likeliest delays and windows, best first; empty where nothing can be explained.
+
+    Args:
+        observed: The samples.
+        kinds: What is told apart.
+        root: Lower root of the prior covariance of powers, shape (k + 1, k + 1).
+        delay: In s, where it is known.
+        window: In s, where it is known; a counter has none.
+    """
+    if observed.counter:
+        window = 0.0
+    if delay is not None and window is not None:
+        return [Sensor(delay=delay, window=window, weight=1.0)]
+    large = len(root) > LARGE
+    explaining = Explaining(observed.thinned(ROWS[large]), root)
+    guesses = look(explaining.observed, kinds, delay, window)
+    guesses = guesses[: TRIED[large]]
+    exact = [explaining.explain(guess.delay, guess.window) for guess in guesses]
+    begun = [
+        (each, guess.apart) for each, guess in zip(exact, guesses, strict=True) if each is not None
+    ]
+    begun = sorted(begun, key=lambda pair: pair[0].evidence.score)[: MODES[large]]
+    closer = [
+        _closer(explaining, each, apart, delay, window, TRIES[large]) for each, apart in begun
+    ]
+    found = [_newton(explaining, each, delay is None, window is None) for each in closer]
+    return _weighted(sorted(found, key=lambda each: each.evidence.score))
+
+
+def _closer(
+    explaining: Explaining, begun: Explained, apart: float, delay: float | None,
+    window: float | None, tries: int,
+) -> Explained:  # fmt: skip
+    """The best nearby, by a simplex search over the window's middle and length."""
+    ratio, lowest = begun.evidence.ratio, -explaining.observed.spacing_s / 2
+
+    def at(free: FloatArray) -> tuple[float, float]:
+        width = abs(float(free[1])) if window is None else window
+        return (float(free[0]) - width / 2 if delay is None else delay), width
+
+    def score(free: FloatArray) -> float:
+        shift, width = at(free)
+        return explaining.score(shift, width, ratio) if shift >= lowest else np.inf
+
+    middle = begun.delay + begun.window / 2
+    longer = max(apart, 0.15 * begun.window) if window is None else 0.0
+    first = np.array([[middle, begun.window]])
+    if delay is None and window is None:
+        corners = first + np.array([[0.0, 0.0], [0.4 * apart, 0.0], [0.0, longer]])
+        result = optimize.minimize(
+            score, first[0], method="Nelder-Mead",
+            options={"initial_simplex": corners, "maxfev": tries, "xatol": 1e-8, "fatol": 1e-8},
+        ).x  # fmt: skip
+    else:
+        result = _along(score, first[0], 0 if delay is None else 1, apart + longer, tries)
+    chosen = [at(result)]
+    if window is None and 0 < chosen[0][1] < 3 * apart:
+        chosen.append(at(np.array([result[0], 0.0])))
+    known = [begun, *(explaining.explain(*each) for each in chosen)]
+    return min((each for each in known if each is not None), key=lambda each: each.evidence.score)
+
+
+def _along(
+    score: Callable[[FloatArray], float], begin: FloatArray, free: int, apart: float, tries: int
+) -> FloatArray:
+    """The best along one direction, the other being known."""
+    ahead = np.zeros(2)
+    ahead[free] = 1.0
+    result = optimize.minimize_scalar(
+        lambda by: score(begin + by * ahead), bounds=(-apart, apart), method="bounded",
+        options={"xatol": 1e-8, "maxiter": tries},
+    )  # fmt: skip
+    found: FloatArray = begin + float(result.x) * ahead
+    return found
+
+
+def _newton(
+    explaining: Explaining, best: Explained, free_delay: bool, free_window: bool
+) -> Explained:
+    """The same made exact by Gauss-Newton steps (variable projection: powers are refitted)."""
+    for _ in range(NEWTON):
+        step = _step(explaining, best, free_delay, free_window and best.window > 0)
+        if step is None or best.window + step[1] < 0:
+            return best
+        tried = explaining.explain(best.delay + step[0], best.window + step[1])
+        if tried is None or tried.evidence.score >= best.evidence.score - NO_BETTER:
+            return best
+        best = tried
+    return best
+
+
+def slopes(
+    observed: Observed, found: Explained, table: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """How the explained power changes with the delay and with the window, in W/s, shape (n,) each.
+
+    Args:
+        observed: The samples.
+        found: Samples explained.
+        table: Energy up to each knot and, last, power between steps, shape (b + 2,).
+    """
+    reach = FINE * (found.window or observed.spacing_s)
+
+    def explained(delay: float, window: float) -> FloatArray:
+        rows = observed.rows(delay, window)
+        every = np.full(len(rows.taken), np.nan)
+        every[rows.taken] = rows.weights @ table
+        return every[found.rows.taken]
+
+    later = explained(found.delay + reach, found.window)
+    earlier = explained(found.delay - reach, found.window)
+    of_delay = (later - earlier) / (2 * reach)
+    of_window = np.zeros_like(of_delay)
+    if found.window > 0:
+        longer = explained(found.delay, found.window + reach)
+        shorter = explained(found.delay, found.window - reach)
+        of_window = (longer - shorter) / (2 * reach)
+    return np.nan_to_num(of_delay), np.nan_to_num(of_window)
+
+
+def _step(
+    explaining: Explaining, found: Explained, free_delay: bool, free_window: bool
+) -> tuple[float, float] | None:
+    if not (free_delay or free_window) or found.window == 0 and not explaining.observed.counter:
+        return None
+    energy = explaining.observed.table() @ found.watts
+    free = np.stack(slopes(explaining.observed, found, energy), axis=1)
+    free = free * np.array([free_delay, free_window])
+    used = [j for j in range(2) if np.abs(free[:, j]).max(initial=0) > 0]
+    if not used:
+        return None
+    middle = float(found.rows.watts.mean())
+    left = found.rows.watts - middle - found.whitened @ found.solution
+    gram = found.whitened.T @ found.whitened
+    ratio = found.evidence.noise / found.evidence.spread
+    gram[np.diag_indices(len(gram))] += ratio
+    own = free[:, used]
+    beside = linalg.solve(gram, found.whitened.T @ own, assume_a="pos", check_finite=False)
+    inner = own.T @ own - (own.T @ found.whitened) @ beside
+    change = np.zeros(2)
+    change[used] = np.linalg.lstsq(inner, own.T @ left, rcond=None)[0]
+    return float(change[0]), float(change[1])
+
+
+def _weighted(found: list[Explained]) -> list[Sensor]:
+    if not found:
+        return []
+    count = len(found[0].rows.watts)
+    behind = (np.array([each.evidence.score for each in found]) - found[0].evidence.score) * count
+    sensors: list[Sensor] = []
+    likely = np.exp(-behind / 2)
+    for each, more, weight in zip(found, behind, likely, strict=True):
+        known = any(_same(each, sensor) for sensor in sensors)
+        if more <= WORSE and not known:
+            sensors.append(Sensor(delay=each.delay, window=each.window, weight=float(weight)))
+    whole = sum(sensor.weight for sensor in sensors)
+    return [replace(sensor, weight=sensor.weight / whole) for sensor in sensors]
+
+
+def _same(one: Explained, other: Sensor) -> bool:
+    near = SAME * max(one.window, other.window, 1e-3)
+    return abs(one.delay - other.delay) < near and abs(one.window - other.window) < near

@@ -1,0 +1,206 @@
+"""From a fit and its spread to figures: intervals, groups, and what the reader must know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from wattstep.analysis.regression.fit import Fit
+from wattstep.analysis.regression.merging import Merged, merge
+from wattstep.analysis.regression.observed import Observed
+from wattstep.analysis.regression.outcome import Group, Regression
+from wattstep.analysis.regression.problem import Kinds
+from wattstep.analysis.regression.spread import Spread
+from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.records.figure import Figure, Status, missing
+
+METHOD = "regression of samples on operation times (non-negative, ridge)"
+NEVER = "takes no time in the traced steps"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """A fit and its spread, with one delay and window."""
+
+    fit: Fit
+    spread: Spread
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Interval:
+    """Of the energy of some kinds together, in J."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Intervals:
+    """Intervals of sums of kinds, over all delays and windows that are likely.
+
+    Args:
+        answers: The likeliest first.
+        seconds: Of each kind in the mean clean step, shape (k,).
+        confidence: Of the intervals.
+    """
+
+    def __init__(
+        self, answers: Sequence[Answer], seconds: FloatArray, confidence: float
+    ) -> None:
+        self.answers = answers
+        self.seconds = seconds
+        self.normal = float(special.ndtri((1 + confidence) / 2))
+
+    def energy(self, members: IntArray) -> Interval:
+        """Of kinds together.
+
+        Args:
+            members: Their numbers.
+        """
+        lows, highs = [], []
+        seconds = self.seconds[members]
+        value = float(self.answers[0].fit.watts[members] @ seconds)
+        for each in self.answers:
+            middle = float(each.fit.free[members] @ seconds)
+            bounded = float(each.fit.watts[members] @ seconds)
+            half = math.sqrt(max(float(each.spread.energy[np.ix_(members, members)].sum()), 0.0))
+            lows.append(max(0.0, min(middle - half, bounded)))
+            highs.append(max(middle + half, bounded, self._from_zero(middle, half)))
+        return Interval(value=value, low=min(lows), high=max(highs))
+
+    def _from_zero(self, middle: float, half: float) -> float:
+        """Upper end of a normal that is cut at zero: where noise is all there is below it."""
+        if half <= 0 or middle >= half:
+            return middle + half
+        scale = half / self.normal
+        below = special.ndtr(-middle / scale)
+        tail = special.ndtr(-self.normal) * (1 - below)
+        return float(middle - scale * special.ndtri(tail)) if tail > 0 else half
+
+    def power(self, members: IntArray, energy: Interval) -> Interval:
+        """Mean power of kinds together, in W: the time that they take is uncertain as well.
+
+        Args:
+            members: Their numbers.
+            energy: That of their energy.
+        """
+        seconds = self.seconds[members]
+        whole = float(seconds.sum())
+        times = self.answers[0].spread.times[members]
+        off = self.normal * math.sqrt(float((seconds**2) @ times)) / whole
+        value = energy.value / whole
+        below = math.hypot(value - energy.low / whole, value * off)
+        # Time that is shorter by a share makes power larger by more than that.
+        above = math.hypot(energy.high / whole - value, value * off / max(1 - off, 0.2))
+        return Interval(value=value, low=max(0.0, value - below), high=value + above)
+
+
+def answer(
+    answers: Sequence[Answer],
+    observed: Observed,
+    seconds: FloatArray,
+    kinds: Kinds,
+    *,
+    target: float,
+    confidence: float,
+    source: str,
+    status: Status,
+    locked: str,
+) -> Regression:
+    """What the regression says.
+
+    Args:
+        answers: Fits, the likeliest delay and window first.
+        observed: The samples.
+        seconds: Of each kind in the mean clean step, shape (k,).
+        kinds: What was to be told apart.
+        target: Half of an interval over its value, at most.
+        confidence: Of the intervals.
+        source: Sensor or model.
+        status: Of the figures.
+        locked: How step and sampler are locked.
+    """
+    intervals = Intervals(answers, seconds, confidence)
+    best = answers[0]
+    count = len(best.fit.left)
+    method = f"{METHOD}; block bootstrap over steps (blocks of up to {best.spread.block})"
+
+    def figure(interval: Interval, unit: str) -> Figure:
+        return Figure(
+            value=interval.value, low=interval.low, high=interval.high, unit=unit,
+            confidence=confidence, n=count, method=method, status=status, source=source,
+        )  # fmt: skip
+
+    def told(members: IntArray) -> bool:
+        found = intervals.energy(members)
+        return found.value > 0 and (found.high - found.low) / 2 <= target * found.value
+
+    def group(merged: Merged) -> Group:
+        energy = intervals.energy(merged.members)
+        lasting = float(seconds[merged.members].sum())
+        if lasting <= 0:
+            nothing = missing("J", NEVER), missing("W", NEVER)
+            return Group(
+                members=merged.members, level=merged.level, seconds=0.0, energy=nothing[0],
+                power=nothing[1], resolved=False,
+            )  # fmt: skip
+        return Group(
+            members=merged.members, level=merged.level, seconds=lasting,
+            energy=figure(energy, "J"), power=figure(intervals.power(merged.members, energy), "W"),
+            resolved=merged.resolved,
+        )  # fmt: skip
+
+    return Regression(
+        groups=[group(each) for each in _groups(kinds, seconds, told)],
+        kinds=[
+            figure(intervals.energy(np.array([k])), "J") if seconds[k] > 0 else missing("J", NEVER)
+            for k in range(len(seconds))
+        ],
+        step_energy=figure(intervals.energy(np.arange(len(seconds))), "J"),
+        delay=_sensor_figure(answers, 0, intervals.normal, confidence, source),
+        window=missing("s", "a counter has no averaging window")
+        if observed.counter
+        else _sensor_figure(answers, 1, intervals.normal, confidence, source),
+        locked=locked, notes=(), observations=count, time_error=best.fit.time_error,
+    )  # fmt: skip
+
+
+def _groups(kinds: Kinds, seconds: FloatArray, told: object) -> Sequence[Merged]:
+    """Groups of kinds that take time; those that take none are left by themselves."""
+    from typing import cast
+    from collections.abc import Callable
+
+    taking = np.flatnonzero(seconds > 0)
+    ask = cast(Callable[[IntArray], bool], told)
+    fewer = Kinds(
+        names=[kinds.names[k] for k in taking], levels=[level[taking] for level in kinds.levels],
+        level_names=kinds.level_names,
+    )  # fmt: skip
+    merged = [
+        Merged(members=taking[each.members], level=each.level, resolved=each.resolved)
+        for each in merge(fewer, lambda members: ask(taking[members]))
+    ]
+    idle = [
+        Merged(members=np.array([k]), level=0, resolved=False) for k in np.flatnonzero(seconds <= 0)
+    ]
+    return merged + idle
+
+
+def _sensor_figure(
+    answers: Sequence[Answer], which: int, normal: float, confidence: float, source: str
+) -> Figure:
+    """Delay or window, over all that are likely."""
+    pairs = [
+        ((each.fit.sensor.delay, each.fit.sensor.window)[which], each.fit.sensor_spread[which])
+        for each in answers
+    ]
+    return Figure(
+        value=pairs[0][0], unit="s", low=min(at - normal * off for at, off in pairs),
+        high=max(at + normal * off for at, off in pairs), confidence=confidence,
+        n=len(answers[0].fit.left), status=Status.ATTRIBUTED, source=source,
+        method="delay and window that make the samples likeliest",
+    )  # fmt: skip

@@ -1,0 +1,188 @@
+"""The fit with one delay and window: powers of kinds, and everything that their uncertainty is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from wattstep.analysis.regression.explained import Explained
+from wattstep.analysis.regression.mixed import (
+    Equations,
+    Variances,
+    least_squares_bounded,
+    likeliest,
+)
+from wattstep.analysis.regression.observed import Observed, Rows
+from wattstep.analysis.regression.sensor import Sensor, slopes
+from wattstep.analysis.regression.time_errors import blurred, responses
+from wattstep.analysis.steps import FloatArray
+
+ERRORS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)  # of kinds' times, that samples are asked about
+LIKELY = (0.3, 0.15, 0.15, 0.15, 0.15, 0.1)  # before them
+LARGE = 100  # kinds
+ROWS = 3000  # observations that large problems are asked with
+FEW_TRIES = 16
+ROUNDS = 2
+REACH = 0.1  # of the window or spacing: prior spread of delay and window about the best ones
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fit:
+    """Powers of kinds with one delay and window.
+
+    Attributes:
+        rows: The equations.
+        columns: All columns: powers of kinds and time between steps, then times of kinds, delay,
+            window, shape (n, c).
+        inverse: Of the posterior's precision, shape (c, c).
+        precision: Of the prior, shape (c, c).
+        noise: Variance of a sample in W².
+        spread: Variance of power among kinds in W².
+        free: Powers in W if they might be negative, and the other columns' factors, shape (c,).
+        watts: Powers in W, none negative, shape (k,).
+        between: Power between steps in W.
+        left: What is left of each sample, shape (n,).
+        time_error: Of kinds' times, relative.
+        sensor: Delay and window.
+        sensor_spread: How far off these may lie, standard deviations in s.
+    """
+
+    rows: Rows
+    columns: FloatArray
+    inverse: FloatArray
+    precision: FloatArray
+    noise: float
+    spread: float
+    free: FloatArray
+    watts: FloatArray
+    between: float
+    left: FloatArray
+    time_error: float
+    sensor: Sensor
+    sensor_spread: tuple[float, float]
+
+
+class Fitting:
+    """Fits the same samples.
+
+    Args:
+        observed: The samples.
+        likeness: Prior covariance of powers in units of their variance, shape (k + 1, k + 1).
+        seed: Of what is drawn.
+    """
+
+    def __init__(self, observed: Observed, likeness: FloatArray, seed: int) -> None:
+        self.observed = observed
+        self.inverse = linalg.inv(likeness)
+        self.log_size = float(np.linalg.slogdet(likeness)[1])
+        self.seed = seed
+
+    def fit(
+        self, begun: Explained, sensor: Sensor, error: float | None, free: tuple[bool, bool]
+    ) -> Fit:
+        """Powers, with their likeliest variances and error of times.
+
+        Args:
+            begun: The samples explained without errors of times.
+            sensor: Delay and window.
+            error: Relative error of kinds' times; None: what the samples speak for.
+            free: Whether delay and window were found from the samples.
+        """
+        watts = begun.watts
+        start = (begun.evidence.noise, max(begun.evidence.spread, 1e-12))
+        if error is None:
+            error, start = self._time_error(begun, start)
+        found: Fit | None = None
+        for _ in range(ROUNDS):
+            found = self._once(begun, watts, sensor, error, start, free)
+            watts = np.append(found.watts, found.between)
+            start = (found.noise, found.spread)
+        assert found is not None
+        return found
+
+    def _time_error(
+        self, begun: Explained, start: tuple[float, float]
+    ) -> tuple[float, tuple[float, float]]:
+        """Root of the mean squared error that samples speak for (averaged over what is likely)."""
+        large = len(self.inverse) > LARGE
+        rows = begun.rows
+        every = max(1, -(-len(rows.watts) // ROWS)) if large else 1
+        chosen = slice(None, None, every)
+        tries = FEW_TRIES if large else 40
+        found: list[Variances] = []
+        for error in ERRORS:
+            columns = self._columns(rows, begun.watts, error, chosen)
+            equations = self._equations(columns, rows.watts[chosen])
+            found.append(likeliest(equations, start, tries))
+        scores = np.array([each.score for each in found])
+        weights = np.array(LIKELY) * np.exp(-(scores - scores.min()) / 2)
+        weights /= weights.sum()
+        error = float(np.sqrt(weights @ np.array(ERRORS) ** 2))
+        best = found[int(np.argmax(weights))]
+        return (error if error > 1e-3 else 0.0), (best.noise, best.spread)
+
+    def _columns(
+        self, rows: Rows, watts: FloatArray, error: float, chosen: slice = slice(None)
+    ) -> FloatArray:
+        """Equations of powers and, where times may be off, of those."""
+        weights = rows.weights[chosen]
+        powers = weights @ self.observed.table(blurred(self.observed.axis, error, self.seed))
+        if error <= 0:
+            return np.asarray(powers)
+        axis = self.observed.axis
+        energy = axis.reached @ np.maximum(watts[:-1], 0.0)
+        change = responses(axis, energy, error)
+        moved = weights @ np.vstack([change, np.zeros(change.shape[1])])
+        return np.hstack([powers, moved])
+
+    def _equations(self, columns: FloatArray, watts: FloatArray) -> Equations:
+        about = watts - watts.mean()
+        return Equations(
+            gram=columns.T @ columns, right=columns.T @ about, square=float(about @ about),
+            count=len(watts), inverse=self.inverse, log_size=self.log_size,
+        )  # fmt: skip
+
+    def _once(
+        self, begun: Explained, watts: FloatArray, sensor: Sensor, error: float,
+        start: tuple[float, float], free: tuple[bool, bool],
+    ) -> Fit:  # fmt: skip
+        rows = begun.rows
+        reach = REACH * (sensor.window or self.observed.spacing_s)
+        table = self.observed.table() @ np.maximum(watts, 0.0)
+        sloped = np.stack(slopes(self.observed, begun, table), axis=1) * reach
+        sloped = sloped[:, [free[0], free[1] and sensor.window > 0]]
+        columns = np.hstack([self._columns(rows, watts, error), sloped])
+        equations = self._equations(columns, rows.watts)
+        large = len(self.inverse) > LARGE
+        found = likeliest(equations, start, FEW_TRIES if large else 40)
+        return self._solved(equations, columns, rows, found, error, sensor, reach, free)
+
+    def _solved(
+        self, equations: Equations, columns: FloatArray, rows: Rows, found: Variances,
+        error: float, sensor: Sensor, reach: float, free: tuple[bool, bool],
+    ) -> Fit:  # fmt: skip
+        kinds = len(self.inverse) - 1
+        precision = equations.precision(found.spread)
+        whole = equations.gram / found.noise + precision
+        inverse = linalg.inv(whole, check_finite=False)
+        middle = float(rows.watts.mean())
+        solution = inverse @ (equations.right / found.noise)
+        bounded = np.arange(len(whole)) < kinds
+        lowest = np.where(bounded, -middle, -np.inf)
+        above = least_squares_bounded(
+            whole, equations.right / found.noise, bounded, np.where(bounded, lowest, 0.0)
+        )
+        unbounded = solution.copy()
+        unbounded[: kinds + 1] += middle
+        last = iter(np.sqrt(np.maximum(np.diag(inverse), 0.0))[::-1] * reach)
+        of_window = float(next(last)) if free[1] and sensor.window > 0 else 0.0
+        of_delay = float(next(last)) if free[0] else 0.0
+        return Fit(
+            rows=rows, columns=columns, inverse=inverse, precision=precision, noise=found.noise,
+            spread=found.spread, free=unbounded, watts=above[:kinds] + middle,
+            between=float(above[kinds]) + middle, left=rows.watts - middle - columns @ solution,
+            time_error=error, sensor=sensor,
+            sensor_spread=(of_delay, of_window),
+        )  # fmt: skip

@@ -1,0 +1,125 @@
+"""Regression of sampled energy on operation times: power and energy of operations shorter than a sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from wattstep.analysis.regression.axis import axis_of
+from wattstep.analysis.regression.explained import Explaining
+from wattstep.analysis.regression.figures import Answer, answer
+from wattstep.analysis.regression.fit import Fitting
+from wattstep.analysis.regression.locking import locked
+from wattstep.analysis.regression.observed import Observed, observe
+from wattstep.analysis.regression.outcome import Regression
+from wattstep.analysis.regression.prior import likeness
+from wattstep.analysis.regression.problem import Kinds, Sampled
+from wattstep.analysis.regression.sensor import Sensor, find_sensor
+from wattstep.analysis.regression.spread import spread_of
+from wattstep.errors import InvalidValueError
+from wattstep.records.figure import Status, missing
+
+LEAST_ROWS = 8  # samples in clean steps: fewer tell nothing
+LEAST_STEPS = 3
+UNLIKELY = 0.02  # a delay and window that are less likely than this are left out
+
+
+def regress(
+    processes: Sequence[Sampled],
+    kinds: Kinds,
+    *,
+    target: float = 0.20,
+    confidence: float = 0.95,
+    seed: int = 0,
+    source: str = "samples",
+    status: Status = Status.ATTRIBUTED,
+    time_error: float | None = None,
+    delay: float | None = None,
+    window: float | None = None,
+) -> Regression:
+    """Energy and power of kinds of operations from samples that are longer than they.
+
+    Args:
+        processes: Samples, clean steps and traced steps of one process or several alike.
+        kinds: What is to be told apart.
+        target: Half of an interval over its value, at most, for kinds to be told from all others.
+        confidence: Of the intervals.
+        seed: Of what is drawn.
+        source: Sensor or model behind the samples.
+        status: Of the figures; a modelled power gives modelled energies.
+        time_error: Relative error (one standard deviation) of the kinds' times in traced steps
+            against clean ones; None: what the samples speak for.
+        delay: Of the sensor in s, where it is documented; None: found from the samples.
+        window: That the sensor averages over in s, likewise.
+
+    Returns:
+        Groups of kinds; or why there are none.
+
+    Raises:
+        InvalidValueError: Counters and gauges together, or levels that do not fit the kinds.
+    """
+    _check(processes, kinds)
+    used = [each for each in processes if len(each.start_ns) and np.isfinite(each.value).any()]
+    reason = _unusable(used, kinds)
+    if reason is not None:
+        return _nothing(reason)
+    if not any(each.layouts for each in used):
+        return _nothing("no step was traced: nobody knows what ran when")
+    observed = observe(used, axis_of(used, len(kinds.names)))
+    covariance = likeness(kinds)
+    root = np.linalg.cholesky(covariance)
+    sensors = find_sensor(observed, kinds, root, delay, window)
+    explaining = Explaining(observed, root)
+    fitting = Fitting(observed, covariance, seed)
+    free = (delay is None, window is None and not observed.counter)
+    answers = []
+    seconds = observed.kind_seconds()
+    error = time_error
+    for sensor in sensors:
+        begun = explaining.explain(sensor.delay, sensor.window)
+        if sensor.weight < UNLIKELY or begun is None or len(begun.rows.watts) < LEAST_ROWS:
+            continue
+        fit = fitting.fit(begun, sensor, error, free)
+        error = fit.time_error
+        spread = spread_of(fit, observed, seconds, confidence)
+        answers.append(Answer(fit=fit, spread=spread))
+    if not answers:
+        return _nothing(
+            f"fewer than {LEAST_ROWS} samples lie wholly within clean steps: sample faster, or "
+            "record more steps"
+        )
+    return answer(
+        answers, observed, seconds, kinds, target=target, confidence=confidence, source=source,
+        status=status, locked=locked(observed, answers[0].fit.sensor.delay),
+    )  # fmt: skip
+
+
+def _check(processes: Sequence[Sampled], kinds: Kinds) -> None:
+    if len({each.counter for each in processes}) > 1:
+        raise InvalidValueError("counters of energy and gauges of power cannot be joined")
+    if any(len(level) != len(kinds.names) for level in kinds.levels):
+        raise InvalidValueError("each level must say the group of each kind")
+    if len({len(each.edges) for each in processes}) > 1:
+        raise InvalidValueError("processes must have the same phases")
+
+
+def _unusable(used: Sequence[Sampled], kinds: Kinds) -> str | None:
+    """Why nothing can be told, where that is plain to see."""
+    if not len(kinds.names):
+        return "no operation is to be told apart"
+    if not used:
+        return "there is no process with clean steps and samples"
+    if sum(len(each.start_ns) for each in used) < LEAST_STEPS:
+        return f"fewer than {LEAST_STEPS} clean steps: regression needs many"
+    return None
+
+
+def _nothing(reason: str) -> Regression:
+    return Regression(
+        groups=(), kinds=(), step_energy=missing("J", reason), delay=missing("s", reason),
+        window=missing("s", reason), locked="", notes=(), observations=0, time_error=math.nan,
+        reason=reason,
+    )  # fmt: skip

@@ -1,0 +1,159 @@
+"""How far off the energies of kinds may be, together: noise, what is not told, traced times, steps of the sensor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from wattstep.analysis.regression.fit import Fit
+from wattstep.analysis.regression.observed import Observed
+from wattstep.analysis.steps import FloatArray, IntArray
+
+LEAST_BLOCKS = 20
+MOST_LENGTH = 64  # steps in a block
+PURE = 0.9  # of a sample's window: one kind by itself
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spread:
+    """Squared half-widths of intervals: for a sum of kinds, the sum over its block of `energy`.
+
+    Attributes:
+        energy: In J², shape (k, k).
+        times: Relative variance of the time that each kind takes, shape (k,).
+        block: Steps in the longest blocks that were resampled.
+        blocks: How many there were of them.
+    """
+
+    energy: FloatArray
+    times: FloatArray
+    block: int
+    blocks: int
+
+
+def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: float) -> Spread:
+    """The spread of the energies of a fit.
+
+    Args:
+        fit: The fit.
+        observed: The samples.
+        seconds: Of each kind in the mean clean step, shape (k,).
+        confidence: Of the intervals.
+    """
+    kinds = len(seconds)
+    apart = fit.inverse[:, :kinds] * seconds
+    model = apart.T @ (fit.columns.T @ fit.columns) @ apart / fit.noise
+    wider, length, blocks = _beyond_white(fit, apart, np.diag(model))
+    reach = _quantile(confidence, blocks - 1)
+    root = np.sqrt(wider)
+    energy = reach**2 * model * root[:, None] * root[None, :]
+    normal = _quantile(confidence, math.inf)
+    energy += normal**2 * (apart.T @ fit.precision @ apart)
+    energy += _processes(fit, apart, np.diag(model), wider, confidence)
+    traced, times = _traced(fit, observed, apart, seconds)
+    energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
+    energy += normal**2 * np.diag(_steps_of_sensor(fit, observed, seconds))
+    return Spread(energy=energy, times=times, block=length, blocks=blocks)
+
+
+def _quantile(confidence: float, freedom: float) -> float:
+    """Student's t for both sides together; with one process or layout, there is none to tell."""
+    if not math.isfinite(freedom):
+        return float(special.ndtri((1 + confidence) / 2))
+    return float(special.stdtrit(max(freedom, 1), (1 + confidence) / 2))
+
+
+def _scores(fit: Fit, apart: FloatArray, groups: IntArray) -> FloatArray:
+    """What each block of samples adds to the error of each kind's energy, shape (blocks, k)."""
+    pulled = (fit.columns @ apart) * (fit.left / fit.noise)[:, None]
+    ends = np.flatnonzero(np.append(np.diff(groups) != 0, True)) + 1
+    begins = np.concatenate([[0], ends[:-1]])
+    total: FloatArray = np.add.reduceat(pulled, begins, axis=0)
+    return total
+
+
+def _beyond_white(fit: Fit, apart: FloatArray, model: FloatArray) -> tuple[FloatArray, int, int]:
+    """By how much variances exceed those of white noise: the largest over lengths of blocks.
+
+    The variance of sums over blocks of steps is that of a block bootstrap whose estimate is taken
+    one Newton step from the fit (the infinitesimal jackknife).
+    """
+    freedom = max(len(fit.left) - _effective(fit), 1.0)
+    narrower = len(fit.left) / freedom
+    wider, length, used, count = np.ones(len(model)), 1, 1, 2
+    while length <= MOST_LENGTH:
+        groups = fit.rows.process * (1 << 32) + fit.rows.step // length
+        scores = _scores(fit, apart, groups)
+        if length > 1 and len(scores) < LEAST_BLOCKS:
+            break
+        used, count = length, len(scores)
+        variance = narrower * (scores**2).sum(axis=0) * count / max(count - 1, 1)
+        ratio = np.divide(variance, model, out=np.ones_like(model), where=model > 0)
+        wider = np.maximum(wider, ratio)
+        length *= 2
+    return wider, used, count
+
+
+def _effective(fit: Fit) -> float:
+    """Number of columns that the samples have determined."""
+    return float(len(fit.precision) - np.sum(fit.inverse * fit.precision))
+
+
+def _processes(
+    fit: Fit, apart: FloatArray, model: FloatArray, wider: FloatArray, confidence: float
+) -> FloatArray:
+    """What processes differ by beyond their blocks: Student's t over as many as there are."""
+    count = len(np.unique(fit.rows.process))
+    if count < 2:
+        return np.zeros((len(model), len(model)))
+    scores = _scores(fit, apart, fit.rows.process)
+    scores = scores - scores.mean(axis=0)
+    between = scores.T @ scores * count / (count - 1)
+    within = np.sqrt(model * wider)
+    share = np.divide(np.diag(between), within**2, out=np.ones_like(model), where=within > 0)
+    beyond = max(0.0, 1 - 1 / max(float(share.mean()), 1e-9))
+    widened: FloatArray = _quantile(confidence, count - 1) ** 2 * beyond * between
+    return widened
+
+
+def _traced(
+    fit: Fit, observed: Observed, apart: FloatArray, seconds: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Variance from traced steps being few (a jackknife over them), and that of kinds' times."""
+    axis, kinds = observed.axis, len(seconds)
+    total = axis.layout_share.mean(axis=0)
+    drawn = np.divide(fit.time_error**2, 1.0, out=np.zeros(kinds), where=total > 0)
+    if axis.layouts < 2:
+        return np.zeros((kinds, kinds)), drawn
+    watts = np.maximum(fit.watts, 0.0)
+    curves = axis.curves(watts)
+    off = curves - curves.mean(axis=1, keepdims=True)
+    moved = fit.rows.weights @ np.vstack([off, np.zeros(off.shape[1])])
+    change = -(moved.T @ fit.columns) @ apart / fit.noise
+    pace = np.divide(seconds, total, out=np.zeros(kinds), where=total > 0)
+    change += (axis.layout_share - total) * pace * watts
+    scale = 1.0 / (axis.layouts * (axis.layouts - 1))
+    relative = np.divide(
+        ((axis.layout_share - total) ** 2).sum(axis=0) * scale, total**2,
+        out=np.zeros(kinds), where=total > 0,
+    )  # fmt: skip
+    return change.T @ change * scale, drawn + relative
+
+
+def _steps_of_sensor(fit: Fit, observed: Observed, seconds: FloatArray) -> FloatArray:
+    """Variance from rounding, where a kind shows one value only and noise does not spread it."""
+    quantum = max(each.quantum for each in observed.readings)
+    if observed.counter or not quantum:
+        return np.zeros(len(seconds))
+    noise = max(fit.noise - quantum**2 / 12, 0.0)
+    # The mean of rounded values is off by no more than this once noise reaches over the steps.
+    kept = math.exp(-4 * math.pi**2 * noise / quantum**2)
+    shares = fit.columns[:, : len(seconds)]
+    seen = shares.sum(axis=0)
+    alone = np.where(shares > PURE, shares, 0.0).sum(axis=0)
+    pure = np.divide(alone, seen, out=np.zeros(len(seconds)), where=seen > 1e-9)
+    variance: FloatArray = (seconds * pure) ** 2 * quantum**2 / 12 * kept
+    return variance

@@ -11,6 +11,7 @@ from wattstep.analysis.regression.explained import Explained
 from wattstep.analysis.regression.mixed import (
     Equations,
     Variances,
+    inverted,
     least_squares_bounded,
     likeliest,
 )
@@ -166,7 +167,7 @@ class Fitting:
         kinds = len(self.inverse) - 1
         precision = equations.precision(found.spread)
         whole = equations.gram / found.noise + precision
-        inverse = linalg.inv(whole, check_finite=False)
+        inverse = inverted(whole)
         middle = float(rows.watts.mean())
         solution = inverse @ (equations.right / found.noise)
         bounded = np.arange(len(whole)) < kinds

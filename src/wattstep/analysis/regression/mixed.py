@@ -106,9 +106,7 @@ def least_squares_bounded(
         free = ~at_bound
         solution = np.where(at_bound, lowest, 0.0)
         known = whole[np.ix_(free, at_bound)] @ lowest[at_bound]
-        solution[free] = linalg.solve(
-            whole[np.ix_(free, free)], right[free] - known, assume_a="pos", check_finite=False
-        )
+        solution[free] = solved(whole[np.ix_(free, free)], right[free] - known)
         pull = whole @ solution - right
         size = 1e-10 * max(float(np.abs(right).max(initial=0)), 1e-300)
         below = free & bounded & (solution < lowest)
@@ -124,3 +122,36 @@ def least_squares_bounded(
             wrong = wrong[-1:]
         at_bound[wrong] = ~at_bound[wrong]
     return np.where(bounded, np.maximum(solution, lowest), solution)
+
+
+def inverted(whole: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix whose entries differ by many orders of magnitude.
+
+    Args:
+        whole: Shape (c, c).
+    """
+    scale = 1 / np.sqrt(np.diag(whole))
+    lower, failed = linalg.lapack.dpotrf(whole * scale * scale[:, None], lower=1, overwrite_a=1)
+    if failed:
+        result: FloatArray = np.linalg.pinv(whole * scale * scale[:, None], hermitian=True)
+        return result * scale * scale[:, None]
+    half, _ = linalg.lapack.dpotri(lower, lower=1, overwrite_c=1)
+    result = np.tril(half) + np.tril(half, -1).T
+    return result * scale * scale[:, None]
+
+
+def solved(whole: FloatArray, right: FloatArray) -> FloatArray:
+    """Solution of equations with such a matrix.
+
+    Args:
+        whole: Shape (c, c).
+        right: Shape (c,).
+    """
+    if not len(right):
+        return right
+    scale = 1 / np.sqrt(np.diag(whole))
+    lower, failed = linalg.lapack.dpotrf(whole * scale * scale[:, None], lower=1, overwrite_a=1)
+    if failed:
+        return inverted(whole) @ right
+    solution: FloatArray = linalg.lapack.dpotrs(lower, right * scale, lower=1)[0] * scale
+    return solution

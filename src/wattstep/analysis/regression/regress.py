@@ -84,7 +84,7 @@ def regress(
             continue
         fit = fitting.fit(begun, sensor, error, free)
         error = fit.time_error
-        spread = spread_of(fit, observed, seconds, confidence)
+        spread = spread_of(fit, observed, seconds, confidence, seed)
         answers.append(Answer(fit=fit, spread=spread))
     if not answers:
         return _nothing(

@@ -10,10 +10,12 @@ from scipy import special
 
 from wattstep.analysis.regression.fit import Fit
 from wattstep.analysis.regression.observed import Observed
+from wattstep.analysis.regression.time_errors import LEAST_FACTOR, blurred, moved_knots
 from wattstep.analysis.steps import FloatArray, IntArray
 
 LEAST_BLOCKS = 20
 MOST_LENGTH = 64  # steps in a block
+DRAWS = 200  # of times of kinds
 PURE = 0.9  # of a sample's window: one kind by itself
 
 
@@ -34,7 +36,7 @@ class Spread:
     blocks: int
 
 
-def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: float) -> Spread:
+def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: float, seed: int) -> Spread:
     """The spread of the energies of a fit.
 
     Args:
@@ -42,6 +44,7 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
         observed: The samples.
         seconds: Of each kind in the mean clean step, shape (k,).
         confidence: Of the intervals.
+        seed: Of what is drawn.
     """
     kinds = len(seconds)
     apart = fit.inverse[:, :kinds] * seconds
@@ -51,7 +54,12 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
     root = np.sqrt(wider)
     energy = reach**2 * model * root[:, None] * root[None, :]
     normal = _quantile(confidence, math.inf)
-    energy += normal**2 * (apart.T @ fit.precision @ apart)
+    kinds_only = fit.precision.copy()
+    if fit.time_error > 0:
+        part = slice(kinds + 1, 2 * kinds + 1)
+        kinds_only[part, part] = 0.0
+        energy += normal**2 * _misplaced(fit, observed, apart, seed)
+    energy += normal**2 * (apart.T @ kinds_only @ apart)
     energy += _processes(fit, apart, np.diag(model), wider, confidence)
     traced, times = _traced(fit, observed, apart, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
@@ -141,6 +149,27 @@ def _traced(
         out=np.zeros(kinds), where=total > 0,
     )  # fmt: skip
     return change.T @ change * scale, drawn + relative
+
+
+def _misplaced(fit: Fit, observed: Observed, apart: FloatArray, seed: int) -> FloatArray:
+    """Variance from times that are off: drawn, since what lies beside its place is not linear."""
+    axis, kinds = observed.axis, apart.shape[1]
+    rng = np.random.default_rng(seed)
+    powers = fit.inverse[:kinds, :kinds]
+    scale = np.sqrt(np.maximum(np.diag(powers), 1e-300))
+    root = np.linalg.cholesky(powers / scale / scale[:, None] + 1e-9 * np.eye(kinds))
+    drawn = fit.watts[:, None] + scale[:, None] * (root @ rng.standard_normal((kinds, DRAWS)))
+    curves = axis.reached @ np.maximum(drawn, 0.0)
+    off = fit.time_error * rng.standard_normal((kinds, DRAWS))
+    moved = moved_knots(axis, np.maximum(1 + off, LEAST_FACTOR))
+    beside = blurred(axis, fit.time_error, seed) @ np.maximum(drawn, 0.0)
+    change = np.empty_like(curves)
+    for j in range(DRAWS):
+        change[:, j] = np.interp(axis.knots, moved[:, j], curves[:, j]) - beside[:, j]
+    explained = fit.rows.weights @ np.vstack([change, np.zeros(DRAWS)])
+    errors = (explained.T @ fit.columns) @ apart / fit.noise
+    variance: FloatArray = errors.T @ errors / DRAWS
+    return variance
 
 
 def _steps_of_sensor(fit: Fit, observed: Observed, seconds: FloatArray) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
 from wattstep.analysis.regression.explained import Explained
 from wattstep.analysis.regression.mixed import (
@@ -20,10 +20,13 @@ from wattstep.analysis.regression.sensor import Sensor, slopes
 from wattstep.analysis.regression.time_errors import blurred, responses
 from wattstep.analysis.steps import FloatArray
 
-ERRORS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)  # of kinds' times, that samples are asked about
-LIKELY = (0.3, 0.15, 0.15, 0.15, 0.15, 0.1)  # before them
+ERRORS = (0.0, 0.02, 0.04, 0.08, 0.15, 0.25, 0.35)  # of kinds' times, that samples are asked about
+LIKELY = (0.3, 0.15, 0.15, 0.13, 0.12, 0.1, 0.05)  # before them
+CAREFUL = 1.1  # more of it than samples speak for: to overlook a part makes intervals too narrow
+NONE = 1e-3  # an error of times that is as good as none
 LARGE = 100  # kinds
 ROWS = 3000  # observations that large problems are asked with
+TRIES = 40  # of variances
 FEW_TRIES = 16
 ROUNDS = 2
 REACH = 0.1  # of the window or spacing: prior spread of delay and window about the best ones
@@ -96,7 +99,7 @@ class Fitting:
         if error is None:
             error, start = self._time_error(begun, start)
         found: Fit | None = None
-        for _ in range(ROUNDS):
+        for _ in range(1 if len(self.inverse) > LARGE else ROUNDS):
             found = self._once(begun, watts, sensor, error, start, free)
             watts = np.append(found.watts, found.between)
             start = (found.noise, found.spread)
@@ -110,33 +113,33 @@ class Fitting:
         large = len(self.inverse) > LARGE
         rows = begun.rows
         every = max(1, -(-len(rows.watts) // ROWS)) if large else 1
-        chosen = slice(None, None, every)
-        tries = FEW_TRIES if large else 40
+        fewer = rows.weights[::every]
+        moved = self._moved(fewer, begun.watts)
         found: list[Variances] = []
         for error in ERRORS:
-            columns = self._columns(rows, begun.watts, error, chosen)
-            equations = self._equations(columns, rows.watts[chosen])
-            found.append(likeliest(equations, start, tries))
+            columns = self._columns(fewer, moved, error)
+            equations = self._equations(columns, rows.watts[::every])
+            found.append(likeliest(equations, start, FEW_TRIES if large else TRIES))
         scores = np.array([each.score for each in found])
         weights = np.array(LIKELY) * np.exp(-(scores - scores.min()) / 2)
         weights /= weights.sum()
-        error = float(np.sqrt(weights @ np.array(ERRORS) ** 2))
+        error = CAREFUL * float(np.sqrt(weights @ np.array(ERRORS) ** 2))
         best = found[int(np.argmax(weights))]
-        return (error if error > 1e-3 else 0.0), (best.noise, best.spread)
+        return (error if error > NONE else 0.0), (best.noise, best.spread)
+
+    def _moved(self, weights: sparse.csr_matrix, watts: FloatArray) -> FloatArray:
+        """Change of each equation, were one kind longer by all its time, shape (n, k)."""
+        axis = self.observed.axis
+        change = responses(axis, axis.reached @ np.maximum(watts[:-1], 0.0))
+        return np.asarray(weights @ np.vstack([change, np.zeros(change.shape[1])]))
 
     def _columns(
-        self, rows: Rows, watts: FloatArray, error: float, chosen: slice = slice(None)
+        self, weights: sparse.csr_matrix, moved: FloatArray, error: float
     ) -> FloatArray:
-        """Equations of powers and, where times may be off, of those."""
-        weights = rows.weights[chosen]
-        powers = weights @ self.observed.table(blurred(self.observed.axis, error, self.seed))
-        if error <= 0:
-            return np.asarray(powers)
-        axis = self.observed.axis
-        energy = axis.reached @ np.maximum(watts[:-1], 0.0)
-        change = responses(axis, energy, error)
-        moved = weights @ np.vstack([change, np.zeros(change.shape[1])])
-        return np.hstack([powers, moved])
+        """Columns of powers and, where times may be off, of those."""
+        known = blurred(self.observed.axis, error, self.seed)
+        powers = np.asarray(weights @ self.observed.table(known))
+        return powers if error <= 0 else np.hstack([powers, error * moved])
 
     def _equations(self, columns: FloatArray, watts: FloatArray) -> Equations:
         about = watts - watts.mean()
@@ -154,10 +157,11 @@ class Fitting:
         table = self.observed.table() @ np.maximum(watts, 0.0)
         sloped = np.stack(slopes(self.observed, begun, table), axis=1) * reach
         sloped = sloped[:, [free[0], free[1] and sensor.window > 0]]
-        columns = np.hstack([self._columns(rows, watts, error), sloped])
+        moved = self._moved(rows.weights, watts) if error > 0 else np.zeros((0, 0))
+        columns = np.hstack([self._columns(rows.weights, moved, error), sloped])
         equations = self._equations(columns, rows.watts)
         large = len(self.inverse) > LARGE
-        found = likeliest(equations, start, FEW_TRIES if large else 40)
+        found = likeliest(equations, start, FEW_TRIES if large else TRIES)
         return self._solved(equations, columns, rows, found, error, sensor, reach, free)
 
     def _solved(

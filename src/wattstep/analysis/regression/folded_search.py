@@ -16,12 +16,12 @@ MOST_GROUPS = 64  # of kinds: more would take time, and a first look needs no mo
 MOST_CELLS = 600
 LEAST_CELLS = 60
 LONGEST_DELAY = 0.12  # s, or three sample spacings
-MOST_TRIES = 1000
-MOST_ROWS = 2000
+MOST_TRIES = 700
+MOST_ROWS = 1500
 MOST_NEAR = 8  # tries on each side of a guess
 MOST_MODES = 12
 RATIOS = (1e-4, 1e-2)  # of noise to spread of powers, relative to all equations together
-FINER = 6  # of them are looked at more closely
+FINER = 5  # of them are looked at more closely
 PARTS = 5.0  # of a window that shifts are apart
 
 

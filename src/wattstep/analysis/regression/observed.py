@@ -90,14 +90,18 @@ class Observed:
             end = each.end_s - delay
             begin = end - (window if each.lasted_s is None else each.lasted_s)
             parts.append(covered(line, self.axis, begin, end))
-        taken = np.concatenate([whole for _, whole, _ in parts])
-        numbers = np.repeat(np.arange(len(parts)), [len(whole) for _, whole, _ in parts])
-        weights = sparse.vstack([weights for weights, _, _ in parts], format="csr")
-        watts = np.concatenate([each.watts for each in self.readings])
-        step = np.concatenate([step for _, _, step in parts])
+        taken = np.concatenate([part.whole for part in parts])
+        weights = np.concatenate([part.weights for part in parts])
+        columns = np.concatenate([part.columns for part in parts])
+        count, each_row = weights.shape
+        begins = np.arange(0, count * each_row + 1, each_row, dtype=np.int32)
         return Rows(
-            weights=weights[taken], watts=watts[taken], process=numbers[taken], step=step[taken],
-            taken=taken,
+            weights=sparse.csr_matrix(
+                (weights.ravel(), columns.ravel(), begins), shape=(count, len(self.axis.knots) + 1)
+            ),
+            watts=np.concatenate([each.watts for each in self.readings])[taken],
+            process=np.repeat(np.arange(len(parts)), [len(part.weights) for part in parts]),
+            step=np.concatenate([part.step for part in parts]), taken=taken,
         )  # fmt: skip
 
     def table(self, reached: FloatArray | None = None) -> FloatArray:

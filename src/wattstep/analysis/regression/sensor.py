@@ -15,10 +15,11 @@ from wattstep.analysis.regression.problem import Kinds
 from wattstep.analysis.steps import FloatArray
 
 LARGE = 100  # kinds: from here on, each try takes long
-TRIES = (70, 40)  # of a closer look at each guess, with few kinds and with many
-ROWS = (20_000, 3_000)  # observations in it
+TRIES = (70, 35)  # of a closer look at each guess, with few kinds and with many
+ROWS = (20_000, 2_500)  # observations in it
 MODES = (4, 2)  # guesses that are followed
 TRIED = (12, 4)  # of the guesses
+FAR = 0.7  # of a score: a guess that is so much worse than another is not followed
 NEWTON = 6
 NO_BETTER = 1e-6  # of a score
 SAME = 0.02  # of the window: delays nearer than this are one
@@ -66,6 +67,7 @@ def find_sensor(
         (each, guess.apart) for each, guess in zip(exact, guesses, strict=True) if each is not None
     ]
     begun = sorted(begun, key=lambda pair: pair[0].evidence.score)[: MODES[large]]
+    begun = [pair for pair in begun if pair[0].evidence.score < begun[0][0].evidence.score + FAR]
     closer = [
         _closer(explaining, each, apart, delay, window, TRIES[large]) for each, apart in begun
     ]

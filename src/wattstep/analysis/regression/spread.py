@@ -48,8 +48,10 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
     """
     kinds = len(seconds)
     apart = fit.inverse[:, :kinds] * seconds
-    model = apart.T @ (fit.columns.T @ fit.columns) @ apart / fit.noise
-    wider, length, blocks = _beyond_white(fit, apart, np.diag(model))
+    pulled = fit.columns @ apart
+    model = pulled.T @ pulled / fit.noise
+    pulled *= (fit.left / fit.noise)[:, None]
+    wider, length, blocks = _beyond_white(fit, pulled, np.diag(model))
     reach = _quantile(confidence, blocks - 1)
     root = np.sqrt(wider)
     energy = reach**2 * model * root[:, None] * root[None, :]
@@ -60,7 +62,7 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
         kinds_only[part, part] = 0.0
         energy += normal**2 * _misplaced(fit, observed, apart, seed)
     energy += normal**2 * (apart.T @ kinds_only @ apart)
-    energy += _processes(fit, apart, np.diag(model), wider, confidence)
+    energy += _processes(fit, pulled, np.diag(model), wider, confidence)
     traced, times = _traced(fit, observed, apart, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
     energy += normal**2 * np.diag(_steps_of_sensor(fit, observed, seconds))
@@ -74,16 +76,15 @@ def _quantile(confidence: float, freedom: float) -> float:
     return float(special.stdtrit(max(freedom, 1), (1 + confidence) / 2))
 
 
-def _scores(fit: Fit, apart: FloatArray, groups: IntArray) -> FloatArray:
+def _scores(pulled: FloatArray, groups: IntArray) -> FloatArray:
     """What each block of samples adds to the error of each kind's energy, shape (blocks, k)."""
-    pulled = (fit.columns @ apart) * (fit.left / fit.noise)[:, None]
     ends = np.flatnonzero(np.append(np.diff(groups) != 0, True)) + 1
     begins = np.concatenate([[0], ends[:-1]])
     total: FloatArray = np.add.reduceat(pulled, begins, axis=0)
     return total
 
 
-def _beyond_white(fit: Fit, apart: FloatArray, model: FloatArray) -> tuple[FloatArray, int, int]:
+def _beyond_white(fit: Fit, pulled: FloatArray, model: FloatArray) -> tuple[FloatArray, int, int]:
     """By how much variances exceed those of white noise: the largest over lengths of blocks.
 
     The variance of sums over blocks of steps is that of a block bootstrap whose estimate is taken
@@ -94,7 +95,7 @@ def _beyond_white(fit: Fit, apart: FloatArray, model: FloatArray) -> tuple[Float
     wider, length, used, count = np.ones(len(model)), 1, 1, 2
     while length <= MOST_LENGTH:
         groups = fit.rows.process * (1 << 32) + fit.rows.step // length
-        scores = _scores(fit, apart, groups)
+        scores = _scores(pulled, groups)
         if length > 1 and len(scores) < LEAST_BLOCKS:
             break
         used, count = length, len(scores)
@@ -111,13 +112,13 @@ def _effective(fit: Fit) -> float:
 
 
 def _processes(
-    fit: Fit, apart: FloatArray, model: FloatArray, wider: FloatArray, confidence: float
+    fit: Fit, pulled: FloatArray, model: FloatArray, wider: FloatArray, confidence: float
 ) -> FloatArray:
     """What processes differ by beyond their blocks: Student's t over as many as there are."""
     count = len(np.unique(fit.rows.process))
     if count < 2:
         return np.zeros((len(model), len(model)))
-    scores = _scores(fit, apart, fit.rows.process)
+    scores = _scores(pulled, fit.rows.process)
     scores = scores - scores.mean(axis=0)
     between = scores.T @ scores * count / (count - 1)
     within = np.sqrt(model * wider)

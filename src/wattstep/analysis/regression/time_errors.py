@@ -8,7 +8,8 @@ from scipy import sparse
 from wattstep.analysis.regression.axis import Axis
 from wattstep.analysis.steps import FloatArray
 
-DRAWS = 48
+DRAWS = 24
+STEP = 0.03  # of a difference quotient
 LEAST_FACTOR = 0.1
 
 
@@ -35,24 +36,36 @@ def moved_knots(axis: Axis, factors: FloatArray) -> FloatArray:
     return moved
 
 
-def responses(axis: Axis, energy: FloatArray, error: float) -> FloatArray:
-    """Change of the energy up to each knot, were one kind longer by its error; shape (b + 1, k).
+def responses(axis: Axis, energy: FloatArray) -> FloatArray:
+    """Change of the energy up to each knot, were one kind longer by all its time; shape (b + 1, k).
 
-    The kind's energy stays: it is drawn out, and what stands beside it in its phase moves.
+    The kind's energy stays: it is drawn out, and what stands beside it in its phase moves. It is a
+    difference quotient over a few per cent, since power is not smooth.
 
     Args:
         axis: The mean step.
         energy: Up to each knot, shape (b + 1,).
-        error: Relative, one standard deviation.
     """
     count = axis.reached.shape[1]
-    change = np.zeros((len(axis.knots), count))
-    longer = moved_knots(axis, np.ones((count, count)) + error * np.eye(count))
-    shorter = moved_knots(axis, np.ones((count, count)) - min(error, 0.9) * np.eye(count))
+    change = np.empty((len(axis.knots), count))
+    by = STEP * _displacement(axis)
     for k in range(count):
-        more = np.interp(axis.knots, longer[:, k], energy)
-        change[:, k] = (more - np.interp(axis.knots, shorter[:, k], energy)) / 2
-    return change
+        # Knots that moved out of order are put in order again: the change is small.
+        change[:, k] = np.interp(axis.knots, np.maximum.accumulate(axis.knots + by[:, k]), energy)
+        change[:, k] -= np.interp(axis.knots, np.maximum.accumulate(axis.knots - by[:, k]), energy)
+    return change / (2 * STEP)
+
+
+def _displacement(axis: Axis) -> FloatArray:
+    """By how much knots move where one kind takes longer, phases keeping their length."""
+    moved = np.zeros_like(axis.reached)
+    for first, last in zip(axis.edge_knot[:-1], axis.edge_knot[1:], strict=True):
+        if last > first:
+            part = axis.reached[first : last + 1] - axis.reached[first]
+            knots = axis.knots[first : last + 1]
+            along = (knots - knots[0]) / (knots[-1] - knots[0])
+            moved[first : last + 1] = part - along[:, None] * part[-1]
+    return moved
 
 
 def blurred(axis: Axis, error: float, seed: int) -> FloatArray:
@@ -69,20 +82,22 @@ def blurred(axis: Axis, error: float, seed: int) -> FloatArray:
     # Draws in pairs that are opposite to each other leave no shift on average.
     half = error * rng.standard_normal((axis.reached.shape[1], DRAWS // 2))
     factors = np.maximum(1 + np.concatenate([half, -half], axis=1), LEAST_FACTOR)
-    moved = moved_knots(axis, factors)
-    weights = sum(_weights(axis.knots, moved[:, j]) for j in range(DRAWS)) / DRAWS
-    mean: FloatArray = weights @ axis.reached
+    mean: FloatArray = _weights(axis.knots, moved_knots(axis, factors)) @ axis.reached
     return mean
 
 
 def _weights(knots: FloatArray, moved: FloatArray) -> sparse.csr_matrix:
-    """`weights @ curve` is the moved curve at the knots."""
-    cell = np.clip(np.searchsorted(moved, knots, side="right") - 1, 0, len(knots) - 2)
-    length = moved[cell + 1] - moved[cell]
-    part = np.divide(knots - moved[cell], length, out=np.zeros_like(length), where=length > 0)
-    part = np.clip(part, 0.0, 1.0)
-    rows = np.arange(len(knots))
-    shape = (len(knots), len(knots))
-    return sparse.csr_matrix((1 - part, (rows, cell)), shape=shape) + sparse.csr_matrix(
-        (part, (rows, cell + 1)), shape=shape
+    """`weights @ curve` is the mean over columns of the moved curve at the knots."""
+    count, draws = moved.shape
+    weights, columns = np.empty((count, 2 * draws)), np.empty((count, 2 * draws), np.int32)
+    for j in range(draws):
+        cell = np.clip(np.searchsorted(moved[:, j], knots, side="right") - 1, 0, count - 2)
+        length = moved[cell + 1, j] - moved[cell, j]
+        part = np.divide(knots - moved[cell, j], length, out=np.zeros(count), where=length > 0)
+        part = np.clip(part, 0.0, 1.0)
+        weights[:, 2 * j], weights[:, 2 * j + 1] = 1 - part, part
+        columns[:, 2 * j], columns[:, 2 * j + 1] = cell, cell + 1
+    begins = np.arange(0, count * 2 * draws + 1, 2 * draws)
+    return sparse.csr_matrix(
+        (weights.ravel() / draws, columns.ravel(), begins), shape=(count, count)
     )

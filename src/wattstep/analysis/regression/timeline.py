@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from wattstep.analysis.regression.axis import Axis
 from wattstep.analysis.regression.problem import Sampled
@@ -118,67 +117,91 @@ def outside_until(line: Timeline, where: Places) -> FloatArray:
     )
 
 
-def covered(
-    line: Timeline, axis: Axis, begin_s: FloatArray, end_s: FloatArray
-) -> tuple[sparse.csr_matrix, BoolArray, IntArray]:
-    """What windows of time cover, as weights of knots: `weights @ reached` is the time of kinds.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Covered:
+    """What windows of time cover, as weights of knots, for a window of length 1.
+
+    Attributes:
+        weights: Shape (n, c).
+        columns: Of which knots; one behind the last stands for time between steps, shape (n, c).
+        whole: Which of all windows lie within clean steps: those above, shape (all,).
+        step: In which step each ends, shape (n,).
+    """
+
+    weights: FloatArray
+    columns: IntArray
+    whole: BoolArray
+    step: IntArray
+
+
+def covered(line: Timeline, axis: Axis, begin_s: FloatArray, end_s: FloatArray) -> Covered:
+    """What windows of time cover: `weights @ reached` is the time of kinds in them.
 
     Args:
         line: Pieces of time.
         axis: The mean step.
         begin_s: Begin of the windows; where it is the end, the window is a moment.
         end_s: Their ends, shape (n,).
-
-    Returns:
-        Weights of the knots and, last, of the time between steps, shape (n, b + 2), for a window of
-        length 1; which windows lie within clean steps; the step in which each ends.
     """
     last = places(line, axis, end_s)
     if (begin_s == end_s).all():
-        return _moments(line, axis, last), last.inside, line.step[last.piece]
+        where = _chosen(last, last.inside)
+        weights, columns = _moments(line, axis, where)
+        return Covered(
+            weights=weights, columns=columns, whole=last.inside, step=line.step[where.piece]
+        )
     first = places(line, axis, begin_s)
     left_out = outside_until(line, last) - outside_until(line, first)
     whole = first.inside & last.inside & (left_out <= 1e-12)
-    length = np.where(whole, end_s - begin_s, 1.0)
-    weights = _until(line, axis, last) - _until(line, axis, first)
-    scaled = sparse.diags_array(whole / length) @ weights
-    return sparse.csr_matrix(scaled), whole, line.step[last.piece]
+    later, at_later = _until(line, axis, _chosen(last, whole))
+    earlier, at_earlier = _until(line, axis, _chosen(first, whole))
+    length = (end_s - begin_s)[whole, None]
+    return Covered(
+        weights=np.hstack([later / length, -earlier / length]),
+        columns=np.hstack([at_later, at_earlier]),
+        whole=whole, step=line.step[last.piece[whole]],
+    )  # fmt: skip
 
 
-def _until(line: Timeline, axis: Axis, where: Places) -> sparse.csr_matrix:
+def _chosen(where: Places, chosen: BoolArray) -> Places:
+    return Places(
+        piece=where.piece[chosen], since_s=where.since_s[chosen],
+        position=where.position[chosen], inside=where.inside[chosen],
+    )  # fmt: skip
+
+
+def _until(line: Timeline, axis: Axis, where: Places) -> tuple[FloatArray, IntArray]:
     """Weights of knots for all time up to places."""
     count, phases = len(where.piece), len(axis.edges) - 1
     passed = line.passed[where.piece]
-    phase, speed = line.phase[where.piece], line.speed[where.piece]
-    between = phase == _BETWEEN
-    running = phase >= 0
-    pace = np.where(running, speed, 0.0)
+    phase = line.phase[where.piece]
+    pace = np.where(phase >= 0, line.speed[where.piece], 0.0)
     cell, part = _cell(axis, where.position)
     weights = np.zeros((count, phases + 4))
     weights[:, 1 : phases + 1] += passed[:, :phases]
     weights[:, :phases] -= passed[:, :phases]
     # From the begin of its phase to the place itself.
-    rows = np.flatnonzero(running)
+    rows = np.flatnonzero(phase >= 0)
     weights[rows, phase[rows]] -= pace[rows]
     weights[:, phases + 1] = pace * (1 - part)
     weights[:, phases + 2] = pace * part
-    weights[:, phases + 3] = passed[:, phases] + np.where(between, where.since_s, 0.0)
-    columns = np.empty((count, phases + 4), np.int64)
+    weights[:, phases + 3] = passed[:, phases] + np.where(phase == _BETWEEN, where.since_s, 0.0)
+    columns = np.empty((count, phases + 4), np.int32)
     columns[:, : phases + 1] = axis.edge_knot
     columns[:, phases + 1], columns[:, phases + 2] = cell, cell + 1
     columns[:, phases + 3] = len(axis.knots)
-    return _rows(weights, columns, len(axis.knots) + 1)
+    return weights, columns
 
 
-def _moments(line: Timeline, axis: Axis, where: Places) -> sparse.csr_matrix:
+def _moments(line: Timeline, axis: Axis, where: Places) -> tuple[FloatArray, IntArray]:
     """Weights of knots for what runs at places."""
     cell, _ = _cell(axis, where.position)
     length = axis.knots[cell + 1] - axis.knots[cell]
-    running = (where.inside & (line.phase[where.piece] >= 0)).astype(float)
-    between = where.inside & (line.phase[where.piece] == _BETWEEN)
-    weights = np.stack([-running / length, running / length, between.astype(float)], axis=1)
+    running = (line.phase[where.piece] >= 0).astype(float)
+    between = (line.phase[where.piece] == _BETWEEN).astype(float)
+    weights = np.stack([-running / length, running / length, between], axis=1)
     columns = np.stack([cell, cell + 1, np.full(len(cell), len(axis.knots))], axis=1)
-    return _rows(weights, columns, len(axis.knots) + 1)
+    return weights, columns.astype(np.int32)
 
 
 def _cell(axis: Axis, position: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -186,9 +209,3 @@ def _cell(axis: Axis, position: FloatArray) -> tuple[IntArray, FloatArray]:
     cell = np.clip(np.searchsorted(axis.knots, position, side="right") - 1, 0, len(axis.knots) - 2)
     part = (position - axis.knots[cell]) / (axis.knots[cell + 1] - axis.knots[cell])
     return cell, np.clip(part, 0.0, 1.0)
-
-
-def _rows(weights: FloatArray, columns: IntArray, width: int) -> sparse.csr_matrix:
-    count, each = weights.shape
-    begin = np.arange(0, count * each + 1, each)
-    return sparse.csr_matrix((weights.ravel(), columns.ravel(), begin), shape=(count, width))

@@ -18,7 +18,8 @@ LEAST_CELLS = 60
 LONGEST_DELAY = 0.12  # s, or three sample spacings
 MOST_TRIES = 700
 MOST_ROWS = 1500
-MOST_NEAR = 8  # tries on each side of a guess
+MOST_NEAR = 6  # tries on each side of a guess
+WIDER = (0.8, 0.87, 0.93, 1.0, 1.07, 1.15, 1.25)  # windows about that of a guess
 MOST_MODES = 12
 RATIOS = (1e-4, 1e-2)  # of noise to spread of powers, relative to all equations together
 FINER = 5  # of them are looked at more closely
@@ -57,30 +58,31 @@ def look(
     """
     observed = observed.thinned(MOST_ROWS)
     reached = _grouped(observed.axis.reached, kinds)
-    scale = _scale(observed)
+    scale = lasting(observed)
     cells = int(np.clip(3.0 * observed.seconds / scale, LEAST_CELLS, MOST_CELLS))
     windows = _windows(observed, scale) if window is None or observed.counter else [window]
-    templates = {width: _template(observed, reached, width, cells) for width in windows}
+    templates: dict[float, FloatArray] = {}
 
     def guess(middle: float, width: float, apart: float) -> Guess:
+        if width not in templates:
+            templates[width] = _template(observed, reached, width, cells)
         score = _score(templates[width], _folded(observed, middle, width, cells))
         known = 0.0 if observed.counter else width
         return Guess(delay=middle - width / 2, window=known, score=score, apart=apart)
 
     first = [guess(*each) for each in _tries(observed, windows, scale, delay)]
-    if delay is not None:
-        return _modes(first)
     finer = []
     for begun in _modes(first)[:FINER]:
-        for width in windows:
-            longer = width / begun.window if begun.window else 0.0
-            if observed.counter or 0.6 < longer < 1.7 or width == begun.window:
-                middle = begun.delay + (width if observed.counter else begun.window) / 2
-                apart = min(scale / 3, begun.apart)
-                count = min(int(1.2 * begun.apart / apart), MOST_NEAR)
-                finer += [
-                    guess(middle + i * apart, width, 2 * apart) for i in range(-count, count + 1)
-                ]
+        wide = windows[0] if observed.counter else begun.window
+        apart = min(scale / 3, begun.apart)
+        count = 0 if delay is not None else min(int(1.2 * begun.apart / apart), MOST_NEAR)
+        for factor in WIDER if window is None and wide > 0 and not observed.counter else (1.0,):
+            # With a known delay, a longer window has an earlier middle.
+            later = (factor - 1) * wide / 2 if delay is not None else 0.0
+            middle = begun.delay + wide / 2 + later
+            finer += [
+                guess(middle + i * apart, factor * wide, apart) for i in range(-count, count + 1)
+            ]
     return _modes(first + finer)
 
 
@@ -95,14 +97,18 @@ def _grouped(reached: FloatArray, kinds: Kinds) -> FloatArray:
     return reached.sum(axis=1, keepdims=True)
 
 
-def _scale(observed: Observed) -> float:
-    """How long the same runs: half of the step is in stretches at least this long, in s."""
+def lasting(observed: Observed) -> float:
+    """How long the same runs: half of the step is in stretches at least this long, in s.
+
+    Args:
+        observed: The samples, and the mean step.
+    """
     density = np.diff(observed.axis.reached, axis=0)
     cells = np.diff(observed.axis.knots)
     main = density.argmax(axis=1)
     begins = np.concatenate([[0], np.flatnonzero(np.diff(main) != 0) + 1])
-    lasting = np.sort(np.add.reduceat(cells, begins))[::-1]
-    half = lasting[np.searchsorted(np.cumsum(lasting), 0.5 * lasting.sum())]
+    stretches = np.sort(np.add.reduceat(cells, begins))[::-1]
+    half = stretches[np.searchsorted(np.cumsum(stretches), 0.5 * stretches.sum())]
     return float(half) * observed.seconds
 
 

@@ -9,16 +9,18 @@ import numpy as np
 from scipy import linalg, optimize
 
 from wattstep.analysis.regression.explained import Explained, Explaining
-from wattstep.analysis.regression.folded_search import look
+from wattstep.analysis.regression.folded_search import lasting, look
 from wattstep.analysis.regression.observed import Observed
 from wattstep.analysis.regression.problem import Kinds
 from wattstep.analysis.steps import FloatArray
 
 LARGE = 100  # kinds: from here on, each try takes long
-TRIES = (70, 35)  # of a closer look at each guess, with few kinds and with many
+TRIES = (60, 25)  # of a closer look at each guess, with few kinds and with many
 ROWS = (20_000, 2_500)  # observations in it
 MODES = (4, 2)  # guesses that are followed
 TRIED = (12, 4)  # of the guesses
+SIDE = 10  # tries on each side of a guess
+BESIDE = 0.6  # of the time for which the same runs: from one to the next
 FAR = 0.7  # of a score: a guess that is so much worse than another is not followed
 NEWTON = 6
 NO_BETTER = 1e-6  # of a score
@@ -68,11 +70,36 @@ def find_sensor(
     ]
     begun = sorted(begun, key=lambda pair: pair[0].evidence.score)[: MODES[large]]
     begun = [pair for pair in begun if pair[0].evidence.score < begun[0][0].evidence.score + FAR]
+    begun = [_about(explaining, each, apart, delay, window) for each, apart in begun]
     closer = [
         _closer(explaining, each, apart, delay, window, TRIES[large]) for each, apart in begun
     ]
     found = [_newton(explaining, each, delay is None, window is None) for each in closer]
     return _weighted(sorted(found, key=lambda each: each.evidence.score))
+
+
+def _about(
+    explaining: Explaining, begun: Explained, apart: float, delay: float | None,
+    window: float | None,
+) -> tuple[Explained, float]:  # fmt: skip
+    """The best of a row of delays, and of a row of windows, about a guess: valleys are narrow."""
+    ratio, scale = begun.evidence.ratio, lasting(explaining.observed)
+    best = begun.delay, begun.window
+    tried: list[tuple[float, float]] = []
+    if delay is None:
+        tried = [(best[0] + i * BESIDE * scale, best[1]) for i in range(-SIDE, SIDE + 1)]
+        best = min(tried, key=lambda each: explaining.score(*each, ratio))
+    if window is None and best[1] > 0:
+        middle = best[0] + best[1] / 2
+        widths = [best[1] + i * BESIDE * scale for i in range(-SIDE // 2, SIDE // 2 + 1)]
+        tried = [
+            (middle - width / 2 if delay is None else delay, width) for width in widths if width > 0
+        ]
+        best = min(tried, key=lambda each: explaining.score(*each, ratio))
+    found = explaining.explain(*best)
+    if found is None or found.evidence.score > begun.evidence.score:
+        found = begun
+    return found, min(apart, BESIDE * scale) if tried else apart
 
 
 def _closer(

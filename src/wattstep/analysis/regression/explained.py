@@ -26,6 +26,7 @@ class Explained:
         watts: Power of each kind and, last, between steps, shape (k + 1,).
         whitened: The equations times the prior's root, shape (n, k + 1).
         solution: Powers about the mean in units of the prior's root, shape (k + 1,).
+        total: -2 log likelihood of all samples, those included that lie outside of clean steps.
     """
 
     delay: float
@@ -35,6 +36,7 @@ class Explained:
     watts: FloatArray
     whitened: FloatArray
     solution: FloatArray
+    total: float
 
 
 class Explaining:
@@ -49,9 +51,15 @@ class Explaining:
         self.observed = observed
         self._root = root
         self._table = observed.table() @ root
+        inside = observed.rows(0.0, 0.0).watts if not observed.counter else _watts(observed)
+        # What a window leaves unexplained may have any power that samples have.
+        self._any = float(np.log(inside.var() + 1e-300)) if len(inside) else 0.0
 
     def score(self, delay: float, window: float, ratio: float) -> float:
-        """-2 log likelihood for one observation; infinite where too few observations are left.
+        """-2 log likelihood of all samples; infinite where too few lie in clean steps.
+
+        A window that leaves out the samples that it cannot explain is no better for it: these have
+        the likelihood of samples of which nothing is known.
 
         Args:
             delay: In s.
@@ -65,7 +73,10 @@ class Explaining:
         whitened = rows.weights @ self._table
         about = rows.watts - rows.watts.mean()
         gram, right = whitened.T @ whitened, whitened.T @ about
-        return penalized(gram, right, float(about @ about), count, ratio)
+        return self._total(penalized(gram, right, float(about @ about), count, ratio), count)
+
+    def _total(self, score: float, count: int) -> float:
+        return count * score + (self.observed.count - count) * self._any
 
     def explain(self, delay: float, window: float) -> Explained | None:
         """The samples explained, or None where too few lie in clean steps."""
@@ -83,4 +94,9 @@ class Explaining:
         return Explained(
             delay=delay, window=window, evidence=found, rows=rows, whitened=whitened,
             solution=solution, watts=middle + self._root @ solution,
+            total=self._total(found.score, count),
         )  # fmt: skip
+
+
+def _watts(observed: Observed) -> FloatArray:
+    return np.concatenate([each.watts for each in observed.readings])

@@ -16,13 +16,13 @@ MOST_GROUPS = 64  # of kinds: more would take time, and a first look needs no mo
 MOST_CELLS = 600
 LEAST_CELLS = 60
 LONGEST_DELAY = 0.12  # s, or three sample spacings
-MOST_TRIES = 700
+MOST_TRIES = 1000
 MOST_ROWS = 1500
 MOST_NEAR = 6  # tries on each side of a guess
 WIDER = (0.8, 0.87, 0.93, 1.0, 1.07, 1.15, 1.25)  # windows about that of a guess
 MOST_MODES = 12
 RATIOS = (1e-4, 1e-2)  # of noise to spread of powers, relative to all equations together
-FINER = 5  # of them are looked at more closely
+FINER = 8  # of them are looked at more closely
 PARTS = 5.0  # of a window that shifts are apart
 
 
@@ -38,11 +38,12 @@ class Guess:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Folded:
-    """Samples at one shift: sums and numbers in cells of the step."""
+    """Samples at one shift: sums and numbers in cells of the step, and how many lie outside."""
 
     sums: FloatArray
     counts: FloatArray
     square: float
+    outside: int
 
 
 def look(
@@ -118,7 +119,7 @@ def _windows(observed: Observed, scale: float) -> list[float]:
         return [spacing]
     longest = max(2.0 * spacing, 0.06)
     shortest = min(scale / 2, longest / 2)
-    count = int(np.clip(np.ceil(np.log(longest / shortest) / np.log(1.4)), 2, 16))
+    count = int(np.clip(np.ceil(np.log(longest / shortest) / np.log(1.25)), 2, 24))
     return [0.0, *np.geomspace(shortest, longest, count), spacing]
 
 
@@ -170,22 +171,24 @@ def _folded(observed: Observed, middle: float, window: float, cells: int) -> _Fo
         powers.append(each.watts[whole])
     position, watts = np.concatenate(positions), np.concatenate(powers)
     if not len(watts):
-        return _Folded(sums=np.zeros(cells), counts=np.zeros(cells), square=0.0)
+        return _Folded(sums=np.zeros(cells), counts=np.zeros(cells), square=0.0, outside=0)
     watts = watts - watts.mean()
     cell = np.minimum((position * cells).astype(np.int64), cells - 1)
     return _Folded(
         sums=np.bincount(cell, watts, cells), counts=np.bincount(cell, minlength=cells) * 1.0,
-        square=float(watts @ watts),
+        square=float(watts @ watts), outside=observed.count - len(watts),
     )  # fmt: skip
 
 
 def _score(template: FloatArray, folded: _Folded) -> float:
+    """-2 log likelihood of all samples; of those outside nothing is known."""
     count = int(folded.counts.sum())
     if count < 3:
         return np.inf
     gram = template.T @ (folded.counts[:, None] * template)
     right, size = template.T @ folded.sums, float(np.trace(gram))
-    return min(penalized(gram.copy(), right, folded.square, count, r * size) for r in RATIOS)
+    best = min(penalized(gram.copy(), right, folded.square, count, r * size) for r in RATIOS)
+    return count * best + folded.outside * float(np.log(folded.square / count + 1e-300))
 
 
 def _modes(guesses: list[Guess]) -> list[Guess]:

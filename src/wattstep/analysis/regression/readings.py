@@ -29,6 +29,7 @@ class Readings:
         origin_ns: What times are counted from.
         spacing_s: Median time from one to the next.
         quantum: Smallest step of the values in W, or 0.
+        early_s: By how much values may have come before their time here.
     """
 
     end_s: FloatArray
@@ -37,6 +38,7 @@ class Readings:
     origin_ns: int
     spacing_s: float
     quantum: float
+    early_s: float
 
 
 def readings(process: Sampled) -> Readings:
@@ -51,16 +53,18 @@ def readings(process: Sampled) -> Readings:
     # Nobody knows what came between two samples with a gap between them.
     stretch = np.cumsum(~known)[known]
     quantum = quantum_of(value) or 0.0 if len(value) > 3 else 0.0
+    early = 0.0
     if len(value) > 3 and _repeats(process.t_ns[known], value):
+        early = float(np.median(np.diff(at))) / 2
         # Only the first read of each value counts. It was made some time since the read before,
         # in the middle for all that is known.
         new = np.flatnonzero((np.diff(value) != 0) & (np.diff(stretch) == 0)) + 1
         at, value, stretch = (at[new] + at[new - 1]) / 2, value[new], stretch[new]
     if process.counter:
-        return _differences(at, value, stretch, origin, quantum)
+        return _differences(at, value, stretch, origin, quantum, early)
     return Readings(
         end_s=at, lasted_s=None, watts=value, origin_ns=origin, spacing_s=_spacing(at),
-        quantum=quantum,
+        quantum=quantum, early_s=early,
     )  # fmt: skip
 
 
@@ -80,7 +84,8 @@ def _repeats(t_ns: IntArray, value: FloatArray) -> bool:
 
 
 def _differences(
-    at: FloatArray, value: FloatArray, stretch: IntArray, origin: int, quantum: float
+    at: FloatArray, value: FloatArray, stretch: IntArray, origin: int, quantum: float,
+    early: float,
 ) -> Readings:
     lasted = np.diff(at)
     gained = np.diff(value)
@@ -92,7 +97,7 @@ def _differences(
     return Readings(
         end_s=at[1:][whole], lasted_s=lasted[whole], watts=(gained / lasted)[whole],
         origin_ns=origin, spacing_s=spacing,
-        quantum=quantum / spacing if spacing > 0 else 0.0,
+        quantum=quantum / spacing if spacing > 0 else 0.0, early_s=early,
     )  # fmt: skip
 
 

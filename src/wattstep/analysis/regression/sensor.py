@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,13 +17,14 @@ from wattstep.analysis.steps import FloatArray
 LARGE = 100  # kinds: from here on, each try takes long
 TRIES = (60, 25)  # of a closer look at each guess, with few kinds and with many
 ROWS = (20_000, 2_500)  # observations in it
-MODES = (4, 2)  # guesses that are followed
+MODES = (5, 2)  # guesses that are followed
 TRIED = (12, 4)  # of the guesses
+AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be told from none
 SIDE = 10  # tries on each side of a guess
 BESIDE = 0.6  # of the time for which the same runs: from one to the next
-FAR = 0.7  # of a score: a guess that is so much worse than another is not followed
+FAR = 0.7  # of -2 log likelihood a sample: a guess that is so much worse than another is not followed
 NEWTON = 6
-NO_BETTER = 1e-6  # of a score
+NO_BETTER = 1e-3  # of -2 log likelihood
 SAME = 0.02  # of the window: delays nearer than this are one
 FINE = 1e-3  # of the window or of what a try is apart: change of a difference quotient
 WORSE = 12.0  # -2 log likelihood: a mode that is so much worse is none
@@ -68,14 +69,16 @@ def find_sensor(
     begun = [
         (each, guess.apart) for each, guess in zip(exact, guesses, strict=True) if each is not None
     ]
-    begun = sorted(begun, key=lambda pair: pair[0].evidence.score)[: MODES[large]]
-    begun = [pair for pair in begun if pair[0].evidence.score < begun[0][0].evidence.score + FAR]
-    begun = [_about(explaining, each, apart, delay, window) for each, apart in begun]
-    closer = [
-        _closer(explaining, each, apart, delay, window, TRIES[large]) for each, apart in begun
-    ]
-    found = [_newton(explaining, each, delay is None, window is None) for each in closer]
-    return _weighted(sorted(found, key=lambda each: each.evidence.score))
+    if not begun:
+        return []
+    begun = sorted(begun, key=lambda pair: pair[0].total)
+    follow = [pair for pair in begun if pair[0].total < begun[0][0].total + FAR * explaining.observed.count]
+    found = []
+    for each, apart in follow[: MODES[large]]:
+        nearby = _about(explaining, each, apart, delay, window)
+        closer = _closer(explaining, *nearby, delay, window, TRIES[large])
+        found.append(_newton(explaining, closer, delay is None, window is None))
+    return _weighted(sorted(found, key=lambda each: each.total))
 
 
 def _about(
@@ -87,19 +90,29 @@ def _about(
     best = begun.delay, begun.window
     tried: list[tuple[float, float]] = []
     if delay is None:
-        tried = [(best[0] + i * BESIDE * scale, best[1]) for i in range(-SIDE, SIDE + 1)]
+        delays = [best[0] + i * BESIDE * scale for i in range(-SIDE, SIDE + 1)]
+        lowest = _earliest(explaining.observed)
+        tried = [(max(each, lowest), best[1]) for each in delays]
         best = min(tried, key=lambda each: explaining.score(*each, ratio))
     if window is None and best[1] > 0:
         middle = best[0] + best[1] / 2
         widths = [best[1] + i * BESIDE * scale for i in range(-SIDE // 2, SIDE // 2 + 1)]
         tried = [
-            (middle - width / 2 if delay is None else delay, width) for width in widths if width > 0
+            (max(middle - width / 2, _earliest(explaining.observed)) if delay is None else delay, width)
+            for width in widths
+            if width > 0
         ]
         best = min(tried, key=lambda each: explaining.score(*each, ratio))
     found = explaining.explain(*best)
-    if found is None or found.evidence.score > begun.evidence.score:
+    if found is None or found.total > begun.total:
         found = begun
     return found, min(apart, BESIDE * scale) if tried else apart
+
+
+def _earliest(observed: Observed) -> float:
+    """The least delay: nothing is shown before it was, but for how well times are known."""
+    early = max(each.early_s for each in observed.readings)
+    return -early - AT_ONCE * observed.spacing_s
 
 
 def _closer(
@@ -107,7 +120,7 @@ def _closer(
     window: float | None, tries: int,
 ) -> Explained:  # fmt: skip
     """The best nearby, by a simplex search over the window's middle and length."""
-    ratio, lowest = begun.evidence.ratio, -explaining.observed.spacing_s / 2
+    ratio, lowest = begun.evidence.ratio, _earliest(explaining.observed)
 
     def at(free: FloatArray) -> tuple[float, float]:
         width = abs(float(free[1])) if window is None else window
@@ -124,15 +137,16 @@ def _closer(
         corners = first + np.array([[0.0, 0.0], [0.4 * apart, 0.0], [0.0, longer]])
         result = optimize.minimize(
             score, first[0], method="Nelder-Mead",
-            options={"initial_simplex": corners, "maxfev": tries, "xatol": 1e-8, "fatol": 1e-8},
+            options={"initial_simplex": corners, "maxfev": tries, "xatol": 1e-8, "fatol": 1e-3},
         ).x  # fmt: skip
     else:
         result = _along(score, first[0], 0 if delay is None else 1, apart + longer, tries)
     chosen = [at(result)]
     if window is None and 0 < chosen[0][1] < 3 * apart:
         chosen.append(at(np.array([result[0], 0.0])))
-    known = [begun, *(explaining.explain(*each) for each in chosen)]
-    return min((each for each in known if each is not None), key=lambda each: each.evidence.score)
+    tried = [begun, *(explaining.explain(*each) for each in chosen)]
+    known = [each for each in tried if each is not None]
+    return min(known, key=lambda each: each.total)
 
 
 def _along(
@@ -157,8 +171,9 @@ def _newton(
         step = _step(explaining, best, free_delay, free_window and best.window > 0)
         if step is None or best.window + step[1] < 0:
             return best
-        tried = explaining.explain(best.delay + step[0], best.window + step[1])
-        if tried is None or tried.evidence.score >= best.evidence.score - NO_BETTER:
+        later = max(best.delay + step[0], _earliest(explaining.observed)) if free_delay else best.delay
+        tried = explaining.explain(later, best.window + step[1])
+        if tried is None or tried.total >= best.total - NO_BETTER:
             return best
         best = tried
     return best
@@ -217,17 +232,13 @@ def _step(
     return float(change[0]), float(change[1])
 
 
-def _weighted(found: list[Explained]) -> list[Sensor]:
-    if not found:
-        return []
-    count = len(found[0].rows.watts)
-    behind = (np.array([each.evidence.score for each in found]) - found[0].evidence.score) * count
+def _weighted(found: Sequence[Explained]) -> list[Sensor]:
     sensors: list[Sensor] = []
-    likely = np.exp(-behind / 2)
-    for each, more, weight in zip(found, behind, likely, strict=True):
-        known = any(_same(each, sensor) for sensor in sensors)
-        if more <= WORSE and not known:
-            sensors.append(Sensor(delay=each.delay, window=each.window, weight=float(weight)))
+    for each in found:
+        behind = each.total - found[0].total
+        if behind <= WORSE and not any(_same(each, sensor) for sensor in sensors):
+            weight = float(np.exp(-behind / 2))
+            sensors.append(Sensor(delay=each.delay, window=each.window, weight=weight))
     whole = sum(sensor.weight for sensor in sensors)
     return [replace(sensor, weight=sensor.weight / whole) for sensor in sensors]
 

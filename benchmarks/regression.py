@@ -234,7 +234,10 @@ def grouped(found: Regression, made: Made) -> dict[str, Any]:
         "told": int(resolved.sum()),
         "coverage": float(inside(of_energy, energy).mean()),
         "power_coverage": float(inside(of_power, energy / seconds).mean()),
-        "errors": [float(e) for e in np.abs(of_energy.value / energy - 1)[resolved]],
+        "errors": [
+            float(abs(value - true) / max(true, 1e-12))
+            for value, true in zip(of_energy.value[resolved], energy[resolved], strict=True)
+        ],
         "inside": [bool(x) for x in inside(of_energy, energy)[resolved]],
         "sizes": [len(group.members) for group in groups if group.resolved],
     }
@@ -273,9 +276,11 @@ def trials(
         for seed in range(args.first, args.first + args.seeds)
     ]
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
-        rows = pool.map(trial, jobs, chunksize=1)
-    if args.json:
-        print(json.dumps(rows, indent=1))
+        rows = []
+        for row in pool.imap(trial, jobs, chunksize=1):
+            rows.append(row)
+            if args.json:
+                print(json.dumps(row), flush=True)
     return {name: [row for row in rows if row["name"] == name] for name in chosen}
 
 

@@ -25,9 +25,9 @@ LIKELY = (0.3, 0.15, 0.15, 0.13, 0.12, 0.1, 0.05)  # before them
 CAREFUL = 1.1  # more of it than samples speak for: to overlook a part makes intervals too narrow
 NONE = 1e-3  # an error of times that is as good as none
 LARGE = 100  # kinds
-ROWS = 3000  # observations that large problems are asked with
+ROWS = 2500  # observations that large problems are asked with
 TRIES = 40  # of variances
-FEW_TRIES = 16
+FEW_TRIES = 14
 ROUNDS = 2
 REACH = 0.1  # of the window or spacing: prior spread of delay and window about the best ones
 
@@ -116,14 +116,16 @@ class Fitting:
         fewer = rows.weights[::every]
         moved = self._moved(fewer, begun.watts)
         found: list[Variances] = []
-        for error in ERRORS:
+        # Many kinds are asked about every other error: it takes long.
+        asked, likely = (ERRORS[::2], LIKELY[::2]) if large else (ERRORS, LIKELY)
+        for error in asked:
             columns = self._columns(fewer, moved, error)
             equations = self._equations(columns, rows.watts[::every])
             found.append(likeliest(equations, start, FEW_TRIES if large else TRIES))
         scores = np.array([each.score for each in found])
-        weights = np.array(LIKELY) * np.exp(-(scores - scores.min()) / 2)
+        weights = np.array(likely) * np.exp(-(scores - scores.min()) / 2)
         weights /= weights.sum()
-        error = CAREFUL * float(np.sqrt(weights @ np.array(ERRORS) ** 2))
+        error = CAREFUL * float(np.sqrt(weights @ np.array(asked) ** 2))
         best = found[int(np.argmax(weights))]
         return (error if error > NONE else 0.0), (best.noise, best.spread)
 

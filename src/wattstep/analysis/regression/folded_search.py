@@ -13,10 +13,10 @@ from wattstep.analysis.regression.timeline import places
 from wattstep.analysis.steps import FloatArray
 
 MOST_GROUPS = 64  # of kinds: more would take time, and a first look needs no more
-MOST_CELLS = 600
+MOST_CELLS = 400
 LEAST_CELLS = 60
 LONGEST_DELAY = 0.12  # s, or three sample spacings
-MOST_TRIES = 1000
+MOST_TRIES = 800
 MOST_ROWS = 1500
 MOST_NEAR = 6  # tries on each side of a guess
 WIDER = (0.8, 0.87, 0.93, 1.0, 1.07, 1.15, 1.25)  # windows about that of a guess

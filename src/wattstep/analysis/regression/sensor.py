@@ -16,7 +16,7 @@ from wattstep.analysis.steps import FloatArray
 
 LARGE = 100  # kinds: from here on, each try takes long
 TRIES = (60, 25)  # of a closer look at each guess, with few kinds and with many
-ROWS = (20_000, 2_500)  # observations in it
+ROWS = (20_000, 2_000)  # observations in it
 MODES = (5, 2)  # guesses that are followed
 TRIED = (12, 4)  # of the guesses
 AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be told from none

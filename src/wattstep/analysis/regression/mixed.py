@@ -9,6 +9,7 @@ from scipy import linalg, optimize
 
 from wattstep.analysis.steps import BoolArray, FloatArray
 
+IMPOSSIBLE = 1e30  # finite: a simplex search takes differences
 TRIES = 40
 MOST_TURNS = 60
 
@@ -69,7 +70,7 @@ def likeliest(equations: Equations, begin: tuple[float, float], tries: int = TRI
         whole = equations.gram / noise + equations.precision(float(spread))
         lower, failed = linalg.lapack.dpotrf(whole, lower=1, overwrite_a=1)
         if failed:
-            return np.inf
+            return IMPOSSIBLE
         along = linalg.lapack.dtrtrs(lower, equations.right / noise, lower=1)[0]
         size = 2 * float(np.log(np.diag(lower)).sum())
         prior = kinds * float(np.log(spread)) + equations.log_size

@@ -10,6 +10,7 @@ from scipy import linalg, optimize
 
 from wattstep.analysis.regression.explained import Explained, Explaining
 from wattstep.analysis.regression.folded_search import lasting, look
+from wattstep.analysis.regression.mixed import IMPOSSIBLE
 from wattstep.analysis.regression.observed import Observed
 from wattstep.analysis.regression.problem import Kinds
 from wattstep.analysis.steps import FloatArray
@@ -128,7 +129,7 @@ def _closer(
 
     def score(free: FloatArray) -> float:
         shift, width = at(free)
-        return explaining.score(shift, width, ratio) if shift >= lowest else np.inf
+        return min(explaining.score(shift, width, ratio), IMPOSSIBLE) if shift >= lowest else IMPOSSIBLE
 
     middle = begun.delay + begun.window / 2
     longer = max(apart, 0.15 * begun.window) if window is None else 0.0

@@ -135,6 +135,12 @@ def answer(
             confidence=confidence, n=count, method=method, status=status, source=source,
         )  # fmt: skip
 
+    def together(members: IntArray) -> tuple[Figure, Figure]:
+        if seconds[members].sum() <= 0:
+            return missing("W", NEVER), missing("J", NEVER)
+        energy = intervals.energy(members)
+        return figure(intervals.power(members, energy), "W"), figure(energy, "J")
+
     def told(members: IntArray) -> bool:
         found = intervals.energy(members)
         return found.value > 0 and (found.high - found.low) / 2 <= target * found.value
@@ -165,7 +171,7 @@ def answer(
         window=missing("s", "a counter has no averaging window")
         if observed.counter
         else _sensor_figure(answers, 1, intervals.normal, confidence, source),
-        locked=locked, notes=(), observations=count, time_error=best.fit.time_error,
+        locked=locked, notes=(), observations=count, time_error=best.fit.time_error, together=together,
     )  # fmt: skip
 
 

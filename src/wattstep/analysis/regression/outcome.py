@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wattstep.analysis.steps import IntArray
-from wattstep.records.figure import Figure
+from wattstep.records.figure import Figure, missing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +45,7 @@ class Regression:
         observations: How many samples took part.
         time_error: Relative error (one standard deviation) of the kinds' times that the samples
             speak of, or that was given; NaN where there are no groups.
+        together: What `combined` asks.
     """
 
     groups: Sequence[Group]
@@ -57,3 +58,15 @@ class Regression:
     observations: int
     time_error: float
     reason: str | None = None
+    together: Callable[[IntArray], tuple[Figure, Figure]] | None = None
+
+    def combined(self, members: IntArray) -> tuple[Figure, Figure]:
+        """Mean power in W and energy in J of any kinds together, whatever groups they are in.
+
+        Args:
+            members: Their numbers.
+        """
+        if self.together is None:
+            reason = self.reason or "no regression"
+            return missing("W", reason), missing("J", reason)
+        return self.together(members)

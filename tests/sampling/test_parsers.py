@@ -49,6 +49,8 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=654
         ("hex", b"50000\n", (0xF, 0xF0000), [0, 0x50000]),
         ("fields", b"5000 123 77 1 0 300 0\n", (1,), [123]),
         ("fields", b"10 20 30\n40\n", (2, 0), [30, 10]),
+        # Of a process that calls itself "a) R 1 (b".
+        ("process_stat", b"7 (a) R 1 (b) S 5 7 7 0 -1 64 508 4 31 2 9\n", (10, 12), [508, 31]),
         ("keyed", STAT, ("ctxt",), [99887766]),
         ("status", STATUS, ("VmRSS",), [98765]),
         ("status", STATUS, ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"), [41, 17]),
@@ -97,6 +99,7 @@ CASES = {
     "within": ((0, 1000), (-5, 5)),
     "hex": ((0xF, 0xF0000), (1,)),
     "fields": ((0,), (1, 5)),
+    "process_stat": ((10, 12), (3,)),
     "keyed": (("MemAvailable",), ("ctxt", "procs_running")),
     "status": (("VmRSS", "VmSwap"),),
     "cores": ((0, 1), (3,)),

@@ -81,6 +81,12 @@ def parse_fields(data, arguments):
     return [int(fields[index]) for index in arguments]
 
 
+def parse_process_stat(data, arguments):
+    """/proc/PID/stat: fields by their number in proc(5); the name, the second, may hold anything."""
+    fields = data[data.rfind(b")") + 1 :].split()
+    return [int(fields[number - 3]) for number in arguments]
+
+
 def parse_keyed(data, arguments):
     """The second word of the lines that begin with these keys ("Key: 12 kB", "key 12")."""
     values = []
@@ -135,6 +141,7 @@ PARSERS = {
     "within": (parse_within, 64),
     "hex": (parse_hex, 64),
     "fields": (parse_fields, 512),
+    "process_stat": (parse_process_stat, 1024),
     "keyed": (parse_keyed, 65536),
     "status": (parse_keyed, 8192),
     "cores": (parse_cores, 65536),

@@ -27,6 +27,8 @@ SENSORS: Final[Mapping[str, str]] = MappingProxyType(
         "system_memory": "wattstep.sensors.system_memory:SystemMemory",
         "pressure": "wattstep.sensors.pressure:Pressure",
         "context_switches": "wattstep.sensors.context_switches:ContextSwitches",
+        "page_faults": "wattstep.sensors.page_faults:PageFaults",
+        "core_wait": "wattstep.sensors.core_wait:CoreWait",
         "thermal": "wattstep.sensors.thermal:ThermalZones",
         "hwmon": "wattstep.sensors.hwmon:HardwareMonitors",
         "ina3221": "wattstep.sensors.ina3221:PowerRails",

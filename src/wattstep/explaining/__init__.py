@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from wattstep.run import Run
 
 # A section is a function of a Run in a file of its own.
-SECTIONS: Final[Mapping[str, str]] = MappingProxyType({"gpu": "wattstep.explaining.gpu:gpu"})
+SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "variance": "wattstep.explaining.variance:variance",
+        "gpu": "wattstep.explaining.gpu:gpu",
+    }
+)
 
 
 def chosen_sections(names: Sequence[str]) -> tuple[str, ...]:

@@ -104,6 +104,19 @@ METRICS = {
         meaning="Time of a traced step over that of a clean one",
         notation="times",
     ),
+    "slow_step_share": Metric(
+        label="Slow steps", meaning="Share of steps beyond 1.5 times their median"
+    ),
+    "slow_step_loss": Metric(
+        label="Lost in slow steps", meaning="Time of slow steps beyond the median, of all time"
+    ),
+    "slow_operations": Metric(
+        label="Operations with slow instances",
+        meaning="Operations that were beyond 1.5 times what is usual at their place in the step",
+    ),
+    "tested_pairs": Metric(
+        label="Pairs tested", meaning="Operations and conditions whose coincidence was tested"
+    ),
     "correction_residual": Metric(
         label="Correction residual",
         meaning="What the correction for tracing leaves unexplained of a step",

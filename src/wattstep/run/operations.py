@@ -22,6 +22,7 @@ from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing, weakest
 from wattstep.records.journal import Mark
 from wattstep.run.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment
+from wattstep.run.instances import TracedInstances
 from wattstep.run.naming import Combined, Names, combined
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series, clock_of, real_cores
@@ -30,6 +31,7 @@ from wattstep.run.traced import TracedColumns
 
 PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 NO_LAYER = "(no single layer)"
+OWN_TRACE = "torch profiler, monotonic clock"
 WHOSE = " of the machine that trained, not of that of the sensors"
 Shares = tuple[FloatArray, FloatArray]  # of rows and rests
 BESIDE = 4  # clean steps on either side of a window that it is compared with
@@ -211,7 +213,7 @@ class RunBreakdown:
             rests=laid.rest_s,
             relative=relative,
             status=Status.ATTRIBUTED,
-            source="torch profiler, monotonic clock",
+            source=OWN_TRACE,
             method="traced time less the cost of its events, laid onto clean steps",
         )
         if self.steps.only_traced:
@@ -386,6 +388,30 @@ class RunBreakdown:
         figure = mean_figure(seconds, "s", self.step_time.source or "", Status.MEASURED)
         words = f"time in which work of a step ran on {' or '.join(self.others)}"
         return replace(figure, method=f"{words}; {figure.method}")
+
+    # --- instances --------------------------------------------------------------------------
+
+    def instances(self) -> TracedInstances:
+        """Each traced operation that no other encloses, one by one; only where `reason` is None."""
+        at = np.flatnonzero(self._chosen.outermost)
+        rows, laid = self.rows, self.laid
+        count = len(rows.parent)
+        inside = np.bincount(self._outer, minlength=count)[at] - 1
+        seconds = np.bincount(self._outer, laid.busy_s, minlength=count)[at].astype(np.float64)
+        columns = {name: self.label(name) for name in ("name", "layer", "phase", "shapes")}
+        columns["layer"] = columns["layer"].renamed("", NO_LAYER)
+        _, windows, _ = self._phases
+        return TracedInstances(
+            names={name: names.at(at) for name, names in columns.items()}
+            | {"processor": self._processor.at(at)},
+            window=rows.window[at].astype(np.int64),
+            step=windows,
+            start_ns=rows.start_ns[at],
+            end_ns=rows.end_ns[at],
+            seconds=seconds,
+            tracer_s=inside * laid.correction.cost_s[laid.phase[at]],
+            source=self._traced_by if self.steps.only_traced else OWN_TRACE,
+        )
 
     # --- tables -----------------------------------------------------------------------------
 

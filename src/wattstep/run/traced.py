@@ -13,7 +13,7 @@ from wattstep.analysis.laying import TracedRows
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.run.naming import Names, names_of
 
-NAMES = ("name", "kind", "layer", "phase", "processor")
+NAMES = ("name", "kind", "layer", "phase", "processor", "shapes")
 NUMBERS = ("allocated", "flops", "bytes")
 PLAIN = ("step", "start_ns", "end_ns", "self_ns", "thread", "parent", "outermost")
 

@@ -1,0 +1,196 @@
+"""Measures of spread over traced windows as Figures, with intervals from a block bootstrap over windows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+from wattstep.analysis.variation import HIGH, Instances, Variation
+from wattstep.errors import InvalidValueError
+from wattstep.records.figure import Figure, Status, missing
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+ONE_WINDOW = "one traced step: no interval is known"
+NO_TIME = "these instances took no time that is left after the tracer's"
+
+
+class Spreads:
+    """Measures of the instances of single operations.
+
+    Args:
+        of: The instances.
+        found: What they say.
+        source: The clock behind them.
+        seed: Seed of the resampling.
+    """
+
+    def __init__(self, of: Instances, found: Variation, source: str, seed: int = 0) -> None:
+        self._of, self._found, self._source, self._seed = of, found, source, seed
+        self._draws: dict[int, FloatArray | None] = {}
+        self._order = np.argsort(of.group, kind="stable")
+        self._first = np.searchsorted(of.group[self._order], np.arange(of.groups + 1))
+
+    def measures(self, group: int) -> dict[str, Figure]:
+        """By name: median (s), high_ratio, deviation_ratio, cv, slow_share, lost (s a step), lost_share.
+
+        Args:
+            group: Number of the operation.
+
+        Raises:
+            InvalidValueError: It has no instances.
+        """
+        rows = self._order[self._first[group] : self._first[group + 1]]
+        if not len(rows):
+            raise InvalidValueError(f"operation {group} has no instances")
+        windows, window = np.unique(self._of.window[rows], return_inverse=True)
+        seconds = self._of.seconds[rows]
+        sums = _Sums(
+            seconds, self._found.slow[rows], self._found.lost_s[rows], window, len(windows)
+        )
+        if len(windows) not in self._draws:
+            self._draws[len(windows)] = _drawn(len(windows), self._seed)
+        drawn = self._draws[len(windows)]
+        typical = float(self._found.median_s[group])
+        measures = {"median": self._ordered(seconds, window, 0.5, 1.0, "s", drawn)}
+        if typical > 0:
+            measures["high_ratio"] = self._ordered(seconds, window, HIGH, typical, "ratio", drawn)
+            away = np.abs(seconds - typical)
+            measures["deviation_ratio"] = self._ordered(away, window, 0.5, typical, "ratio", drawn)
+        else:
+            measures |= {
+                name: missing("ratio", NO_TIME) for name in ("high_ratio", "deviation_ratio")
+            }
+        for name, unit in _OF_SUMS.items():
+            measures[name] = self._of_sums(name, unit, sums, drawn)
+        return measures
+
+    def _of_sums(self, name: str, unit: str, sums: _Sums, drawn: FloatArray | None) -> Figure:
+        value = float(getattr(sums, name)(np.ones((1, sums.windows)))[0])
+        if not math.isfinite(value):
+            why = "one instance does not vary" if name == "cv" and sums.total > 0 else NO_TIME
+            return missing(unit, why)
+        ends = None if drawn is None else _ends(getattr(sums, name)(drawn), value, drawn)
+        method = _METHODS[name]
+        if ends is not None:
+            most = 1.0 if name in ("slow_share", "lost_share") else math.inf
+            ends = (max(ends[0], 0.0), min(ends[1], most))
+        return self._figure(value, unit, ends, len(sums.calls), method)
+
+    def _ordered(
+        self, values: FloatArray, window: IntArray, share: float, over: float, unit: str,
+        drawn: FloatArray | None,
+    ) -> Figure:  # fmt: skip
+        """A quantile over a constant: the share below it is resampled (Woodruff 1952)."""
+        value = float(np.quantile(values, share))
+        ends = None
+        if drawn is not None:
+            below = (values < value) + 0.5 * (values == value)
+            calls = np.bincount(window)
+            shares = (drawn @ np.bincount(window, below)) / (drawn @ calls)
+            low, high = _ends(shares, share, drawn)
+            # Few instances hold no quantile as far out as that: the interval ends at the last.
+            least = 1 / len(values)
+            wanted = np.clip([min(low, share - least), max(high, share + least)], 0.0, 1.0)
+            ends = tuple(float(end) / over for end in np.quantile(values, wanted))
+        words = "median" if share == 0.5 else f"{100 * share:g}th percentile"
+        words += "" if over == 1.0 else " over the median"
+        return self._figure(value / over, unit, ends, len(np.unique(window)), words)
+
+    def _figure(
+        self, value: float, unit: str, ends: tuple[float, ...] | None, windows: int, method: str
+    ) -> Figure:
+        known = ends is not None
+        return Figure(
+            value=value, unit=unit, status=Status.MEASURED, n=windows, source=self._source,
+            low=ends[0] if ends else None, high=ends[1] if ends else None,
+            confidence=CONFIDENCE if known else None,
+            method=f"{method}; block bootstrap over traced steps" if known else method,
+            reason=None if known else ONE_WINDOW,
+        )  # fmt: skip
+
+
+_OF_SUMS = {"cv": "ratio", "slow_share": "ratio", "lost": "s", "lost_share": "ratio"}
+_METHODS = {
+    "cv": "standard deviation over mean",
+    "slow_share": "instances beyond 1.5 times the median of their place",
+    "lost": "time of slow instances beyond the median of their place, a traced step",
+    "lost_share": "time of slow instances beyond the median of their place, of all time",
+}
+
+
+class _Sums:
+    """Sums in each window, of which any resample's measure can be made."""
+
+    def __init__(
+        self, seconds: FloatArray, slow: BoolArray, lost: FloatArray, window: IntArray, windows: int
+    ) -> None:
+        def add(values: FloatArray | None) -> FloatArray:
+            return np.bincount(window, values, minlength=windows).astype(np.float64)
+
+        self.windows = windows
+        self.total = float(seconds.sum())
+        self._middle = self.total / len(seconds)
+        self.calls, self._time = add(None), add(seconds)
+        self._squares = add((seconds - self._middle) ** 2)
+        self._slow, self._lost = add(slow.astype(np.float64)), add(lost)
+
+    def cv(self, drawn: FloatArray) -> FloatArray:
+        calls = drawn @ self.calls
+        mean = drawn @ self._time / calls
+        squares = drawn @ self._squares - calls * (mean - self._middle) ** 2
+        spread = np.sqrt(np.maximum(squares, 0.0) / np.maximum(calls - 1, 1))
+        told = (mean > 0) & (calls > 1)
+        found: FloatArray = np.divide(spread, mean, out=np.full(len(calls), np.nan), where=told)
+        return found
+
+    def slow_share(self, drawn: FloatArray) -> FloatArray:
+        found: FloatArray = (drawn @ self._slow) / (drawn @ self.calls)
+        return found
+
+    def lost(self, drawn: FloatArray) -> FloatArray:
+        found: FloatArray = (drawn @ self._lost) / drawn.sum(axis=1)
+        return found
+
+    def lost_share(self, drawn: FloatArray) -> FloatArray:
+        time = drawn @ self._time
+        found: FloatArray = np.full(len(time), np.nan)
+        return np.divide(drawn @ self._lost, time, out=found, where=time > 0)
+
+
+def _drawn(windows: int, seed: int) -> FloatArray | None:
+    """How often each window is in each resample of blocks that wrap around, shape (resamples, windows)."""
+    if windows < 2:
+        return None
+    length = block_length(windows)
+    blocks = -(-windows // length)
+    starts = np.random.default_rng(seed).integers(0, windows, (RESAMPLES, blocks, 1))
+    drawn = ((starts + np.arange(length)) % windows).reshape(RESAMPLES, -1)[:, :windows]
+    flat = drawn + windows * np.arange(RESAMPLES)[:, None]
+    counts = np.bincount(flat.ravel(), minlength=RESAMPLES * windows)
+    return counts.reshape(RESAMPLES, windows).astype(np.float64)
+
+
+def block_length(windows: int) -> int:
+    """Windows in a block: the cube root of their number (Hall, Horowitz and Jing 1995)."""
+    return max(1, round(math.pow(windows, 1 / 3)))
+
+
+def _ends(resampled: FloatArray, value: float, drawn: FloatArray) -> tuple[float, float]:
+    """Percentiles, widened for few blocks as Student's t is wider than the normal (Hesterberg 2015)."""
+    from scipy.special import ndtr, stdtrit
+
+    known = resampled[np.isfinite(resampled)]
+    if not len(known):
+        return value, value
+    windows = drawn.shape[1]
+    blocks = -(-windows // block_length(windows))
+    reach = math.sqrt(blocks / (blocks - 1)) * stdtrit(blocks - 1, (1 + CONFIDENCE) / 2)
+    if blocks < 8:  # percentiles of so few cannot reach far enough
+        far = float(reach * known.std())
+        return value - far, value + far
+    tail = float(ndtr(-reach))
+    low, high = np.quantile(known, [tail, 1 - tail])
+    return min(float(low), value), max(float(high), value)

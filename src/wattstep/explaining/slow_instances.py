@@ -1,0 +1,308 @@
+"""Which operations and steps were slow at times, and what that fell together with: the tests behind the section of variance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wattstep.analysis.coincidence import (
+    LEAST_WINDOWS,
+    Coincidence,
+    Coincidences,
+    adjusted,
+    first_call,
+    newcombe,
+)
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps
+from wattstep.analysis.variation import (
+    DEVIATIONS,
+    SLOW,
+    TO_NORMAL,
+    Variation,
+    variation,
+)
+from wattstep.run import Run
+from wattstep.run.circumstances import (
+    Circumstance,
+    Unwatched,
+    circumstances,
+    shapes_circumstance,
+    slow_ones,
+)
+from wattstep.run.instances import TracedInstances
+
+MOST_TESTED = 60  # operations: each further one makes every discovery harder
+LEAST_SLOW = 2  # windows: one alone may be anything
+RATE = 0.05  # of false discoveries among those that are reported
+TRACER = 0.5  # of what is left of an operation: beyond, its variation may be the tracer's
+FIRST_CALL = "it was the first call in its traced step"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """One pair of an operation (or of the steps) and a condition.
+
+    Attributes:
+        group: Number of the operation; None: the steps.
+        condition: Its name.
+        words: What went on.
+        every_s: How far apart the condition is seen; 0: exact.
+        result: What was found, or why nothing can be.
+        q: The probability as adjusted for all pairs that were tested; 1 where none was.
+    """
+
+    group: int | None
+    condition: str
+    words: str
+    every_s: float
+    result: Coincidence | str
+    q: float = 1.0
+
+    @property
+    def found(self) -> bool:
+        """Whether they fell together more often than chance would have it."""
+        return self.q <= RATE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """How often a condition held.
+
+    Attributes:
+        circumstance: The condition.
+        limit: The rate from which on it holds.
+        of_windows: Share of traced steps in which it held; NaN where not known.
+        of_steps: Likewise, of clean steps.
+    """
+
+    circumstance: Circumstance
+    limit: float
+    of_windows: float
+    of_steps: float
+
+
+class SlowInstances:
+    """Slow operations and steps of one run.
+
+    Args:
+        run: The run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.steps: Steps = run.series.steps
+        self._tests = Coincidences()
+
+    # --- operations -----------------------------------------------------------------------------
+
+    @cached_property
+    def reason(self) -> str | None:
+        """Why nothing can be said of operations; None where it can."""
+        return self._run.breakdown.reason
+
+    @cached_property
+    def instances(self) -> TracedInstances:
+        """The traced operations; only where `reason` is None."""
+        return self._run.breakdown.instances()
+
+    @cached_property
+    def variation(self) -> Variation:
+        """How much they vary."""
+        return variation(self.instances.of_shapes)
+
+    @cached_property
+    def lost_s(self) -> FloatArray:
+        """Time of each operation's slow instances beyond what is usual, in s, shape (groups,)."""
+        of = self.instances.of_shapes
+        lost: FloatArray = np.bincount(of.group, self.variation.lost_s, minlength=of.groups).astype(
+            float
+        )
+        return lost
+
+    @cached_property
+    def of_the_tracer(self) -> BoolArray:
+        """Operations whose own time is not clearly more than what tracing them costs."""
+        of = self.instances.of_shapes
+        cost = np.bincount(of.group, self.instances.tracer_s, minlength=of.groups)
+        return cost > TRACER * self.variation.total_s
+
+    @cached_property
+    def slow_windows(self) -> IntArray:
+        """In how many traced steps each operation was slow, shape (groups,)."""
+        of = self.instances.of_shapes
+        cells = np.unique((of.group * np.int64(of.windows) + of.window)[self.variation.slow])
+        return np.bincount(cells // max(of.windows, 1), minlength=of.groups)
+
+    @cached_property
+    def candidates(self) -> list[int]:
+        """Operations worth a test, those that lost most first; chosen without a look at conditions."""
+        worth = (self.slow_windows >= LEAST_SLOW) & ~self.of_the_tracer
+        order = np.argsort(-self.lost_s, kind="stable")
+        return [int(group) for group in order if worth[group]][:MOST_TESTED]
+
+    # --- conditions -----------------------------------------------------------------------------
+
+    @cached_property
+    def _all_circumstances(self) -> tuple[list[Circumstance], list[Unwatched]]:
+        run = self._run
+        return circumstances(run.series, run.conditions, run.tables.marks)
+
+    @property
+    def unwatched(self) -> list[Unwatched]:
+        """What may have gone on and cannot be told."""
+        return self._all_circumstances[1]
+
+    @cached_property
+    def held(self) -> list[Held]:
+        """How often each condition held in traced and in clean steps."""
+        found = list(self._all_circumstances[0])
+        windows = np.zeros(0, np.int64) if self.reason else self.instances.step
+        if not self.reason:
+            other = self.instances.other_shapes
+            found.append(shapes_circumstance(self.steps, windows, other))
+        clean = np.flatnonzero(self.steps.clean)
+        return [self._held(one, windows, clean) for one in found]
+
+    def _held(self, one: Circumstance, windows: IntArray, clean: IntArray) -> Held:
+        start, end = self.steps.start_ns, np.maximum(self.steps.end_ns, self.steps.start_ns + 1)
+        chosen = windows if len(windows) else clean
+        limit = one.limit(one.rate(start[chosen], end[chosen]))
+        shares = [_mean(one.held(start[rows], end[rows], limit)) for rows in (windows, clean)]
+        return Held(circumstance=one, limit=limit, of_windows=shares[0], of_steps=shares[1])
+
+    # --- tests ----------------------------------------------------------------------------------
+
+    @cached_property
+    def tested(self) -> list[Tested]:
+        """Every pair, with false discoveries controlled over all of them; the surest first."""
+        pairs = [*self._of_operations(), *self._first_calls(), *self._of_steps()]
+        known = [pair for pair in pairs if isinstance(pair.result, Coincidence)]
+        chances = [pair.result.p for pair in known if isinstance(pair.result, Coincidence)]
+        judged = [replace(p, q=float(q)) for p, q in zip(known, adjusted(chances), strict=True)]
+        judged.sort(key=_surest)
+        return judged + [pair for pair in pairs if isinstance(pair.result, str)]
+
+    def _of_operations(self) -> Iterator[Tested]:
+        if self.reason:
+            return
+        of, traced = self.instances.of_shapes, self.instances
+        order = np.argsort(of.group, kind="stable")
+        first = np.searchsorted(of.group[order], np.arange(of.groups + 1))
+        for group in self.candidates:
+            rows = order[first[group] : first[group + 1]]
+            window = of.window[rows].astype(np.int64)
+            calls = np.bincount(window, minlength=of.windows).astype(np.float64)
+            slow = np.bincount(window, self.variation.slow[rows], minlength=of.windows)
+            phase = traced.names["phase"].of(int(rows[0]))
+            for held in self.held:
+                one = held.circumstance
+                if one.leaves_out and one.leaves_out == phase:
+                    continue
+                there = one.held(traced.start_ns[rows], traced.end_ns[rows], held.limit)
+                present = _means(window, there, of.windows)
+                yield self._pair(group, one, slow.astype(np.float64), calls, present)
+
+    def _pair(
+        self, group: int | None, one: Circumstance, slow: FloatArray, calls: FloatArray,
+        present: FloatArray,
+    ) -> Tested:  # fmt: skip
+        return Tested(
+            group=group, condition=one.name, words=one.words, every_s=one.every_s,
+            result=self._tests.test(slow, calls, present),
+        )  # fmt: skip
+
+    def _first_calls(self) -> Iterator[Tested]:
+        """Of operations that are called several times a step: whether the first call is the slow one."""
+        if self.reason:
+            return
+        of, found = self.instances.of_shapes, self.variation
+        median = found.median_s[of.group]
+        spread = TO_NORMAL * found.deviation_s[of.group]
+        slow = of.seconds > np.maximum(SLOW * median, median + DEVIATIONS * spread)
+        worth = (found.steady_calls > 1) & (found.windows >= LEAST_WINDOWS)
+        worth &= ~self.of_the_tracer & (found.median_s > 0)
+        mine = slow & worth[of.group]
+        extra = np.where(mine, of.seconds - median, 0.0)
+        lost = np.bincount(of.group, extra, minlength=of.groups)
+        for group in np.argsort(-lost, kind="stable")[:MOST_TESTED]:
+            if lost[group] > 0:
+                yield self._first_call(int(group), of.group == group, mine)
+
+    def _first_call(self, group: int, chosen: BoolArray, slow: BoolArray) -> Tested:
+        of, rows = self.instances.of_shapes, np.flatnonzero(chosen)
+        _, window = np.unique(of.window[rows], return_inverse=True)
+        windows = int(window.max()) + 1
+        mine, first = slow[rows], self.variation.position[rows] == 0
+        calls = np.bincount(window, minlength=windows).astype(np.float64)
+        slows = np.bincount(window, mine, minlength=windows).astype(np.float64)
+        both = np.bincount(window, mine & first, minlength=windows).astype(np.float64)
+        shares = float(both.sum() / slows.sum()), float((first & ~mine).sum() / (~mine).sum())
+        low, high = newcombe(shares[0], float((slows > 0).sum()), shares[1], float(windows))
+        result = Coincidence(
+            with_slow=shares[0], with_others=shares[1], low=low, high=high,
+            p=first_call(slows, calls, both), windows=windows,
+            slow_windows=int((slows > 0).sum()), inflation=1.0,
+        )  # fmt: skip
+        return Tested(
+            group=group, condition="first_call", words=FIRST_CALL, every_s=0.0, result=result
+        )
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    @cached_property
+    def clean(self) -> IntArray:
+        """Rows of clean steps."""
+        return np.flatnonzero(self.steps.clean)
+
+    @cached_property
+    def slow_steps(self) -> BoolArray:
+        """Which clean steps were slow: beyond 1.5 times the median and three robust deviations."""
+        seconds = self.steps.seconds[self.clean]
+        if len(seconds) < LEAST_WINDOWS:
+            return np.zeros(len(seconds), bool)
+        return slow_ones(seconds)
+
+    def _of_steps(self) -> Iterator[Tested]:
+        slow = self.slow_steps.astype(np.float64)
+        if slow.sum() < LEAST_SLOW:
+            return
+        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
+        for one in self._all_circumstances[0]:
+            limit = one.limit(one.rate(start, np.maximum(end, start + 1)))
+            present = one.held(start, end, limit)
+            yield self._pair(None, one, slow, np.ones(len(slow)), present)
+
+    def found_for(self, group: int | None) -> Sequence[Tested]:
+        """What an operation's slow instances (None: slow steps) fell together with, most first."""
+        mine = [pair for pair in self.tested if pair.group == group and pair.found]
+        return sorted(mine, key=lambda pair: -_difference(pair))
+
+    def labels(self, group: int) -> Mapping[str, Any]:
+        """Name, layer, phase, processor and shapes of an operation."""
+        return self.instances.shaped.shown[group]
+
+
+def _difference(pair: Tested) -> float:
+    return pair.result.difference if isinstance(pair.result, Coincidence) else 0.0
+
+
+def _surest(pair: Tested) -> tuple[float, float]:
+    return pair.q, -_difference(pair)
+
+
+def _mean(values: FloatArray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _means(window: IntArray, values: FloatArray, windows: int) -> FloatArray:
+    """Mean of the known values in each window; NaN where there are none."""
+    known = np.isfinite(values)
+    counts = np.bincount(window[known], minlength=windows)
+    sums = np.bincount(window[known], values[known], minlength=windows)
+    means: FloatArray = np.divide(sums, counts, out=np.full(windows, np.nan), where=counts > 0)
+    return means

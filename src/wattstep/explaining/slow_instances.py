@@ -74,7 +74,7 @@ class Held:
 
     Attributes:
         circumstance: The condition.
-        limit: The rate from which on it holds.
+        limit: The rate from which on it holds for steps as a whole.
         of_windows: Share of traced steps in which it held; NaN where not known.
         of_steps: Likewise, of clean steps.
     """
@@ -168,10 +168,13 @@ class SlowInstances:
         return [self._held(one, windows, clean) for one in found]
 
     def _held(self, one: Circumstance, windows: IntArray, clean: IntArray) -> Held:
-        start, end = self.steps.start_ns, np.maximum(self.steps.end_ns, self.steps.start_ns + 1)
-        chosen = windows if len(windows) else clean
-        limit = one.limit(one.rate(start[chosen], end[chosen]))
-        shares = [_mean(one.held(start[rows], end[rows], limit)) for rows in (windows, clean)]
+        shares, limits = [], []
+        for rows in (windows, clean):
+            rates = one.seen(self.steps.start_ns[rows], self.steps.end_ns[rows])
+            lasting = float(np.median(self.steps.seconds[rows])) if len(rows) else 0.0
+            shares.append(_mean(one.holds(rates, lasting)))
+            limits.append(one.limit(rates, lasting))
+        limit = limits[0] if len(windows) else limits[1]
         return Held(circumstance=one, limit=limit, of_windows=shares[0], of_steps=shares[1])
 
     # --- tests ----------------------------------------------------------------------------------
@@ -202,7 +205,8 @@ class SlowInstances:
                 one = held.circumstance
                 if one.leaves_out and one.leaves_out == phase:
                     continue
-                there = one.held(traced.start_ns[rows], traced.end_ns[rows], held.limit)
+                rates = one.seen(traced.start_ns[rows], traced.end_ns[rows])
+                there = one.holds(rates, float(self.variation.median_s[group]))
                 present = _means(window, there, of.windows)
                 yield self._pair(group, one, slow.astype(np.float64), calls, present)
 
@@ -271,9 +275,9 @@ class SlowInstances:
         if slow.sum() < LEAST_SLOW:
             return
         start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
+        lasting = float(np.median(self.steps.seconds[self.clean]))
         for one in self._all_circumstances[0]:
-            limit = one.limit(one.rate(start, np.maximum(end, start + 1)))
-            present = one.held(start, end, limit)
+            present = one.holds(one.seen(start, end), lasting)
             yield self._pair(None, one, slow, np.ones(len(slow)), present)
 
     def found_for(self, group: int | None) -> Sequence[Tested]:

@@ -25,6 +25,9 @@ TIMES = 2.0  # as much as is usual
 LEAST_COVERED = 0.5  # of an interval
 LOW_CLOCK = 0.9  # of the highest usual clock
 AFTER_WINDOW = 5  # steps after a traced one
+FAULT_S = (
+    3e-6  # the most that a minor page fault takes: 2.7 µs in a virtual machine (docs/variance.md)
+)
 Rate = Callable[[IntArray, IntArray], FloatArray]
 
 
@@ -40,6 +43,7 @@ class Circumstance:
         rate: How much of it there was, for begin and end of intervals in ns; NaN where not known.
         least: The rate from which on it holds, whatever is usual.
         relative: Whether it must be twice what is usual, too.
+        cost_s: The most time that a unit of what the rate counts takes, in s; 0: not known.
         leaves_out: Phase whose operations it is made of.
     """
 
@@ -50,23 +54,41 @@ class Circumstance:
     rate: Rate
     least: float
     relative: bool = False
+    cost_s: float = 0.0
     leaves_out: str = ""
 
-    def limit(self, steps: FloatArray) -> float:
-        """The rate from which on it holds.
+    def seen(self, start_ns: IntArray, end_ns: IntArray) -> FloatArray:
+        """The rate in intervals, of which some may have no length; NaN where not known."""
+        return self.rate(start_ns, np.maximum(end_ns, start_ns + 1))
+
+    def limit(self, rates: FloatArray, lasting_s: float) -> float:
+        """The rate from which on it holds for intervals that usually last so long.
+
+        Where a unit of it costs a known time at most, it must be enough to make them half as long
+        again, as far apart as it is seen.
 
         Args:
-            steps: Rates of whole steps; NaN where not known.
+            rates: In all of these intervals; NaN where not known.
+            lasting_s: Their median length in s.
         """
-        known = steps[np.isfinite(steps)]
+        least = self.least
+        if self.cost_s and lasting_s > 0:
+            room_s = max(self.every_s, SLOW * lasting_s)
+            least = max(least, (SLOW - 1.0) * lasting_s / (self.cost_s * room_s))
+        known = rates[np.isfinite(rates)]
         if not self.relative or not len(known):
-            return self.least
-        return max(self.least, TIMES * float(np.quantile(known, USUAL)))
+            return least
+        return max(least, TIMES * float(np.quantile(known, USUAL)))
 
-    def held(self, start_ns: IntArray, end_ns: IntArray, limit: float) -> FloatArray:
-        """1 where it held in an interval, 0 where not, NaN where that is not known."""
-        rate = self.rate(start_ns, np.maximum(end_ns, start_ns + 1))
-        return np.where(np.isfinite(rate), (rate >= limit).astype(np.float64), np.nan)
+    def holds(self, rates: FloatArray, lasting_s: float) -> FloatArray:
+        """1 where it holds in an interval, 0 where not, NaN where that is not known.
+
+        Args:
+            rates: As for `limit`.
+            lasting_s: As for `limit`.
+        """
+        held = (rates >= self.limit(rates, lasting_s)).astype(np.float64)
+        return np.where(np.isfinite(rates), held, np.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,21 +134,22 @@ class _Counter:
     words: str
     least: float
     relative: bool
+    cost_s: float = 0.0
 
 
 COUNTERS: Final = (
     _Counter(
         name="core_wait", role="core_wait", channel="",
-        words="the main thread waited for a core", least=0.02, relative=True,
+        words="the main thread waited for a core", least=0.02, relative=True, cost_s=1.0,
     ),
     _Counter(
         name="involuntary_switches", role="nonvoluntary_switches", channel="",
         words="the main thread was taken off its core", least=5.0, relative=True,
     ),
-    # At one to three microseconds a fault these are some percent of the time.
     _Counter(
         name="minor_faults", role="minor_faults", channel="",
         words="the training touched fresh memory (minor page faults)", least=5000.0, relative=True,
+        cost_s=FAULT_S,
     ),
     _Counter(
         name="major_faults", role="major_faults", channel="",
@@ -162,7 +185,7 @@ def _counters(series: Series) -> Iterator[Circumstance | Unwatched]:
         yield Circumstance(
             name=one.name, words=one.words, source=f"{channel.source} ({channel.name})",
             every_s=max(_spacing(series, channel), beside), rate=_rate(series.curve(channel)),
-            least=one.least, relative=one.relative,
+            least=one.least, relative=one.relative, cost_s=one.cost_s,
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from wattstep.analysis.coincidence import wilson
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.analysis.variation import HIGH, Instances, Variation
 from wattstep.errors import InvalidValueError
@@ -13,7 +14,11 @@ from wattstep.records.figure import Figure, Status, missing
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
+ENOUGH = (
+    40  # windows: rare instances that fewer did not see are not in what they are resampled from
+)
 ONE_WINDOW = "one traced step: no interval is known"
+FEW = f"no interval: fewer than {ENOUGH} traced steps hardly see what is rare"
 NO_TIME = "these instances took no time that is left after the tracer's"
 
 
@@ -35,6 +40,9 @@ class Spreads:
 
     def measures(self, group: int) -> dict[str, Figure]:
         """By name: median (s), high_ratio, deviation_ratio, cv, slow_share, lost (s a step), lost_share.
+
+        Median, deviation and share of slow instances have an interval from two windows on; what
+        rare instances decide, from 40 on.
 
         Args:
             group: Number of the operation.
@@ -72,12 +80,14 @@ class Spreads:
         if not math.isfinite(value):
             why = "one instance does not vary" if name == "cv" and sums.total > 0 else NO_TIME
             return missing(unit, why)
-        ends = None if drawn is None else _ends(getattr(sums, name)(drawn), value, drawn)
-        method = _METHODS[name]
-        if ends is not None:
-            most = 1.0 if name in ("slow_share", "lost_share") else math.inf
-            ends = (max(ends[0], 0.0), min(ends[1], most))
-        return self._figure(value, unit, ends, len(sums.calls), method)
+        ends = None
+        if drawn is not None and name == "slow_share":
+            resampled = sums.slow_share(drawn)
+            ends = wilson(value, _independent(value, resampled, sums), CONFIDENCE)
+        elif drawn is not None and sums.windows >= ENOUGH:
+            low, high = _ends(getattr(sums, name)(drawn), value, drawn)
+            ends = max(low, 0.0), min(high, 1.0 if name == "lost_share" else math.inf)
+        return self._figure(value, unit, ends, sums.windows, _METHODS[name])
 
     def _ordered(
         self, values: FloatArray, window: IntArray, share: float, over: float, unit: str,
@@ -85,30 +95,31 @@ class Spreads:
     ) -> Figure:  # fmt: skip
         """A quantile over a constant: the share below it is resampled (Woodruff 1952)."""
         value = float(np.quantile(values, share))
+        windows = int(window.max()) + 1
         ends = None
-        if drawn is not None:
+        if drawn is not None and (share == 0.5 or windows >= ENOUGH):
             below = (values < value) + 0.5 * (values == value)
-            calls = np.bincount(window)
-            shares = (drawn @ np.bincount(window, below)) / (drawn @ calls)
+            shares = (drawn @ np.bincount(window, below)) / (drawn @ np.bincount(window))
             low, high = _ends(shares, share, drawn)
-            # Few instances hold no quantile as far out as that: the interval ends at the last.
+            # Between two instances: the interval ends at the next one.
             least = 1 / len(values)
             wanted = np.clip([min(low, share - least), max(high, share + least)], 0.0, 1.0)
-            ends = tuple(float(end) / over for end in np.quantile(values, wanted))
+            found = np.quantile(values, wanted)
+            ends = float(found[0]) / over, float(found[1]) / over
         words = "median" if share == 0.5 else f"{100 * share:g}th percentile"
         words += "" if over == 1.0 else " over the median"
-        return self._figure(value / over, unit, ends, len(np.unique(window)), words)
+        return self._figure(value / over, unit, ends, windows, words)
 
     def _figure(
-        self, value: float, unit: str, ends: tuple[float, ...] | None, windows: int, method: str
+        self, value: float, unit: str, ends: tuple[float, float] | None, windows: int, method: str
     ) -> Figure:
+        low, high = (None, None) if ends is None else ends
         known = ends is not None
         return Figure(
             value=value, unit=unit, status=Status.MEASURED, n=windows, source=self._source,
-            low=ends[0] if ends else None, high=ends[1] if ends else None,
-            confidence=CONFIDENCE if known else None,
+            low=low, high=high, confidence=CONFIDENCE if known else None,
             method=f"{method}; block bootstrap over traced steps" if known else method,
-            reason=None if known else ONE_WINDOW,
+            reason=None if known else FEW if windows > 1 else ONE_WINDOW,
         )  # fmt: skip
 
 
@@ -171,6 +182,14 @@ def _drawn(windows: int, seed: int) -> FloatArray | None:
     flat = drawn + windows * np.arange(RESAMPLES)[:, None]
     counts = np.bincount(flat.ravel(), minlength=RESAMPLES * windows)
     return counts.reshape(RESAMPLES, windows).astype(np.float64)
+
+
+def _independent(value: float, resampled: FloatArray, sums: _Sums) -> float:
+    """How many independent instances would vary as these do; as many as windows where none is slow, or all."""
+    variance = float(resampled.var())
+    if variance <= 0:
+        return float(sums.windows)
+    return float(np.clip(value * (1 - value) / variance, 2.0, sums.calls.sum()))
 
 
 def block_length(windows: int) -> int:

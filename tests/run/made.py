@@ -191,6 +191,7 @@ class Worked:
     kind: str = "other"
     inside: int | None = None
     allocated: int | None = None
+    shapes: str | None = None
 
 
 def import_made(
@@ -297,13 +298,21 @@ def _operation_columns(operations: Sequence[Worked]) -> dict[str, Any]:
         **{key: [getattr(each, key) or None for each in operations] for key in ("layer",)},
         **{
             key: [getattr(each, key) for each in operations]
-            for key in ("name", "kind", "phase", "step", "thread", "processor", "allocated")
+            for key in (
+                "name",
+                "kind",
+                "phase",
+                "step",
+                "thread",
+                "processor",
+                "allocated",
+                "shapes",
+            )
         },
         "window": [each.step for each in operations],
         "start_ns": [_ns(each.start) for each in operations],
         "end_ns": [_ns(each.end) for each in operations],
         "self_ns": [round(length * MS) for length in own],
-        "shapes": [None] * len(operations),
         "flops": [None] * len(operations),
         "bytes": [None] * len(operations),
         "outermost": [each.inside is None for each in operations],

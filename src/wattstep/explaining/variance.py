@@ -101,7 +101,7 @@ def _coincided(found: SlowInstances, group: int | None, slow: str, others: str) 
     for hit in hits[:2]:
         assert isinstance(hit.result, Coincidence)
         share, other = _percent(hit.result.with_slow), _percent(hit.result.with_others)
-        parts.append(f"{share} of {slow} coincided with this: {hit.words} ({others}: {other})")
+        parts.append(f"{share} of {slow} fell while {hit.words}, {other} of {others}")
     more = f"; and {len(hits) - 2} more below" if len(hits) > 2 else ""
     return f"{'; '.join(parts)}{more}."
 
@@ -156,7 +156,7 @@ def _limits(found: SlowInstances) -> Iterator[str]:
     pairs = sum(isinstance(pair.result, Coincidence) for pair in found.tested)
     if pairs:
         yield (
-            f"{_count(pairs, 'pair')} of operation and condition were tested; at most "
+            f"{_count(pairs, 'pair')} of operation and condition could be tested; at most "
             f"{_percent(RATE)} of those that are named are expected to be chance. To coincide is "
             "not to cause."
         )
@@ -165,8 +165,9 @@ def _limits(found: SlowInstances) -> Iterator[str]:
         least, most = min(c.every_s for c in coarse), max(c.every_s for c in coarse)
         lasting = float(np.median(found.steps.seconds[found.instances.step]))
         short = " and steps" if lasting < least else ""
+        range_ = spoken(least) if least == most else f"{spoken(least)} to {spoken(most)}"
         yield (
-            f"Conditions are seen every {spoken(least)} to {spoken(most)}: of shorter operations"
+            f"Conditions are seen every {range_}: of shorter operations"
             f"{short} (a traced step: {spoken(lasting)}) they tell what surrounded them, not what "
             "happened within."
         )

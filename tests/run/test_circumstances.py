@@ -1,0 +1,174 @@
+"""What surrounded the steps of a run: how much of it there was, from when on it counts, and what cannot be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.run.made import BEGIN, MS, Made, Sampled, make_run
+
+from wattstep.records.channel import Channel
+from wattstep.run import Run, load
+from wattstep.run.circumstances import (
+    FAULT_S,
+    Circumstance,
+    Unwatched,
+    circumstances,
+    slow_ones,
+)
+
+
+def counter(role: str, scale: float = 1.0, name: str = "made") -> Channel:
+    return Channel(
+        name=name, unit="s", kind="counter", domain="process", role=role, source="made", scale=scale
+    )
+
+
+def run_with(path: Path, *sampled: Sampled, **more: object) -> tuple[Run, Made]:
+    made = make_run(path / "r", sampled, **more)  # type: ignore[arg-type]
+    return load(made.path), made
+
+
+def named(run: Run) -> dict[str, Circumstance | Unwatched]:
+    known, unknown = circumstances(run.series, run.conditions, run.tables.marks)
+    return {one.name: one for one in [*known, *unknown]}
+
+
+def circumstance(run: Run, name: str) -> Circumstance:
+    found = named(run)[name]
+    assert isinstance(found, Circumstance), found
+    return found
+
+
+def interval(*pairs: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Begin and end in ms since the first step."""
+    return tuple(np.array([BEGIN + ms * MS for ms in ends]) for ends in zip(*pairs, strict=True))  # type: ignore[return-value]
+
+
+def growing(from_ms: int, until_ms: int, per_ms: int) -> Callable[[int], int]:
+    """A counter that grows by so much a ms from one time to another."""
+    return lambda t: max(0, min((t - BEGIN) // MS, until_ms) - from_ms) * per_ms
+
+
+def test_the_rate_is_what_a_counter_gained_in_a_second(tmp_path: Path) -> None:
+    channel = counter("core_wait", scale=1e-9)
+    run, _ = run_with(tmp_path, Sampled(channel=channel, raw=growing(100, 110, 400_000)))
+    waits = circumstance(run, "core_wait")
+    assert waits.seen(*interval((100, 110), (95, 115), (200, 210))) == pytest.approx([0.4, 0.2, 0])
+    assert waits.every_s == pytest.approx(1e-3)
+    assert np.isnan(waits.seen(*interval((10**6, 10**6 + 5)))).all()  # after the last sample
+
+
+def test_an_interval_of_no_length_has_the_rate_of_its_moment(tmp_path: Path) -> None:
+    channel = counter("core_wait", scale=1e-9)
+    run, _ = run_with(tmp_path, Sampled(channel=channel, raw=growing(100, 110, 400_000)))
+    assert circumstance(run, "core_wait").seen(*interval((105, 105))) == pytest.approx([0.4])
+
+
+def test_a_wait_counts_that_makes_an_interval_half_as_long_again(tmp_path: Path) -> None:
+    """Of intervals of 10 ms 5 ms in the 15 that they then last; of short ones, of what a read covers."""
+    channel = counter("core_wait", scale=1e-9)
+    run, _ = run_with(tmp_path, Sampled(channel=channel, raw=lambda _: 0, every_ns=10 * MS))
+    waits = circumstance(run, "core_wait")
+    none = np.zeros(20)
+    assert waits.limit(none, 10e-3) == pytest.approx(5 / 15)
+    assert waits.limit(none, 2e-3) == pytest.approx(1 / 10)  # seen every 10 ms
+    assert waits.limit(none, 1e-6) == waits.least
+
+
+def test_faults_count_by_the_most_that_they_take(tmp_path: Path) -> None:
+    run, _ = run_with(tmp_path, Sampled(channel=counter("minor_faults"), raw=lambda _: 0))
+    faults = circumstance(run, "minor_faults")
+    assert faults.limit(np.zeros(9), 30e-3) == pytest.approx(15e-3 / FAULT_S / 45e-3)
+
+
+def test_what_goes_on_all_the_time_counts_only_beyond_twice_as_much(tmp_path: Path) -> None:
+    run, _ = run_with(tmp_path, Sampled(channel=counter("core_wait", 1e-9), raw=lambda _: 0))
+    waits = circumstance(run, "core_wait")
+    rates = np.array([0.3] * 15 + [0.5] + [0.7] * 4)
+    assert waits.limit(rates, 10e-3) == pytest.approx(0.6)
+    assert waits.holds(rates, 10e-3).sum() == 4
+    assert np.isnan(waits.holds(np.array([np.nan, 0.3]), 10e-3)).tolist() == [True, False]
+
+
+def test_what_was_not_sampled_or_gave_nothing_has_a_reason(tmp_path: Path) -> None:
+    run, _ = run_with(tmp_path)
+    found = named(run)
+    for name in ("core_wait", "minor_faults", "memory_pressure", "other_processes", "steal"):
+        assert isinstance(found[name], Unwatched)
+        assert "not sampled" in found[name].reason
+    assert isinstance(found["throttled"], Unwatched)
+    assert isinstance(found["garbage_collection"], Unwatched)
+
+
+def test_a_clock_below_nine_tenths_of_the_usual_is_low(tmp_path: Path) -> None:
+    channel = Channel(
+        name="cpu0.frequency", unit="Hz", kind="gauge", domain="cpu", role="frequency",
+        source="made", core=0,
+    )  # fmt: skip
+
+    def raw(t_ns: int) -> int:
+        return 1_500_000_000 if 300 <= (t_ns - BEGIN) // MS < 400 else 2_000_000_000
+
+    run, _ = run_with(tmp_path, Sampled(channel=channel, raw=raw))
+    low = circumstance(run, "low_frequency")
+    rates = low.seen(*interval((310, 330), (500, 520)))
+    assert low.holds(rates, 20e-3).tolist() == [1.0, 0.0]
+
+
+def test_a_step_that_waited_for_its_data_is_told_apart(tmp_path: Path) -> None:
+    run, made = run_with(tmp_path, steps=60)
+    data = circumstance(run, "slow_data")
+    assert data.leaves_out == "data"
+    steps = run.series.steps
+    assert np.nansum(data.seen(steps.start_ns, steps.end_ns)) == 0
+    outside = np.array([made.end + 5 * MS])
+    assert np.isnan(data.seen(outside, outside)).all()
+
+
+def test_slow_ones_are_beyond_one_and_a_half_medians_and_the_usual_spread() -> None:
+    assert slow_ones(np.array([1, 1, 1, 1.4, 1.6, 1])).tolist() == [False] * 4 + [True, False]
+    spread = np.array([1, 2, 3, 4, 5, 6, 7])
+    assert not slow_ones(spread).any()
+
+
+def test_steps_after_a_traced_one_are_known(tmp_path: Path) -> None:
+    run, made = run_with(tmp_path, steps=24)
+    near = circumstance(run, "after_window")
+    starts = np.array([start for start, _ in made.steps])
+    held = near.seen(starts, starts + MS)
+    # Steps 5, 11, 17, 23 are traced: from the sixth on each is within five of one.
+    assert held[:6].tolist() == [0.0] * 6
+    assert held[6:11].tolist() == [1.0] * 5
+
+
+def test_a_rest_that_has_just_ended_is_known(tmp_path: Path) -> None:
+    run, made = run_with(tmp_path, idle_ns=(50 * MS, 0))
+    after = circumstance(run, "after_rest")
+    starts = np.array([start for start, _ in made.steps])
+    held = after.seen(starts, starts + MS)
+    assert held[0] == 1.0
+    assert held[1:].sum() == 0
+
+
+def test_what_others_took_is_seen_by_the_half_second(tmp_path: Path) -> None:
+    """The training has one core; from 600 to 1100 ms another process has the other."""
+    own = counter("process_cpu_time", 1e-9, "process.cpu_time")
+    system = counter("system_busy_time", 0.01, "system.busy_time")
+    steal = counter("system_steal_time", 0.01, "system.steal_time")
+    run, _ = run_with(
+        tmp_path,
+        Sampled(channel=own, raw=lambda t: t - BEGIN + 20 * MS),
+        Sampled(
+            channel=system,
+            raw=lambda t: (t - BEGIN + 20 * MS) // (10 * MS) + growing(600, 1100, 1)(t) // 10,
+        ),
+        Sampled(channel=steal, raw=lambda t: growing(0, 500, 1)(t) // 50),
+        steps=80,
+    )
+    others, host = circumstance(run, "other_processes"), circumstance(run, "steal")
+    rates = others.seen(*interval((845, 855), (1400, 1410)))
+    assert rates == pytest.approx([1.0, 0.0], abs=0.06)
+    assert host.seen(*interval((245, 255), (1000, 1010))) == pytest.approx([0.2, 0.0], abs=0.06)

@@ -119,7 +119,11 @@ def main() -> None:
     options = parser.parse_args()
     core = quietest_core()
     if options.kind == "burn":
-        # The sampler inherits the core, and has a priority of its own.
+        # The sampler inherits the core, and has a priority of its own. What else runs on this
+        # machine has less of the core than training and burners, where this is permitted.
+        with contextlib.suppress(OSError):
+            os.setsid()
+            Path("/proc/self/autogroup").write_text("-10")
         os.sched_setaffinity(0, {core})
         signal.alarm(MOST_S)
     torch.set_num_threads(1)

@@ -68,29 +68,44 @@ def test_an_interval_of_no_length_has_the_rate_of_its_moment(tmp_path: Path) -> 
 
 
 def test_a_wait_counts_that_makes_an_interval_half_as_long_again(tmp_path: Path) -> None:
-    """Of intervals of 10 ms 5 ms in the 15 that they then last; of short ones, of what a read covers."""
+    """4 ms of waiting: enough for what usually takes 8 ms, however long it then took."""
     channel = counter("core_wait", scale=1e-9)
-    run, _ = run_with(tmp_path, Sampled(channel=channel, raw=lambda _: 0, every_ns=10 * MS))
+    run, _ = run_with(tmp_path, Sampled(channel=channel, raw=growing(100, 110, 400_000)))
     waits = circumstance(run, "core_wait")
-    none = np.zeros(20)
-    assert waits.limit(none, 10e-3) == pytest.approx(5 / 15)
-    assert waits.limit(none, 2e-3) == pytest.approx(1 / 10)  # seen every 10 ms
-    assert waits.limit(none, 1e-6) == waits.least
+    calm = [(200, 210), (300, 310), (400, 410)]
+    spans = interval((100, 110), (100, 150), (105, 110), *calm)
+    assert waits.holds(*spans, 7.9e-3).tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert waits.holds(*spans, 8.1e-3).tolist() == [0.0] * 6
+
+
+def test_of_short_intervals_the_whole_time_between_two_reads_counts(tmp_path: Path) -> None:
+    """Read every 10 ms: 2 ms of waiting somewhere in these are enough for 0.1 ms."""
+    channel = counter("core_wait", scale=1e-9)
+    sampled = Sampled(channel=channel, raw=growing(100, 110, 200_000), every_ns=10 * MS)
+    run, _ = run_with(tmp_path, sampled)
+    waits = circumstance(run, "core_wait")
+    assert waits.every_s == pytest.approx(10e-3)
+    assert waits.holds(*interval((103, 104), (150, 151)), 1e-3).tolist() == [1.0, 0.0]
 
 
 def test_faults_count_by_the_most_that_they_take(tmp_path: Path) -> None:
-    run, _ = run_with(tmp_path, Sampled(channel=counter("minor_faults"), raw=lambda _: 0))
+    """1,000 faults take at most 3 ms."""
+    channel = counter("minor_faults")
+    run, _ = run_with(tmp_path, Sampled(channel=channel, raw=growing(100, 110, 100)))
     faults = circumstance(run, "minor_faults")
-    assert faults.limit(np.zeros(9), 30e-3) == pytest.approx(15e-3 / FAULT_S / 45e-3)
+    assert pytest.approx(3e-3) == 1000 * FAULT_S
+    spans = interval((100, 110), (200, 210))
+    assert faults.holds(*spans, 5.9e-3).tolist() == [1.0, 0.0]
+    assert faults.holds(*spans, 6.1e-3).tolist() == [0.0, 0.0]
 
 
 def test_what_goes_on_all_the_time_counts_only_beyond_twice_as_much(tmp_path: Path) -> None:
     run, _ = run_with(tmp_path, Sampled(channel=counter("core_wait", 1e-9), raw=lambda _: 0))
     waits = circumstance(run, "core_wait")
-    rates = np.array([0.3] * 15 + [0.5] + [0.7] * 4)
-    assert waits.limit(rates, 10e-3) == pytest.approx(0.6)
-    assert waits.holds(rates, 10e-3).sum() == 4
-    assert np.isnan(waits.holds(np.array([np.nan, 0.3]), 10e-3)).tolist() == [True, False]
+    assert waits.limit(np.array([0.3] * 15 + [0.5] + [0.7] * 4)) == pytest.approx(0.6)
+    assert waits.limit(np.zeros(9)) == waits.least
+    assert waits.limit(np.array([np.nan])) == waits.least
+    assert np.isnan(waits.holds(*interval((10**6, 10**6 + 5)), 1e-3)).all()
 
 
 def test_what_was_not_sampled_or_gave_nothing_has_a_reason(tmp_path: Path) -> None:
@@ -114,8 +129,7 @@ def test_a_clock_below_nine_tenths_of_the_usual_is_low(tmp_path: Path) -> None:
 
     run, _ = run_with(tmp_path, Sampled(channel=channel, raw=raw))
     low = circumstance(run, "low_frequency")
-    rates = low.seen(*interval((310, 330), (500, 520)))
-    assert low.holds(rates, 20e-3).tolist() == [1.0, 0.0]
+    assert low.holds(*interval((310, 330), (500, 520)), 20e-3).tolist() == [1.0, 0.0]
 
 
 def test_a_step_that_waited_for_its_data_is_told_apart(tmp_path: Path) -> None:

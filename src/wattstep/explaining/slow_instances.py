@@ -170,10 +170,10 @@ class SlowInstances:
     def _held(self, one: Circumstance, windows: IntArray, clean: IntArray) -> Held:
         shares, limits = [], []
         for rows in (windows, clean):
-            rates = one.seen(self.steps.start_ns[rows], self.steps.end_ns[rows])
-            lasting = float(np.median(self.steps.seconds[rows])) if len(rows) else 0.0
-            shares.append(_mean(one.holds(rates, lasting)))
-            limits.append(one.limit(rates, lasting))
+            start, end = self.steps.start_ns[rows], self.steps.end_ns[rows]
+            usual = float(np.median(self.steps.seconds[rows])) if len(rows) else 0.0
+            shares.append(_mean(one.holds(start, end, usual)))
+            limits.append(one.limit(one.seen(start, end)))
         limit = limits[0] if len(windows) else limits[1]
         return Held(circumstance=one, limit=limit, of_windows=shares[0], of_steps=shares[1])
 
@@ -205,8 +205,8 @@ class SlowInstances:
                 one = held.circumstance
                 if one.leaves_out and one.leaves_out == phase:
                     continue
-                rates = one.seen(traced.start_ns[rows], traced.end_ns[rows])
-                there = one.holds(rates, float(self.variation.median_s[group]))
+                usual = float(self.variation.median_s[group])
+                there = one.holds(traced.start_ns[rows], traced.end_ns[rows], usual)
                 present = _means(window, there, of.windows)
                 yield self._pair(group, one, slow.astype(np.float64), calls, present)
 
@@ -275,9 +275,9 @@ class SlowInstances:
         if slow.sum() < LEAST_SLOW:
             return
         start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
-        lasting = float(np.median(self.steps.seconds[self.clean]))
+        usual = float(np.median(self.steps.seconds[self.clean]))
         for one in self._all_circumstances[0]:
-            present = one.holds(one.seen(start, end), lasting)
+            present = one.holds(start, end, usual)
             yield self._pair(None, one, slow, np.ones(len(slow)), present)
 
     def found_for(self, group: int | None) -> Sequence[Tested]:

@@ -61,34 +61,34 @@ class Circumstance:
         """The rate in intervals, of which some may have no length; NaN where not known."""
         return self.rate(start_ns, np.maximum(end_ns, start_ns + 1))
 
-    def limit(self, rates: FloatArray, lasting_s: float) -> float:
-        """The rate from which on it holds for intervals that usually last so long.
-
-        Where a unit of it costs a known time at most, it must be enough to make them half as long
-        again, as far apart as it is seen.
+    def limit(self, rates: FloatArray) -> float:
+        """The rate from which on it holds.
 
         Args:
-            rates: In all of these intervals; NaN where not known.
-            lasting_s: Their median length in s.
+            rates: In all intervals that are compared; NaN where not known.
         """
-        least = self.least
-        if self.cost_s and lasting_s > 0:
-            room_s = max(self.every_s, SLOW * lasting_s)
-            least = max(least, (SLOW - 1.0) * lasting_s / (self.cost_s * room_s))
         known = rates[np.isfinite(rates)]
         if not self.relative or not len(known):
-            return least
-        return max(least, TIMES * float(np.quantile(known, USUAL)))
+            return self.least
+        return max(self.least, TIMES * float(np.quantile(known, USUAL)))
 
-    def holds(self, rates: FloatArray, lasting_s: float) -> FloatArray:
+    def holds(self, start_ns: IntArray, end_ns: IntArray, usual_s: float) -> FloatArray:
         """1 where it holds in an interval, 0 where not, NaN where that is not known.
 
+        Where a unit of it costs a known time at most, there must also be enough of it, as far
+        apart as it is seen, to make what usually takes `usual_s` half as long again.
+
         Args:
-            rates: As for `limit`.
-            lasting_s: As for `limit`.
+            start_ns: Begin of intervals that are compared with each other.
+            end_ns: Their ends.
+            usual_s: Their median length in s.
         """
-        held = (rates >= self.limit(rates, lasting_s)).astype(np.float64)
-        return np.where(np.isfinite(rates), held, np.nan)
+        rates = self.seen(start_ns, end_ns)
+        held = rates >= self.limit(rates)
+        if self.cost_s:
+            seconds = np.maximum((end_ns - start_ns) * 1e-9, self.every_s)
+            held &= rates * seconds * self.cost_s >= (SLOW - 1.0) * usual_s
+        return np.where(np.isfinite(rates), held.astype(np.float64), np.nan)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from wattstep.conditions import (
     FAN_UNKNOWN,
     HOTTEST_C,
     add_conditions,
+    canary,
     check_target,
     surroundings,
 )
@@ -93,6 +94,8 @@ class TrainingSettings:
         foreground: Seconds of a foreground job alone, of training alone and of both, after the
             recorded steps; None: none.
         nice: Of the training beside that job.
+        canary: Whether a small fixed piece of work before and after the training tells how fast the
+            machine itself is.
     """
 
     workload: str
@@ -129,6 +132,7 @@ class TrainingSettings:
     calibration: Mapping[str, Any] | None = None
     foreground: float | None = None
     nice: int = 0
+    canary: bool = False
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
@@ -292,6 +296,8 @@ def _surround(
         )
         add_conditions(recorder, stable=steady)
     _stay_idle(settings, recorder, report, BEFORE)
+    if settings.canary:
+        canary.watch(recorder, canary.BEFORE)
 
 
 def _stay_idle(
@@ -405,6 +411,8 @@ class _Loop:
                 self._step("tracing", recorder.windows / wanted)
             recorder.trace_next()
             self._step("tracing", recorder.windows / wanted)
+        if settings.canary and recorder.problem is None:
+            canary.watch(recorder, canary.AFTER)
         _stay_idle(settings, recorder, self._report, AFTER)
         # The optimizer's state exists only after its first step.
         sizes = self._engine.memory()

@@ -123,6 +123,14 @@ def run(
     ambient: Ambient = None,
     fan: Fan = None,
     cooldown: Cooldown = "auto",
+    canary: Annotated[
+        bool,
+        typer.Option(
+            "--canary/--no-canary",
+            help="A quarter of a second of fixed work before the first step and after the last: "
+            "compare then knows whether the machine itself changed. Off with --memory-limit.",
+        ),
+    ] = True,
     out: Out = Path("runs"),
     name: Name = None,
     json: Json = False,
@@ -185,6 +193,7 @@ def run(
             fan=fan,
             foreground=foreground_seconds if foreground else None,
             nice=nice,
+            canary=canary and limit is None,  # which its memory might break
             out=run_folder(out, name, new_name(workload)),
         )
         for workload, size, way, rule in ways

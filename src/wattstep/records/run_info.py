@@ -21,6 +21,7 @@ _KINDS: Mapping[str, type[Any]] = {
     "device": dict,
     "target": str,
     "conditions": dict,
+    "canary": dict,
     "imported": dict,
     "environment": dict,
     "model": dict,
@@ -55,6 +56,8 @@ class RunInfo:
         target: Where its sensors were: "local", "replay:...", "emulate:...", "ssh:board", "agent", "imported".
         conditions: What surrounded the run: ambient temperature, fan, power mode, governor, how
             steady it was before; see `wattstep.conditions`.
+        canary: What a small fixed piece of work took "before" the first step and "after" the last:
+            how fast the machine itself was; empty where there was none. See `conditions.canary`.
         imported: Where it was recorded by other tools, what they wrote ("trace", "telemetry") and
             how their clocks were brought together ("alignment"); empty for our own recordings.
         calibration: Of its rails against an external meter, or None; see `run.calibration`.
@@ -91,6 +94,7 @@ class RunInfo:
     device: Mapping[str, Any] = field(default_factory=dict)
     target: str = "local"
     conditions: Mapping[str, Any] = field(default_factory=dict)
+    canary: Mapping[str, Any] = field(default_factory=dict)
     imported: Mapping[str, Any] = field(default_factory=dict)
     calibration: Mapping[str, Any] | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)

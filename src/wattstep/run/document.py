@@ -14,7 +14,7 @@ from wattstep.records.channel import Channel
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.completion import evaluations
 from wattstep.run.conditions import OURS, Conditions, as_document
-from wattstep.run.energy import IDLE, STABILIZING, outside, rails
+from wattstep.run.energy import CANARY, IDLE, STABILIZING, outside, rails
 from wattstep.run.imported import scope_of, told
 from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
@@ -142,7 +142,7 @@ def _outside(series: Series) -> dict[str, Any]:
     steps = series.steps
     table: dict[str, Any] = {}
     for name, spans in steps.rest_ns.items():
-        if not len(spans) or name in (*IDLE.values(), STABILIZING):  # no part of training
+        if not len(spans) or name in (*IDLE.values(), STABILIZING, CANARY):  # no part of training
             continue
         seconds = (spans[:, 1] - spans[:, 0]) * 1e-9
         table[name] = {

@@ -27,6 +27,7 @@ PER_STEP = ("energy_per_step", "energy_per_sample")
 RECORDING = "recording"
 IDLE = {"before": "idle_before", "after": "idle_after"}
 STABILIZING = "stabilizing"  # the wait of --stable
+CANARY = "canary"  # fixed work before and after the training
 CONVENTION = (
     "less the power of the idle device {}, over the same time: what leaks and what the board "
     "takes anyway counts as idle and is taken off, though it flows during the step too"

@@ -1,0 +1,115 @@
+"""The canary: fixed work around a training, checked, and outside of what the training is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattstep.conditions import canary
+from wattstep.records.run_info import RunInfo
+from wattstep.run import load
+from wattstep.training import TrainingSettings, train
+
+
+def ticking() -> Iterator[int]:
+    """A clock that goes on by 1 ms a look."""
+    now = 0
+    while True:
+        yield now
+        now += 1_000_000
+
+
+def test_the_work_is_fixed_and_its_time_limited() -> None:
+    clock = ticking()
+    found = canary.work(seconds=0.1, clock=lambda: next(clock))
+    # Four looks a pass: begin, middle, end, and whether there is time for another.
+    assert len(found["compute_s"]) == len(found["memory_s"]) == 25
+    assert set(found["compute_s"]) == set(found["memory_s"]) == {0.001}
+    assert found["right"]
+
+
+def test_each_part_has_five_passes_however_slow_the_machine_is() -> None:
+    clock = ticking()
+    assert len(canary.work(seconds=0.0, clock=lambda: next(clock))["memory_s"]) == 5
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 1000, 5001])
+def test_the_result_is_known_beforehand(rounds: int) -> None:
+    number = 77
+    for _ in range(rounds):
+        number = (number * canary.FACTOR + canary.SUMMAND) % 2**32
+    assert canary.expected(77, rounds) == number
+
+
+def test_a_result_that_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = np.add
+
+    def erring(left: np.ndarray, right: np.uint32, out: np.ndarray) -> None:
+        add(left, right, out=out)
+        out[-1] ^= np.uint32(1 << 7)  # one bit
+
+    monkeypatch.setattr(np, "add", erring)
+    assert not canary.work(seconds=0.0)["right"]
+
+
+def settings(path: Path, **more: object) -> TrainingSettings:
+    return TrainingSettings(
+        workload="lenet", steps=3, trace="none", threads=1, out=str(path), **more
+    )  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("canary") / "run"
+    train(settings(path, canary=True, idle="1ms"), lambda progress: None)
+    return path
+
+
+def test_a_run_holds_what_its_canaries_took_and_when(watched: Path) -> None:
+    run = load(watched)
+    found, steps = run.info.canary, run.series.steps
+    assert found["version"] == canary.VERSION
+    assert found["before"]["at_ns"] < steps.start_ns[0]
+    assert found["after"]["at_ns"] > steps.end_ns[-1]
+    assert min(found["before"]["compute_s"] + found["after"]["memory_s"]) > 0
+    assert RunInfo.from_dict(run.info.to_dict()).canary == found
+
+
+def test_the_canary_is_a_rest_outside_of_steps_and_of_the_peak(watched: Path) -> None:
+    run = load(watched)
+    spans, steps = run.series.steps.rest_ns["canary"], run.series.steps
+    assert len(spans) == 2
+    assert spans[0, 1] <= steps.start_ns[0]
+    assert spans[1, 0] >= steps.end_ns[-1]
+    idle = run.series.steps.rest_ns["idle_after"]
+    assert spans[1, 1] <= idle[0, 0]  # its rest has ended when the next begins
+    table = run.tables.table("memory").to_pydict()
+    by_category: dict[str, list[int]] = {}
+    for category, size in zip(table["category"], table["bytes"], strict=True):
+        by_category.setdefault(category, []).append(size)
+    highest = max(by_category["peak_resident_apart"])
+    assert highest - run.metrics()["peak_memory"].value > canary.BUFFER
+    assert "canary" not in run.document()["rests"]
+
+
+def test_no_canary_unless_asked_for(tmp_path: Path) -> None:
+    train(settings(tmp_path / "run"), lambda progress: None)
+    run = load(tmp_path / "run")
+    assert run.info.canary == {}
+    assert "canary" not in run.series.steps.rest_ns
+
+
+def test_without_memory_for_it_a_run_goes_on_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(canary, "work", refuse)
+    recorder = train(settings(tmp_path / "run", canary=True), lambda progress: None)
+    assert recorder.problem is None
+    assert any("no canary before the training" in note for note in recorder._notes)
+    assert load(tmp_path / "run").info.canary == {}

@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "daily": "wattstep.cli.daily:daily",
         "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",
+        "compare": "wattstep.cli.compare:compare",
         "explain": "wattstep.cli.explain:explain",
         "calibrate": "wattstep.cli.calibrate:calibrate",
         "runs": "wattstep.cli.runs:runs",

@@ -1,1 +1,1 @@
-"""Whether runs differ: in time, energy, memory and operation by operation, and what that rests on."""
+"""Whether runs differ: two sides in full, many as a matrix, or against a baseline; from the runs' files alone."""

@@ -80,6 +80,19 @@ def compute(
     return told(metrics, scope_of(series.steps, series.imported))  # type: ignore[no-any-return]
 
 
+def headline(
+    tables: Tables, series: Series, breakdown: RunBreakdown, conditions: Conditions
+) -> dict[str, Any]:
+    """The metrics by which runs are compared (speed, energy, peak of memory), and the temperature."""
+    found = {
+        **_speed(series, breakdown),
+        "peak_memory": _memory(tables, series)["peak_memory"],
+        **energy_metrics(series, breakdown, conditions, tables.info.options),
+        **_state_of_device(series),
+    }
+    return told(found, scope_of(series.steps, series.imported))  # type: ignore[no-any-return]
+
+
 def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     steps, clean = series.steps, breakdown.clean
     samples = steps.samples[clean]

@@ -67,6 +67,10 @@ class Run:
         """Figures by name; some are lists (one a core) or mappings (one a category)."""
         return dict(self._metrics)
 
+    def headline(self) -> dict[str, Any]:
+        """The metrics by which runs are compared, and the temperature, without the others' cost."""
+        return metric_parts.headline(self.tables, self.series, self.breakdown, self.conditions)
+
     def operations(self) -> OperationTable:
         """A row for each operation, layer and phase, of a mean clean step."""
         return OperationTable(self.breakdown.operations())

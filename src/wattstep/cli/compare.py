@@ -1,0 +1,201 @@
+"""`wattstep compare`: is the difference between runs real?"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+from wattstep.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WITH = "--with"  # stands among the paths, where an option can take one value only
+CONTEXT = {"ignore_unknown_options": True}
+
+
+def compare(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=f"A B [C...] | A... {WITH} B... [{WITH} C...]",
+            help="Runs, or folders of runs of one configuration: two sides in full, more as a "
+            "matrix; one folder alone is split by configuration.",
+        ),
+    ],
+    across: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="What may differ because it is what is compared: device, engine, batch, threads, "
+            "clocks, ...",
+            metavar="FACET,...",
+        ),
+    ] = None,
+    metric: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Of a matrix: step_time, throughput, energy_per_step, ...; with --baseline: what "
+            "is judged, several with commas.",
+            metavar="NAME",
+        ),
+    ] = None,
+    baseline: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            help="Run or folder of runs that A... is held against; the exit code is 1 where a "
+            "regression is shown. Again for more of its runs.",
+            metavar="BASE",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        str, typer.Option(help="With --baseline: worsening that is accepted.", metavar="PERCENT")
+    ] = "5%",
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="With --baseline: 1 also where a regression cannot be excluded."
+        ),
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare runs: what differs, how sure that is, and what more runs would show."""
+    from wattstep.comparison.configuration import check_across
+
+    groups = split(paths)
+    meant = check_across([part.strip() for part in (across or "").split(",") if part.strip()])
+    if baseline:
+        if len(groups) > 1:
+            raise InvalidValueError(f"--baseline and {WITH}: runs are held against one baseline")
+        _hold(baseline, groups[0], meant, metric, parse_tolerance(tolerance), strict, json)
+        return
+    if strict:
+        raise InvalidValueError("--strict goes with --baseline")
+    _compare(groups, meant, metric, json, quiet)
+
+
+def _compare(
+    groups: list[list[Path]],
+    across: frozenset[str],
+    metric: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from wattstep.comparison.comparing import compare as compare_two
+    from wattstep.comparison.matrix import compare_all
+    from wattstep.comparison.sides import gathered, sides_of
+
+    sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
+    check_metric(metric)
+    if not quiet:
+        print(f"reading {sum(len(side.paths) for side in sides)} runs", file=sys.stderr)
+    if len(sides) == 2 and metric is None:
+        comparison = compare_two(sides[0], sides[1], across)
+        if as_json:
+            _dump(comparison.document())
+            return
+        from wattstep.reports.compare_console import print_comparison
+
+        print_comparison(comparison, _console())
+        return
+    matrix = compare_all(sides, metric, across)
+    if as_json:
+        _dump(matrix.document())
+        return
+    from wattstep.reports.compare_console import print_matrix
+
+    print_matrix(matrix, _console())
+
+
+def _hold(
+    baseline: list[Path],
+    runs: list[Path],
+    across: frozenset[str],
+    metric: str | None,
+    tolerance: float,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    from wattstep.comparison.gate import METRICS, hold
+    from wattstep.comparison.sides import gathered
+
+    sides = gathered([baseline, runs])
+    metrics = METRICS if metric is None else tuple(part.strip() for part in metric.split(","))
+    for name in metrics:
+        check_metric(name)
+    gate = hold(
+        sides[0], sides[1], tolerance=tolerance, strict=strict, across=across, metrics=metrics
+    )
+    if as_json:
+        _dump(gate.document())
+    else:
+        from wattstep.reports.compare_console import print_gate
+
+        print_gate(gate, _console())
+    if gate.exit_code:
+        raise typer.Exit(gate.exit_code)
+
+
+def split(paths: Sequence[str]) -> list[list[Path]]:
+    """Groups of paths, as `--with` parts them.
+
+    Raises:
+        InvalidValueError: A group is empty, or something is an option that does not exist.
+    """
+    groups: list[list[Path]] = [[]]
+    for path in paths:
+        if path == WITH:
+            groups.append([])
+        elif path.startswith("-"):
+            raise InvalidValueError(f"there is no option {path}: see wattstep compare --help")
+        else:
+            groups[-1].append(Path(path))
+    if not all(groups):
+        raise InvalidValueError(f"{WITH} stands between runs: A1 A2 {WITH} B1 B2")
+    return groups
+
+
+def parse_tolerance(text: str) -> float:
+    """A share from "5%" or "0.05".
+
+    Raises:
+        InvalidValueError: It is none, or less than 0.
+    """
+    number = text.strip()
+    try:
+        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InvalidValueError(f"--tolerance {text}: a share such as 5% or 0.05 is wanted")
+    return value
+
+
+def check_metric(name: str | None) -> None:
+    """Refuses a metric that runs are not compared by.
+
+    Raises:
+        InvalidValueError: There is no such metric.
+    """
+    from wattstep.comparison.process import UNITS
+
+    if name is not None and name not in UNITS:
+        raise InvalidValueError(f"--metric {name}: there are {', '.join(UNITS)}")
+
+
+def _dump(document: object) -> None:
+    from wattstep.reports.json_document import dump
+
+    dump(document, sys.stdout)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()

@@ -1,0 +1,196 @@
+"""A comparison in words: what is shown, what is not, and what more processes would show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wattstep.analysis.differences import MOST_PROCESSES
+from wattstep.comparison.drift import Drift
+from wattstep.comparison.metrics import Compared, Plan
+from wattstep.comparison.operations import ComparedOperations
+from wattstep.comparison.sides import Side
+from wattstep.records.figure import Figure, Status
+
+_NUMBERS = (
+    "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve",
+)  # fmt: skip
+LARGEST: Final = 3  # operations that are named
+MANY_TIMES: Final = 3.0  # from here on a change is told as a factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """How a metric is spoken of: "A step of B takes 12 % to 15 % less time"."""
+
+    topic: str
+    subject: str
+    verb: str
+    thing: str
+
+
+WORDS: Final[Mapping[str, Wording]] = {
+    "step_time": Wording(topic="Time", subject="a step of B", verb="takes", thing="time"),
+    "throughput": Wording(topic="Speed", subject="B", verb="trains", thing="samples a second"),
+    "energy_per_step": Wording(topic="Energy", subject="a step of B", verb="takes", thing="energy"),
+    "energy_per_sample": Wording(
+        topic="Energy", subject="a sample of B", verb="takes", thing="energy"
+    ),
+    "peak_memory": Wording(topic="Memory", subject="B", verb="needs", thing="memory at its peak"),
+}
+
+
+def number(count: int) -> str:
+    """As a word up to twelve."""
+    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+
+
+def percent(share: float) -> str:
+    """Two digits: "12 %", "3.4 %", "0.25 %"."""
+    size = abs(share) * 100
+    if size < 0.005:
+        return "0 %"
+    decimals = 0 if size >= 9.95 else 1 if size >= 0.995 else 2
+    return f"{size:.{decimals}f} %"
+
+
+def answer(
+    sides: tuple[Side, Side],
+    metrics: Mapping[str, Compared],
+    operations: ComparedOperations,
+    drift: Drift,
+) -> Iterator[str]:
+    """Sentences, the most important first."""
+    counts = (len(sides[0].paths), len(sides[1].paths))
+    if counts == (1, 1):
+        yield (
+            "One process of each: what differs below differs between these two runs. Whether the "
+            "configurations do, they cannot tell: two runs of one and the same may differ as much. "
+            "Two or more runs of each would tell."
+        )
+    for name in _spoken_of(metrics):
+        if (found := metrics.get(name)) is not None:
+            yield sentence(found, counts)
+    yield from drift.sentences
+    yield _of_operations(operations)
+
+
+def _spoken_of(metrics: Mapping[str, Compared]) -> tuple[str, ...]:
+    """By step where steps are of one size, else by sample."""
+    by_step = not metrics["step_time"].ratio.missing
+    time = "step_time" if by_step or metrics["throughput"].ratio.missing else "throughput"
+    energy = "energy_per_step"
+    if metrics[energy].ratio.missing and not metrics["energy_per_sample"].ratio.missing:
+        energy = "energy_per_sample"
+    return (time, energy, "peak_memory")
+
+
+def sentence(found: Compared, counts: tuple[int, int]) -> str:
+    """What is shown of a metric, or is not."""
+    words = WORDS[found.name]
+    topic = words.topic + (" (modelled)" if _modelled(found) else "")
+    if found.ratio.missing:
+        return f"{topic}: not compared: {found.ratio.reason}."
+    single = counts == (1, 1)
+    if found.of_these != "not shown":
+        said = f"{words.subject} {words.verb} {change(found.ratio)} {words.thing}"
+        return f"{topic}: {'of these two runs, ' if single else ''}{said}.{_beside(found.ratio)}"
+    if found.ratio.low is None or found.ratio.high is None:
+        value = percent((found.ratio.value or 1.0) - 1)
+        return f"{topic}: {value} apart, and how sure that is cannot be told: no interval is known."
+    limits = f"{words.subject} {words.verb} {between(found.ratio)} {words.thing}"
+    if single:
+        return f"{topic}: no difference between these two runs that their steps can show: {limits}."
+    who = _who(counts)
+    return f"{topic}: no difference that {who} can show: {limits}{_planned(found.plan)}."
+
+
+def change(ratio: Figure) -> str:
+    """How much more or less, from an interval that excludes 1: "12 % to 15 % less"."""
+    assert ratio.low is not None
+    assert ratio.high is not None
+    if ratio.low > 2:
+        return f"{ratio.low:.2g} to {ratio.high:.2g} times the"
+    low, high = sorted((abs(ratio.low - 1), abs(ratio.high - 1)))
+    ends = percent(low) if percent(low) == percent(high) else f"{percent(low)} to {percent(high)}"
+    return f"{ends} {'less' if ratio.high < 1 else 'more'}"
+
+
+def between(ratio: Figure) -> str:
+    """The limits of an interval that holds 1: "between 3 % less and 4 % more"."""
+    assert ratio.low is not None
+    assert ratio.high is not None
+    low, high = min(ratio.low, 1.0), max(ratio.high, 1.0)
+    more = f"{percent(high - 1)} more" if high < 2 else f"{high:.2g} times as much"
+    return f"between {percent(low - 1)} less and {more}"
+
+
+def _who(counts: tuple[int, int]) -> str:
+    if counts[0] == counts[1]:
+        return f"{number(counts[0])} processes of each"
+    return f"{number(counts[0])} and {number(counts[1])} processes"
+
+
+def _planned(plan: Plan | None) -> str:
+    """What more processes would show."""
+    if plan is None:
+        return ""
+    effect = f"{100 * plan.effect:.2g} %"
+    if plan.needs is not None and plan.needs <= plan.processes:
+        return f"; a difference of {effect} would likely have been seen"
+    now = "" if plan.shows is None else f"; these show {percent(plan.shows)} or more"
+    if plan.needs is None:
+        return f"{now}; {MOST_PROCESSES} of each would not show {effect}"
+    more = plan.needs - plan.processes
+    return (
+        f"{now}; {number(more)} more process{'es' if more > 1 else ''} of each would show {effect}"
+    )
+
+
+def _beside(ratio: Figure) -> str:
+    """That the error of the sensors is in it, where it is."""
+    reason = ratio.reason or ""
+    return f" D{reason[1:]}." if reason.startswith("different sensors") else ""
+
+
+def _modelled(found: Compared) -> bool:
+    return found.name.startswith("energy") and found.a.status is Status.MODELLED
+
+
+def _of_operations(found: ComparedOperations) -> str:
+    if found.reason is not None:
+        return f"Operations: not compared: {found.reason}."
+    rows = found.differing("time")
+    which = "in these two runs " if found.of_these else ""
+    tested = found.tested.get("time", 0)
+    parts = [
+        f"Operations: {which}{number(len(rows)) if len(rows) else 'none'} of {tested} differ"
+        f"{'s' if len(rows) == 1 else ''} in time (at most 5 % of them by false discovery)"
+    ]
+    if rows:
+        named = "; ".join(_named(row.key, row.quantities["time"].ratio) for row in rows[:LARGEST])
+        parts.append(f": {named}")
+    if found.only_a or found.only_b:
+        parts.append(f"; {len(found.only_a)} only in A, {len(found.only_b)} only in B")
+    return "".join(parts) + "."
+
+
+def _named(key: Mapping[str, str], ratio: Figure) -> str:
+    return f"{key['name']} {key['phase']} in {key['layer']} {change(ratio)}"
+
+
+def signed_percent(ratio: float) -> str:
+    """A ratio as a change: "-13 %", "+2.4 %", "×5.8"."""
+    if not math.isfinite(ratio):
+        return "?"
+    if ratio >= MANY_TIMES:
+        return f"×{ratio:.2g}" if ratio < 100 else "×100 or more"
+    return f"{'-' if ratio < 1 else '+'}{percent(ratio - 1)}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """As a list in a sentence."""
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)

@@ -1,0 +1,180 @@
+"""Two sides compared: metrics, operations, drift of the machine, what mars it, and the answer in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wattstep.comparison.answer import answer
+from wattstep.comparison.configuration import FACETS
+from wattstep.comparison.drift import Drift, drift_between, drift_within
+from wattstep.comparison.metrics import EFFECT, Compared, compare_metric
+from wattstep.comparison.operations import ComparedOperations, compare_operations
+from wattstep.comparison.process import UNITS, Process
+from wattstep.comparison.sides import Side, why_not
+from wattstep.errors import InvalidValueError
+
+WARM: Final = 5.0  # °C between sides: from here on it is said
+ONE_AFTER_THE_OTHER: Final = (
+    "all runs of {} were begun before all of {}: whatever changed meanwhile is in the difference; "
+    "runs in turns (A B B A) would keep it out"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two sides compared.
+
+    Attributes:
+        sides: A and B.
+        meant: Differences of configuration that were meant: facet to what it is in A and in B.
+        metrics: By name.
+        operations: Those of both.
+        drift: Of the machine.
+        warnings: What mars it.
+        sentences: The answer.
+    """
+
+    sides: tuple[Side, Side]
+    meant: dict[str, tuple[str, str]]
+    metrics: dict[str, Compared]
+    operations: ComparedOperations
+    drift: Drift
+    warnings: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "answer": list(self.sentences),
+            "sides": [side_document(side) for side in self.sides],
+            "meant": {key: list(both) for key, both in self.meant.items()},
+            "metrics": {name: found.document() for name, found in self.metrics.items()},
+            "operations": self.operations.document(),
+            "drift": self.drift.document(),
+            "warnings": list(self.warnings),
+        }
+
+
+def side_document(side: Side) -> dict[str, Any]:
+    """A side, JSON-ready."""
+    return {
+        "letter": side.letter,
+        "title": side.title,
+        "runs": [str(path) for path in side.paths],
+        "configuration": dict(side.configuration.facets),
+    }
+
+
+def compare(
+    a: Side, b: Side, across: frozenset[str] = frozenset(), effect: float = EFFECT
+) -> Comparison:
+    """Compares two sides.
+
+    Args:
+        a: The one that is compared with.
+        b: The one that is compared.
+        across: Facets that may differ.
+        effect: Relative difference that a plan for more processes is to show.
+
+    Raises:
+        InvalidValueError: They cannot be compared; the differences are named.
+        DamagedRunError: A run cannot be read.
+    """
+    if (reason := why_not(a, b, across)) is not None:
+        raise InvalidValueError(reason)
+    mine, theirs = a.read(operations=True), b.read(operations=True)
+    drift = drift_of(mine, theirs)
+    metrics = {name: compare_metric(name, mine, theirs, drift, effect) for name in UNITS}
+    operations = compare_operations(mine, theirs, drift)
+    return Comparison(
+        sides=(a, b),
+        meant=a.configuration.differences(b.configuration),
+        metrics=metrics,
+        operations=operations,
+        drift=drift,
+        warnings=tuple(warnings_of((a, b), (mine, theirs))),
+        sentences=tuple(answer((a, b), metrics, operations, drift)),
+    )
+
+
+def drift_of(a: Sequence[Process], b: Sequence[Process]) -> Drift:
+    """How the machine changed between two sides; nothing is known of two machines."""
+    if len({each.configuration[facet] for each in (*a, *b) for facet in ("device",)}) > 1:
+        return Drift(parts={}, reason="different devices: a change of one machine is not asked for")
+    return drift_between([each.canary for each in a], [each.canary for each in b])
+
+
+def warnings_of(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -> list[str]:
+    """What mars a comparison: of each run, then of the sides as a whole."""
+    found = []
+    for side, members in zip(sides, processes, strict=True):
+        for process in members:
+            name = f"{side.letter}, {process.path.name}"
+            found += [f"{name} {words}" for words in process.warnings]
+            found += [words] if (words := drift_within(name, process.canary)) else []
+    everyone = [process for members in processes for process in members]
+    found += _unlike_versions(everyone)
+    found += _unlike_recordings(everyone)
+    return found + _between(sides, processes)
+
+
+def _unlike_versions(processes: Sequence[Process]) -> list[str]:
+    found = []
+    engines = sorted({process.info.engine for process in processes})
+    if len({engine.partition(" ")[0] for engine in engines}) == 1 and len(engines) > 1:
+        found.append(f"different versions: {', '.join(engines)}")
+    for name in ("python", "numpy"):
+        versions = {str(process.info.environment.get(name)) for process in processes}
+        if len(versions) > 1:
+            found.append(f"different versions of {name}: {', '.join(sorted(versions))}")
+    for name in ("kernel", "system"):
+        kinds = {str(process.info.device.get(name)) for process in processes}
+        if len(kinds) > 1 and len({p.configuration["device"] for p in processes}) == 1:
+            found.append(f"different {name}: {', '.join(sorted(kinds))}")
+    return found
+
+
+def _unlike_recordings(processes: Sequence[Process]) -> list[str]:
+    found = []
+    for words, values in (
+        ("sampled every", {f"{1000 * process.info.interval_s:g} ms" for process in processes}),
+        ("traced", {process.info.trace for process in processes}),
+        ("leaving out", {", ".join(process.info.options.get("exclude") or ["nothing"]) for process in processes}),
+    ):  # fmt: skip
+        if len(values) > 1:
+            found.append(f"not recorded alike: {words} {' and '.join(sorted(values))}")
+    hashes = {(p.info.data.name, p.info.data.sha256) for p in processes if p.info.data is not None}
+    if len({name for name, _ in hashes}) < len(hashes):
+        found.append("the data of the runs has one name and is not the same")
+    return found
+
+
+def _between(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -> list[str]:
+    found = []
+    warm = [[p.temperature for p in members if p.temperature is not None] for members in processes]
+    if len(warm) == 2 and all(warm):
+        first, second = (sum(values) / len(values) for values in warm)
+        if abs(first - second) > WARM:
+            found.append(
+                f"not equally warm: {first:.0f} °C in {sides[0].letter}, {second:.0f} °C in "
+                f"{sides[1].letter}"
+            )
+    if len(processes) == 2 and min(map(len, processes)) > 1:
+        begun = [sorted(process.info.created for process in members) for members in processes]
+        for first, second in ((0, 1), (1, 0)):
+            if begun[first][-1] < begun[second][0]:
+                letters = (sides[first].letter, sides[second].letter)
+                found.append(ONE_AFTER_THE_OTHER.format(*letters))
+    return found
+
+
+def differing(sides: Sequence[Side]) -> dict[str, str]:
+    """In words, by facet, what sides differ in: for the head of a report."""
+    found: dict[str, str] = {}
+    for facet, words in FACETS.items():
+        values = [side.configuration[facet] for side in sides]
+        if len(set(values)) > 1:
+            found[facet] = words
+    return found

@@ -1,0 +1,289 @@
+"""One metric of two sides: each side's value, ratio and difference with intervals, and what more runs would show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from wattstep.analysis.differences import (
+    CONFIDENCE,
+    Differences,
+    Observed,
+    detectable,
+    differences,
+    observed,
+    pooled_spread,
+    processes_needed,
+)
+from wattstep.comparison.drift import Drift
+from wattstep.comparison.process import A_STEP, ENERGY, UNITS, Process
+from wattstep.records.figure import Figure, missing, weakest
+
+Verdict = Literal["lower", "higher", "not shown", "not compared"]
+EFFECT: Final = 0.02  # what a plan for more processes is to show
+WIDENED: Final = "widened by what the canary saw of the machine"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What processes show, from the spread between those there are.
+
+    Attributes:
+        spread: Relative standard deviation between processes of one configuration.
+        processes: Of the smaller side.
+        shows: The smallest relative difference that so many of each side show in 8 of 10 campaigns;
+            None for one.
+        effect: A difference that is worth to be shown.
+        needs: Processes of each side that show it; None: more than 50.
+    """
+
+    spread: float
+    processes: int
+    shows: float | None
+    effect: float
+    needs: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A metric of both sides.
+
+    Attributes:
+        name: Of the metric.
+        a: Of side A: mean over its processes.
+        b: Of side B.
+        ratio: B / A.
+        difference: B - A, in the metric's unit.
+        p: Probability of a ratio as far from 1 where there is no difference; None: not tested.
+        verdict: What is shown of the configurations; never anything by one process of each.
+        of_these: What is shown of just these processes: the same, but by one of each, too.
+        plan: What more processes would show; None where nothing is known of their spread.
+    """
+
+    name: str
+    a: Figure
+    b: Figure
+    ratio: Figure
+    difference: Figure
+    p: float | None = None
+    verdict: Verdict = "not compared"
+    of_these: Verdict = "not compared"
+    plan: Plan | None = None
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "ratio": self.ratio,
+            "difference": self.difference,
+            "p": self.p,
+            "verdict": self.verdict,
+            "of_these_processes": self.of_these,
+            "plan": None if self.plan is None else vars(self.plan),
+        }
+
+
+def compare_metric(
+    name: str,
+    a: Sequence[Process],
+    b: Sequence[Process],
+    drift: Drift,
+    effect: float = EFFECT,
+) -> Compared:
+    """Compares a metric of two sides.
+
+    Args:
+        name: One of `UNITS`.
+        a: Processes of A, one or more.
+        b: Of B.
+        drift: Of the machine between them.
+        effect: Relative difference that a plan for more processes is to show.
+    """
+    unit = UNITS[name]
+    sides = [[process.figures[name] for process in side] for side in (a, b)]
+    shown_a, shown_b = (of_side(figures, unit) for figures in sides)
+    reason = _lacking(sides) or _unlike(name, a, b, sides)
+    if reason is not None:
+        return Compared(
+            name=name, a=shown_a, b=shown_b, ratio=missing("ratio", reason),
+            difference=missing(unit, reason),
+        )  # fmt: skip
+    both = [_observed(figures) for figures in sides]
+    absolute = differences(*both)
+    difference = _figure(absolute, sides, unit, lambda value: value)
+    if min(both[0].values.min(), both[1].values.min()) <= 0:
+        none = missing("ratio", "a value is 0 or less: there is no ratio")
+        return Compared(name=name, a=shown_a, b=shown_b, ratio=none, difference=difference)
+    logs = [side.log for side in both]
+    relative = differences(*logs)
+    ratio = _figure(relative, sides, "ratio", math.exp)
+    if name in ENERGY:
+        ratio = replace(ratio, systematic=_systematic(a, b, sides), reason=_sensors_said(a, b))
+    moved = drift if name not in ("peak_memory", "mean_power") else Drift(parts={})
+    ratio = widened(ratio, moved, rises=name != "throughput")
+    of_these = verdict_of(ratio)
+    return Compared(
+        name=name,
+        a=shown_a,
+        b=shown_b,
+        ratio=ratio,
+        difference=difference,
+        p=float(relative.p[0]),
+        verdict="not shown" if relative.basis == "one each" else of_these,
+        of_these=of_these,
+        plan=_plan(logs[0], logs[1], effect),
+    )
+
+
+def widened(ratio: Figure, drift: Drift, *, rises: bool = True) -> Figure:
+    """A ratio whose interval holds what the machine alone may have changed.
+
+    Args:
+        ratio: B / A.
+        drift: From A to B.
+        rises: Whether it rises where the machine gets slower; else it falls.
+    """
+    if not drift.shown or ratio.low is None or ratio.high is None:
+        return ratio
+    down, up = (drift.low, drift.high) if rises else (-drift.high, -drift.low)
+    return replace(
+        ratio,
+        low=ratio.low * math.exp(-up),
+        high=ratio.high * math.exp(-down),
+        method=f"{ratio.method}; {WIDENED}",
+    )
+
+
+def verdict_of(ratio: Figure) -> Verdict:
+    """What the interval of a ratio shows, the error of different sensors included."""
+    if ratio.missing:
+        return "not compared"
+    if ratio.low is None or ratio.high is None:
+        return "not shown"
+    beside = ratio.systematic or 0.0
+    if ratio.high * (1 + beside) < 1:
+        return "lower"
+    return "higher" if ratio.low * (1 - beside) > 1 else "not shown"
+
+
+def _lacking(sides: Sequence[Sequence[Figure]]) -> str | None:
+    """Why a metric is missing on a side."""
+    for letter, figures in zip("AB", sides, strict=True):
+        for figure in figures:
+            if figure.missing:
+                return f"missing in {letter}: {figure.reason}"
+    return None
+
+
+def _unlike(
+    name: str, a: Sequence[Process], b: Sequence[Process], sides: Sequence[Sequence[Figure]]
+) -> str | None:
+    """Why the values of both sides are not of the same thing."""
+    sizes = {process.samples for process in (*a, *b)}
+    if name in A_STEP and len(sizes) > 1:
+        known = " and ".join(
+            "?" if size is None else f"{size:g}" for size in sorted(sizes, key=str)
+        )
+        return f"steps are of {known} samples: compare by sample"
+    statuses = [sorted({figure.status.value for figure in figures}) for figures in sides]
+    if name in ENERGY and statuses[0] != statuses[1]:
+        mine, theirs = (" and ".join(words) for words in statuses)
+        return f"energy of A is {mine}, that of B {theirs}: not the same thing"
+    models = {str(process.info.power_model) for process in (*a, *b)}
+    if name in ENERGY and "modelled" in statuses[0] and len(models) > 1:
+        return "the energy of A and B comes from different models"
+    return None
+
+
+def of_side(figures: Sequence[Figure], unit: str) -> Figure:
+    """A side's own value: its process's, or the mean of its processes."""
+    if len(figures) == 1:
+        return figures[0]
+    lacking = next((figure for figure in figures if figure.missing), None)
+    if lacking is not None:
+        return missing(unit, lacking.reason or "not known")
+    from scipy.special import stdtrit
+
+    several, n = _observed(figures), len(figures)
+    mean = float(several.values.mean())
+    reach = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * np.sqrt(several.variance[0] / n))
+    return Figure(
+        value=mean, unit=unit, low=mean - reach, high=mean + reach, confidence=CONFIDENCE, n=n,
+        method=f"Student's t over the means of {n} processes", source=figures[0].source,
+        status=weakest(figure.status for figure in figures),
+        systematic=max((f.systematic for f in figures if f.systematic is not None), default=None),
+    )  # fmt: skip
+
+
+def _observed(figures: Sequence[Figure]) -> Observed:
+    def numbers(values: Sequence[float | None]) -> list[float]:
+        return [math.nan if value is None else value for value in values]
+
+    return observed(
+        numbers([figure.value for figure in figures]),
+        numbers([figure.low for figure in figures]),
+        numbers([figure.high for figure in figures]),
+    )
+
+
+def _figure(found: Differences, sides: Sequence[Sequence[Figure]], unit: str, scale: Any) -> Figure:
+    figures = [figure for side in sides for figure in side]
+    low, high = float(found.low[0]), float(found.high[0])
+    known = math.isfinite(low) or math.isfinite(high)
+    return Figure(
+        value=scale(float(found.value[0])),
+        unit=unit,
+        low=scale(low) if known else None,
+        high=scale(high) if known else None,
+        confidence=CONFIDENCE if known else None,
+        n=len(figures),
+        method=found.method,
+        status=weakest(figure.status for figure in figures),
+        source=figures[0].source,
+    )
+
+
+def _systematic(
+    a: Sequence[Process], b: Sequence[Process], sides: Sequence[Sequence[Figure]]
+) -> float | None:
+    """Relative error of a ratio of energies that no number of runs takes away.
+
+    That of a calibration cancels where the same sensor saw both; what the smallest step of the
+    sensor leaves does not, for two powers are rounded apart.
+    """
+    if _one_sensor(a, b):
+        rounding = [max(process.rounding for process in side) for side in (a, b)]
+        return math.hypot(*rounding) or None
+    worst = [max((f.systematic or 0.0 for f in figures), default=0.0) for figures in sides]
+    return math.hypot(*worst) or None
+
+
+def _one_sensor(a: Sequence[Process], b: Sequence[Process]) -> bool:
+    return len({(process.sensors, process.configuration["device"]) for process in (*a, *b)}) == 1
+
+
+def _sensors_said(a: Sequence[Process], b: Sequence[Process]) -> str | None:
+    if _one_sensor(a, b):
+        return "the same sensor saw both: the error of its calibration cancels"
+    unknown = any(process.figures["mean_power"].systematic is None for process in (*a, *b))
+    words = "different sensors: their errors do not cancel"
+    return f"{words}, and are not known" if unknown else words
+
+
+def _plan(a: Observed, b: Observed, effect: float) -> Plan | None:
+    spread = pooled_spread(a, b)
+    if spread is None:
+        return None
+    fewest, size = min(a.processes, b.processes), float(spread[0])
+    return Plan(
+        spread=size,
+        processes=fewest,
+        shows=math.expm1(detectable(size, fewest)) if fewest > 1 else None,
+        effect=effect,
+        needs=processes_needed(size, math.log1p(effect)),
+    )

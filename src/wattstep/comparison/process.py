@@ -1,0 +1,137 @@
+"""One run as a comparison sees it: a process of a configuration, with the figures that count and what mars them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wattstep.comparison.configuration import Configuration, configuration_of
+from wattstep.comparison.drift import Canary, canary_of
+from wattstep.records.figure import Figure, missing
+from wattstep.records.run_info import RunInfo
+from wattstep.run import Run, load
+
+UNITS = {
+    "step_time": "s",
+    "throughput": "samples/s",
+    "energy_per_step": "J",
+    "energy_per_sample": "J",
+    "mean_power": "W",
+    "peak_memory": "B",
+}
+ENERGY = ("energy_per_step", "energy_per_sample", "mean_power")
+A_STEP = ("step_time", "energy_per_step")  # of these, steps of other sizes tell nothing
+DISTURBED = 0.05  # of the steps that count: from here on it is said
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Process:
+    """A run.
+
+    Attributes:
+        path: Its folder.
+        info: Its own description.
+        configuration: What it was a run of.
+        figures: By the names of `UNITS`.
+        samples: Of a step; None: not known, or not the same in all steps.
+        sensors: What its energy rests on, to be compared with other runs'; "" without energy.
+        rounding: Relative error of its energy that comes from steps of the sensor: it stays where
+            two runs share a sensor.
+        temperature: Mean of the hottest sensor while it trained in °C, or None.
+        canary: Of the machine before and after, or None.
+        operations: Rows of a mean step; empty where `no_operations` says why.
+        no_operations: Why there are none, or None.
+        warnings: What mars it, in words.
+    """
+
+    path: Path
+    info: RunInfo
+    configuration: Configuration
+    figures: Mapping[str, Figure]
+    samples: float | None
+    sensors: str
+    rounding: float
+    temperature: float | None
+    canary: Canary | None
+    operations: Sequence[Row]
+    no_operations: str | None
+    warnings: tuple[str, ...]
+
+
+def read_process(path: Path, *, operations: bool) -> Process:
+    """Opens a run and works out what comparisons need.
+
+    Args:
+        path: Its folder.
+        operations: Whether those are needed, too.
+
+    Raises:
+        DamagedRunError: It is no run or cannot be read.
+    """
+    run = load(path)
+    found = run.headline()
+    no_operations = run.breakdown.reason if operations else "not asked for"
+    if no_operations is None and run.breakdown.operations_of == "recording":
+        no_operations = "the trace marks no steps: times are of the whole recording"
+    rows: Sequence[Row] = () if no_operations is not None else run.operations().rows
+    sensors, rounding = _sensors(run, found["mean_power"])
+    return Process(
+        path=path,
+        info=run.info,
+        configuration=configuration_of(run.info),
+        figures={name: found.get(name, missing(unit, "not known")) for name, unit in UNITS.items()},
+        samples=_samples(run),
+        sensors=sensors,
+        rounding=rounding,
+        temperature=_hottest(found.get("temperature", {})),
+        canary=canary_of(run.info.canary),
+        operations=rows,
+        no_operations=no_operations,
+        warnings=tuple(_warnings(run)),
+    )
+
+
+def _samples(run: Run) -> float | None:
+    """Samples of a step, where all clean steps have as many."""
+    steps = run.series.steps
+    sizes = np.unique(steps.samples[steps.clean])
+    return float(sizes[0]) if len(sizes) == 1 and math.isfinite(sizes[0]) else None
+
+
+def _sensors(run: Run, power: Figure) -> tuple[str, float]:
+    """What the energy rests on, and the relative error that its smallest step leaves."""
+    energy = run.series.energy
+    if isinstance(energy, str):
+        return "", 0.0
+    channels = sorted(f"{c.name} {c.source}" for c in run.series.power_channels())
+    words = f"{channels}; calibration {run.info.calibration}; model {run.info.power_model}"
+    watts = abs(power.value or 0.0)
+    return words, energy.half_step_w / watts if watts else 0.0
+
+
+def _hottest(temperatures: Mapping[str, Figure]) -> float | None:
+    known = [figure.value for figure in temperatures.values() if figure.value is not None]
+    return max(known, default=None)
+
+
+def _warnings(run: Run) -> list[str]:
+    found = []
+    if run.info.state == "recording":
+        found.append("is still being recorded")
+    if run.info.state == "recovered":
+        found.append("was never closed: it was recovered from its journals")
+    found += [f"lost its {part} before its end" for part in run.info.lost]
+    clean = run.series.steps.clean
+    count = int(clean.sum())
+    conditions = run.conditions
+    for word, marked in (("throttled", conditions.throttled), ("disturbed", conditions.disturbed)):
+        share = float(marked[clean].sum()) / count if count else 0.0
+        if share > DISTURBED:
+            found.append(f"{100 * share:.0f} % of its steps were {word}")
+    return found

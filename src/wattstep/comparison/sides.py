@@ -1,0 +1,162 @@
+"""What was given on the command line as sides: each the processes of one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from wattstep.comparison.configuration import (
+    CHOSEN,
+    Configuration,
+    configuration_of,
+    label,
+    refusal,
+)
+from wattstep.comparison.process import Process, read_process
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.store.files import read_info
+
+MOST_SIDES = 26
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Side:
+    """Runs of one configuration.
+
+    Attributes:
+        letter: "A", "B", ...
+        title: What sets it apart: its configuration, or its place.
+        paths: Its runs.
+        configuration: Of all of them.
+        chosen: Whether it is one of several in one folder, whose settings somebody chose to differ.
+    """
+
+    letter: str
+    title: str
+    paths: tuple[Path, ...]
+    configuration: Configuration
+    chosen: bool = False
+
+    @property
+    def name(self) -> str:
+        """Letter and title: "B (batch 16)"."""
+        return f"{self.letter} ({self.title})" if self.title else self.letter
+
+    def read(self, *, operations: bool) -> list[Process]:
+        """Opens its runs."""
+        return [read_process(path, operations=operations) for path in self.paths]
+
+
+def runs_in(path: Path) -> list[Path]:
+    """A run as itself; a folder as the runs in it, by name.
+
+    Raises:
+        DamagedRunError: There is none.
+    """
+    if not path.exists():
+        raise DamagedRunError(f"{path}: there is no such run")
+    if not path.is_dir() or (path / "run.json").exists():
+        return [path]
+    found = sorted(inside.parent for inside in path.glob("*/run.json"))
+    if not found:
+        raise DamagedRunError(f"{path} is not a run, and holds none")
+    return found
+
+
+def gathered(groups: Sequence[Sequence[Path]]) -> list[Side]:
+    """Sides as they were gathered: each group is one, of one configuration.
+
+    Raises:
+        DamagedRunError: There is no run.
+        InvalidValueError: A group holds several configurations, or a run is given twice.
+    """
+    sides: list[Side] = []
+    for number, group in enumerate(groups):
+        by = _by_configuration([run for path in group for run in runs_in(path)])
+        letter = chr(ord("A") + number)
+        if len(by) > 1:
+            first, second, *_ = by
+            reason = refusal(first, second, frozenset(), ("two runs of it", ""))
+            what = (reason or "").partition(" differ in ")[2].partition(": if that")[0]
+            raise InvalidValueError(
+                f"side {letter} ({', '.join(map(str, group))}) is not one configuration: its runs "
+                f"differ in {what}; compare a folder alone to set its configurations side by side"
+            )
+        ((configuration, paths),) = by.items()
+        sides.append(Side(letter=letter, title="", paths=tuple(paths), configuration=configuration))
+    return _titled(_each_once(sides), groups)
+
+
+def sides_of(paths: Sequence[Path]) -> list[Side]:
+    """Sides of plain paths: each is one; a folder alone is as many as it holds configurations.
+
+    Raises:
+        DamagedRunError: There is no run.
+        InvalidValueError: There is nothing to compare with, too much, or a run is given twice.
+    """
+    if len(paths) > 1:
+        return gathered([[path] for path in paths])
+    by = _by_configuration(runs_in(paths[0]))
+    if len(by) < 2:
+        raise InvalidValueError(
+            f"{paths[0]} holds one configuration: give a second path to compare it with"
+        )
+    sides = [
+        Side(
+            letter=_letter(number), title="", paths=tuple(runs), configuration=configuration,
+            chosen=True,
+        )
+        for number, (configuration, runs) in enumerate(by.items())
+    ]  # fmt: skip
+    return _titled(_each_once(sides), [])
+
+
+def why_not(a: Side, b: Side, across: frozenset[str]) -> str | None:
+    """Why two sides cannot be compared; None where they can.
+
+    Of the configurations of one folder, the settings of the training may differ without a word.
+    """
+    meant = across | set(CHOSEN) if a.chosen and b.chosen else across
+    return refusal(a.configuration, b.configuration, frozenset(meant), (a.letter, b.letter))
+
+
+def _by_configuration(runs: Sequence[Path]) -> dict[Configuration, list[Path]]:
+    found: dict[Configuration, list[Path]] = {}
+    for run in runs:
+        found.setdefault(configuration_of(read_info(run)), []).append(run)
+    return found
+
+
+def _letter(number: int) -> str:
+    if number >= MOST_SIDES:
+        raise InvalidValueError(f"more than {MOST_SIDES} sides: compare fewer at a time")
+    return chr(ord("A") + number)
+
+
+def _each_once(sides: list[Side]) -> list[Side]:
+    seen: dict[Path, str] = {}
+    for side in sides:
+        for path in side.paths:
+            real = path.resolve()
+            if real in seen:
+                raise InvalidValueError(
+                    f"{path} is given twice: a run is no evidence beside itself"
+                )
+            seen[real] = side.letter
+    return sides
+
+
+def _titled(sides: list[Side], groups: Sequence[Sequence[Path]]) -> list[Side]:
+    """With what sets each apart: settings that differ, else where it lies."""
+    titled = []
+    for number, side in enumerate(sides):
+        others = [other.configuration for other in sides if other is not side]
+        title = label(side.configuration, others)
+        if not title:
+            first = groups[number][0] if groups else side.paths[0]
+            title = (
+                first.name if len(groups[number] if groups else ()) < 2 else f"{first.name}, ..."
+            )
+        titled.append(replace(side, title=title))
+    return titled

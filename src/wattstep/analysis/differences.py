@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattstep.analysis.steps import BoolArray, FloatArray
+from wattstep.analysis.steps import FloatArray
+from wattstep.analysis.student import quantile, two_sided
 from wattstep.errors import InvalidValueError
 
 CONFIDENCE = 0.95
@@ -151,12 +152,10 @@ def _one_against_several(a: Observed, b: Observed) -> Differences:
 def _by_t(
     a: Observed, b: Observed, error: FloatArray, freedom: FloatArray, basis: Basis, method: str
 ) -> Differences:
-    from scipy.special import stdtr, stdtrit
-
     value = b.values.mean(axis=0) - a.values.mean(axis=0)
-    reach = stdtrit(freedom, (1 + CONFIDENCE) / 2) * error
+    reach = quantile(CONFIDENCE, freedom) * error
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * stdtr(freedom, -np.abs(value) / error)
+        p = two_sided(value / error, freedom)
     p = np.where(error > 0, p, np.where(value == 0, 1.0, 0.0))
     return Differences(
         value=value, low=value - reach, high=value + reach, p=p, basis=basis, method=method
@@ -207,10 +206,8 @@ def detectable(spread: float, processes: int) -> float:
 
     By the usual sum of two quantiles of Student's t; on the scale of `spread`.
     """
-    from scipy.special import stdtrit
-
     freedom = 2 * processes - 2
-    reach = stdtrit(freedom, (1 + CONFIDENCE) / 2) + stdtrit(freedom, POWER)
+    reach = quantile(CONFIDENCE, freedom) + quantile(2 * POWER - 1, freedom)
     return float(reach * spread * math.sqrt(2 / processes))
 
 
@@ -222,7 +219,6 @@ def processes_needed(spread: float, effect: float) -> int | None:
     return None
 
 
-def excludes_zero(low: FloatArray, high: FloatArray) -> BoolArray:
-    """Whether intervals hold no 0."""
-    result: BoolArray = (low > 0) | (high < 0)
-    return result
+def ratio_of(difference: float) -> float:
+    """The ratio that a difference of logarithms is; infinite beyond what a number holds."""
+    return math.exp(difference) if difference < 700 else math.inf

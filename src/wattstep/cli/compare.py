@@ -192,7 +192,7 @@ def check_metric(name: str | None) -> None:
 def _dump(document: object) -> None:
     from wattstep.reports.json_document import dump
 
-    dump(document, sys.stdout)
+    dump(document, sys.stdout, indented=False)  # rows of thousands of operations
 
 
 def _console() -> Console:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.analysis.differences import Observed, differences
+from wattstep.analysis.differences import Observed, differences, ratio_of
 from wattstep.errors import DamagedRunError
 from wattstep.records.figure import Figure, Status
 
@@ -129,7 +129,7 @@ def _change(a: Sequence[Canary], b: Sequence[Canary], part: str) -> tuple[Figure
         shown, low, high = gap >= math.log1p(LEAST), None, None
         method = "medians of the canary, before and after, of one process of each"
     else:
-        low, high = math.exp(float(found.low[0])), math.exp(float(found.high[0]))
+        low, high = ratio_of(float(found.low[0])), ratio_of(float(found.high[0]))
         shown = (low > 1 or high < 1) and abs(value) >= math.log1p(LEAST)
         method = f"medians of the canary; {found.method}"
     figure = Figure(

@@ -18,7 +18,9 @@ from wattstep.analysis.differences import (
     observed,
     pooled_spread,
     processes_needed,
+    ratio_of,
 )
+from wattstep.analysis.student import quantile
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.process import A_STEP, ENERGY, UNITS, Process
 from wattstep.records.figure import Figure, missing, weakest
@@ -121,7 +123,7 @@ def compare_metric(
         return Compared(name=name, a=shown_a, b=shown_b, ratio=none, difference=difference)
     logs = [side.log for side in both]
     relative = differences(*logs)
-    ratio = _figure(relative, sides, "ratio", math.exp)
+    ratio = _figure(relative, sides, "ratio", ratio_of)
     if name in ENERGY:
         ratio = replace(ratio, systematic=_systematic(a, b, sides), reason=_sensors_said(a, b))
     moved = drift if name not in ("peak_memory", "mean_power") else Drift(parts={})
@@ -207,11 +209,9 @@ def of_side(figures: Sequence[Figure], unit: str) -> Figure:
     lacking = next((figure for figure in figures if figure.missing), None)
     if lacking is not None:
         return missing(unit, lacking.reason or "not known")
-    from scipy.special import stdtrit
-
     several, n = _observed(figures), len(figures)
     mean = float(several.values.mean())
-    reach = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * np.sqrt(several.variance[0] / n))
+    reach = float(quantile(CONFIDENCE, n - 1.0) * np.sqrt(several.variance[0] / n))
     return Figure(
         value=mean, unit=unit, low=mean - reach, high=mean + reach, confidence=CONFIDENCE, n=n,
         method=f"Student's t over the means of {n} processes", source=figures[0].source,
@@ -233,13 +233,13 @@ def _observed(figures: Sequence[Figure]) -> Observed:
 
 def _figure(found: Differences, sides: Sequence[Sequence[Figure]], unit: str, scale: Any) -> Figure:
     figures = [figure for side in sides for figure in side]
-    low, high = float(found.low[0]), float(found.high[0])
-    known = math.isfinite(low) or math.isfinite(high)
+    low, high = scale(float(found.low[0])), scale(float(found.high[0]))
+    known = math.isfinite(low) and math.isfinite(high)
     return Figure(
         value=scale(float(found.value[0])),
         unit=unit,
-        low=scale(low) if known else None,
-        high=scale(high) if known else None,
+        low=low if known else None,
+        high=high if known else None,
         confidence=CONFIDENCE if known else None,
         n=len(figures),
         method=found.method,

@@ -9,8 +9,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.analysis.differences import CONFIDENCE, NORMAL, Observed, differences, false_discovery
+from wattstep.analysis.differences import (
+    CONFIDENCE,
+    NORMAL,
+    Observed,
+    differences,
+    false_discovery,
+    ratio_of,
+)
 from wattstep.analysis.steps import FloatArray
+from wattstep.analysis.student import quantile
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.metrics import Verdict, verdict_of, widened
 from wattstep.comparison.process import Process
@@ -233,10 +241,9 @@ def _observed(side: Sequence[Sequence[Figure]]) -> Observed:
 
 
 def _wider(windows: FloatArray) -> FloatArray:
-    from scipy.special import stdtrit
-
-    n = np.maximum(windows, 2.0)
-    result: FloatArray = np.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 + CONFIDENCE) / 2) / NORMAL
+    counts, which = np.unique(np.maximum(windows, 2.0), return_inverse=True)
+    wider = np.sqrt(counts / (counts - 1)) * quantile(CONFIDENCE, counts - 1) / NORMAL
+    result: FloatArray = wider[which].reshape(windows.shape)
     return result
 
 
@@ -262,11 +269,11 @@ def _one(
     status = weakest(figure.status for figure in figures)
 
     def made(found: Any, kind: str, scale: Any) -> Figure:
-        low, high = float(found.low[at]), float(found.high[at])
-        known = math.isfinite(low) or math.isfinite(high)
+        low, high = scale(float(found.low[at])), scale(float(found.high[at]))
+        known = math.isfinite(low) and math.isfinite(high)
         return Figure(
-            value=scale(float(found.value[at])), unit=kind, low=scale(low) if known else None,
-            high=scale(high) if known else None, confidence=CONFIDENCE if known else None,
+            value=scale(float(found.value[at])), unit=kind, low=low if known else None,
+            high=high if known else None, confidence=CONFIDENCE if known else None,
             n=len(figures), method=found.method, status=status, source=figures[0].source,
         )  # fmt: skip
 
@@ -277,7 +284,7 @@ def _one(
             a=a, b=b, ratio=missing("ratio", reason), difference=difference, q=None,
             verdict="not compared",
         )  # fmt: skip
-    ratio = widened(made(relative, "ratio", math.exp), drift)
+    ratio = widened(made(relative, "ratio", ratio_of), drift)
     verdict = verdict_of(ratio) if q <= RATE else "not shown"
     return ComparedQuantity(a=a, b=b, ratio=ratio, difference=difference, q=q, verdict=verdict)
 

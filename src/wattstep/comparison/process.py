@@ -76,10 +76,7 @@ def read_process(path: Path, *, operations: bool) -> Process:
     """
     run = load(path)
     found = run.headline()
-    no_operations = run.breakdown.reason if operations else "not asked for"
-    if no_operations is None and run.breakdown.operations_of == "recording":
-        no_operations = "the trace marks no steps: times are of the whole recording"
-    rows: Sequence[Row] = () if no_operations is not None else run.operations().rows
+    rows, no_operations = _operations(run) if operations else ((), "not asked for")
     sensors, rounding = _sensors(run, found["mean_power"])
     return Process(
         path=path,
@@ -95,6 +92,16 @@ def read_process(path: Path, *, operations: bool) -> Process:
         no_operations=no_operations,
         warnings=tuple(_warnings(run)),
     )
+
+
+def _operations(run: Run) -> tuple[Sequence[Row], str | None]:
+    """Rows of a mean step, or why there are none."""
+    breakdown = run.lean_breakdown(("energy",))
+    if breakdown.reason is not None:
+        return (), breakdown.reason
+    if breakdown.operations_of == "recording":
+        return (), "the trace marks no steps: times are of the whole recording"
+    return breakdown.operations(), None
 
 
 def _samples(run: Run) -> float | None:

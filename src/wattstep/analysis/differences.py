@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -205,18 +206,27 @@ def detectable(spread: float, processes: int) -> float:
     """The smallest difference that so many processes of each side show in 8 of 10 campaigns.
 
     By the usual sum of two quantiles of Student's t; on the scale of `spread`.
+
+    Args:
+        spread: Standard deviation between processes.
+        processes: Of each side, from 2 to 50; more are taken as 50.
     """
-    freedom = 2 * processes - 2
-    reach = quantile(CONFIDENCE, freedom) + quantile(2 * POWER - 1, freedom)
-    return float(reach * spread * math.sqrt(2 / processes))
+    return float(spread * _reaches()[min(processes, MOST_PROCESSES) - 2])
 
 
 def processes_needed(spread: float, effect: float) -> int | None:
     """How many processes of each side show such a difference in 8 of 10 campaigns; None: too many."""
-    for processes in range(2, MOST_PROCESSES + 1):
-        if detectable(spread, processes) <= effect:
-            return processes
-    return None
+    enough = np.flatnonzero(spread * _reaches() <= effect)
+    return int(enough[0]) + 2 if len(enough) else None
+
+
+@functools.cache
+def _reaches() -> FloatArray:
+    """What 2, 3, ... 50 processes of each side show, in standard deviations between processes."""
+    processes = np.arange(2, MOST_PROCESSES + 1)
+    freedom = 2.0 * processes - 2
+    both: FloatArray = quantile(CONFIDENCE, freedom) + quantile(2 * POWER - 1, freedom)
+    return both * np.sqrt(2 / processes)
 
 
 def ratio_of(difference: float) -> float:

@@ -13,7 +13,7 @@ from wattstep.analysis.steps import FloatArray
 
 TINY: Final = 1e-300
 MOST_TERMS: Final = 300
-HALVINGS: Final = 40
+NEWTON_STEPS: Final = 20
 
 
 def two_sided(t: ArrayLike, freedom: ArrayLike) -> FloatArray:
@@ -43,15 +43,17 @@ def quantile(confidence: float, freedom: ArrayLike) -> FloatArray:
         freedom: Degrees of freedom, at least 1, any shape.
     """
     f = np.asarray(freedom, np.float64)
-    # It falls from that of one degree, which has a formula, to that of the normal distribution.
-    low = np.full(f.shape, NormalDist().inv_cdf((1 + confidence) / 2))
-    high = np.full(f.shape, math.tan(confidence * math.pi / 2) * (1 + 1e-9))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        outside = two_sided(middle, f) > 1 - confidence
-        low, high = np.where(outside, middle, low), np.where(outside, high, middle)
-    result: FloatArray = (low + high) / 2
-    return result
+    peak = np.exp(_log_gamma((f + 1) / 2) - _log_gamma(f / 2)) / np.sqrt(f * math.pi)
+    t = np.full(f.shape, NormalDist().inv_cdf((1 + confidence) / 2))
+    # Newton's method on logarithms of both: far out, the probability is a power of t.
+    for _ in range(NEWTON_STEPS):
+        beyond = two_sided(t, f)
+        density = 2 * peak * (1 + t**2 / f) ** (-(f + 1) / 2)
+        further = np.log(beyond / (1 - confidence)) * beyond / (density * t)
+        t = t * np.exp(further)
+        if (np.abs(further) < 1e-13).all():
+            break
+    return t
 
 
 def _beta(a: FloatArray, x: FloatArray, rest: FloatArray) -> FloatArray:

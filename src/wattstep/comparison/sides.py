@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,7 +108,7 @@ def sides_of(paths: Sequence[Path]) -> list[Side]:
             letter=_letter(number), title="", paths=tuple(runs), configuration=configuration,
             chosen=True,
         )
-        for number, (configuration, runs) in enumerate(by.items())
+        for number, (configuration, runs) in enumerate(sorted(by.items(), key=_in_order))
     ]  # fmt: skip
     return _titled(_each_once(sides), [])
 
@@ -126,6 +127,14 @@ def _by_configuration(runs: Sequence[Path]) -> dict[Configuration, list[Path]]:
     for run in runs:
         found.setdefault(configuration_of(read_info(run)), []).append(run)
     return found
+
+
+def _in_order(found: tuple[Configuration, list[Path]]) -> list[list[tuple[int, str]]]:
+    """By facet, numbers within words by their size: batch 4 before batch 16."""
+    return [
+        [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", value)]
+        for _, value in found[0].facets
+    ]
 
 
 def _letter(number: int) -> str:

@@ -1,0 +1,140 @@
+"""Differences between sides, against textbook answers and scipy's tests; many tests at once; plans."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from wattstep.analysis.differences import (
+    Observed,
+    detectable,
+    differences,
+    false_discovery,
+    observed,
+    pooled_spread,
+    processes_needed,
+)
+from wattstep.errors import InvalidValueError
+
+A, B = [10.1, 9.8, 10.4, 10.0], [11.0, 12.1, 10.9]
+
+
+def test_several_processes_are_compared_as_welch_does() -> None:
+    found = differences(observed(A), observed(B))
+    expected = stats.ttest_ind(B, A, equal_var=False)
+    interval = expected.confidence_interval(0.95)
+    assert found.basis == "processes"
+    assert found.p[0] == pytest.approx(expected.pvalue, rel=1e-6)
+    assert found.low[0] == pytest.approx(interval.low, rel=1e-6)
+    assert found.high[0] == pytest.approx(interval.high, rel=1e-6)
+
+
+def test_one_process_is_held_against_the_spread_of_the_several() -> None:
+    found = differences(observed(A), observed([11.0]))
+    error = np.std(A, ddof=1) * math.sqrt(1 + 1 / 4)
+    assert found.basis == "one against several"
+    assert found.high[0] - found.value[0] == pytest.approx(stats.t.ppf(0.975, 3) * error, rel=1e-6)
+    back = differences(observed([11.0]), observed(A))
+    assert back.low[0] == pytest.approx(-found.high[0])
+
+
+def test_one_each_joins_their_own_intervals() -> None:
+    found = differences(observed([10.0], [9.7], [10.4]), observed([12.0], [11.6], [12.3]))
+    assert found.basis == "one each"
+    assert found.value[0] == 2
+    assert found.low[0] == pytest.approx(2 - math.hypot(0.4, 0.4))
+    assert found.high[0] == pytest.approx(2 + math.hypot(0.3, 0.3))
+    assert found.p[0] < 0.05
+
+
+def test_one_each_without_an_interval_shows_nothing() -> None:
+    found = differences(observed([10.0]), observed([12.0], [11.6], [12.3]))
+    assert found.low[0] == -math.inf
+    assert found.high[0] == math.inf
+    assert found.p[0] == 1
+
+
+def test_processes_that_agree_by_luck_are_as_uncertain_as_their_steps() -> None:
+    lucky = observed([10.0, 10.0], [9.0, 9.0], [11.0, 11.0])
+    found = differences(lucky, observed([10.5, 10.5], [9.5, 9.5], [11.5, 11.5]))
+    # Each mean has a standard error of 1 / 1.96; four of them, two a side.
+    error = 1 / 1.96 * math.sqrt(2 / 2)
+    assert found.high[0] - 0.5 == pytest.approx(stats.t.ppf(0.975, 2) * error, rel=1e-3)
+    assert found.p[0] > 0.05
+
+
+def test_equal_values_do_not_differ_and_exact_ones_that_are_not_equal_do() -> None:
+    assert differences(observed([5.0, 5.0]), observed([5.0, 5.0])).p[0] == 1
+    assert differences(observed([5.0, 5.0]), observed([6.0, 6.0])).p[0] == 0
+
+
+def test_a_lower_end_of_nothing_leaves_a_ratio_without_a_limit() -> None:
+    side = observed([1.0], [0.0], [2.0]).log
+    found = differences(side, observed([2.0], [1.9], [2.1]).log)
+    assert found.high[0] == math.inf
+    assert math.isfinite(found.low[0])
+
+
+def test_a_side_without_processes_is_refused() -> None:
+    with pytest.raises(InvalidValueError):
+        differences(observed([]), observed(A))
+
+
+def test_false_discovery_rates_are_those_of_scipy_and_untested_ones_do_not_count() -> None:
+    p = np.array([0.01, 0.8, 0.02, 0.03, 0.5])
+    expected = stats.false_discovery_control(p)
+    np.testing.assert_allclose(false_discovery(p), expected)
+    among = np.array([0.01, math.nan, 0.8, 0.02, 0.03, math.nan, 0.5])
+    found = false_discovery(among)
+    np.testing.assert_allclose(found[np.isfinite(among)], expected)
+    assert np.isnan(found[[1, 5]]).all()
+    assert len(false_discovery(np.empty(0))) == 0
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_a_smaller_probability_never_has_a_larger_rate(p: list[float]) -> None:
+    q = false_discovery(np.array(p))
+    order = np.argsort(p, kind="stable")
+    assert (np.diff(q[order]) >= 0).all()
+    assert (q >= np.array(p) - 1e-15).all()
+    assert (q <= 1).all()
+
+
+def test_the_spread_of_both_sides_is_pooled() -> None:
+    spread = pooled_spread(observed(A), observed(B))
+    assert spread is not None
+    expected = math.sqrt((3 * np.var(A, ddof=1) + 2 * np.var(B, ddof=1)) / 5)
+    assert spread[0] == pytest.approx(expected)
+    assert pooled_spread(observed([1.0]), observed([2.0])) is None
+
+
+def test_a_plan_keeps_its_promise() -> None:
+    spread = 0.02
+    needed = processes_needed(spread, 0.03)
+    assert needed is not None
+    assert detectable(spread, needed) <= 0.03 < detectable(spread, needed - 1)
+    random, shown = np.random.default_rng(1), 0
+    for _ in range(1000):
+        a, b = (random.normal(mean, spread, needed) for mean in (0, 0.03))
+        shown += differences(observed(a), observed(b)).p[0] < 0.05
+    assert 0.76 < shown / 1000 < 0.9  # 8 of 10, and a little more by whole processes
+
+
+def test_a_plan_that_needs_more_than_fifty_is_none() -> None:
+    assert processes_needed(1.0, 0.02) is None
+    assert processes_needed(0.0, 0.02) == 2
+
+
+def test_many_quantities_are_compared_at_once() -> None:
+    nan = np.full((3, 2), math.nan)
+    a = Observed(values=np.array([[1.0, 5], [2, 6], [3, 7]]), low=nan, high=nan)
+    b = Observed(values=np.array([[2.0, 5], [3, 6], [4, 7]]), low=nan, high=nan)
+    found = differences(a, b)
+    assert found.value.tolist() == [1, 0]
+    single = differences(observed([1, 2, 3]), observed([2, 3, 4]))
+    assert found.p[0] == pytest.approx(single.p[0])

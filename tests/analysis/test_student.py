@@ -1,0 +1,31 @@
+"""Student's t against scipy, and its ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import stdtr, stdtrit
+
+from wattstep.analysis.student import quantile, two_sided
+
+FREEDOM = np.array([1, 1.3, 2, 2.7, 3, 5, 9, 29.4, 120, 1e4])
+
+
+def test_probabilities_are_those_of_scipy() -> None:
+    t, f = np.meshgrid([0, 1e-9, 0.1, 0.5, 1, 2, 4, 12.7, 100, 1e6], FREEDOM)
+    expected = 2 * stdtr(f, -t)
+    seen = expected > 1e-250
+    np.testing.assert_allclose(two_sided(t, f)[seen], expected[seen], rtol=1e-8)
+    assert (two_sided(t, f)[~seen] < 1e-200).all()
+
+
+@pytest.mark.parametrize("confidence", [0.2, 0.6, 0.95, 0.999])
+def test_quantiles_are_those_of_scipy(confidence: float) -> None:
+    expected = stdtrit(FREEDOM, (1 + confidence) / 2)
+    np.testing.assert_allclose(quantile(confidence, FREEDOM), expected, rtol=1e-9)
+
+
+def test_what_is_no_number_stays_none_and_infinity_is_beyond_everything() -> None:
+    assert np.isnan(two_sided(np.nan, 3.0))
+    assert two_sided(np.inf, 3.0) == 0
+    assert two_sided(0.0, 3.0) == 1

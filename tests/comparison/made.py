@@ -1,0 +1,98 @@
+"""Runs for comparisons, with known times: folders as wattstep writes them, and processes without a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.run.made import MS, Sampled, make_run, power
+
+from wattstep.comparison.configuration import configuration_of
+from wattstep.comparison.drift import Canary
+from wattstep.comparison.process import UNITS, Process
+from wattstep.records.figure import Figure, Status, missing
+from wattstep.records.run_info import RunInfo
+
+INFO = RunInfo(
+    state="closed", created="2026-11-20T12:00:00+0000", workload="made", title="made",
+    engine="torch 2.13", batch_size=4, threads=1, precision="fp32", processor="cpu", seed=0,
+    interval_s=0.01, warmup=3, trace="auto", device={"model": "board", "cores": 4},
+)  # fmt: skip
+
+
+def recorded(
+    path: Path, slower: float = 1.0, watts: float | None = 5.0, jitter: int = 0, **info: Any
+) -> Path:
+    """A run of 60 steps of 20 ms times `slower`, every sixth traced, at constant power or none.
+
+    Args:
+        path: Its folder.
+        slower: Factor of all phases.
+        watts: Of a sensor, or None for no sensor.
+        jitter: How much in ns every other step takes longer.
+        **info: Fields of `run.json` that are otherwise.
+    """
+    sampled = (
+        []
+        if watts is None
+        else [Sampled(channel=power(), raw=lambda t_ns: int(1000 * (watts or 0)))]
+    )
+    phases = [
+        (name, round(length * slower * MS))
+        for name, length in (("data", 2), ("forward", 8), ("backward", 10))
+    ]
+    make_run(path, sampled, phases=phases, slow=lambda index: jitter * (index % 2))
+    edit(path, **info)
+    return path
+
+
+def edit(path: Path, **info: Any) -> None:
+    """Replaces fields of a run's description."""
+    document = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**document, **info}))
+
+
+def figure(value: float, reach: float | None = None, unit: str = "s", **more: Any) -> Figure:
+    """A measured figure, with an interval where it has a reach."""
+    ends = (
+        {} if reach is None else {"low": value - reach, "high": value + reach, "confidence": 0.95}
+    )
+    return replace(
+        Figure(value=value, unit=unit, status=Status.MEASURED, source="made", n=50), **ends, **more
+    )
+
+
+def process(
+    figures: Mapping[str, Figure] | None = None,
+    *,
+    operations: Sequence[Mapping[str, Any]] = (),
+    canary: Canary | None = None,
+    samples: float | None = 4.0,
+    sensors: str = "sensor",
+    **more: Any,
+) -> Process:
+    """A process of which nothing is known but what is given."""
+    nothing = {name: missing(unit, "not made") for name, unit in UNITS.items()}
+    info = replace(INFO, **more.pop("info", {}))
+    return Process(
+        path=Path("made"), info=info, configuration=configuration_of(info),
+        figures={**nothing, **(figures or {})}, samples=samples, sensors=sensors,
+        rounding=more.pop("rounding", 0.0), temperature=more.pop("temperature", None),
+        canary=canary, operations=operations, no_operations=more.pop("no_operations", None),
+        warnings=tuple(more.pop("warnings", ())),
+    )  # fmt: skip
+
+
+def timed(*values: float, reach: float | None = None) -> list[Process]:
+    """Processes with these times of a step."""
+    return [process({"step_time": figure(value, reach)}) for value in values]
+
+
+def canary(
+    compute: Sequence[float], memory: Sequence[float] = (1.0, 1.0), version: int = 1
+) -> Canary:
+    """A canary whose looks before and after took so long."""
+    return Canary(version=version, looks={"compute_s": tuple(compute), "memory_s": tuple(memory)})

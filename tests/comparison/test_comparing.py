@@ -1,0 +1,267 @@
+"""Whole comparisons of run folders, good and bad: the answer in words, warnings, refusals, and no wrong answers."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from tests.comparison.made import edit, recorded
+from tests.run.made import MS, Sampled, make_run, power
+
+from wattstep.comparison.comparing import Comparison, compare
+from wattstep.comparison.sides import gathered
+from wattstep.errors import InvalidValueError
+
+
+def compared(*groups: list[Path], across: frozenset[str] = frozenset()) -> Comparison:
+    a, b = gathered(groups)
+    return compare(a, b, across)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs of A and three of B, whose steps take 20 and 24 ms at 5 and 5 W."""
+    folder = tmp_path_factory.mktemp("runs")
+    for n in range(3):
+        recorded(
+            folder / f"a{n}",
+            1.0 + 0.001 * n,
+            jitter=MS // 10,
+            created=f"2026-11-20T12:0{2 * n}:00+0000",
+        )
+        recorded(
+            folder / f"b{n}",
+            1.2 + 0.001 * n,
+            jitter=MS // 10,
+            created=f"2026-11-20T12:0{2 * n + 1}:00+0000",
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def several(runs: Path) -> Comparison:
+    return compared([runs / f"a{n}" for n in range(3)], [runs / f"b{n}" for n in range(3)])
+
+
+def test_a_difference_between_several_processes_is_told_in_words(several: Comparison) -> None:
+    time = several.metrics["step_time"]
+    # 20.05 and 24.05 ms, the means of the odd and even steps.
+    assert time.ratio.value == pytest.approx(24.05 / 20.05, rel=0.002)
+    assert time.verdict == "higher"
+    assert several.sentences[0] == "Time: a step of B takes 20 % more time."
+    assert several.sentences[1] == "Energy: a step of B takes 20 % more energy."
+    assert several.metrics["mean_power"].verdict == "not shown"
+    assert several.warnings == ()
+
+
+def test_operations_of_several_processes_are_compared_with_their_energy(
+    several: Comparison,
+) -> None:
+    by_name = {row.key["name"]: row for row in several.operations.rows}
+    assert set(by_name) == {"data-op", "forward-op", "backward-op"}
+    forward = by_name["forward-op"].quantities
+    assert forward["time"].ratio.value == pytest.approx(1.2, rel=0.01)
+    assert forward["time"].verdict == "higher"
+    assert forward["energy"].ratio.value == pytest.approx(1.2, rel=0.02)
+
+
+def test_the_document_is_json_and_figures_stay_figures(several: Comparison) -> None:
+    from io import StringIO
+
+    from wattstep.reports.json_document import dump
+
+    stream = StringIO()
+    dump(several.document(), stream, indented=False)
+    document = json.loads(stream.getvalue())
+    ratio = document["metrics"]["step_time"]["ratio"]
+    assert ratio["unit"] == "ratio"
+    assert ratio["status"] == "measured"
+    assert document["metrics"]["step_time"]["plan"]["processes"] == 3
+    assert document["operations"]["rows"][0]["time"]["q"] is not None
+    assert "\n" not in stream.getvalue().rstrip("\n")
+
+
+def test_one_process_of_each_says_first_what_it_cannot_tell(runs: Path) -> None:
+    found = compared([runs / "a0"], [runs / "b0"])
+    assert found.sentences[0].startswith("One process of each:")
+    assert "of these two runs, a step of B takes" in found.sentences[1]
+    assert found.metrics["step_time"].verdict == "not shown"
+    assert found.metrics["step_time"].of_these == "higher"
+
+
+def test_no_difference_is_told_with_what_more_processes_would_show(
+    runs: Path, tmp_path: Path
+) -> None:
+    a = [runs / "a0", recorded(tmp_path / "x", 1.03)]
+    b = [recorded(tmp_path / "y", 1.01), recorded(tmp_path / "z", 1.04)]
+    sentence = compared(a, b).sentences[0]
+    assert sentence.startswith(
+        "Time: no difference that two processes of each can show: a step of B"
+    )
+    assert "more processes of each would show 2 %" in sentence
+
+
+def test_sides_that_were_run_one_after_the_other_are_warned_of(runs: Path, tmp_path: Path) -> None:
+    later = [recorded(tmp_path / str(n), created=f"2026-11-21T12:0{n}:00+0000") for n in range(2)]
+    found = compared([runs / "a0", runs / "a1"], later)
+    assert any(w.startswith("all runs of A were begun before all of B") for w in found.warnings)
+
+
+def test_versions_temperatures_and_ways_of_recording_that_differ_are_told(
+    runs: Path, tmp_path: Path
+) -> None:
+    other = recorded(
+        tmp_path / "other", engine="torch 2.14", environment={"python": "3.12"}, interval_s=0.1
+    )
+    warnings = " | ".join(compared([runs / "a0"], [other]).warnings)
+    assert "different versions of python" in warnings
+    assert "not recorded alike: sampled every 1 ms and 100 ms" in warnings
+    assert "different versions: torch, torch 2.14" in warnings
+
+
+def test_different_configurations_are_refused_and_compared_where_it_is_meant(
+    runs: Path, tmp_path: Path
+) -> None:
+    other = recorded(tmp_path / "threads", threads=4)
+    with pytest.raises(InvalidValueError, match=r"A and B differ in the number of threads"):
+        compared([runs / "a0"], [other])
+    found = compared([runs / "a0"], [other], across=frozenset(["threads"]))
+    assert found.meant == {"threads": ("1", "4")}
+
+
+def test_runs_of_two_devices_know_nothing_of_drift(runs: Path, tmp_path: Path) -> None:
+    other = recorded(tmp_path / "pi", device={"model": "pi", "cores": 2})
+    found = compared([runs / "a0"], [other], across=frozenset(["device"]))
+    assert found.drift.reason is not None
+    assert found.drift.reason.startswith("different devices")
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_a_run_without_operations_is_compared_without_them(runs: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "plain", [Sampled(channel=power(), raw=lambda t_ns: 5000)], trace="none")
+    found = compared([runs / "a0"], [tmp_path / "plain"])
+    assert found.operations.reason == "none in B: tracing was off (--trace none)"
+    assert (
+        found.sentences[-1]
+        == "Operations: not compared: none in B: tracing was off (--trace none)."
+    )
+    assert not found.metrics["step_time"].ratio.missing
+
+
+def test_a_run_without_samples_is_compared_by_time(runs: Path, tmp_path: Path) -> None:
+    found = compared([runs / "a0"], [recorded(tmp_path / "dark", watts=None)])
+    assert not found.metrics["step_time"].ratio.missing
+    energy = found.metrics["energy_per_step"]
+    assert energy.verdict == "not compared"
+    assert energy.ratio.reason is not None
+    assert energy.ratio.reason.startswith("missing in B")
+    assert found.operations.rows[0].quantities["energy"].verdict == "not compared"
+
+
+def test_runs_of_one_step_have_no_interval(runs: Path, tmp_path: Path) -> None:
+    sides = []
+    for name in ("one", "another"):
+        make_run(tmp_path / name, [], steps=4, trace="none")  # three are warm-up
+        sides.append([tmp_path / name])
+    found = compared(*sides)
+    assert found.metrics["step_time"].ratio.low is None
+    assert "no interval is known" in found.sentences[1]
+    assert found.metrics["energy_per_step"].ratio.missing
+
+
+def test_a_run_whose_steps_are_all_warm_up_is_not_compared(runs: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "short", [], steps=2, trace="none")
+    found = compared([runs / "a0"], [tmp_path / "short"])
+    assert found.metrics["step_time"].verdict == "not compared"
+    assert found.sentences[1].startswith("Time: not compared: missing in B: no clean step")
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_gaps_in_a_channel_never_become_a_number(runs: Path, tmp_path: Path, share: float) -> None:
+    path = recorded(tmp_path / "gaps")
+    table = pq.read_table(path / "samples.parquet")
+    gap = pa.array([n % 10 < 10 * share for n in range(len(table))])
+    values = pc.if_else(gap, None, table["value"].combine_chunks())
+    column = table.schema.get_field_index("value")
+    pq.write_table(table.set_column(column, "value", values), path / "samples.parquet")
+    energy = compared([runs / "a0"], [path]).metrics["energy_per_step"]
+    if share == 1.0:
+        assert energy.verdict == "not compared"
+    else:
+        assert energy.ratio.value == pytest.approx(20 / 20.05, rel=0.01)
+        assert math.isfinite(energy.ratio.value or math.nan)
+
+
+def test_a_channel_that_stands_still_is_no_smaller_than_its_steps(tmp_path: Path) -> None:
+    sides = [[recorded(tmp_path / name, watts=watts)] for name, watts in (("a", 5.0), ("b", 5.0))]
+    power_found = compared(*sides).metrics["mean_power"]
+    assert power_found.ratio.value == pytest.approx(1)
+    assert power_found.ratio.systematic is not None  # half a step of 1 mW on each side
+    assert power_found.of_these == "not shown"
+
+
+def test_a_channel_of_zeros_gives_no_ratio(tmp_path: Path, runs: Path) -> None:
+    energy = compared([runs / "a0"], [recorded(tmp_path / "zero", watts=0.0)]).metrics[
+        "energy_per_step"
+    ]
+    assert energy.ratio.missing
+    assert energy.verdict == "not compared"
+
+
+def test_operations_of_no_length_are_no_ratio(runs: Path, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "zero")
+    table = pq.read_table(path / "operations.parquet")
+    table = table.set_column(table.schema.get_field_index("end_ns"), "end_ns", table["start_ns"])
+    zeros = pa.array([0] * len(table), pa.int64())
+    table = table.set_column(table.schema.get_field_index("self_ns"), "self_ns", zeros)
+    pq.write_table(table, path / "operations.parquet")
+    for row in compared([runs / "a0"], [path]).operations.rows:
+        assert row.quantities["time"].ratio.missing
+        assert row.quantities["time"].verdict == "not compared"
+
+
+def test_a_run_that_was_lost_or_recovered_is_marked(runs: Path, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "lost", state="recovered", lost={"sampler": 1})
+    warnings = compared([runs / "a0"], [path]).warnings
+    assert "B, lost was never closed: it was recovered from its journals" in warnings
+    assert "B, lost lost its sampler before its end" in warnings
+
+
+def test_disturbed_steps_are_told(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from wattstep.run import run as run_module
+
+    path = recorded(tmp_path / "noisy")
+    find = run_module.find_conditions
+
+    def disturbed(series: object, cores: int) -> object:
+        found = find(series, cores)  # type: ignore[arg-type]
+        noisy = series._tables.path.name == "noisy"  # type: ignore[attr-defined]
+        return replace(found, disturbed=found.disturbed | noisy)
+
+    monkeypatch.setattr(run_module, "find_conditions", disturbed)
+    assert compared([runs / "a0"], [path]).warnings == (
+        "B, noisy 100 % of its steps were disturbed",
+    )
+
+
+def test_a_canary_that_changed_is_told_and_widens(runs: Path, tmp_path: Path) -> None:
+    def look(seconds: float) -> dict[str, object]:
+        return {"at_ns": 1, "compute_s": [seconds] * 3, "memory_s": [1.0] * 3, "right": True}
+
+    a, b = recorded(tmp_path / "a", jitter=MS // 10), recorded(tmp_path / "b", 1.1, jitter=MS // 10)
+    for path, seconds in ((a, 1.0), (b, 1.2)):
+        edit(path, canary={"version": 1, "before": look(seconds), "after": look(seconds)})
+    found = compared([a], [b])
+    assert found.metrics["step_time"].of_these == "not shown"
+    assert any(s.startswith("The machine itself changed from A to B") for s in found.sentences)

@@ -1,0 +1,100 @@
+"""Whether the machine changed between runs: shown where it did, not where it did not, and unknown without canaries."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.comparison.made import canary
+
+from wattstep.comparison.drift import canary_of, drift_between, drift_within
+from wattstep.errors import DamagedRunError
+
+
+def test_a_machine_that_got_slower_is_seen_by_single_runs() -> None:
+    drift = drift_between([canary((1.00, 1.02))], [canary((1.10, 1.12))])
+    assert drift.shown
+    assert drift.low == 0
+    assert drift.high == pytest.approx(math.log(math.sqrt(1.10 * 1.12 / 1.02)))
+    assert "computing took 10 % more time" in drift.sentences[0]
+
+
+def test_looks_that_overlap_show_nothing() -> None:
+    drift = drift_between([canary((1.00, 1.10))], [canary((1.09, 1.20))])
+    assert not drift.shown
+    assert drift.sentences == ()
+
+
+def test_a_change_of_less_than_three_percent_is_none() -> None:
+    same, other = [canary((1.0, 1.0))] * 3, [canary((1.02, 1.02))] * 3
+    assert not drift_between(same, other).shown
+    assert not drift_between(same[:1], other[:1]).shown
+
+
+def test_of_several_runs_their_spread_decides() -> None:
+    wide = [canary((look, look)) for look in (0.8, 1.0, 1.2)]
+    assert not drift_between(
+        wide, [canary((1.1 * c.looks["compute_s"][0],) * 2) for c in wide]
+    ).shown
+    tight = [canary((look, look)) for look in (0.99, 1.0, 1.01)]
+    moved = [canary((1.1 * c.looks["compute_s"][0],) * 2) for c in tight]
+    assert drift_between(tight, moved).high == pytest.approx(math.log(1.1))
+
+
+def test_parts_that_change_in_opposite_ways_open_both_ends() -> None:
+    drift = drift_between([canary((1, 1), (1, 1))], [canary((1.2, 1.2), (0.9, 0.9))])
+    assert drift.high == pytest.approx(math.log(1.2))
+    assert drift.low == pytest.approx(math.log(0.9))
+    assert "between 10 % less and 20 % more time" in drift.sentences[0]
+
+
+def test_without_a_canary_nothing_is_known() -> None:
+    drift = drift_between([canary((1, 1)), None], [canary((1, 1))])
+    assert not drift.shown
+    assert drift.reason is not None
+    assert "no canary" in drift.reason
+
+
+def test_canaries_of_other_work_are_not_compared() -> None:
+    drift = drift_between([canary((1, 1))], [canary((2, 2), version=2)])
+    assert not drift.shown
+    assert drift.reason == "the canaries of these runs did different work"
+
+
+def test_a_machine_that_changes_within_a_run_is_told() -> None:
+    assert drift_within("B, run", canary((1.0, 1.05))) is None
+    assert drift_within("B, run", canary((1.0, 1.25))) == (
+        "B, run: the machine changed while it ran: computing took 25 % more time after it than before"
+    )
+    assert drift_within("B, run", None) is None
+
+
+def look(compute: float, right: bool = True) -> dict[str, object]:
+    return {"at_ns": 1, "compute_s": [compute] * 3, "memory_s": [1.0] * 3, "right": right}
+
+
+def test_a_canary_is_read_by_the_medians_of_its_passes() -> None:
+    passes = {**look(1.0), "compute_s": [1.0, 9.0, 2.0]}
+    found = canary_of({"version": 1, "before": passes})
+    assert found is not None
+    assert found.looks["compute_s"] == (2.0,)
+
+
+def test_work_that_came_out_wrong_tells_nothing() -> None:
+    assert canary_of({"version": 1, "before": look(1.0), "after": look(1.0, right=False)}) is None
+    assert canary_of({}) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"before": look(1.0)},
+        {"version": 1, "before": {"right": True}},
+        {"version": 1, "before": look(0.0)},
+        {"version": 1, "before": look(math.nan)},
+        {"version": 1, "before": 7},
+    ],
+)
+def test_a_garbled_canary_is_one_clear_line(document: dict[str, object]) -> None:
+    with pytest.raises(DamagedRunError, match="garbles its canary"):
+        canary_of(document)

@@ -1,0 +1,152 @@
+"""Operations of two sides: pairing, false discovery, what appeared and disappeared, and what cannot be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.comparison.made import canary, figure, process
+
+from wattstep.comparison.drift import Drift, drift_between
+from wattstep.comparison.operations import compare_operations
+from wattstep.comparison.process import Process
+from wattstep.records.figure import missing
+
+STILL = Drift(parts={})
+
+
+def row(name: str, time: float, reach: float | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name, "layer": "l", "phase": "forward", "time": figure(time, reach),
+        "energy": missing("J", "no sensor"), **more,
+    }  # fmt: skip
+
+
+def side(tables: list[list[dict[str, Any]]]) -> list[Process]:
+    return [process(operations=table) for table in tables]
+
+
+def test_operations_are_paired_whatever_their_order() -> None:
+    a = side([[row("x", 1.0 + d), row("y", 5.0 + d)] for d in (0, 0.01, 0.02)])
+    b = side([[row("y", 6.0 + d), row("x", 1.0 + d)] for d in (0, 0.01, 0.02)])
+    found = compare_operations(a, b, STILL)
+    by_name = {each.key["name"]: each.quantities["time"] for each in found.rows}
+    assert by_name["x"].verdict == "not shown"
+    assert by_name["y"].verdict == "higher"
+    assert by_name["y"].ratio.value == pytest.approx(6 / 5, rel=0.01)
+    assert by_name["y"].difference.value == pytest.approx(1.0)
+    assert [each.key["name"] for each in found.differing("time")] == ["y"]
+    assert found.tested == {"time": 2, "energy": 0}
+
+
+def test_the_same_name_in_another_layer_is_another_operation() -> None:
+    a = side([[row("x", 1.0), row("x", 2.0, layer="m")]])
+    b = side([[row("x", 1.0), row("x", 2.0, layer="n")]])
+    found = compare_operations(a, b, STILL)
+    assert [each["layer"] for each in found.only_a] == ["m"]
+    assert [each["layer"] for each in found.only_b] == ["n"]
+    assert len(found.rows) == 1
+
+
+def test_what_only_some_processes_have_is_listed_and_not_tested() -> None:
+    a = side([[row("x", 1.0), row("rare", 1.0)], [row("x", 1.1)]])
+    b = side([[row("x", 1.0), row("rare", 1.0)], [row("x", 1.1), row("rare", 1.0)]])
+    found = compare_operations(a, b, STILL)
+    assert [(each["name"], each["in"]) for each in found.unsteady] == [("rare", [1, 2])]
+    assert found.only_a == found.only_b == ()
+
+
+def test_of_many_equal_operations_hardly_any_is_called_different() -> None:
+    random = np.random.default_rng(3)
+    claimed = 0
+    for _ in range(20):
+
+        def made() -> list[Process]:
+            return side([
+                [row(f"op{n}", float(np.exp(0.05 * random.standard_normal()))) for n in range(100)]
+                for _ in range(3)
+            ])  # fmt: skip
+
+        claimed += bool(compare_operations(made(), made(), STILL).differing("time"))
+    # Each tested alone, five of a hundred would be; 5 % of campaigns may hold one.
+    assert claimed <= 4
+
+
+def test_a_difference_is_found_among_many_that_are_none() -> None:
+    random = np.random.default_rng(4)
+
+    def made(factor: float) -> list[Process]:
+        return side([
+            [row(f"op{n}", (factor if n < 5 else 1.0) * float(np.exp(0.01 * random.standard_normal())))
+             for n in range(100)]
+            for _ in range(5)
+        ])  # fmt: skip
+
+    found = compare_operations(made(1.0), made(1.2), STILL).differing("time")
+    names = {each.key["name"] for each in found}
+    assert {f"op{n}" for n in range(5)} <= names
+    assert len(names) <= 7
+
+
+def test_an_operation_without_length_has_a_difference_and_no_ratio() -> None:
+    a, b = side([[row("x", 0.0, 0.0)]]), side([[row("x", 1.0, 0.1)]])
+    quantity = compare_operations(a, b, STILL).rows[0].quantities["time"]
+    assert quantity.verdict == "not compared"
+    assert quantity.ratio.reason == "it takes nothing on a side: there is no ratio"
+    assert quantity.difference.value == 1.0
+
+
+def test_energy_that_is_missing_is_not_compared_and_says_why() -> None:
+    a, b = side([[row("x", 1.0, 0.1)]]), side([[row("x", 1.0, 0.1)]])
+    quantity = compare_operations(a, b, STILL).rows[0].quantities["energy"]
+    assert quantity.verdict == "not compared"
+    assert quantity.ratio.reason == "no sensor"
+
+
+def test_steps_of_different_sizes_are_compared_by_sample() -> None:
+    a = [process(operations=[row("x", 4.0, 0.1)], samples=4.0)]
+    b = [process(operations=[row("x", 8.0, 0.1)], samples=8.0)]
+    quantity = compare_operations(a, b, STILL).rows[0].quantities["time"]
+    assert quantity.a.value == quantity.b.value == 1.0
+    assert quantity.ratio.value == 1.0
+
+
+def test_other_work_under_the_same_name_is_told() -> None:
+    calls = {"calls": figure(2, unit="count"), "flops": figure(1e6, unit="FLOP")}
+    more = {"calls": figure(3, unit="count"), "flops": missing("FLOP", "not counted")}
+    a, b = side([[row("x", 1.0, **calls)]]), side([[row("x", 1.0, **more)]])
+    assert compare_operations(a, b, STILL).rows[0].work == "calls 2 and 3"
+
+
+def test_few_traced_steps_reach_less_far_than_their_bootstrap_says() -> None:
+    def width(windows: int) -> float:
+        table = [row("x", 1.0, 0.1)]
+        table[0]["time"] = figure(1.0, 0.1, n=None) if windows < 2 else figure(1.0, 0.1)
+        if windows >= 2:
+            from dataclasses import replace
+
+            table[0]["time"] = replace(table[0]["time"], n=windows)
+        ratio = (
+            compare_operations(side([table]), side([table]), STILL).rows[0].quantities["time"].ratio
+        )
+        assert ratio.low is not None
+        assert ratio.high is not None
+        return ratio.high - ratio.low
+
+    assert width(4) > 1.5 * width(1000)
+
+
+def test_a_run_without_operations_gives_the_reason() -> None:
+    a, b = side([[row("x", 1.0)]]), [process(no_operations="tracing was off (--trace none)")]
+    found = compare_operations(a, b, STILL)
+    assert found.rows == ()
+    assert found.reason == "none in B: tracing was off (--trace none)"
+
+
+def test_a_machine_that_changed_hides_differences_that_it_may_explain() -> None:
+    a = side([[row("x", 1.0 + d)] for d in (0, 0.001, 0.002)])
+    b = side([[row("x", 1.1 + d)] for d in (0, 0.001, 0.002)])
+    drift = drift_between([canary((1, 1))] * 3, [canary((1.2, 1.2))] * 3)
+    assert compare_operations(a, b, STILL).rows[0].quantities["time"].verdict == "higher"
+    assert compare_operations(a, b, drift).rows[0].quantities["time"].verdict == "not shown"

@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "report": "wattstep.cli.report:report",
         "compare": "wattstep.cli.compare:compare",
         "explain": "wattstep.cli.explain:explain",
+        "ceilings": "wattstep.cli.ceilings:ceilings",
         "calibrate": "wattstep.cli.calibrate:calibrate",
         "runs": "wattstep.cli.runs:runs",
         "agent": "wattstep.cli.agent:agent",

@@ -99,6 +99,7 @@ class OperationRows:
         layer: Of each row; NONE where there is none.
         phase: Likewise.
         outermost: Whether no operation of the framework encloses it.
+        launch: What asked for work on a GPU; NONE where that is not known, and for all other rows.
     """
 
     rows: Rows
@@ -113,6 +114,7 @@ class OperationRows:
     layer: Labels
     phase: Labels
     outermost: Bools
+    launch: Codes
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Columns by name, `BATCH` rows at a time, by step and begin."""
@@ -127,17 +129,24 @@ class OperationRows:
             part = slice(low, low + BATCH)
             chosen = order[part]
             yield self._columns(
-                chosen, window[part], self._parents(chosen, position), self_ns, texts
-            )
+                chosen, window[part], self._within(chosen, self.family.parent, position),
+                self._within(chosen, self.launch, position), self_ns, texts,
+            )  # fmt: skip
 
-    def _parents(self, chosen: Codes, position: Codes) -> Codes:
-        """Positions of the parents within the step; one that began in another step is none."""
-        parent = self.family.parent[chosen]
-        same = (parent != NONE) & (self.step[parent] == self.step[chosen])
-        return np.where(same, position[parent], np.int32(NONE))
+    def _within(self, chosen: Codes, other: Codes, position: Codes) -> Codes:
+        """Positions within the step of the rows that these name; one of another step is none."""
+        named = other[chosen]
+        same = (named != NONE) & (self.step[named] == self.step[chosen])
+        return np.where(same, position[named], np.int32(NONE))
 
     def _columns(
-        self, chosen: Codes, window: Longs, parent: Codes, self_ns: Longs, texts: _Texts
+        self,
+        chosen: Codes,
+        window: Longs,
+        parent: Codes,
+        launch: Codes,
+        self_ns: Longs,
+        texts: _Texts,
     ) -> dict[str, Any]:
         source = self.rows.source[chosen]
         facts = self.facts
@@ -162,6 +171,7 @@ class OperationRows:
             "outermost": self.outermost[chosen]
             | ((parent == NONE) & ~scope[self.kind.codes[chosen]]),
             "parent": _silent(parent),
+            "launch": _silent(launch),
         }
 
 

@@ -216,6 +216,7 @@ class _Making:
             layer=self._layer_labels(layer, scopes, phase.codes),
             phase=phase,
             outermost=self._outermost(),
+            launch=self._launch(),
         )
         gone = reasons == _REASONS.index(NO_STEP)
         return TraceTables(
@@ -241,6 +242,12 @@ class _Making:
         return table[self._rows.category]
 
     # --- layers and phases ------------------------------------------------------------------
+
+    def _launch(self) -> Codes:
+        """Which row asked for each row of work on a GPU."""
+        launch = np.full(len(self._rows), NONE, np.int32)
+        launch[self._links.gpu] = self._links.launch
+        return launch
 
     def _layers(self) -> tuple[Known, Scopes, Codes]:
         """What rows tell of phases, which of them open layers, and the layer of each."""

@@ -130,6 +130,40 @@ class RunBreakdown:
         """A column of names, one for each traced row; "" for none."""
         return self._chosen.names(name)
 
+    def numbers(self, name: str) -> FloatArray:
+        """A column of numbers ("flops", "bytes"), one for each traced row; NaN where not known."""
+        return self._chosen.numbers(name)
+
+    @property
+    def allocated(self) -> FloatArray | None:
+        """Bytes that each traced row allocated less what it freed; None where that is not told."""
+        return self._chosen.allocated if self._chosen.tells_allocations else None
+
+    @property
+    def launch(self) -> IntArray:
+        """The traced row that asked for each one's work on a GPU, or -1."""
+        return self._chosen.launch
+
+    @property
+    def outer(self) -> Codes:
+        """The outermost operation that each traced row belongs to; itself for scopes without one."""
+        return self._outer
+
+    @property
+    def is_operation(self) -> BoolArray:
+        """Whether a traced row is a part of an operation (not a scope's own time)."""
+        return self._operation
+
+    @property
+    def alike(self) -> Combined:
+        """The row of `operations` that each traced row belongs to."""
+        return self._labels("operations")[0]
+
+    @property
+    def processor(self) -> Names:
+        """Where each traced row ran: "cpu", "gpu0", ..."""
+        return self._processor
+
     @cached_property
     def rows(self) -> TracedRows:
         """The traced rows, windows counted from 0."""

@@ -15,8 +15,9 @@ from wattstep.run.naming import Names, names_of
 
 NAMES = ("name", "kind", "layer", "phase", "processor", "shapes")
 NUMBERS = ("allocated", "flops", "bytes")
+LAUNCH = "launch"  # runs of before November 2026 have none
 PLAIN = ("step", "start_ns", "end_ns", "self_ns", "thread", "parent", "outermost")
-COLUMNS = (*NAMES, *NUMBERS, *PLAIN)
+COLUMNS = (*NAMES, *NUMBERS, LAUNCH, *PLAIN)
 
 
 class TracedColumns:
@@ -28,7 +29,7 @@ class TracedColumns:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        self._left = {name: table[name] for name in COLUMNS}
+        self._left = {name: table[name] for name in COLUMNS if name in table.column_names}
         self._chosen: pa.Array | None = None
         self._named: dict[str, Names] = {}
         self._numbers: dict[str, FloatArray] = {}
@@ -98,6 +99,18 @@ class TracedColumns:
         """Whether a row is an operation's own, not one inside another."""
         values: BoolArray = self._take("outermost").to_numpy()
         return values
+
+    @cached_property
+    def launch(self) -> IntArray:
+        """The row that asked for each row (work on a GPU); -1 where that is not known, shape (n,)."""
+        if LAUNCH not in self._left:
+            return np.broadcast_to(np.int64(-1), self._rows)
+        column = self._take(LAUNCH)
+        if column.null_count == len(column):
+            return np.broadcast_to(np.int64(-1), self._rows)
+        found: IntArray = column.fill_null(-1).to_numpy().astype(np.int64)
+        first = np.repeat(self._first, np.diff(self._first, append=self._rows))
+        return np.where(found >= 0, found + first, -1)
 
     @cached_property
     def _thread(self) -> tuple[Codes, IntArray]:

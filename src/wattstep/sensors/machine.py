@@ -167,6 +167,23 @@ def _kind(fields: Mapping[str, str]) -> str:
     return known or f"part {part} of maker {maker}"
 
 
+def caches(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
+    """Caches of data from the second level on: bytes, and how many cores share one, by "L2".
+
+    Empty where the system does not tell them.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for folder in sorted((root / _CPUS / "cpu0/cache").glob("index[0-9]*")):
+        size = re.fullmatch(r"(\d+)K", _text(folder / "size"))
+        level = _text(folder / "level")
+        if size is None or _text(folder / "type") == "Instruction" or level in ("", "1"):
+            continue
+        sharing = _text(folder / "shared_cpu_map").replace(",", "")
+        cores = bin(int(sharing, 16)).count("1") if re.fullmatch("[0-9a-f]+", sharing) else 1
+        found[f"L{level}"] = (int(size[1]) * 1024, max(cores, 1))
+    return found
+
+
 def _max_hz(folder: Path) -> float | None:
     text = _text(folder / "cpufreq/cpuinfo_max_freq")
     return int(text) * 1e3 if text.isdecimal() else None

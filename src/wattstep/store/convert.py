@@ -94,8 +94,10 @@ OPERATIONS_SCHEMA = pa.schema(
         ("allocated", pa.int64()),
         ("outermost", pa.bool_()),
         ("parent", pa.int32()),
+        ("launch", pa.int32()),  # of work on a GPU: what asked for it, as `parent`
     ]
 )
+NOT_TOLD = frozenset({"launch"})  # columns that may be left out: nothing is known of them
 # What a tool that keeps no instances says of all calls of an operation together.
 SUMMARIES = pa.schema(
     [
@@ -214,6 +216,9 @@ def write_table(path: Path, schema: pa.Schema, batches: Iterator[dict[str, Any]]
 
 def _tables(schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
     for columns in batches:
+        rows = len(next(iter(columns.values())))
+        for name in NOT_TOLD.intersection(schema.names).difference(columns):
+            columns = {**columns, name: pa.nulls(rows, schema.field(name).type)}
         arrays = [_column(columns[field.name], field.type) for field in schema]
         yield pa.Table.from_arrays(arrays, schema=schema)
 

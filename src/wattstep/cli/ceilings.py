@@ -1,0 +1,218 @@
+"""`wattstep ceilings`: what this machine can do at most, measured: FLOP/s and bytes in a second."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
+
+if TYPE_CHECKING:
+    from wattstep.records.ceilings import Ceilings
+
+ALL_COUNTS = 4  # cores up to which every number of threads is measured
+OTHER_CORES = 0.1  # taken by other processes: more is told
+PRECISIONS = ("fp32", "bf16")
+
+
+def ceilings(
+    threads: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Numbers of threads, e.g. 1,4. [default: from 1 to all cores]", metavar="N,..."
+        ),
+    ] = None,
+    of_run: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--for", help="Only what this run needs: its threads, on its machine.", metavar="RUN"
+        ),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Write them into this file, too.", metavar="FILE"),
+    ] = None,
+    add: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Measure nothing: keep those that --out wrote on another machine.", metavar="FILE"
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="How long measuring may take, roughly.", metavar="S")
+    ] = 20.0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure what this machine can do at most; `explain` sets operations against it."""
+    wanted = [] if add is not None else _counts(threads, of_run)
+    found = _measured(wanted, seconds, quiet) if add is None else _added(add)
+    if out is not None:
+        _write(found, out)
+    _show(found, json)
+
+
+def _counts(threads: str | None, of_run: Path | None) -> list[int]:
+    """Numbers of threads to measure with."""
+    if threads is not None and of_run is not None:
+        raise InvalidValueError("--threads and --for exclude each other: a run has its own threads")
+    if of_run is not None:
+        return [_threads_of(of_run)]
+    if threads is not None:
+        return _parse(threads)
+    cores = len(os.sched_getaffinity(0))
+    if cores <= ALL_COUNTS:
+        return list(range(1, cores + 1))
+    return sorted({1, *(2**power for power in range(1, 12) if 2**power < cores), cores})
+
+
+def _parse(text: str) -> list[int]:
+    try:
+        counts = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        counts = [0]
+    if counts[0] < 1:
+        raise InvalidValueError(
+            f"--threads {text!r}: whole numbers from 1 on with commas between them, e.g. 1,4"
+        )
+    return counts
+
+
+def _threads_of(path: Path) -> int:
+    """The threads of a run, if this is its machine.
+
+    Raises:
+        InvalidValueError: It ran elsewhere, or does not say with how many threads.
+    """
+    from wattstep.records.ceilings import MACHINE
+    from wattstep.run import load
+    from wattstep.sensors.machine import describe
+    from wattstep.store.ceilings import differences
+
+    info = load(path).info
+    ran = info.device.get("emulated_on", info.device)
+    here = describe()
+    if any(here.get(key) != ran.get(key) for key in MACHINE):
+        raise InvalidValueError(
+            f"{path} ran on another machine (here: {differences(here, ran)}): measure its ceilings "
+            "there with --out FILE, and keep them here with --add FILE"
+        )
+    if info.threads is None:
+        raise InvalidValueError(f"{path} does not say how many threads its operations used")
+    return info.threads
+
+
+def _measured(counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilings]:
+    if not seconds > 0:
+        raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0")
+    try:
+        from wattstep.engines.torch_ceilings import Asked, measure
+    except ModuleNotFoundError as error:
+        raise MissingPartError(
+            "ceilings are measured with torch, which is not installed: pip install torch"
+        ) from error
+    from wattstep.fleet.place import one_at_a_time
+    from wattstep.sensors.machine import caches, describe
+    from wattstep.store.ceilings import keep
+
+    def tell(text: str) -> None:
+        if not quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    device, found = describe(), []
+    with one_at_a_time():
+        for count in counts:
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            sizes = {
+                name: size * -(-count // cores) if cores == 1 else size
+                for name, (size, cores) in caches().items()
+            }
+            asked = Asked(
+                device=device, threads=count, precisions=PRECISIONS, caches=sizes, free=free,
+                seconds=seconds / len(counts) / 2,  # trying sizes and making arrays takes the rest
+            )  # fmt: skip
+            with _watched() as others:
+                measured = measure(asked, tell)
+            found.append(replace(measured, notes=(*others, *measured.notes)))
+            keep(found[-1])
+    return found
+
+
+@contextmanager
+def _watched() -> Iterator[list[str]]:
+    """A list that holds, afterwards, what a reader must know of other processes."""
+    notes: list[str] = []
+    busy, own, begin = _busy_s(), sum(os.times()[:4]), time.monotonic()
+    yield notes
+    if busy is None or (after := _busy_s()) is None:
+        return
+    seconds = time.monotonic() - begin
+    others = (after - busy - (sum(os.times()[:4]) - own)) / seconds
+    if others > OTHER_CORES:
+        notes.append(
+            f"other processes took {others:.2g} cores meanwhile: the ceilings may be higher; "
+            "measure again when the machine is quiet"
+        )
+
+
+def _busy_s() -> float | None:
+    """Time in s in which cores worked, or would have if their host had let them."""
+    try:
+        words = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()
+    except OSError:
+        return None
+    idle = int(words[4]) + int(words[5])
+    return (sum(map(int, words[1:9])) - idle) / os.sysconf("SC_CLK_TCK")
+
+
+def _added(path: Path) -> list[Ceilings]:
+    import json
+
+    from wattstep.errors import DamagedRunError
+    from wattstep.records.ceilings import Ceilings
+    from wattstep.store.ceilings import keep
+
+    try:
+        documents = json.loads(path.read_text(encoding="utf-8"))["ceilings"]
+        found = [Ceilings.from_dict(document) for document in documents]
+    except OSError as error:
+        raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, DamagedRunError) as error:
+        raise InvalidValueError(f"{path} holds no measured ceilings: {error}") from error
+    for one in found:
+        keep(one)
+    return found
+
+
+def _write(found: Sequence[Ceilings], path: Path) -> None:
+    from wattstep.reports.json_document import dump
+
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            dump(_document(found), file)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _document(found: Sequence[Ceilings]) -> dict[str, Any]:
+    return {"ceilings": [one.to_dict() for one in found]}
+
+
+def _show(found: Sequence[Ceilings], as_json: bool) -> None:
+    if as_json:
+        from wattstep.reports.json_document import dump
+
+        dump(_document(found), sys.stdout)
+        return
+    from wattstep.reports.ceilings_console import print_ceilings
+
+    print_ceilings(found)

@@ -1,0 +1,109 @@
+"""Measured ceilings of machines, kept in the user's cache folder and found again by what they depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.records.ceilings import MACHINE, Ceilings
+from wattstep.store.cache import cache_folder
+
+FOLDER = "ceilings"
+
+
+def keep(ceilings: Ceilings) -> Path:
+    """Writes them where `find` looks; those of the same machine, version and threads give way.
+
+    Raises:
+        RecordingError: The folder cannot be written.
+    """
+    path = cache_folder() / FOLDER / f"{_key(ceilings)}.json"
+    write(ceilings, path)
+    return path
+
+
+def write(ceilings: Ceilings, path: Path) -> None:
+    """Writes them into a file, whole or not at all.
+
+    Raises:
+        RecordingError: It cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(ceilings.to_dict(), indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def read(path: Path) -> Ceilings:
+    """The ceilings in a file.
+
+    Raises:
+        DamagedRunError: It cannot be read, or holds something else.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DamagedRunError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise DamagedRunError(f"{path} holds no measured ceilings: {error}") from error
+    try:
+        return Ceilings.from_dict(document)
+    except DamagedRunError as error:
+        raise DamagedRunError(f"{path}: {error}") from error
+
+
+def find(device: Mapping[str, Any], torch: str | None, threads: int | None) -> Ceilings | str:
+    """The ceilings of a machine with a version and a number of threads, or why there are none.
+
+    Args:
+        device: Facts of the machine.
+        torch: Version of the framework.
+        threads: Threads of an operation.
+    """
+    if threads is None:
+        return "the run does not say how many threads its operations used"
+    if torch is None:
+        return "the run does not say which version of torch it used"
+    kept = [read(path) for path in sorted((cache_folder() / FOLDER).glob("*.json"))]
+    wanted = {key: device.get(key) for key in MACHINE}
+    for one in kept:
+        if one.device == wanted and one.torch == torch and one.threads == threads:
+            return one
+    return _unlike(kept, wanted, torch, threads)
+
+
+def _unlike(kept: list[Ceilings], device: Mapping[str, Any], torch: str, threads: int) -> str:
+    """Why none of them fits: those that come closest, and in what they differ."""
+    if not kept:
+        return "no ceilings were measured yet"
+    same = [one for one in kept if one.device == device]
+    if not same:
+        return f"ceilings were measured on another machine ({differences(kept[0].device, device)})"
+    of_version = [one for one in same if one.torch == torch]
+    if not of_version:
+        return f"ceilings were measured with torch {same[0].torch}, the run used {torch}"
+    counts = ", ".join(str(one.threads) for one in sorted(of_version, key=lambda one: one.threads))
+    return f"ceilings were measured with {counts} threads, the run used {threads}"
+
+
+def differences(measured: Mapping[str, Any], ran: Mapping[str, Any]) -> str:
+    """In what two machines differ, in words."""
+    return ", ".join(
+        f"{key}: {measured.get(key)}, the run's: {ran.get(key)}"
+        for key in MACHINE
+        if measured.get(key) != ran.get(key)
+    )
+
+
+def _key(ceilings: Ceilings) -> str:
+    parts = [*(str(ceilings.device.get(key)) for key in MACHINE), ceilings.torch]
+    text = "\0".join([*parts, str(ceilings.threads)])
+    return hashlib.sha256(text.encode()).hexdigest()[:24]

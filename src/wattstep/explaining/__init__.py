@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "variance": "wattstep.explaining.variance:variance",
+        "roofline": "wattstep.explaining.roofline:roofline",
         "gpu": "wattstep.explaining.gpu:gpu",
     }
 )

@@ -18,6 +18,8 @@ SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "variance": "wattstep.explaining.variance:variance",
         "roofline": "wattstep.explaining.roofline:roofline",
+        "gaps": "wattstep.explaining.gaps:gaps",
+        "critical_path": "wattstep.explaining.critical_path:critical_path",
         "gpu": "wattstep.explaining.gpu:gpu",
     }
 )

@@ -154,5 +154,11 @@ def time_by_bound(run: Run, work: Work, placed: Placed) -> dict[Bound, Figure]:
 def attributed(seconds: FloatArray, words: str, unit: str = "s") -> Figure:
     """The mean over traced steps of a part of them, as they lie on the mean clean step."""
     figure = mean_figure(seconds, unit, "torch profiler, monotonic clock", Status.ATTRIBUTED)
+    return not_negative(figure, words)
+
+
+def not_negative(figure: Figure, words: str) -> Figure:
+    """A figure of traced steps of something that cannot be below 0, with how it was made."""
     method = "; ".join(part for part in (words, figure.method) if part)
-    return replace(figure, method=method.replace("over steps", "over traced steps"))
+    low = None if figure.low is None else max(figure.low, 0.0)
+    return replace(figure, low=low, method=method.replace("over steps", "over traced steps"))

@@ -180,6 +180,10 @@ class RunBreakdown:
         """Whether a traced row is an operation's own, not one inside another."""
         return self._chosen.outermost
 
+    def quantity(self, name: str) -> Quantity | None:
+        """What was shared out among the traced rows ("cpu_time", "energy"); None where it was not."""
+        return self._quantities[0].get(name)
+
     def thread(self, row: int) -> int:
         """The number that the operating system, or the GPU's driver, gave to a row's thread."""
         return int(self._chosen.threads[self.rows.thread[row]])

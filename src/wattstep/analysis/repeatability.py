@@ -1,0 +1,225 @@
+"""How well the course of a channel within a step repeats from step to step.
+
+Every sample is laid onto the phase of its step. What the samples of different steps have in common
+at the same phase is the profile of the step; its share of the variance is the correlation of one
+step's course with that of any other. No step needs a full course of its own for that, so that steps
+shorter than the time between samples are folded by phase all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattstep.analysis.power import spoken
+from wattstep.analysis.refresh import refresh
+from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.records.figure import Figure, Status, missing
+
+LEAST_STEPS = 5
+LEAST_BINS = 5
+MOST_BINS = 50
+OWN_COURSE = 10.0  # samples of a step, from which on its own mean level is taken off
+LEAST_SAMPLES = 60  # inside of steps
+MOST_BLOCKS = 30  # of steps, left out one after the other for the interval
+LEAST_BLOCKS = 5
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeatability:
+    """How a channel repeats.
+
+    Attributes:
+        correlation: Of the course of one step with that of another, level apart.
+        corrected: The most that it can be: what differs from one sample to the next, and not
+            from one step to the next, taken as noise of the sensor.
+        bins: Phases that the profile has.
+        folded: Whether steps were too short to have a course each.
+    """
+
+    correlation: Figure
+    corrected: Figure
+    bins: int = 0
+    folded: bool = False
+
+
+def repeatability(
+    t_ns: IntArray,
+    value: FloatArray,
+    starts_ns: IntArray,
+    ends_ns: IntArray,
+    source: str,
+    status: Status = Status.MEASURED,
+) -> Repeatability:
+    """The correlation of a channel's course in one step with that in the others.
+
+    Args:
+        t_ns: Times of the samples in ns, increasing, shape (n,). Of a counter give its rates.
+        value: The samples, shape (n,); NaN: failed read.
+        starts_ns: Begin of each step that counts, in ns, increasing, shape (s,).
+        ends_ns: Their ends, shape (s,).
+        source: What the samples were read from.
+        status: Of the samples.
+    """
+    laid = _laid(t_ns, value, starts_ns, ends_ns, source)
+    if isinstance(laid, str):
+        return _none(laid)
+    return _figures(laid, source, status)
+
+
+def _none(reason: str) -> Repeatability:
+    absent = missing("ratio", reason)
+    return Repeatability(correlation=absent, corrected=absent)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Laid:
+    """Samples by step and phase; all arrays have shape (n,).
+
+    Attributes:
+        step: Number of the step, from 0.
+        bin: Of its phase.
+        value: Level of the step, or of the steps about it, taken off.
+        noise: Variance of what differs from one sample to the next.
+        lost: Part of the variance that taking the level off leaves, at least.
+    """
+
+    step: IntArray
+    bin: IntArray
+    value: FloatArray
+    noise: float
+    bins: int
+    folded: bool
+
+
+def _laid(
+    t_ns: IntArray, value: FloatArray, starts: IntArray, ends: IntArray, source: str
+) -> _Laid | str:
+    """The samples inside of steps by phase, or why there is no profile."""
+    whole = ends > starts
+    starts, ends = starts[whole], ends[whole]
+    if len(starts) < LEAST_STEPS:
+        return f"{len(starts)} steps are too few: {LEAST_STEPS} are needed"
+    known = np.isfinite(value)
+    if not known.any():
+        return "no value was read" if len(value) else "the channel is empty"
+    t_ns, value = t_ns[known], value[known]
+    step = np.searchsorted(starts, t_ns, side="right") - 1
+    inside = (step >= 0) & (t_ns < ends[np.maximum(step, 0)])
+    t_ns, value, step = t_ns[inside], value[inside], step[inside]
+    if len(value) < LEAST_SAMPLES:
+        return f"{len(value)} samples lie in steps that count: {LEAST_SAMPLES} are needed"
+    if not np.ptp(value):
+        return f"the channel is constant ({value[0]:.4g} at every read)"
+    lasts = float(np.median(ends - starts)) * 1e-9
+    told = refresh(t_ns, value, source)
+    if told.slower and float(told.interval.low or 0.0) > lasts / LEAST_BINS:
+        return (
+            f"it gives a new value every {spoken(float(told.interval.value or 0.0))}, and a step "
+            f"lasts {spoken(lasts)}: no course within a step can be seen"
+        )
+    phase = (t_ns - starts[step]) / (ends[step] - starts[step])
+    return _levelled(phase, value, step)
+
+
+def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Laid | str:
+    a_step = len(value) / len(np.unique(step))
+    folded = a_step < OWN_COURSE
+    group = step if not folded else step // math.ceil(OWN_COURSE / a_step)
+    bins = int(np.clip(a_step if not folded else len(value) / 60, LEAST_BINS, MOST_BINS))
+    number = np.minimum((phase * bins).astype(np.int64), bins - 1)
+    filled = len(np.unique(number))
+    if filled < LEAST_BINS:
+        return (
+            f"the samples always fall on the same {filled} phases of a step: it lasts a multiple of "
+            "the sampling interval; sample with dither"
+        )
+    _, group = np.unique(group, return_inverse=True)
+    size = np.bincount(group)
+    level = np.bincount(group, value) / size
+    centred = value - level[group]
+    # Taking off a mean of m samples takes 1/m of the variance along.
+    centred = centred * np.sqrt(size / np.maximum(size - 1, 1))[group]
+    return _Laid(
+        step=step, bin=number, value=centred, noise=_noise(centred, number, step, bins),
+        bins=bins, folded=folded,
+    )  # fmt: skip
+
+
+def _noise(value: FloatArray, number: IntArray, step: IntArray, bins: int) -> float:
+    """The variance of neighbouring samples about the profile: half of their differences' squares."""
+    profile = np.bincount(number, value, bins) / np.maximum(np.bincount(number, minlength=bins), 1)
+    left = value - profile[number]
+    beside = step[1:] == step[:-1]
+    if beside.sum() < LEAST_SAMPLES / 2:
+        return 0.0
+    return float((np.diff(left)[beside] ** 2).mean()) / 2
+
+
+def _shares(laid: _Laid, left_out: IntArray | None, blocks: IntArray) -> tuple[float, float]:
+    """The variance that steps have in common, and all of it; one block of steps left out."""
+    kept = slice(None) if left_out is None else blocks != left_out
+    step, number, value = laid.step[kept], laid.bin[kept], laid.value[kept]
+    # A step with several samples in a bin counts once there, with their sum.
+    cell = step * laid.bins + number
+    cells, where = np.unique(cell, return_inverse=True)
+    size, total = np.bincount(where), np.bincount(where, value)
+    of_bin = cells % laid.bins
+    n = np.bincount(of_bin, size, laid.bins)
+    sums = np.bincount(of_bin, total, laid.bins)
+    pairs = n**2 - np.bincount(of_bin, size.astype(np.float64) ** 2, laid.bins)
+    products = sums**2 - np.bincount(of_bin, total**2, laid.bins)
+    common = np.divide(products, pairs, out=np.zeros(laid.bins), where=pairs > 0)
+    return float((common * n).sum() / n.sum()), float((value**2).mean())
+
+
+def _figures(laid: _Laid, source: str, status: Status) -> Repeatability:
+    steps = np.unique(laid.step)
+    count = min(MOST_BLOCKS, len(steps))
+    blocks = np.searchsorted(steps, laid.step) * count // len(steps)
+    common, whole = _shares(laid, None, blocks)
+    without = np.array([_shares(laid, each, blocks) for each in np.arange(count)])
+    how = "folded by phase over steps" if laid.folded else "over the phases of each step"
+    method = (
+        f"correlation of the course of one step with that of another, {how}, {laid.bins} phases; "
+        f"jackknife over {count} blocks of steps"
+    )
+    plain = _interval(common / whole, without[:, 0] / without[:, 1])
+    noise = min(laid.noise, max(whole - common, 0.0))
+    corrected = _interval(common / (whole - noise), without[:, 0] / (without[:, 1] - noise))
+    n = len(steps)
+    return Repeatability(
+        correlation=_figure(plain, n, source, status, method),
+        corrected=_figure(
+            corrected, n, source, status,
+            f"{method}; the most it can be: what differs from sample to sample taken as noise",
+        ),
+        bins=laid.bins,
+        folded=laid.folded,
+    )  # fmt: skip
+
+
+def _interval(value: float, without: FloatArray) -> tuple[float, float, float]:
+    """The value and its interval, on Fisher's scale where it lies within."""
+    count = len(without)
+    bound = 0.9999
+    centre = math.atanh(max(-bound, min(value, bound)))
+    others = np.arctanh(np.clip(without, -bound, bound))
+    error = math.sqrt((count - 1) / count * float(((others - others.mean()) ** 2).sum()))
+    reach = 1.96 * (1 + (1.96**2 + 1) / (4 * (count - 1))) * error
+    low, high = math.tanh(centre - reach), math.tanh(centre + reach)
+    value = min(max(value, -1.0), 1.0)
+    return value, min(low, value), max(high, value)
+
+
+def _figure(
+    found: tuple[float, float, float], n: int, source: str, status: Status, method: str
+) -> Figure:
+    value, low, high = found
+    return Figure(
+        value=value, low=low, high=high, unit="ratio", confidence=_CONFIDENCE, n=n, status=status,
+        source=source, method=method,
+    )  # fmt: skip

@@ -25,6 +25,7 @@ OWN_COURSE = 10.0  # samples of a step, from which on its own mean level is take
 LEAST_SAMPLES = 60  # inside of steps
 MOST_BLOCKS = 30  # of steps, left out one after the other for the interval
 LEAST_BLOCKS = 5
+_ROUNDS = 10
 _CONFIDENCE = 0.95
 
 
@@ -84,13 +85,16 @@ class _Laid:
         bin: Of its phase.
         value: Level of the step, or of the steps about it, taken off.
         noise: Variance of what differs from one sample to the next.
-        lost: Part of the variance that taking the level off leaves, at least.
+        lost: Part of what differs between steps that went with the levels.
+        bins: Phases.
+        folded: Whether levels are those of several steps.
     """
 
     step: IntArray
     bin: IntArray
     value: FloatArray
     noise: float
+    lost: float
     bins: int
     folded: bool
 
@@ -139,13 +143,18 @@ def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Laid | s
         )
     _, group = np.unique(group, return_inverse=True)
     size = np.bincount(group)
-    level = np.bincount(group, value) / size
-    centred = value - level[group]
-    # Taking off a mean of m samples takes 1/m of the variance along.
-    centred = centred * np.sqrt(size / np.maximum(size - 1, 1))[group]
+    centred = value - value.mean()
+    profile = np.zeros(bins)
+    # Steps that show a few phases only have their level beside that of the profile there.
+    for _ in range(_ROUNDS):
+        level = np.bincount(group, centred - profile[number]) / size
+        left = centred - level[group]
+        profile = np.bincount(number, left, bins) / np.maximum(np.bincount(number, minlength=bins), 1)
+        profile -= profile[number].mean()
+    centred = centred - level[group]
     return _Laid(
         step=step, bin=number, value=centred, noise=_noise(centred, number, step, bins),
-        bins=bins, folded=folded,
+        lost=len(size) / len(value), bins=bins, folded=folded,
     )  # fmt: skip
 
 
@@ -173,7 +182,8 @@ def _shares(laid: _Laid, left_out: IntArray | None, blocks: IntArray) -> tuple[f
     pairs = n**2 - np.bincount(of_bin, size.astype(np.float64) ** 2, laid.bins)
     products = sums**2 - np.bincount(of_bin, total**2, laid.bins)
     common = np.divide(products, pairs, out=np.zeros(laid.bins), where=pairs > 0)
-    return float((common * n).sum() / n.sum()), float((value**2).mean())
+    shared = float((common * n).sum() / n.sum())
+    return shared, shared + (float((value**2).mean()) - shared) / (1 - laid.lost)
 
 
 def _figures(laid: _Laid, source: str, status: Status) -> Repeatability:

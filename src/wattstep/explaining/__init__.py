@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # A section is a function of a Run in a file of its own.
 SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "steps": "wattstep.explaining.steps:steps",
         "variance": "wattstep.explaining.variance:variance",
         "roofline": "wattstep.explaining.roofline:roofline",
         "gaps": "wattstep.explaining.gaps:gaps",

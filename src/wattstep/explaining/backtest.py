@@ -1,0 +1,151 @@
+"""How well the first steps of a run foretold the rest of it: time, energy, and the steps to its goal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.analysis.forecast import LATER, begun, energy_left, forecast_time, outlook
+from wattstep.analysis.learning_curve import steps_to_goal
+from wattstep.analysis.steps import FloatArray, Steps
+from wattstep.explaining.level_changes import CLOCK, Found
+from wattstep.explaining.section import Table
+from wattstep.records.figure import Figure
+from wattstep.records.goal import HIGHER_IS_BETTER, Goal
+from wattstep.run import Run
+from wattstep.run.completion import evaluations
+
+SHARES: Final = (0.05, 0.1, 0.2, 0.5)
+LEAST_FIRST: Final = 10  # steps
+STRETCHES: Final = 64  # of power, at the most
+_COLUMNS: Final = {
+    "first": "first steps", "what": "what", "predicted": "predicted (90 %)", "came": "came to",
+    "off": "off by", "held": "held",
+}  # fmt: skip
+
+
+def backtest(run: Run) -> Found:
+    """What would have been said after some of the first steps, beside what came."""
+    steps = run.series.steps
+    usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.settling)
+    seconds = (steps.seconds + steps.gap_s)[usable]
+    if len(seconds) < 2 * LEAST_FIRST:
+        words = f"How well the first steps foretell the rest: {len(seconds)} steps are too few."
+        return Found(sentences=(words,))
+    gains = _gains(run, steps)[usable]
+    rows: list[Mapping[str, Any]] = []
+    for first in sorted({max(int(share * len(seconds)), LEAST_FIRST) for share in SHARES}):
+        if first < len(seconds):
+            rows += _of_time_and_energy(run, seconds, gains, first)
+    goal_rows = _of_goal(run)
+    table = Table(
+        name="forecasts", title="What the first steps foretold of this run", columns=_COLUMNS,
+        rows=[*rows, *goal_rows],
+    )  # fmt: skip
+    return Found(sentences=tuple(_words([*rows, *goal_rows])), tables=(table,))
+
+
+def _gains(run: Run, steps: Steps) -> FloatArray:
+    """Energy of each step in J; NaN where it is not known."""
+    energy = run.series.energy
+    if isinstance(energy, str):
+        return np.full(len(steps.index), np.nan)
+    gains, covered = energy.curve.difference(steps.start_ns, steps.end_ns)
+    return np.where(covered > 0.99, gains, np.nan)
+
+
+def _of_time_and_energy(
+    run: Run, seconds: FloatArray, gains: FloatArray, first: int
+) -> list[Mapping[str, Any]]:
+    warmup = min(run.info.warmup, first)
+    ahead = len(seconds) - first
+    found = forecast_time(seconds[:first], float(seconds[:first].sum()), ahead, warmup, CLOCK)
+    rows = [_row(first, "time", found.time_left, float(seconds[first:].sum()))]
+    energy = run.series.energy
+    if isinstance(energy, str) or not np.isfinite(gains[first:]).any():
+        return rows
+    known = np.isfinite(gains)
+    if known[first:].mean() < 0.99:
+        return rows
+    scale = ahead / known[first:].sum()
+    power = _power(seconds[warmup:first], gains[warmup:first], energy.shortest[0], ahead)
+    left = energy_left(found.time_left, power, energy.source)
+    rows.append(_row(first, "energy", left, float(np.nansum(gains[first:])) * scale))
+    return rows
+
+
+def _power(seconds: FloatArray, gains: FloatArray, shortest: float, ahead: int) -> Any:
+    """What the power of stretches of steps so far leads to expect; or why nothing."""
+    known = np.isfinite(gains)
+    seconds, gains = seconds[known], gains[known]
+    if not len(seconds):
+        return "the energy of the first steps is not known"
+    a_stretch = max(
+        -(-len(seconds) // STRETCHES), int(np.ceil(shortest / max(float(seconds.mean()), 1e-9))), 1
+    )
+    count = len(seconds) // a_stretch
+    if not count:
+        return "the first steps are shorter than the sensor can tell apart"
+    shape = (count, a_stretch)
+    kept = slice(len(seconds) - count * a_stretch, None)
+    watts = gains[kept].reshape(shape).sum(axis=1) / seconds[kept].reshape(shape).sum(axis=1)
+    return outlook(watts[begun(watts) :], ahead, a_stretch)
+
+
+def _row(first: int, what: str, predicted: Figure, came: float) -> dict[str, Any]:
+    low, high, value = predicted.low, predicted.high, predicted.value
+    held = None
+    if value is not None:
+        held = (low is None or low <= came) and (high is None or came <= high)
+    return {
+        "first": first,
+        "what": what,
+        "predicted": predicted,
+        "came": f"{came:.4g} {predicted.unit}" if predicted.unit != "count" else f"{came:,.0f}",
+        "off": None if value is None or not came else f"{value / came - 1:+.1%}",
+        "held": "—" if held is None else "yes" if held else "no",
+    }
+
+
+def _of_goal(run: Run) -> list[Mapping[str, Any]]:
+    """What the evaluations of the first half foretold of the steps to the goal."""
+    text = run.info.options.get("until")
+    if text is None:
+        return []
+    goal = Goal.parse(str(text))
+    judged = [row for row in evaluations(run.tables) if goal.measure in row]
+    done = np.array([row["step"] for row in judged], float)
+    value = np.array([_value(row[goal.measure]) for row in judged])
+    higher = HIGHER_IS_BETTER[goal.measure]
+    wrong, wanted = (1 - value, 1 - goal.value) if higher else (value, goal.value)
+    reached = np.flatnonzero(wrong <= wanted)
+    if not len(reached):
+        return []
+    rows = []
+    for share in (0.5, 0.75):
+        first = int(share * reached[0])
+        if first:
+            found = steps_to_goal(done[:first], wrong[:first], wanted, "evaluations")
+            rows.append(
+                _row(int(done[first - 1]), f"steps to {goal}", found, float(done[reached[0]]))
+            )
+    return rows
+
+
+def _value(figure: Figure) -> float:
+    return float("nan") if figure.value is None else figure.value
+
+
+def _words(rows: list[Mapping[str, Any]]) -> list[str]:
+    told = [row for row in rows if row["held"] != "—"]
+    if not told:
+        return ["From its first steps nothing could be foretold of this run: the table says why."]
+    held = sum(row["held"] == "yes" for row in told)
+    first = told[0]
+    return [
+        f"From its first {first['first']} steps the {first['what']} of the rest would have been "
+        f"foretold {first['off']} off; {held} of {len(told)} forecasts with 90 % intervals held.",
+        f"A forecast knows what its steps have met: {LATER}.",
+    ]

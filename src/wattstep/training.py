@@ -25,6 +25,7 @@ from wattstep.conditions import (
     check_target,
     surroundings,
 )
+from wattstep.conditions.ahead import Ahead
 from wattstep.conditions.sustaining import MOST_S as SUSTAIN_SECONDS
 from wattstep.conditions.sustaining import Sustaining
 from wattstep.conditions.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
@@ -46,6 +47,7 @@ DEFAULT_SECONDS = 15.0
 # How long a run with a goal may take, where neither steps nor seconds are given.
 GOAL_SECONDS = 3600.0
 REPORT_NS = 100_000_000
+FORETELL_AT = 0.2  # share of the run from which on what is said to be left is kept in its record
 EXCLUDABLE = ("throttled", "disturbed")
 
 
@@ -230,6 +232,8 @@ class Progress:
         steps: Steps done.
         loss: Of the last step.
         said: What else is known, in a few words.
+        ahead: What is left, in a few words: time, joules, battery.
+        unpowered: Why there are no joules among that; "" where there are, or nothing is left.
     """
 
     stage: str
@@ -237,6 +241,8 @@ class Progress:
     steps: int = 0
     loss: float | None = None
     said: str = ""
+    ahead: str = ""
+    unpowered: str = ""
 
 
 def train(settings: TrainingSettings, report: Callable[[Progress], None]) -> Recorder:
@@ -374,6 +380,8 @@ class _Loop:
         self._pursuit = pursuit
         self._sustaining: Sustaining | None = None
         self._steady = False
+        self._ahead = Ahead(recorder.path, recorder.info)
+        self._foretold: dict[str, Any] = {}
 
     def run(self) -> None:
         recorder, settings = self._recorder, self._settings
@@ -384,6 +392,7 @@ class _Loop:
             self._step("training", 0.0)
         self._clean = 0
         self._begun = time.perf_counter_ns()
+        self._ahead.begin()
         if settings.sustain:
             seconds = None if settings.steps is not None else settings.seconds or SUSTAIN_SECONDS
             self._sustaining = Sustaining(
@@ -394,10 +403,12 @@ class _Loop:
             self._step("training", share)
             share = self._share()
             last = share >= 1
+            self._look_ahead(share)
             if pursuit is not None and pursuit.ended(last=last, diverged=self._diverged):
                 break
         if self._sustaining is not None:
             add_conditions(recorder, sustain=self._sustaining.found())
+        self._keep_forecast()
         if recorder.problem is None:
             self._finish()
 
@@ -436,6 +447,30 @@ class _Loop:
             self._recorder.note(f"memory by category is not known: {error}")
             return {}
 
+    def _look_ahead(self, share: float) -> None:
+        """Once a second what is left of the steps that were asked for, or of the time."""
+        if share >= 1 or not self._ahead.due() or not self._knows_its_end:
+            return
+        if self._settings.steps is not None:
+            self._ahead.look(steps=self._settings.steps - self._clean)
+        else:
+            elapsed = (time.perf_counter_ns() - self._begun) * 1e-9
+            self._ahead.look(seconds=elapsed * (1 / share - 1) if share > 0 else 0.0)
+        if not self._foretold and share >= FORETELL_AT and not self._ahead.time.missing:
+            self._foretold = {"after_steps": self._clean, **self._ahead.document()}
+            self._foretold_ns = time.perf_counter_ns()
+
+    @property
+    def _knows_its_end(self) -> bool:
+        """A goal, or a steady state, may end it at any time."""
+        return self._pursuit is None and not self._settings.sustain
+
+    def _keep_forecast(self) -> None:
+        """What was foretold goes into the run, with the time that it took in the end."""
+        if self._foretold:
+            came = (time.perf_counter_ns() - self._foretold_ns) * 1e-9
+            add_conditions(self._recorder, forecast={**self._foretold, "time_came": round(came, 6)})
+
     def _share(self) -> float:
         """Of the run that is done."""
         if self._steady and self._clean >= self._settings.least_steps:
@@ -456,6 +491,7 @@ class _Loop:
         traced = recorder.windows > windows
         counts = not (traced or self._settling)
         self._clean += counts
+        self._ahead.step(counts=counts)
         if self._sustaining is not None:
             self._sustain(begin, counts)
         self._settling = traced  # the step after a traced one finds back to its habits
@@ -469,9 +505,14 @@ class _Loop:
         if now - self._reported > REPORT_NS:
             self._reported = now
             said = "" if self._sustaining is None else self._sustaining.said
+            training = stage == "training"
             self._report(
-                Progress(stage=stage, share=share, steps=recorder.index, loss=step.loss, said=said)
-            )
+                Progress(
+                    stage=stage, share=share, steps=recorder.index, loss=step.loss, said=said,
+                    ahead=self._ahead.words() if training else "",
+                    unpowered=self._ahead.unpowered if training and self._knows_its_end else "",
+                )
+            )  # fmt: skip
 
     def _sustain(self, begin_ns: int, counts: bool) -> None:
         """Tells what watches the training of a step that has just ended."""

@@ -31,6 +31,7 @@ class TrainingProgress:
         self._bar: Progress | None = None
         self._line_at = 0.0
         self._stage = ""
+        self._told = False
 
     def __enter__(self) -> TrainingProgress:
         if not self._quiet and self._console.is_terminal:
@@ -64,6 +65,13 @@ class TrainingProgress:
             detail += f", loss {stage.loss:.3f}"
         if stage.said:
             detail += f", {stage.said}"
+        if stage.ahead:
+            detail += f", {stage.ahead}"
+        if stage.unpowered and not self._told:
+            self._told = True
+            self._console.print(
+                f"{self._title}: joules to finish cannot be told: {stage.unpowered}", markup=False
+            )
         if self._bar is not None:
             self._bar.update(self._task, completed=stage.share, detail=detail)
             return

@@ -60,6 +60,7 @@ def make_document(
         "conditions": as_document(
             conditions, series.steps, _excluded(info.options), info.conditions
         ),
+        "forecast": info.conditions.get("forecast"),
         "curve": sustained_curve(series, conditions),
         "metrics": _plain(metrics),
         "operations": _plain(breakdown.operations()),

@@ -132,5 +132,12 @@ def gauge(
         role=role,
         source=f"/{path.relative_to(root)}",
         scale=scale,
+        limit=when_full(path, scale),
     )
     return SensorRead(path=str(path), parser="number", channels=(channel,), least_period_s=SLOW_S)
+
+
+def when_full(path: Path, scale: float) -> float | None:
+    """The most that `energy_now` or `charge_now` can be, where the battery tells."""
+    full = read_integer(path.with_name(path.name.replace("_now", "_full")))
+    return full * scale if isinstance(full, int) and full > 0 and "voltage" not in path.name else None

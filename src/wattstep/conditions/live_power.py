@@ -1,0 +1,132 @@
+"""The power of the machine while it is being recorded, from the sampler's journals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from wattstep.analysis.calibration import TOTAL, read_calibrations
+from wattstep.conditions.journals import Follower, Sample
+from wattstep.records.channel import Channel
+from wattstep.records.figure import Status, weakest
+from wattstep.records.run_info import PlannedRead
+
+NO_SENSOR: Final = "no power sensor was found (--power-model gives a modelled figure)"
+_METERS: Final = ("energy_total", "power_total", "battery_current", "battery_voltage")
+_BUSY: Final = "busy_time"
+
+
+class LivePower:
+    """The mean power since it was last asked; the same sources as those of the finished run.
+
+    Args:
+        reads: What is sampled.
+        journal: Folder of the run's journals.
+        model: The power model that was asked for, or None.
+        calibration: As the run has it, or None.
+
+    Attributes:
+        reason: Why there is no power; None where there is.
+        status: Measured, replayed or modelled.
+    """
+
+    def __init__(
+        self,
+        reads: Sequence[PlannedRead],
+        journal: Path,
+        model: Mapping[str, Any] | None,
+        calibration: Mapping[str, Any] | None,
+    ) -> None:
+        channels = [channel for read in reads for channel in read.channels]
+        self._meters = _chosen(channels)
+        self._model = model if not self._meters else None
+        self._busy = [c for c in channels if c.role == _BUSY] if self._model else []
+        self._by = read_calibrations(calibration) if calibration else {}
+        self._volts = {_device(c): c.name for c in channels if c.role == "battery_voltage"}
+        roles = _METERS if self._meters else (_BUSY,) if self._busy else ()
+        self._follower = Follower(journal, reads, roles)
+        self._new: dict[str, list[Sample]] = {}
+        self._voltage: dict[str, float] = {}
+        self.reason = None if self._meters or self._busy else NO_SENSOR
+        self.status = Status.MODELLED if self._busy else _status(self._meters)
+
+    def look(self) -> float | None:
+        """Mean power in W since the last answer; None where something has no new value yet."""
+        if self.reason is not None:
+            return None
+        for name, samples in self._follower.new_samples().items():
+            self._new.setdefault(name, []).extend(samples)
+        if self._busy:
+            parts = [self._modelled(channel) for channel in self._busy]
+        else:
+            parts = [self._of(channel) for channel in self._meters]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        for name, samples in self._new.items():
+            # A counter goes on from its last value.
+            self._new[name] = samples[-1:] if self._counts(name) else []
+        total = sum(known)
+        by = self._by.get(TOTAL)
+        return total if by is None else by.gain * total + by.offset_w
+
+    def _counts(self, name: str) -> bool:
+        return any(c.name == name and c.kind == "counter" for c in (*self._meters, *self._busy))
+
+    def _of(self, channel: Channel) -> float | None:
+        """Mean power by one meter."""
+        samples = self._new.get(channel.name, [])
+        if channel.kind == "counter":
+            watts = _rate(samples, channel)
+        elif channel.role == "battery_current":
+            watts = self._of_battery(channel, samples)
+        else:
+            watts = fmean(value for _, value in samples) if samples else None
+        by = None if TOTAL in self._by else self._by.get(channel.name)
+        return watts if by is None or watts is None else by.gain * watts + by.offset_w
+
+    def _of_battery(self, channel: Channel, samples: Sequence[Sample]) -> float | None:
+        name = self._volts.get(_device(channel), "")
+        if volts := self._new.get(name):
+            self._voltage[name] = volts[-1][1]
+        if not samples or name not in self._voltage:
+            return None
+        return fmean(value for _, value in samples) * self._voltage[name]
+
+    def _modelled(self, channel: Channel) -> float | None:
+        assert self._model is not None
+        busy = _rate(self._new.get(channel.name, []), channel)
+        idle = float(self._model["idle_watts_a_core"])
+        full = float(self._model["busy_watts_a_core"])
+        return None if busy is None else idle + (full - idle) * min(max(busy, 0.0), 1.0)
+
+
+def _chosen(channels: Sequence[Channel]) -> list[Channel]:
+    """What together is the machine: counters of energy, else meters, else batteries."""
+    meters = [c for c in channels if c.role == "power_total"]
+    of_batteries = [c for c in meters if c.domain == "battery"]
+    others = [c for c in meters if c.domain != "battery"]
+    known = {_device(c) for c in of_batteries}
+    currents = [c for c in channels if c.role == "battery_current" and _device(c) not in known]
+    counters = [c for c in channels if c.role == "energy_total"]
+    return counters or others or [*of_batteries, *currents]
+
+
+def _status(channels: Sequence[Channel]) -> Status:
+    return weakest(Status(channel.status) for channel in channels) if channels else Status.MISSING
+
+
+def _device(channel: Channel) -> str:
+    return channel.name.rpartition(".")[0]
+
+
+def _rate(samples: Sequence[Sample], channel: Channel) -> float | None:
+    """Of a counter, between its first new value and its last; a reset tells nothing."""
+    if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
+        return None
+    gain = samples[-1][1] - samples[0][1]
+    if gain < 0 and channel.wrap is not None:
+        gain += channel.wrap * channel.scale
+    return gain / (samples[-1][0] - samples[0][0]) if gain >= 0 else None

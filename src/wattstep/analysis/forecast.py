@@ -22,9 +22,9 @@ from wattstep.records.figure import Figure, Status, missing
 
 CONFIDENCE = 0.9
 LEAST = 5  # steps after the warm-up
-FLOOR = 0.01  # wandering of step times, part of their mean, where no step has shown any yet
+FLOOR = 0.02  # wandering of step times, part of their mean, where no step has shown any yet
 FLOOR_WEIGHT = 1.0  # as many comparisons of stretches as that counts for
-MOST_STRETCHES = 512  # that are kept of a series; neighbours are put together beyond
+GROWTH = 1.5  # wandering that each doubling adds, over what neighbouring stretches show
 SLOPE_SURE = 2.5  # standard errors, from which on a slope counts
 SLOPE_HOLDS = 2.0  # as long as it was seen, times so much, it is taken to go on
 
@@ -84,7 +84,7 @@ def outlook(values: FloatArray, ahead: float, each: float = 1.0) -> Outlook | st
     floor, freedom = _floor(relative, scatter)
     slope, slope_error = _slope(relative, scatter, future)
     # Two neighbouring stretches of equal length differ by twice Allan's variance.
-    octaves = 2 + math.log2(max(future / n, 1.0)) if future >= 0.5 * n else 4 * future / n
+    octaves = 2 + GROWTH * math.log2(max(future / n, 1.0)) if future >= 0.5 * n else 2 * future / (future + n) + 1
     variance = scatter * (1 / n + 1 / future) + floor * octaves + slope_error**2
     return Outlook(
         mean=mean * (1 + slope), error=mean * math.sqrt(variance), freedom=freedom,

@@ -197,10 +197,10 @@ def _found(even: _Even) -> float | str:
 
 
 def _none(even: _Even) -> str:
+    lasts = spoken(float(even.known.sum()) * even.step_s)
     return (
-        "no period stands out of the noise: the steps are shorter than the samples show "
-        f"(a new value every {spoken(even.spacing_s)}), they look alike all the way through, or the "
-        f"recording ({spoken(float(even.known.sum()) * even.step_s)}) is too short for them"
+        f"no period stands out of the noise: steps too short for a new value every "
+        f"{spoken(even.spacing_s)}, too even within, or too long for {lasts} of samples"
     )
 
 

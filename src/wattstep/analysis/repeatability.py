@@ -72,7 +72,7 @@ def repeatability(
 
 
 def _none(reason: str) -> Repeatability:
-    absent = missing("ratio", reason)
+    absent = missing("1", reason)
     return Repeatability(correlation=absent, corrected=absent)
 
 
@@ -84,7 +84,7 @@ class _Laid:
         step: Number of the step, from 0.
         bin: Of its phase.
         value: Level of the step, or of the steps about it, taken off.
-        noise: Variance of what differs from one sample to the next.
+        noise: Variance of what differs from one sample to the next; None: not known.
         lost: Part of what differs between steps that went with the levels.
         bins: Phases.
         folded: Whether levels are those of several steps.
@@ -93,7 +93,7 @@ class _Laid:
     step: IntArray
     bin: IntArray
     value: FloatArray
-    noise: float
+    noise: float | None
     lost: float
     bins: int
     folded: bool
@@ -158,13 +158,16 @@ def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Laid | s
     )  # fmt: skip
 
 
-def _noise(value: FloatArray, number: IntArray, step: IntArray, bins: int) -> float:
-    """The variance of neighbouring samples about the profile: half of their differences' squares."""
+def _noise(value: FloatArray, number: IntArray, step: IntArray, bins: int) -> float | None:
+    """The variance of neighbouring samples about the profile: half of their differences' squares.
+
+    None where hardly a step holds two of them.
+    """
     profile = np.bincount(number, value, bins) / np.maximum(np.bincount(number, minlength=bins), 1)
     left = value - profile[number]
     beside = step[1:] == step[:-1]
     if beside.sum() < LEAST_SAMPLES / 2:
-        return 0.0
+        return None
     return float((np.diff(left)[beside] ** 2).mean()) / 2
 
 
@@ -198,18 +201,29 @@ def _figures(laid: _Laid, source: str, status: Status) -> Repeatability:
         f"jackknife over {count} blocks of steps"
     )
     plain = _interval(common / whole, without[:, 0] / without[:, 1])
-    noise = min(laid.noise, max(whole - common, 0.0))
-    corrected = _interval(common / (whole - noise), without[:, 0] / (without[:, 1] - noise))
     n = len(steps)
     return Repeatability(
         correlation=_figure(plain, n, source, status, method),
-        corrected=_figure(
-            corrected, n, source, status,
-            f"{method}; the most it can be: what differs from sample to sample taken as noise",
-        ),
+        corrected=_at_most(laid, common, whole, without, plain, (source, status, method)),
         bins=laid.bins,
         folded=laid.folded,
-    )  # fmt: skip
+    )
+
+
+def _at_most(
+    laid: _Laid, common: float, whole: float, without: FloatArray,
+    plain: tuple[float, float, float], words: tuple[str, Status, str],
+) -> Figure:  # fmt: skip
+    """The correlation with the noise of single samples taken out of the variance."""
+    source, status, method = words
+    if laid.noise is None:
+        return missing("1", "hardly a step holds two samples: their noise is not known")
+    if plain[1] <= 0:
+        return missing("1", "no course that repeats is seen: its ceiling is not known")
+    noise = min(laid.noise, max(whole - common, 0.0))
+    found = _interval(common / (whole - noise), without[:, 0] / (without[:, 1] - noise))
+    most = f"{method}; the most it can be: what differs from sample to sample taken as noise"
+    return _figure(found, len(np.unique(laid.step)), source, status, most)
 
 
 def _interval(value: float, without: FloatArray) -> tuple[float, float, float]:
@@ -230,6 +244,6 @@ def _figure(
 ) -> Figure:
     value, low, high = found
     return Figure(
-        value=value, low=low, high=high, unit="ratio", confidence=_CONFIDENCE, n=n, status=status,
+        value=value, low=low, high=high, unit="1", confidence=_CONFIDENCE, n=n, status=status,
         source=source, method=method,
     )  # fmt: skip

@@ -18,7 +18,8 @@ from wattstep.records.figure import Figure, Status, missing
 from wattstep.records.journal import JOURNAL
 from wattstep.records.run_info import RunInfo
 
-LOOK_EVERY_S: Final = 1.0
+LOOK_EVERY_S: Final = 1.0  # at the power
+WORK_OUT_EVERY_S: Final = 2.0  # what is left
 MOST: Final = 128  # stretches of steps, and seconds of power, that are kept: then two make one
 CLOCK: Final = "monotonic clock"
 
@@ -68,6 +69,7 @@ class Ahead:
         self._battery = _Battery(journal, info.reads)
         self._steps, self._watts = Stretches(), Stretches()
         self._looked_s = self._ended_s = clock()
+        self._worked_out_s = self._looked_s - WORK_OUT_EVERY_S
         self._source = self._power.status.value
         self.time = missing("s", "no step was done yet")
         self.energy = missing("J", self._power.reason or "no step was done yet")
@@ -98,7 +100,7 @@ class Ahead:
         return self._clock() - self._looked_s >= LOOK_EVERY_S
 
     def look(self, *, steps: float | None = None, seconds: float | None = None) -> None:
-        """Works out what is left.
+        """Takes in the power since the last look, and every other second works out what is left.
 
         Args:
             steps: That are to come; None where time limits the run.
@@ -108,6 +110,9 @@ class Ahead:
         watts = self._power.look()
         if watts is not None:
             self._watts.add(watts)
+        if self._looked_s - self._worked_out_s < WORK_OUT_EVERY_S:
+            return
+        self._worked_out_s = self._looked_s
         self.time = self._time(steps, seconds)
         self.energy = self._energy()
         self.level = self._battery.level(self.energy)

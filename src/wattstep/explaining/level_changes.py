@@ -103,15 +103,15 @@ def _of_warmup(found: Changes, steps: Steps, at: IntArray, warmup: int) -> list[
     if found.settled is None:
         return ["The step time never settles: no stretch of it lasts long enough to end a warm-up."]
     settled = int(steps.index[at[found.settled]])
-    if settled == warmup or (settled < warmup and not settled):
+    if settled == warmup:
         return [
-            f"By the changes of the step time the warm-up ends with step {settled}; the run counts "
-            f"{warmup} first steps as warm-up."
+            f"By the changes of the step time the warm-up ends with step {settled}, as the run has it."
         ]
     if settled < warmup:
+        over = f"is over after {settled} steps" if settled else "does not show"
         return [
-            f"By the changes of the step time the warm-up is over after {settled} steps; the run "
-            f"leaves out {warmup}, which is on the safe side."
+            f"By the changes of the step time the warm-up {over}; the run leaves out its first "
+            f"{warmup} steps, which is on the safe side."
         ]
     late = int((steps.clean & (steps.index < settled)).sum())
     return [

@@ -32,9 +32,9 @@ ROLES: Final = (
 CLOCK: Final = "monotonic clock"
 _COLUMNS: Final = {
     "channel": "channel", "role": "what it tells", "period": "period by its samples",
-    "repeatability": "repeats", "repeatability_at_most": "at most, less its noise",
-    "why": "what cannot be told, and why",
+    "repeatability": "repeats by", "repeatability_at_most": "less noise, at most",
 }  # fmt: skip
+_WHY: Final = {"why": "why not", "what": "what cannot be told", "of": "channels"}
 
 
 def steps(run: Run) -> Section:
@@ -56,6 +56,7 @@ def steps(run: Run) -> Section:
     }
     tables = (
         Table(name="channels", title="What repeats", columns=_COLUMNS, rows=rows),
+        Table(name="untold", title="What cannot be told", columns=_WHY, rows=_untold(rows)),
         *changes.tables,
         *forecasts.tables,
     )
@@ -108,15 +109,25 @@ def _within(series: Series, channel: Channel, found: Steps) -> tuple[IntArray, F
 
 
 def _row(channel: Channel, told: Figure, repeats: Repeatability) -> dict[str, Any]:
-    reasons = [figure.reason for figure in (told, repeats.correlation) if figure.missing]
     return {
         "channel": channel.name,
         "role": channel.role.replace("_", " "),
         "period": told,
         "repeatability": repeats.correlation,
         "repeatability_at_most": repeats.corrected,
-        "why": "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or None,
     }
+
+
+def _untold(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Reasons, each with the channels that it is true of."""
+    of: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for key in ("period", "repeatability"):
+            if row[key].missing:
+                of.setdefault((str(row[key].reason), key), []).append(row["channel"])
+    return [
+        {"why": reason, "what": what, "of": ", ".join(names)} for (reason, what), names in of.items()
+    ]
 
 
 def _finest(rows: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -161,6 +172,8 @@ def _of_repetition(rows: list[Mapping[str, Any]]) -> list[str]:
         return ["How well a channel repeats from step to step cannot be told here: see the table."]
     best = max(known, key=lambda row: row["repeatability"].value)
     figure = best["repeatability"]
+    if figure.low <= 0:
+        return ["No channel shows a course within the step that repeats from step to step."]
     said = (
         f"{best['channel']} repeats most from step to step: its course in one step correlates with "
         f"that in another by {figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"

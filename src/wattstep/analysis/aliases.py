@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -79,7 +80,7 @@ def _windows(t_s: FloatArray, length_s: float, least: int) -> list[tuple[int, in
     """Begin and end of windows with enough samples for the fit."""
     count = max(int((t_s[-1] - t_s[0]) / length_s), 1)
     edges = np.searchsorted(t_s, t_s[0] + length_s * np.arange(count + 1))
-    pairs = [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    pairs = [(int(a), int(b)) for a, b in itertools.pairwise(edges)]
     enough = [pair for pair in pairs if pair[1] - pair[0] > least]
     return enough[:: max(-(-len(enough) // MOST_WINDOWS), 1)]
 

@@ -10,6 +10,7 @@ changes: values far off are drawn in first.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -279,7 +280,7 @@ def _bound(n: int, apart: int, false_alarms: float) -> float:
 def _settled(series: FloatArray, edges: Sequence[int]) -> int | None:
     """Where the first stretch begins that lasts, less what stands out at its begin."""
     lasting = min(SETTLED, max(len(series) // 10, SHORTEST))
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in itertools.pairwise(edges):
         if last - first >= lasting:
             break
     else:

@@ -84,7 +84,11 @@ def outlook(values: FloatArray, ahead: float, each: float = 1.0) -> Outlook | st
     floor, freedom = _floor(relative, scatter)
     slope, slope_error = _slope(relative, scatter, future)
     # Two neighbouring stretches of equal length differ by twice Allan's variance.
-    octaves = 2 + GROWTH * math.log2(max(future / n, 1.0)) if future >= 0.5 * n else 2 * future / (future + n) + 1
+    octaves = (
+        2 + GROWTH * math.log2(max(future / n, 1.0))
+        if future >= 0.5 * n
+        else 2 * future / (future + n) + 1
+    )
     variance = scatter * (1 / n + 1 / future) + floor * octaves + slope_error**2
     return Outlook(
         mean=mean * (1 + slope), error=mean * math.sqrt(variance), freedom=freedom,

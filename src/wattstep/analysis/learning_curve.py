@@ -22,7 +22,7 @@ LEAST_GAIN = 3.0  # by how many times its noise the curve must have come down
 FARTHEST = 30.0  # times the steps done: beyond, nothing is said
 CONFIDENCE = 0.9
 NEVER = 0.05  # share of curves that never get there, from which on the interval is open
-MODEL_DOUBT = 1.25  # by how much the fit is trusted less than its residuals say
+MODEL_DOUBT = 1.6  # by how much the fit is trusted less than its residuals say
 _EXPONENTS = np.geomspace(0.3, 3.0, 16)
 _RATES = np.geomspace(0.1, 8.0, 20)  # of exponentials, over the steps done
 _SHIFTS = (0.0, 0.1, 0.5)  # of power laws, in steps done: not all begin to learn at once
@@ -111,9 +111,7 @@ class _Shape:
 
 def _powers() -> list[_Shape]:
     def made(b: float, shift: float) -> _Shape:
-        return _Shape(
-            falls=lambda at: (at + shift) ** -b, inverse=lambda y: y ** (-1 / b) - shift
-        )
+        return _Shape(falls=lambda at: (at + shift) ** -b, inverse=lambda y: y ** (-1 / b) - shift)
 
     return [made(float(b), shift) for b in _EXPONENTS for shift in _SHIFTS]
 

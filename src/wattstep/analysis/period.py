@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattstep.analysis.aliases import tell_aliases
+from wattstep.analysis.cycles import cycles_together
 from wattstep.analysis.power import spoken
 from wattstep.analysis.refresh import HOLE, refresh
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
@@ -22,6 +23,7 @@ from wattstep.records.figure import Figure, Status, missing
 LEAST_SAMPLES = 40
 LEAST_PERIODS = 6  # that a recording must hold
 LEAST_A_PERIOD = 3.0  # values of the source; fewer could be the alias of anything
+LEAST_A_CYCLE = 6.0  # of its parts, if it is said to have any
 GRID = 4  # points of the even grid to a sample
 MOST_POINTS = 1 << 19  # of the grid: what is longer is looked at in part
 LEAST_LIKENESS = 0.1  # the autocorrelation at the period, less that at the lag least like it
@@ -239,15 +241,10 @@ def _resolved(even: _Even, likeness: FloatArray, best: int, peaks: IntArray) -> 
             if not verdict:
                 lag = part
                 break
-    for times in range(2, MOST_DIVISOR + 1):
-        multiple = round(times * lag)
-        near = peaks[np.abs(peaks - multiple) <= max(1.5, 0.1 * lag)]
-        if len(near):
-            whole = int(near[np.argmax(likeness[near])])
-            verdict = _worse(even, lag, whole)
-            if verdict is not False:
-                return float(whole) if verdict else _open(even, lag, whole)
-    return float(lag)
+    together = cycles_together(even.value, even.known, lag)
+    if together > 1 and lag < LEAST_A_CYCLE * GRID:
+        return _open(even, lag, together * lag)
+    return float(together * lag)
 
 
 def _open(even: _Even, lag: int, other: int) -> str:

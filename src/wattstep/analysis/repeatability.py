@@ -149,7 +149,9 @@ def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Laid | s
     for _ in range(_ROUNDS):
         level = np.bincount(group, centred - profile[number]) / size
         left = centred - level[group]
-        profile = np.bincount(number, left, bins) / np.maximum(np.bincount(number, minlength=bins), 1)
+        profile = np.bincount(number, left, bins) / np.maximum(
+            np.bincount(number, minlength=bins), 1
+        )
         profile -= profile[number].mean()
     centred = centred - level[group]
     return _Laid(
@@ -171,7 +173,7 @@ def _noise(value: FloatArray, number: IntArray, step: IntArray, bins: int) -> fl
     return float((np.diff(left)[beside] ** 2).mean()) / 2
 
 
-def _shares(laid: _Laid, left_out: IntArray | None, blocks: IntArray) -> tuple[float, float]:
+def _shares(laid: _Laid, left_out: int | None, blocks: IntArray) -> tuple[float, float]:
     """The variance that steps have in common, and all of it; one block of steps left out."""
     kept = slice(None) if left_out is None else blocks != left_out
     step, number, value = laid.step[kept], laid.bin[kept], laid.value[kept]
@@ -194,7 +196,7 @@ def _figures(laid: _Laid, source: str, status: Status) -> Repeatability:
     count = min(MOST_BLOCKS, len(steps))
     blocks = np.searchsorted(steps, laid.step) * count // len(steps)
     common, whole = _shares(laid, None, blocks)
-    without = np.array([_shares(laid, each, blocks) for each in np.arange(count)])
+    without = np.array([_shares(laid, each, blocks) for each in range(count)])
     how = "folded by phase over steps" if laid.folded else "over the phases of each step"
     method = (
         f"correlation of the course of one step with that of another, {how}, {laid.bins} phases; "

@@ -129,7 +129,9 @@ class Ahead:
         if steps <= 0:
             return Figure(value=0.0, unit="s", status=Status.PREDICTED, source=CLOCK)
         found = outlook(values, steps, self._steps.each)
-        return missing("s", found) if isinstance(found, str) else predicted(found, steps, "s", CLOCK)
+        return (
+            missing("s", found) if isinstance(found, str) else predicted(found, steps, "s", CLOCK)
+        )
 
     def _energy(self) -> Figure:
         if self._power.reason is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +34,7 @@ def backtest(run: Run) -> Found:
         words = f"How well the first steps foretell the rest: {len(seconds)} steps are too few."
         return Found(sentences=(words,))
     gains = _gains(run, steps)[usable]
-    rows: list[Mapping[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for first in sorted({max(int(share * len(seconds)), LEAST_FIRST) for share in SHARES}):
         if first < len(seconds):
             rows += _of_time_and_energy(run, seconds, gains, first)
@@ -58,7 +57,7 @@ def _gains(run: Run, steps: Steps) -> FloatArray:
 
 def _of_time_and_energy(
     run: Run, seconds: FloatArray, gains: FloatArray, first: int
-) -> list[Mapping[str, Any]]:
+) -> list[dict[str, Any]]:
     warmup = min(run.info.warmup, first)
     ahead = len(seconds) - first
     found = forecast_time(seconds[:first], float(seconds[:first].sum()), ahead, warmup, CLOCK)
@@ -109,7 +108,7 @@ def _row(first: int, what: str, predicted: Figure, came: float) -> dict[str, Any
     }
 
 
-def _of_goal(run: Run) -> list[Mapping[str, Any]]:
+def _of_goal(run: Run) -> list[dict[str, Any]]:
     """What the evaluations of the first half foretold of the steps to the goal."""
     text = run.info.options.get("until")
     if text is None:
@@ -138,7 +137,7 @@ def _value(figure: Figure) -> float:
     return float("nan") if figure.value is None else figure.value
 
 
-def _words(rows: list[Mapping[str, Any]]) -> list[str]:
+def _words(rows: list[dict[str, Any]]) -> list[str]:
     told = [row for row in rows if row["held"] != "—"]
     if not told:
         return ["From its first steps nothing could be foretold of this run: the table says why."]

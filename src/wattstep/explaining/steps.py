@@ -126,7 +126,8 @@ def _untold(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             if row[key].missing:
                 of.setdefault((str(row[key].reason), key), []).append(row["channel"])
     return [
-        {"why": reason, "what": what, "of": ", ".join(names)} for (reason, what), names in of.items()
+        {"why": reason, "what": what, "of": ", ".join(names)}
+        for (reason, what), names in of.items()
     ]
 
 

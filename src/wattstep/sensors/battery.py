@@ -140,4 +140,6 @@ def gauge(
 def when_full(path: Path, scale: float) -> float | None:
     """The most that `energy_now` or `charge_now` can be, where the battery tells."""
     full = read_integer(path.with_name(path.name.replace("_now", "_full")))
-    return full * scale if isinstance(full, int) and full > 0 and "voltage" not in path.name else None
+    return (
+        full * scale if isinstance(full, int) and full > 0 and "voltage" not in path.name else None
+    )

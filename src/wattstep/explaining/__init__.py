@@ -20,6 +20,7 @@ SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "variance": "wattstep.explaining.variance:variance",
         "roofline": "wattstep.explaining.roofline:roofline",
         "gaps": "wattstep.explaining.gaps:gaps",
+        "processors": "wattstep.explaining.processors:processors",
         "critical_path": "wattstep.explaining.critical_path:critical_path",
         "gpu": "wattstep.explaining.gpu:gpu",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -63,7 +64,11 @@ def critical_path(run: Run) -> Section:
 
 
 def _words(found: Sequence[_Found], breakdown: RunBreakdown) -> str:
-    return f"longest chain of dependent work in {len(found)} traced steps, as a share of each, times the mean step"
+    of = len(traced_steps(breakdown))
+    return (
+        f"longest chain of dependent work in {len(found)} of {of} traced steps, as a share of each, "
+        "times the mean step; code between operations is work of the thread that goes on"
+    )
 
 
 def _chosen(breakdown: RunBreakdown) -> Iterator[_Cut]:
@@ -181,7 +186,7 @@ class _Cutting:
         inside = edges[(edges > begin) & (edges < end)]
         times = [begin, *inside.tolist(), end]
         label = self._labelled(row, "cpu")
-        for low, high in zip(times[:-1], times[1:], strict=True):
+        for low, high in pairwise(times):
             waits = int(idle.covers(np.array([low]))[0])
             self._add(low, high, lane, label, waits=waits)
 

@@ -58,7 +58,7 @@ def device_tables(run: Run) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     """Tables of the idle time of each GPU and of the host by cause, and sentences."""
     breakdown = run.breakdown
     steps = traced_steps(breakdown)
-    hosts = [_host(breakdown, step) for step in steps]
+    hosts = [host_activity(breakdown, step) for step in steps]
     tables, sentences = [], []
     for device in breakdown.others:
         found = [
@@ -96,7 +96,7 @@ def _spans(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
     return Spans.of(traced.start_ns[rows], traced.end_ns[rows]).within(step.begin_ns, step.end_ns)
 
 
-def _host(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]:
+def host_activity(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]:
     """What the host did when, the more telling first; threads that work tell more than others."""
     rows = step.rows[breakdown.processor.named("cpu")[step.rows]]
     wait = is_wait(breakdown)
@@ -127,6 +127,12 @@ def by_phase(breakdown: RunBreakdown, step: TracedStep, rows: IntArray) -> dict[
         spans = Spans.of(edges[:-1][marked], edges[1:][marked])
         found[cause] = joined([_spans(breakdown, scopes, step), spans]).union()
     return found
+
+
+def work_of_device(breakdown: RunBreakdown, step: TracedStep, device: str) -> Spans:
+    """When a device worked in a step."""
+    rows = step.rows[breakdown.processor.named(device)[step.rows]]
+    return _spans(breakdown, rows, step)
 
 
 def _device(

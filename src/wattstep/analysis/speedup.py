@@ -36,32 +36,35 @@ def amdahl(parallel_s: float, times: float) -> float:
     return parallel_s * (1 - 1 / times)
 
 
-def with_more_threads(
+def with_higher_ceilings(
     seconds: FloatArray,
     least_s: FloatArray,
     scales: FloatArray,
-    parallel: BoolArray,
+    near: BoolArray,
+    concerned: BoolArray,
     ratio: float,
 ) -> Saving:
-    """What more threads should save.
+    """What higher ceilings should save: those of more threads, another precision or layout.
 
-    Operations that are cut into parts for threads get faster as their measured ceiling does, at
-    best by the ratio of the threads; at worst only the part of their time that the ceiling explains
-    does, and the rest (calls, synchronisation) stays.
+    Operations near their ceiling get faster as the ceiling gets higher. Of one far below, only the
+    time that the ceiling explains does: calls, synchronisation and small sizes stay as they are.
+    At worst that is so of all of them; at best all of their time shrinks by `ratio`.
 
     Args:
         seconds: Time of each operation in a step, shape (n,).
-        least_s: Its time at the ceiling that binds it; NaN where not known.
-        scales: The binding ceiling with the other number of threads over that of now; NaN likewise.
-        parallel: Whether the framework cuts it into parts.
-        ratio: Threads over threads of now.
+        least_s: Its time at the ceiling that binds it; NaN where not known, shape (n,).
+        scales: The other ceiling over that of now; NaN where not known, shape (n,).
+        near: Whether it is near its ceiling, shape (n,).
+        concerned: Whether the change touches it at all, shape (n,).
+        ratio: By how much it can become faster at best.
     """
-    at_best = amdahl(float(seconds[parallel].sum()), ratio)
-    gained = np.clip(1 - 1 / np.maximum(np.nan_to_num(scales, nan=1.0), 1.0), 0.0, 1 - 1 / ratio)
-    value = float((seconds * gained)[parallel].sum())
-    known = parallel & np.isfinite(least_s)
-    low = float((np.minimum(least_s, seconds) * gained)[known].sum())
-    return Saving(value=value, low=min(low, value), high=max(at_best, value))
+    high = amdahl(float(seconds[concerned].sum()), max(ratio, 1.0))
+    gained = 1 - 1 / np.maximum(np.nan_to_num(scales, nan=1.0), 1.0)
+    gained = np.minimum(gained, 1 - 1 / max(ratio, 1.0))[concerned]
+    explained = np.minimum(np.nan_to_num(least_s), seconds)[concerned]
+    expected = np.where(near[concerned], seconds[concerned], explained)
+    value, low = float((expected * gained).sum()), float((explained * gained).sum())
+    return Saving(value=value, low=low, high=max(high, value))
 
 
 def with_fewer_threads(step_s: float, undisturbed_s: float | None, floor_s: float) -> Saving | None:

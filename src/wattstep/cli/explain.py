@@ -37,15 +37,16 @@ def explain(
     names = chosen_sections(section or [])
     console = Console()
     documents = []
-    for path in expand(runs):
-        run = load(path)
+    opened = [load(path) for path in expand(runs)]
+    for run in opened:
+        beside = [other for other in opened if other is not run]
         sections = []
         if not json:
             console.print(f"[bold]{run.path}[/bold]", highlight=False)
         for name in names:
             if not quiet:
-                print(f"{path.name}: {name}", file=sys.stderr)
-            for found in explained(run, [name]):
+                print(f"{run.path.name}: {name}", file=sys.stderr)
+            for found in explained(run, [name], beside):
                 sections.append(found.document())
                 if not json:
                     print_section(found, console)

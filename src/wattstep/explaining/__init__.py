@@ -20,9 +20,10 @@ SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "variance": "wattstep.explaining.variance:variance",
         "roofline": "wattstep.explaining.roofline:roofline",
         "gaps": "wattstep.explaining.gaps:gaps",
-        "processors": "wattstep.explaining.processors:processors",
         "critical_path": "wattstep.explaining.critical_path:critical_path",
         "gpu": "wattstep.explaining.gpu:gpu",
+        "processors": "wattstep.explaining.processors:processors",
+        "advice": "wattstep.explaining.advice:advice",
     }
 )
 
@@ -41,16 +42,18 @@ def chosen_sections(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in SECTIONS if name in names or not names)
 
 
-def explain(run: Run, names: Sequence[str] = ()) -> Iterator[Section]:
+def explain(run: Run, names: Sequence[str] = (), beside: Sequence[Run] = ()) -> Iterator[Section]:
     """Each section of a run, as it is worked out.
 
     Args:
         run: The run.
         names: Sections; none: all.
+        beside: Other runs that were given with it.
 
     Raises:
         InvalidValueError: There is no such section.
     """
     for name in chosen_sections(names):
         module, _, function = SECTIONS[name].partition(":")
-        yield getattr(importlib.import_module(module), function)(run)
+        given = {"beside": beside} if name in LOOKING_BESIDE else {}
+        yield getattr(importlib.import_module(module), function)(run, **given)

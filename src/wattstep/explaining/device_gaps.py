@@ -74,6 +74,14 @@ def device_tables(run: Run) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     return tuple(tables), tuple(sentences)
 
 
+def idle_of_device(breakdown: RunBreakdown, device: str) -> list[dict[str, float]]:
+    """Of each traced step, time in s in which a device has no work, by cause."""
+    return [
+        _device(breakdown, step, host_activity(breakdown, step), device)
+        for step in traced_steps(breakdown)
+    ]
+
+
 def traced_steps(breakdown: RunBreakdown) -> list[TracedStep]:
     """Traced steps; work of a GPU goes on into the next, so its rows are those of all."""
     edges, window = breakdown.laid.traced.edges_ns, breakdown.rows.window

@@ -105,7 +105,7 @@ def ceilings_of(run: Run) -> Ceilings | str:
         return f"ceilings are measured of CPUs only, the run used {info.processor}"
     device = info.device.get("emulated_on", info.device)
     found = find(device, info.environment.get("torch"), info.threads)
-    if not isinstance(found, str):
+    if not isinstance(found, str) or info.threads is None or "torch" not in info.environment:
         return found
     where = f"wattstep ceilings --for {run.path}"
     return f"{found}: measure them on the machine that trained, with `{where}`"

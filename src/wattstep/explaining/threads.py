@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.analysis.roofline import Placed
-from wattstep.analysis.speedup import Saving, with_fewer_threads, with_more_threads
+from wattstep.analysis.speedup import Saving, with_fewer_threads, with_higher_ceilings
 from wattstep.analysis.steps import BoolArray, FloatArray
 from wattstep.explaining.operations import Work, under_ceilings
 from wattstep.records.ceilings import Ceilings
@@ -102,6 +102,11 @@ def _less(whole: Figure, part: Figure, words: str) -> Figure:
     )  # fmt: skip
 
 
+def near(placed: Placed) -> BoolArray:
+    """Which operations are near the ceiling that binds them."""
+    return np.array([bound in ("compute", "memory") for bound in placed.bound], bool)
+
+
 def is_cut(work: Work) -> BoolArray:
     """Which operations the framework cuts into parts for threads: large ones, and products."""
     kinds = np.array([row["kind"] in CUT for row in work.rows], bool)
@@ -123,11 +128,12 @@ def more_threads(run: Run, work: Work, ceilings: Ceilings | None, threads: int) 
     now = run.info.threads or 1
     placed = None if ceilings is None else under_ceilings(run, work, ceilings)
     nothing = np.full(len(work.rows), np.nan)
-    return with_more_threads(
+    return with_higher_ceilings(
         work.seconds,
         nothing if placed is None else placed.least_s,
         nothing if placed is None or ceilings is None
         else _scales(run, work, placed, ceilings, threads),
+        np.zeros(len(work.rows), bool) if placed is None else near(placed),
         is_cut(work),
         threads / now,
     )  # fmt: skip

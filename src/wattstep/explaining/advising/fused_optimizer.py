@@ -1,0 +1,57 @@
+"""Let the optimizer update all parameters in one call."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from wattstep.analysis.speedup import Saving
+from wattstep.explaining.advising.advice import Advice, gain_of
+from wattstep.explaining.advising.facts import WORTH, Facts
+from wattstep.explaining.gaps import OPTIMIZER
+from wattstep.records.figure import Figure, Status
+
+FUSED: Final = ("_fused_", "_foreach_")
+
+
+def fused_optimizer(facts: Facts) -> Advice | str:
+    """An optimizer that calls operations for each parameter pays for the calls.
+
+    A fused one still moves every parameter, gradient and state once: that is what remains.
+    """
+    rows, step = facts.in_phase("optimizer"), facts.step_s
+    names = [str(row["name"]) for row, mine in zip(facts.work.rows, rows, strict=True) if mine]
+    gap = float(np.mean(facts.idle.seconds[OPTIMIZER]))
+    time = (facts.optimizer_time.value or 0.0) + gap
+    if time < WORTH * step:
+        return f"{time / step:.1%} of a step is its optimizer"
+    if any(word in name for name in names for word in FUSED):
+        return "the optimizer updates lists of parameters at once already"
+    calls = sum(
+        row["calls"].value or 0.0 for row, mine in zip(facts.work.rows, rows, strict=True) if mine
+    )
+    least = 0.0 if facts.placed is None else float(np.nansum(facts.placed.least_s[rows]))
+    value = max(time - gap - least, 0.0)
+    saving = Saving(value=value, low=0.0, high=time)
+    return Advice(
+        title="Use a fused optimizer",
+        why=f"{time / step:.0%} of a step is its optimizer: {calls:.0f} calls, one parameter after "
+        "another, and the code between them.",
+        gain=gain_of(
+            saving,
+            step,
+            "its calls, but for moving what they move at the ceilings of memory; at most the code "
+            "between them, too"
+            if facts.placed is not None
+            else "its calls; without ceilings, what moving memory takes is not known",
+        ),
+        evidence={
+            "optimizer_time": facts.optimizer_time,
+            "optimizer_calls": Figure(
+                value=calls, unit="count", status=Status.COUNTED, source="trace"
+            ),
+        },
+        how="torch.optim.SGD(..., fused=True), or Adam and AdamW likewise, in your script; then "
+        "wattstep profile SCRIPT",
+    )

@@ -10,7 +10,6 @@ from wattstep.analysis.roofline import FAR_BELOW
 from wattstep.analysis.speedup import Saving, fixed_cost, per_sample_with_batch
 from wattstep.explaining.advising.advice import Advice, gain_of
 from wattstep.explaining.advising.facts import WORTH, Facts
-from wattstep.explaining.gaps import FRAMEWORK, OPTIMIZER
 from wattstep.run import Run
 
 TIMES: Final = 2
@@ -27,8 +26,8 @@ def larger_batch(facts: Facts) -> Advice | str:
         return "the run does not say its batch size"
     fitted = _fitted(facts)
     saving, method = _of_line(fitted, facts) if fitted is not None else _of_shares(facts)
-    if saving.high < WORTH * step:
-        return f"{TIMES * saving.high / step:.1%} of a step at most does not grow with its batch"
+    if saving.value < WORTH * step:
+        return f"{TIMES * saving.value / step:.1%} of a step does not grow with its batch"
     sure = TIMES * saving.value / step
     return Advice(
         title=f"Train batches of {TIMES * batch} instead of {batch}, where the task and memory allow",

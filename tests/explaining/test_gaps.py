@@ -1,0 +1,148 @@
+"""Gaps of runs whose timelines are known: causes, and that they add up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
+
+from wattstep.analysis.gaps import DISPATCH, LAUNCHED, WAITING
+from wattstep.explaining.gaps import DATA, FRAMEWORK, KEPT, OPTIMIZER, gaps
+from wattstep.explaining.section import Section
+from wattstep.records.figure import Figure
+from wattstep.run import load
+
+
+def value(figure: Figure) -> float:
+    assert figure.value is not None, figure.reason
+    return figure.value
+
+
+def times(section: Section, table: str = "causes") -> dict[str, float]:
+    rows = next(one.rows for one in section.tables if one.name == table)
+    return {row["cause"]: value(row["time"]) for row in rows}
+
+
+def test_a_step_that_is_all_operations_has_no_gaps(tmp_path: Path) -> None:
+    found = gaps(load(trained(tmp_path / "run")))
+    assert value(found.figures["idle_time"]) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_causes_add_up_to_what_no_operation_covers(tmp_path: Path) -> None:
+    # 30 ms: an operation 5-10, module code 12-16 around another 13-15, the optimizer 20-29 around
+    # operations 21-23 and 25-26.
+    rows = [
+        worked("aten::mm", 0, 5, 10),
+        worked("module code", 0, 12, 16, kind="scope", layer="head"),
+        worked("aten::relu", 0, 13, 15, layer="head"),
+        worked("Optimizer.step#SGD.step", 0, 20, 29, kind="scope", phase="optimizer"),
+        worked("aten::add_", 0, 21, 23, phase="optimizer"),
+        worked("aten::add_", 0, 25, 26, phase="optimizer"),
+    ]
+    path = imported(tmp_path / "run", _nested(rows), end=30)
+    run = load(path)
+    found = gaps(run)
+    assert times(found) == pytest.approx({FRAMEWORK: 0.014, OPTIMIZER: 0.006})
+    idle = value(found.figures["idle_time"])
+    operations = sum(value(row["time"]) for row in run.operations())
+    assert idle + operations == pytest.approx(0.030)
+    modules = next(table for table in found.tables if table.name == "modules")
+    own = {row["layer"]: value(row["time"]) for row in modules.rows}
+    assert own["head"] == pytest.approx(0.002)
+
+
+def _nested(rows: list) -> list:  # type: ignore[type-arg]
+    """Rows with the position of the scope that encloses each."""
+    from dataclasses import replace
+
+    result = []
+    for row in rows:
+        around = [
+            n for n, other in enumerate(rows)
+            if other.kind == "scope" and other is not row and other.start <= row.start < other.end
+        ]  # fmt: skip
+        result.append(replace(row, inside=around[-1] if around else None))
+    return result
+
+
+def test_what_lies_in_the_phase_of_the_data_is_data_loading(tmp_path: Path) -> None:
+    # Of 5 ms in the phase `data`, an operation of the phase covers 2 (see `make_run`).
+    path = trained(
+        tmp_path / "run", phases=(("data", 2 * MS), ("forward", 8 * MS), ("data", 3 * MS))
+    )
+    _drop_operations(path, "data-op")
+    found = gaps(load(path))
+    assert times(found)[DATA] == pytest.approx(0.005, rel=0.05)
+
+
+def _drop_operations(path: Path, name: str) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    file = path / "operations.parquet"
+    table = pq.read_table(file)
+    pq.write_table(table.filter(pc.not_equal(table["name"].cast(pa.string()), name)), file)
+
+
+def test_a_gpu_waits_for_the_host_and_then_for_the_driver(tmp_path: Path) -> None:
+    found = gaps(load(ran_on_gpu(tmp_path / "run")))
+    # The GPU has nothing to do 0-40 and 90-100; its kernel was launched at 30.
+    assert times(found, "gpu0") == pytest.approx(
+        {DATA: 0.020, DISPATCH: 0.010, LAUNCHED: 0.010, FRAMEWORK: 0.010}
+    )
+    # The host carries out nothing 0-20 (data), 50-60 and 90-100 (code), 60-90 (waits).
+    assert times(found, "host") == pytest.approx({DATA: 0.020, FRAMEWORK: 0.020, WAITING: 0.030})
+    assert "gpu0 has no work for 50% of a step" in " ".join(found.sentences)
+
+
+def test_time_in_which_nothing_ran_at_all_is_told_apart_from_waiting(tmp_path: Path) -> None:
+    run = load(ran_on_gpu(tmp_path / "run"))
+    # Neither host nor GPU does anything 0-20 and 90-100.
+    assert value(gaps(run).figures["idle_time"]) == pytest.approx(0.030)
+
+
+def test_what_keeps_the_training_from_running_is_a_cause_of_its_own(tmp_path: Path) -> None:
+    # Every step of 20 ms uses 15 ms of CPU time; half of the step is without operations.
+    path = trained(tmp_path / "run", phases=(("forward", 10 * MS), ("backward", 10 * MS)))
+    _drop_operations(path, "backward-op")
+    _set_cpu(path, 15 * MS)
+    found = gaps(load(path))
+    # 5 ms of 20 it did not run: of the 10 ms of gaps, 2.5.
+    assert value(found.figures["not_running_time"]) == pytest.approx(0.005, rel=0.02)
+    assert times(found) == pytest.approx({FRAMEWORK: 0.0075, KEPT: 0.0025}, rel=0.05)
+
+
+def _set_cpu(path: Path, cpu_ns: int) -> None:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = path / "steps.parquet"
+    table = pq.read_table(file)
+    begin = np.arange(len(table), dtype=np.int64) * cpu_ns
+    for name, values in (("cpu_start_ns", begin), ("cpu_end_ns", begin + cpu_ns)):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(values))
+    pq.write_table(table, file)
+
+
+def test_several_threads_do_not_tell_which_of_them_waited(tmp_path: Path) -> None:
+    found = gaps(load(trained(tmp_path / "run", info={"threads": 4})))
+    assert found.figures["not_running_time"].missing
+    assert "one thread" in (found.figures["not_running_time"].reason or "")
+
+
+def test_one_step_gives_times_without_intervals(tmp_path: Path) -> None:
+    rows = [worked("aten::mm", 0, 5, 10)]
+    path = imported(tmp_path / "run", rows, end=30)
+    figure = gaps(load(path)).figures["idle_time"]
+    assert value(figure) == pytest.approx(0.025)
+    assert figure.low is None
+    assert figure.n == 1
+
+
+def test_a_run_without_operations_says_why(tmp_path: Path) -> None:
+    found = gaps(load(trained(tmp_path / "run", trace="none")))
+    assert found.reason == "tracing was off (--trace none)"

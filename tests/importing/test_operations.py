@@ -205,6 +205,17 @@ def test_a_kernel_has_the_layer_and_the_kind_of_what_launched_it(second: dict[st
     assert second["gemm"]["self_ns"] == 150
 
 
+def test_work_on_a_gpu_names_the_call_that_launched_it(training: TraceTables) -> None:
+    rows = [row for row in table(training) if row["step"] == 6]
+    asked = {row["name"]: row["launch"] for row in rows}
+    for name in ("gemm", "reduce", "sum_backward", "multi_tensor"):
+        assert rows[asked[name]]["name"] == "launch"
+        assert rows[asked[name]]["start_ns"] <= next(
+            row["start_ns"] for row in rows if row["name"] == name
+        )
+    assert asked["aten::linear"] is None
+
+
 def test_kinds_of_scopes_and_calls_are_their_own_and_scopes_are_no_operations(
     second: dict[str, Row],
 ) -> None:

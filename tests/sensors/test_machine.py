@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattstep.sensors.machine import describe
+from wattstep.sensors.machine import caches, describe
 
 EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 100
 CPUS = "sys/devices/system/cpu"
@@ -175,3 +175,30 @@ def test_this_machine_has_every_core_in_one_cluster():
     listed = [core for cluster in machine["clusters"] for core in cluster["cores"]]
     assert len(listed) == len(set(listed))
     assert len(listed) >= machine["cores"]
+
+
+def cache(number, level, kind, size, shared):
+    folder = f"{CPUS}/cpu0/cache/index{number}"
+    return {
+        f"{folder}/level": f"{level}\n", f"{folder}/type": f"{kind}\n",
+        f"{folder}/size": f"{size}\n", f"{folder}/shared_cpu_map": f"{shared}\n",
+    }  # fmt: skip
+
+
+def test_caches_of_data_are_told_with_how_many_cores_share_them(tmp_path):
+    files = {
+        **cache(0, 1, "Data", "48K", "1"), **cache(1, 1, "Instruction", "32K", "1"),
+        **cache(2, 2, "Unified", "1280K", "1"), **cache(3, 3, "Unified", "49152K", "00000000,0000000f"),
+    }  # fmt: skip
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert caches(tmp_path) == {"L2": (1280 * 1024, 1), "L3": (48 * 1024**2, 4)}
+
+
+def test_caches_that_are_not_told_or_garbled_are_left_out(tmp_path):
+    assert caches(tmp_path) == {}
+    for path, text in cache(2, 2, "Unified", "much", "zz").items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert caches(tmp_path) == {}

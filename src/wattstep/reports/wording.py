@@ -169,6 +169,75 @@ METRICS = {
     "gpu_memory": Metric(label="GPU memory", meaning="Memory of the GPU in use"),
     "steal": Metric(label="Steal", meaning="Time that the host gave to other virtual machines"),
     "other_cpu": Metric(label="Other processes", meaning="Processor time of other processes"),
+    "achieved_flops": Metric(
+        label="Achieved FLOP/s", meaning="FLOPs that could be counted, over the time of a step"
+    ),
+    "compute_bound_time": Metric(
+        label="Bound by computing", meaning="Operations near the measured ceiling of arithmetic"
+    ),
+    "memory_bound_time": Metric(
+        label="Bound by moving data", meaning="Operations near the measured ceiling of memory"
+    ),
+    "overhead_bound_time": Metric(
+        label="Far below both ceilings",
+        meaning="Operations whose counted work explains less than a tenth of their time",
+    ),
+    "unknown_bound_time": Metric(
+        label="Cannot be judged", meaning="Operations of which neither FLOPs nor bytes are known"
+    ),
+    "between_operations_time": Metric(
+        label="Between operations", meaning="Time of a step that no operation covers"
+    ),
+    "time_at_ceilings": Metric(
+        label="Step at the ceilings",
+        meaning="What the counted work of a step takes at least on this machine",
+    ),
+    "idle_time": Metric(
+        label="Without an operation", meaning="Time of a step that no operation covers"
+    ),
+    "idle_framework": Metric(
+        label="Framework", meaning="Module and interpreter code between operations"
+    ),
+    "idle_data": Metric(label="Data loading", meaning="Gaps while data are loaded"),
+    "idle_game": Metric(label="The game", meaning="Gaps while the game plays"),
+    "idle_optimizer": Metric(
+        label="Optimizer bookkeeping", meaning="Code of the optimizer between its operations"
+    ),
+    "idle_evaluation": Metric(label="Evaluation", meaning="Gaps of evaluations within a step"),
+    "idle_not_running": Metric(
+        label="Not running, in gaps", meaning="Gaps in which the training ran on no core"
+    ),
+    "not_running_time": Metric(
+        label="Not running, of a step", meaning="Time of a step in which it ran on no core"
+    ),
+    "between_steps_time": Metric(
+        label="Between steps", meaning="From the end of a step to the begin of the next"
+    ),
+    "evaluation_share": Metric(
+        label="Evaluations", meaning="Share of all time that evaluations between steps took"
+    ),
+    "cores_used": Metric(label="Cores used", meaning="Cores that the training kept busy, mean"),
+    "cores_free": Metric(
+        label="Cores free", meaning="Cores less those that other processes and the host took"
+    ),
+    "cores_idle": Metric(
+        label="Cores left idle", meaning="Free cores less those that the training used"
+    ),
+    "saved_by_threads": Metric(
+        label="Another number of threads", meaning="Time of a step that it should save"
+    ),
+    "critical_path_time": Metric(
+        label="Critical path",
+        meaning="Longest chain of work in which each waits for the one before",
+    ),
+    "critical_path_share": Metric(
+        label="Critical path of the step", meaning="That chain over the step"
+    ),
+    "work_at_once": Metric(
+        label="Work over the path",
+        meaning="Work of all threads and streams over the longest chain",
+        notation="times",
+    ),
 }
 
 RECORDING = "recording"

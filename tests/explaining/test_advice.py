@@ -1,0 +1,165 @@
+"""Advice: its conditions, what it promises, and that it never promises more than was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.explaining.made import MS, ceilings, ran_on_gpu, trained
+from tests.explaining.test_processors import machine
+
+from wattstep.explaining import explain
+from wattstep.explaining.advice import advice
+from wattstep.explaining.advising import ADVICE
+from wattstep.explaining.section import Section
+from wattstep.records.figure import Figure, Status
+from wattstep.run import load
+from wattstep.store.ceilings import keep
+
+WORK = {
+    "forward-op": {"kind": "convolution", "flops": 80_000_000, "bytes": 100_000},
+    "backward-op": {"kind": "elementwise", "bytes": 10_000_000},
+    "data-op": {"kind": "data movement", "bytes": 1000},
+}
+OPTIMIZER = (("forward", 8 * MS), ("optimizer", 12 * MS))
+
+
+def given(section: Section) -> dict[str, Any]:
+    return {row["name"]: row for row in section.tables[0].rows}
+
+
+def refused(section: Section) -> dict[str, str]:
+    return {row["name"]: row["reason"] for row in section.tables[1].rows}
+
+
+def value(figure: Figure) -> float:
+    assert figure.value is not None, figure.reason
+    return figure.value
+
+
+def test_every_piece_of_advice_is_given_or_refused_with_a_reason(tmp_path: Path) -> None:
+    found = advice(load(trained(tmp_path / "run", WORK)))
+    names = {*given(found), *(name.replace(" ", "_") for name in refused(found))}
+    assert names == set(ADVICE)
+    assert all(refused(found).values())
+
+
+def test_gains_are_predicted_ranked_and_within_the_step(tmp_path: Path) -> None:
+    keep(ceilings())
+    found = advice(load(trained(tmp_path / "run", WORK)))
+    gains = [row["gain"] for row in found.tables[0].rows]
+    values = [value(gain) for gain in gains]
+    assert values == sorted(values, reverse=True)
+    for gain in gains:
+        assert gain.status is Status.PREDICTED
+        assert 0 <= gain.low <= gain.value <= gain.high <= 1
+    assert all("wattstep" in row["how"] for row in found.tables[0].rows)
+
+
+def test_data_loading_can_be_hidden_as_far_as_the_rest_lasts(tmp_path: Path) -> None:
+    found = given(advice(load(trained(tmp_path / "run", WORK))))["prefetch_data"]
+    assert value(found["gain"]) == pytest.approx(0.1, rel=0.05)  # 2 ms of 20
+    longer = (("data", 15 * MS), ("forward", 5 * MS))
+    found = given(advice(load(trained(tmp_path / "longer", phases=longer))))["prefetch_data"]
+    assert value(found["gain"]) == pytest.approx(0.25, rel=0.05)  # 5 ms of the 15 hide
+
+
+def test_a_larger_batch_saves_half_of_what_does_not_grow(tmp_path: Path) -> None:
+    # Of 20 ms the optimizer takes 12, whatever the batch: twice the batch saves 6 of 20.
+    found = given(advice(load(trained(tmp_path / "run", phases=OPTIMIZER))))["larger_batch"]
+    assert value(found["gain"]) == pytest.approx(0.3, rel=0.05)
+    assert "--batch 8" in found["how"] or "larger batch" in found["how"]
+
+
+def test_runs_with_other_batches_tell_the_fixed_cost(tmp_path: Path) -> None:
+    # 20 ms at batch 4, 32 ms at batch 8: 8 ms fixed, 3 ms a sample; twice the batch saves 4 of 20.
+    one = load(trained(tmp_path / "one", WORK))
+    phases = (("data", 2 * MS), ("forward", 20 * MS), ("backward", 10 * MS))
+    two = load(trained(tmp_path / "two", WORK, info={"batch_size": 8}, phases=phases))
+    (found,) = explain(one, ["advice"], [two])
+    row = given(found)["larger_batch"]
+    assert value(row["gain"]) == pytest.approx(0.2, rel=0.05)
+    assert "line through the runs" in row["gain"].method
+
+
+def test_a_run_of_other_threads_is_no_part_of_the_line(tmp_path: Path) -> None:
+    one = load(trained(tmp_path / "one", phases=OPTIMIZER))
+    two = load(trained(tmp_path / "two", info={"batch_size": 8, "threads": 4}))
+    (found,) = explain(one, ["advice"], [two])
+    assert "line through" not in given(found)["larger_batch"]["gain"].method
+
+
+def test_bfloat16_is_advised_only_where_it_was_measured_to_be_faster(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", WORK)
+    keep(ceilings(flops=20e9, matrix_product_bf16=10e9))
+    assert "no faster here" in refused(advice(load(path)))["bfloat16"]
+    keep(ceilings(flops=20e9, matrix_product_bf16=80e9))
+    found = given(advice(load(path)))["bfloat16"]
+    # The convolution, 8 ms of 20 and near its ceiling, four times as fast.
+    assert value(found["gain"]) == pytest.approx(0.4 * 3 / 4, rel=0.05)
+
+
+def test_without_ceilings_neither_precision_nor_layout_is_advised(tmp_path: Path) -> None:
+    found = refused(advice(load(trained(tmp_path / "run", WORK))))
+    assert "wattstep ceilings" in found["bfloat16"]
+    assert "wattstep ceilings" in found["channels last"]
+
+
+def test_channels_last_is_advised_by_convolutions_in_both_layouts(tmp_path: Path) -> None:
+    kinds = {"convolution_fp32": 20e9, "convolution_channels_last_fp32": 40e9}
+    keep(ceilings(flops=20e9, **kinds))
+    found = given(advice(load(trained(tmp_path / "run", WORK))))["channels_last"]
+    assert value(found["gain"]) == pytest.approx(0.4 / 2, rel=0.05)
+
+
+def test_gradients_that_are_filled_with_zeros_are_seen(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", phases=OPTIMIZER)
+    _rename(path, "optimizer-op", "aten::zero_")
+    found = given(advice(load(path)))["zero_gradients"]
+    assert value(found["gain"]) == pytest.approx(0.6, rel=0.05)
+
+
+def test_a_fused_optimizer_is_not_advised_again(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", phases=OPTIMIZER)
+    assert "fused_optimizer" in given(advice(load(path)))
+    _rename(path, "optimizer-op", "aten::_fused_sgd_")
+    assert "at once already" in refused(advice(load(path)))["fused optimizer"]
+
+
+def _rename(path: Path, old: str, new: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = path / "operations.parquet"
+    table = pq.read_table(file)
+    names = [new if n == old else n for n in table["name"].cast(pa.string()).to_pylist()]
+    at = table.schema.get_field_index("name")
+    pq.write_table(table.set_column(at, "name", pa.array(names)), file)
+
+
+def test_crowded_threads_are_advised_against_without_a_made_up_gain(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", WORK, machine(2.5, 3.5), {"threads": 4}, steps=120)
+    row = given(advice(load(path)))["fewer_threads"]
+    assert row["do"] == "Train with 3 threads instead of 4"
+    assert row["gain"].missing
+    assert "only a run can tell" in row["gain"].reason
+
+
+def test_idle_cores_ask_for_more_threads(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", WORK, machine(1.0, 1.0), {"threads": 1}, steps=120)
+    row = given(advice(load(path)))["more_threads"]
+    assert row["do"] == "Train with 4 threads instead of 1"
+    # Forward and backward are large enough to be cut: 18 ms of 20.
+    assert row["gain"].high == pytest.approx(0.9 * 3 / 4, rel=0.05)
+
+
+def test_a_gpu_that_waits_for_the_host_wants_more_at_once(tmp_path: Path) -> None:
+    row = given(advice(load(ran_on_gpu(tmp_path / "run"))))["feed_the_gpu"]
+    # Of 50 ms without work, 10 were after the launch.
+    assert value(row["gain"]) == pytest.approx(0.4)
+
+
+def test_a_run_without_operations_says_why(tmp_path: Path) -> None:
+    found = advice(load(trained(tmp_path / "run", trace="none")))
+    assert found.reason == "tracing was off (--trace none)"

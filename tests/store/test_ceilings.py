@@ -1,0 +1,56 @@
+"""Ceilings that were kept are found again by machine, version and threads alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.explaining.made import DEVICE, TORCH, ceilings
+
+from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.store.ceilings import find, keep, read, write
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_what_was_kept_is_found() -> None:
+    one, two = ceilings(threads=1), ceilings(threads=2)
+    keep(one)
+    keep(two)
+    assert find({**DEVICE, "memory": 1}, TORCH, 2) == two
+
+
+def test_those_measured_later_take_the_place_of_earlier_ones() -> None:
+    keep(ceilings(flops=1e9))
+    keep(ceilings(flops=2e9))
+    found = find(DEVICE, TORCH, 1)
+    assert not isinstance(found, str)
+    assert found == ceilings(flops=2e9)
+
+
+def test_why_none_fits_is_said() -> None:
+    assert find(DEVICE, TORCH, 1) == "no ceilings were measured yet"
+    keep(ceilings(threads=1))
+    assert "with 1 threads, the run used 4" in str(find(DEVICE, TORCH, 4))
+    assert f"with torch {TORCH}, the run used 9.9" in str(find(DEVICE, "9.9", 1))
+    assert "cpu: processor, the run's: other" in str(find({**DEVICE, "cpu": "other"}, TORCH, 1))
+    assert "does not say" in str(find(DEVICE, None, 1))
+    assert "does not say" in str(find(DEVICE, TORCH, None))
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = keep(ceilings())
+    path.write_text("{")
+    with pytest.raises(DamagedRunError, match=path.name):
+        find(DEVICE, TORCH, 1)
+    with pytest.raises(DamagedRunError, match="cannot be read"):
+        read(tmp_path / "nothing.json")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordingError, match="cannot be written"):
+        write(ceilings(), tmp_path / "file" / "ceilings.json")

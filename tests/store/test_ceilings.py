@@ -34,7 +34,7 @@ def test_those_measured_later_take_the_place_of_earlier_ones() -> None:
 def test_why_none_fits_is_said() -> None:
     assert find(DEVICE, TORCH, 1) == "no ceilings were measured yet"
     keep(ceilings(threads=1))
-    assert "with 1 threads, the run used 4" in str(find(DEVICE, TORCH, 4))
+    assert "threads (1), the run used 4" in str(find(DEVICE, TORCH, 4))
     assert f"with torch {TORCH}, the run used 9.9" in str(find(DEVICE, "9.9", 1))
     assert "cpu: processor, the run's: other" in str(find({**DEVICE, "cpu": "other"}, TORCH, 1))
     assert "does not say" in str(find(DEVICE, None, 1))

@@ -12,7 +12,15 @@ import torch
 
 from wattstep.analysis.statistics import median_figure
 from wattstep.errors import InvalidValueError
-from wattstep.records.ceilings import CHANNELS_LAST, CONVOLUTION, MACHINE, PRODUCT, Ceilings, Level
+from wattstep.records.ceilings import (
+    CHANNELS_LAST,
+    CONVOLUTION,
+    MACHINE,
+    PRODUCT,
+    Ceilings,
+    Level,
+    spoken_threads,
+)
 from wattstep.records.figure import Figure, Status, missing
 
 REPETITION_S: Final = 0.012  # of one repetition at least: the clock and the scheduler are far finer
@@ -80,7 +88,9 @@ def measure(asked: Asked, tell: Tell = lambda text: None) -> Ceilings:
     with _threads(asked.threads), torch.no_grad():
         found = _Found(asked.seconds / (len(asked.precisions) * 3 + 2 * (len(asked.caches) + 1)))
         for precision in asked.precisions:
-            tell(f"{asked.threads} threads: products of matrices and convolutions in {precision}")
+            tell(
+                f"{spoken_threads(asked.threads)}: products of matrices and convolutions in {precision}"
+            )
             _measure_compute(found, precision)
         sizes = _sizes(asked, found.notes)
         levels = [_measure_level(found, name, size, tell, asked.threads) for name, size in sizes]
@@ -244,7 +254,7 @@ def _sizes(asked: Asked, notes: list[str]) -> list[tuple[str, int]]:
 
 
 def _measure_level(found: _Found, name: str, size: int, tell: Tell, threads: int) -> Level:
-    tell(f"{threads} threads: {name}, {size / 1e6:.3g} MB")
+    tell(f"{spoken_threads(threads)}: {name}, {size / 1e6:.3g} MB")
     count = max(size // 12, 1)
     a, b, c = (torch.ones(count) for _ in range(3))
     copy = _Work(lambda: a.copy_(b), 8.0 * count)

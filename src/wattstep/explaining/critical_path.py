@@ -18,7 +18,7 @@ from wattstep.explaining.device_gaps import (
     is_wait,
     traced_steps,
 )
-from wattstep.explaining.operations import attributed
+from wattstep.explaining.operations import attributed, nothing_traced
 from wattstep.explaining.section import Section, Table
 from wattstep.records.figure import Figure
 from wattstep.run import Run
@@ -37,8 +37,8 @@ COLUMNS: Final = {
 def critical_path(run: Run) -> Section:
     """The longest chain of dependent work in a mean traced step."""
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name="critical_path", title=TITLE, reason=breakdown.reason)
+    if reason := nothing_traced(run):
+        return Section(name="critical_path", title=TITLE, reason=reason)
     found = [_Found(one) for one in _chosen(breakdown)]
     found = [one for one in found if len(one.cut.pieces.start_ns)]
     if not found:
@@ -122,7 +122,7 @@ class _Cutting:
     def cut(self) -> _Cut:
         """All pieces."""
         own = self._step.rows
-        on_cpu = self._breakdown.processor.named("cpu")[own]
+        on_cpu = self._breakdown.processor.at(own).named("cpu")
         self._cut_host(own[on_cpu])
         self._cut_devices(own[~on_cpu])
         columns = {key: np.array(values, np.int64) for key, values in self._columns.items()}
@@ -165,7 +165,7 @@ class _Cutting:
         breakdown, traced = self._breakdown, self._rows
         outer = rows[breakdown.outermost[rows] & breakdown.is_operation[rows]]
         outer = outer[np.argsort(traced.start_ns[outer], kind="stable")]
-        waits = rows[is_wait(breakdown)[rows]]
+        waits = rows[is_wait(breakdown, rows)]
         launches = np.unique(breakdown.launch[self._step.rows])
         launches = launches[launches >= 0]
         done: dict[int, int] = {}

@@ -46,11 +46,13 @@ class TracedStep:
     rows: IntArray
 
 
-def is_wait(breakdown: RunBreakdown) -> BoolArray:
-    """Which traced rows are calls that wait for a device."""
-    name = breakdown.label("name")
-    waits = np.array([bool(_WAITS.match(str(text))) for text in name.texts], bool)
-    found: BoolArray = waits[name.code]
+def is_wait(breakdown: RunBreakdown, rows: IntArray) -> BoolArray:
+    """Which of these traced rows are calls that wait for a device."""
+    code = breakdown.label("name").code[rows]
+    used, at = np.unique(code, return_inverse=True)
+    texts = breakdown.label("name").texts[used]
+    waits = np.array([bool(_WAITS.match(str(text))) for text in texts], bool)
+    found: BoolArray = waits[at] if len(rows) else np.zeros(0, bool)
     return found
 
 
@@ -106,12 +108,11 @@ def _spans(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
 
 def host_activity(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]:
     """What the host did when, the more telling first; threads that work tell more than others."""
-    rows = step.rows[breakdown.processor.named("cpu")[step.rows]]
-    wait = is_wait(breakdown)
+    rows = step.rows[breakdown.processor.at(step.rows).named("cpu")]
     working, waiting = [], []
     for thread in np.unique(breakdown.rows.thread[rows]):
         mine = rows[breakdown.rows.thread[rows] == thread]
-        waits = _spans(breakdown, mine[wait[mine]], step).union()
+        waits = _spans(breakdown, mine[is_wait(breakdown, mine)], step).union()
         done = mine[breakdown.outermost[mine] & breakdown.is_operation[mine]]
         working.append(_spans(breakdown, done, step).without(waits))
         waiting.append(waits)
@@ -130,7 +131,7 @@ def by_phase(breakdown: RunBreakdown, step: TracedStep, rows: IntArray) -> dict[
     edges = traced.edges_ns[at]
     found = {}
     for name, cause in _OF_PHASE.items():
-        scopes = rows[~breakdown.is_operation[rows] & phase.named(name)[rows]]
+        scopes = rows[~breakdown.is_operation[rows] & phase.at(rows).named(name)]
         marked = [number for number, text in enumerate(traced.names) if text == name]
         spans = Spans.of(edges[:-1][marked], edges[1:][marked])
         found[cause] = joined([_spans(breakdown, scopes, step), spans]).union()
@@ -139,14 +140,14 @@ def by_phase(breakdown: RunBreakdown, step: TracedStep, rows: IntArray) -> dict[
 
 def work_of_device(breakdown: RunBreakdown, step: TracedStep, device: str) -> Spans:
     """When a device worked in a step."""
-    rows = step.rows[breakdown.processor.named(device)[step.rows]]
+    rows = step.rows[breakdown.processor.at(step.rows).named(device)]
     return _spans(breakdown, rows, step)
 
 
 def _device(
     breakdown: RunBreakdown, step: TracedStep, host: Mapping[str, Spans], device: str
 ) -> dict[str, float]:
-    rows = step.rows[breakdown.processor.named(device)[step.rows]]
+    rows = step.rows[breakdown.processor.at(step.rows).named(device)]
     traced, launch = breakdown.rows, breakdown.launch[rows]
     launched = np.where(launch >= 0, traced.start_ns[launch], np.nan).astype(np.float64)
     work = Spans.of(traced.start_ns[rows], traced.end_ns[rows])

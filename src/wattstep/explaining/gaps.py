@@ -12,7 +12,7 @@ from wattstep.analysis.breakdown import Quantity
 from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import FloatArray
 from wattstep.explaining.device_gaps import device_tables
-from wattstep.explaining.operations import attributed
+from wattstep.explaining.operations import attributed, nothing_traced
 from wattstep.explaining.section import Section, Table
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run
@@ -95,8 +95,8 @@ def _cause_codes(breakdown: RunBreakdown) -> Any:
 def gaps(run: Run) -> Section:
     """Time of a mean step in which no operation runs, and why; on GPUs, why each has nothing to do."""
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name="gaps", title=TITLE, reason=breakdown.reason)
+    if reason := nothing_traced(run):
+        return Section(name="gaps", title=TITLE, reason=reason)
     idle, step = idle_of(breakdown), breakdown.step_time
     not_running = _not_running(run, idle)
     parts = _with_kept(run, idle, not_running)

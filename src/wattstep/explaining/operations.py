@@ -44,11 +44,18 @@ class Work:
     touched: FloatArray
 
 
+def nothing_traced(run: Run) -> str | None:
+    """Why nothing can be said of the operations of a step; None where it can."""
+    if run.breakdown.reason is not None:
+        return run.breakdown.reason
+    return None if run.breakdown.step_time.value else "its steps have no length"
+
+
 def work_of(run: Run) -> Work | str:
     """The operations of a run, or why there are none."""
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return breakdown.reason
+    if reason := nothing_traced(run):
+        return reason
     rows = breakdown.operations()
     if not rows:
         return "no operation was traced"

@@ -10,10 +10,10 @@ import numpy as np
 from wattstep.analysis.gaps import joined
 from wattstep.analysis.speedup import Saving
 from wattstep.explaining.device_gaps import WORKING, host_activity, traced_steps, work_of_device
-from wattstep.explaining.operations import Work, attributed, ceilings_of, work_of
+from wattstep.explaining.operations import Work, attributed, ceilings_of, nothing_traced, work_of
 from wattstep.explaining.section import Section, Table
 from wattstep.explaining.threads import Cores, cores_of, fewer_threads, more_threads
-from wattstep.records.ceilings import Ceilings
+from wattstep.records.ceilings import Ceilings, spoken_threads
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run
 
@@ -29,11 +29,10 @@ def processors(run: Run) -> Section:
     cores, metrics = cores_of(run), run.metrics()
     rows = _cores(metrics)
     gpu = metrics.get("gpu_utilization")
-    if not rows and (gpu is None or gpu.missing) and run.breakdown.reason is not None:
+    untold = nothing_traced(run)
+    if not rows and (gpu is None or gpu.missing) and untold:
         reason = metrics["cpu_utilization"].reason or "nothing was sampled"
-        return Section(
-            name="processors", title=TITLE, reason=f"{reason}; and {run.breakdown.reason}"
-        )
+        return Section(name="processors", title=TITLE, reason=f"{reason}; and {untold}")
     figures: dict[str, Figure] = {
         "cores_used": cores.used, "other_cpu": cores.others, "cores_free": cores.free,
         "cores_idle": cores.idle,
@@ -97,7 +96,7 @@ def _sentences(cores: Cores) -> list[str]:
     if cores.used.value is None or cores.free.value is None:
         reason = cores.used.reason if cores.used.missing else cores.free.reason
         return [f"How many cores the training used and left idle cannot be told: {reason}."]
-    threads = "" if cores.threads is None else f", with {cores.threads} threads"
+    threads = "" if cores.threads is None else f", with {spoken_threads(cores.threads)}"
     said = [
         f"The training kept {cores.used.value:.2g} of {cores.count} cores busy{threads}; other "
         f"processes took {cores.others.value or 0.0:.2g}; {cores.idle.value or 0.0:.2g} stayed idle."
@@ -106,7 +105,7 @@ def _sentences(cores: Cores) -> list[str]:
         said.append(
             f"Fewer cores were free ({cores.free.value:.2g}) than threads used ({cores.threads}): "
             f"threads wait for each other at the end of every operation. {TRIAL} Train with "
-            f"{cores.fitting} threads, or without the other process."
+            f"{spoken_threads(cores.fitting)}, or without the other process."
         )
     return said
 
@@ -127,7 +126,7 @@ def _moving(run: Run, work: Work, cores: Cores) -> tuple[dict[str, Figure], list
     step = run.breakdown.step_time.value or np.nan
     return {"saved_by_threads": figure}, [
         f"{found.high / step:.0%} of a step at most could be saved by moving work to the idle "
-        f"cores, with {threads} threads; {found.value / step:.0%} is expected from the ceilings."
+        f"cores, with {spoken_threads(threads)}; {found.value / step:.0%} is expected from the ceilings."
     ]
 
 
@@ -163,7 +162,7 @@ def saving_figure(saving: Saving, words: str) -> Figure:
 def _at_once(run: Run) -> list[Table]:
     """When host and devices work at the same time, where the trace tells both."""
     breakdown = run.breakdown
-    if breakdown.reason is not None or not breakdown.others:
+    if nothing_traced(run) or not breakdown.others:
         return []
     names = ("host and GPU", "only the host", "only a GPU", "neither")
     parts: dict[str, list[float]] = {name: [] for name in names}

@@ -19,7 +19,7 @@ from wattstep.explaining.operations import (
     work_of,
 )
 from wattstep.explaining.section import Section, Table
-from wattstep.records.ceilings import Ceilings
+from wattstep.records.ceilings import Ceilings, spoken_threads
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run
 
@@ -110,7 +110,7 @@ def _sentences(run: Run, bounds: Mapping[Bound, Figure], ceilings: Ceilings) -> 
     memory = ceilings.memory.best
     if peak is not None and peak.value and memory.value:
         found.append(
-            f"Ceilings of {ceilings.threads} thread{'s' * (ceilings.threads > 1)} here: "
+            f"Ceilings of {spoken_threads(ceilings.threads)} here: "
             f"{peak.value / 1e9:.3g} GFLOP/s, {memory.value / 1e9:.3g} GB/s from memory; computing "
             f"binds above {peak.value / memory.value:.3g} FLOP per byte."
         )

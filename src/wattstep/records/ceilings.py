@@ -16,6 +16,11 @@ CONVOLUTION: Final = "convolution"
 CHANNELS_LAST: Final = "convolution_channels_last"
 
 
+def spoken_threads(count: int) -> str:
+    """ "1 thread", "4 threads"."""
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Level:
     """How fast memory is read and written while everything touched is of this size.

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.records.ceilings import Ceilings
+from wattstep.records.ceilings import Ceilings, spoken_threads
 from wattstep.records.figure import Figure
 from wattstep.reports.values import plain, show
 from wattstep.reports.wording import label
@@ -20,8 +20,7 @@ def print_ceilings(found: Sequence[Ceilings], console: Console | None = None) ->
     table = Table(box=None, pad_edge=False)
     table.add_column("at most")
     for one in found:
-        words = "1 thread" if one.threads == 1 else f"{one.threads} threads"
-        table.add_column(words, justify="right")
+        table.add_column(spoken_threads(one.threads), justify="right")
     for name, figures in _rows(found):
         table.add_row(name, *(Text(_cell(figure)) for figure in figures))
     console.print(table)
@@ -30,7 +29,9 @@ def print_ceilings(found: Sequence[Ceilings], console: Console | None = None) ->
         "-s roofline sets the operations of a run against them.",
         style="dim",
     )
-    for note in dict.fromkeys(f"{one.threads} threads: {n}" for one in found for n in one.notes):
+    for note in dict.fromkeys(
+        f"{spoken_threads(one.threads)}: {n}" for one in found for n in one.notes
+    ):
         console.print(f" ! {plain(note)}", markup=False, highlight=False)
 
 

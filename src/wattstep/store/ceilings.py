@@ -90,8 +90,10 @@ def _unlike(kept: list[Ceilings], device: Mapping[str, Any], torch: str, threads
     of_version = [one for one in same if one.torch == torch]
     if not of_version:
         return f"ceilings were measured with torch {same[0].torch}, the run used {torch}"
-    counts = ", ".join(str(one.threads) for one in sorted(of_version, key=lambda one: one.threads))
-    return f"ceilings were measured with {counts} threads, the run used {threads}"
+    counts = ", ".join(str(count) for count in sorted(one.threads for one in of_version))
+    return (
+        f"ceilings were measured with other numbers of threads ({counts}), the run used {threads}"
+    )
 
 
 def differences(measured: Mapping[str, Any], ran: Mapping[str, Any]) -> str:

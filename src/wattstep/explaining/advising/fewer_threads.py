@@ -5,6 +5,7 @@ from __future__ import annotations
 from wattstep.explaining.advising.advice import Advice, gain_of
 from wattstep.explaining.advising.facts import Facts
 from wattstep.explaining.threads import fewer_threads as saved
+from wattstep.records.ceilings import spoken_threads
 from wattstep.records.figure import missing
 
 
@@ -17,7 +18,8 @@ def fewer_threads(facts: Facts) -> Advice | str:
         taken = cores.others.value
         if taken is None:
             return cores.others.reason or "other processes were not sampled"
-        return f"{cores.threads} threads had {cores.count - taken:.2g} cores free for them"
+        free = cores.count - taken
+        return f"{free:.2g} of {cores.count} cores were free for {spoken_threads(cores.threads)}"
     saving, most = saved(facts.run, facts.work, cores.fitting)
     if saving is not None:
         gain = gain_of(
@@ -30,7 +32,7 @@ def fewer_threads(facts: Facts) -> Advice | str:
         bound = "" if most is None else f"; {most / facts.step_s:.0%} at most"
         gain = missing("ratio", f"no step was undisturbed{bound}; only a run can tell")
     return Advice(
-        title=f"Train with {cores.fitting} threads instead of {cores.threads}",
+        title=f"Train with {spoken_threads(cores.fitting)} instead of {cores.threads}",
         why=f"Other processes took {cores.others.value or 0.0:.2g} of {cores.count} cores: fewer were "
         "free than threads used, and every operation waits for its slowest thread.",
         gain=gain,

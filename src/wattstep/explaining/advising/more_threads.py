@@ -5,7 +5,7 @@ from __future__ import annotations
 from wattstep.explaining.advising.advice import Advice, gain_of
 from wattstep.explaining.advising.facts import WORTH, Facts
 from wattstep.explaining.threads import more_threads as saved
-from wattstep.records.ceilings import Ceilings
+from wattstep.records.ceilings import Ceilings, spoken_threads
 
 
 def more_threads(facts: Facts) -> Advice | str:
@@ -17,9 +17,7 @@ def more_threads(facts: Facts) -> Advice | str:
         return cores.free.reason or "how many cores were free is not known"
     threads = min(cores.fitting, cores.count)
     if threads <= cores.threads:
-        return (
-            f"{cores.free.value:.2g} of {cores.count} cores were free for {cores.threads} threads"
-        )
+        return f"{cores.free.value:.2g} of {cores.count} cores were free for {spoken_threads(cores.threads)}"
     ceilings = facts.ceilings if isinstance(facts.ceilings, Ceilings) else None
     saving = saved(facts.run, facts.work, ceilings, threads)
     if saving.high < WORTH * step:

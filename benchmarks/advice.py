@@ -3,7 +3,8 @@
     python benchmarks/advice.py --seconds 10
 
 Each case trains before and after the change in processes of their own, in the order A B B A. The
-prediction comes from the first A alone. Ceilings are measured first, where they are not known yet.
+prediction comes from the first A alone, and from the ceilings that `wattstep ceilings` measured
+before; without them, less is predicted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -51,52 +53,65 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all where none is given")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each training")
+    parser.add_argument("--pairs", type=int, default=2, help="before and after, even")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         train(json.loads(arguments.child))
         return
-    print(f"{'advice':17} {'predicted':>28} {'obtained (two pairs)':>28}  steps before, after")
+    print(f"{'advice':16} {'predicted':>24} {'obtained (pairs)':>26} {'in CPU time':>11}  a sample")
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.cases or CASES:
-            print(show(name, CASES[name], Path(folder), arguments.seconds), flush=True)
+            print(show(name, CASES[name], Path(folder), arguments), flush=True)
 
 
-def show(name: str, case: dict[str, Any], folder: Path, seconds: float) -> str:
+def show(name: str, case: dict[str, Any], folder: Path, arguments: argparse.Namespace) -> str:
+    """Trains A B B A A B ..., each in a process; the line of the table."""
+    cores = len(os.sched_getaffinity(0))
+    shared = {"batch": 4, "threads": 1, "seconds": arguments.seconds}
+    before = {**shared, **case["before"]}
+    before["threads"] = cores if before["threads"] == "all" else before["threads"]
+    with busy_core() if case.get("busy") else nothing():
+        first = run_child(before, folder / f"{name}-0-before")
+        predicted, threads = prediction(name, first)
+        after = {**before, **case["after"]}
+        if after["threads"] == "advised":
+            after["threads"] = threads or cores - 1
+        runs = [(first, run_child(after, folder / f"{name}-0-after"))]
+        for number in range(1, arguments.pairs):
+            made = {}
+            for which in ("before", "after") if number % 2 == 0 else ("after", "before"):
+                settings = before if which == "before" else after
+                made[which] = run_child(settings, folder / f"{name}-{number}-{which}")
+            runs.append((made["before"], made["after"]))
+    wall = [(sample_time(a), sample_time(b)) for a, b in runs]
+    cpu = [(cpu_time(a), cpu_time(b)) for a, b in runs]
+    gains = sorted(1 - b / a for a, b in wall)
+    a_s, b_s = (statistics.median(pair[n] for pair in wall) for n in (0, 1))
+    in_cpu = 1 - statistics.median(b for _, b in cpu) / statistics.median(a for a, _ in cpu)
+    obtained = f"{1 - b_s / a_s:.0%} ({gains[0]:.0%} to {gains[-1]:.0%})"
+    times = f"{a_s * 1e3:.3g} to {b_s * 1e3:.3g} ms"
+    return f"{name:16} {predicted:>24} {obtained:>26} {in_cpu:>11.0%}  {times}"
+
+
+def prediction(name: str, path: Path) -> tuple[str, int | None]:
+    """The gain that is predicted, and how many threads are advised."""
     from wattstep.explaining import explain
     from wattstep.run import load
 
-    cores = len(os.sched_getaffinity(0))
-    before = {"batch": 4, "threads": 1, "seconds": seconds, **case["before"]}
-    before["threads"] = cores if before["threads"] == "all" else before["threads"]
-    with busy_core() if case.get("busy") else nothing():
-        first = run_child(before, folder / f"{name}-a1")
-        run = load(first)
-        rows = next(iter(explain(run, ["advice"]))).document()["tables"]
-        gains = {row["name"]: row for row in rows["advice"]}
-        why = {row["name"]: row["reason"] for row in rows["not_advised"]}
-        after = {**before, **case["after"]}
-        if after["threads"] == "advised":
-            words = gains[name]["do"].split() if name in gains else []
-            after["threads"] = int(words[2]) if words else cores - 1
-        paths = [
-            run_child(after, folder / f"{name}-b1"),
-            run_child(after, folder / f"{name}-b2"),
-            run_child(before, folder / f"{name}-a2"),
-        ]
-    a1, b1, b2, a2 = (sample_time(path) for path in (first, *paths))
-    predicted = shown(gains[name]["gain"]) if name in gains else why[name.replace("_", " ")][:60]
-    pairs = sorted((1 - b1 / a1, 1 - b2 / a2))
-    mean = 1 - (b1 + b2) / (a1 + a2)
-    obtained = f"{mean:.1%} ({pairs[0]:.1%} to {pairs[1]:.1%})"
-    times = f"{(a1 + a2) * 500:.3g} ms, {(b1 + b2) * 500:.3g} ms a sample"
-    return f"{name:17} {predicted:>28} {obtained:>28}  {times}"
+    tables = next(iter(explain(load(path), ["advice"]))).document()["tables"]
+    row = next((row for row in tables["advice"] if row["name"] == name), None)
+    if row is None:
+        why = {row["name"]: row["reason"] for row in tables["not_advised"]}
+        return f"none: {why[name.replace('_', ' ')]}", None
+    words = row["do"].split()
+    return shown(row["gain"]), int(words[2]) if words[2].isdecimal() else None
 
 
 def shown(gain: Any) -> str:
     if gain.value is None:
         return f"not known: {gain.reason}"
-    return f"{gain.value:.1%} ({gain.low:.1%} to {gain.high:.1%})"
+    return f"{gain.value:.0%} ({gain.low:.0%} to {gain.high:.0%})"
 
 
 def sample_time(path: Path) -> float:
@@ -105,6 +120,14 @@ def sample_time(path: Path) -> float:
 
     throughput = load(path).metrics()["throughput"].value
     return 1 / throughput
+
+
+def cpu_time(path: Path) -> float:
+    """CPU time of the process for a sample in s: what else runs hardly touches it."""
+    from wattstep.run import load
+
+    metrics = load(path).metrics()
+    return metrics["process_cpu_cores"].value / metrics["throughput"].value
 
 
 def run_child(settings: dict[str, Any], path: Path) -> Path:

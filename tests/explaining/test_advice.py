@@ -140,7 +140,10 @@ def _rename(path: Path, old: str, new: str) -> None:
 
 def test_crowded_threads_are_advised_against_without_a_made_up_gain(tmp_path: Path) -> None:
     path = trained(tmp_path / "run", WORK, machine(2.5, 3.5), {"threads": 4}, steps=120)
-    row = given(advice(load(path)))["fewer_threads"]
+    found = advice(load(path))
+    row = given(found)["fewer_threads"]
+    assert set(given(found)) == {"fewer_threads"}  # all other times are mostly waits
+    assert "wait for each other" in refused(found)["larger batch"]
     assert row["do"] == "Train with 3 threads instead of 4"
     assert row["gain"].missing
     assert "only a run can tell" in row["gain"].reason

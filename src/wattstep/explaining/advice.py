@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from wattstep.explaining.advising.advice import Advice
 from wattstep.explaining.advising.facts import Facts
 from wattstep.explaining.operations import work_of
 from wattstep.explaining.section import Section, Table
+from wattstep.records.figure import Figure
 from wattstep.run import Run
 
 TITLE: Final = "Advice, by the gain that it should bring"
@@ -29,7 +31,7 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> Section:
         return Section(name="advice", title=TITLE, reason=work)
     found = all_advice(Facts(run, work, beside))
     given = {name: one for name, one in found.items() if isinstance(one, Advice)}
-    ranked = sorted(given, key=lambda name: -(given[name].gain.value or 0.0))
+    ranked = sorted(given, key=lambda name: -_rank(given[name].gain))
     refused = [{"name": name.replace("_", " "), "reason": one} for name, one in found.items()
                if isinstance(one, str)]  # fmt: skip
     rows = [_row(name, given[name]) for name in ranked]
@@ -42,6 +44,11 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> Section:
             Table(name="not_advised", title="Not advised", columns=REST, rows=tuple(refused)),
         ),
     )
+
+
+def _rank(gain: Figure) -> float:
+    """What only a run can tell comes first: all other times hang on it."""
+    return math.inf if gain.value is None else gain.value
 
 
 def _row(name: str, one: Advice) -> dict[str, Any]:

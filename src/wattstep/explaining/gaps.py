@@ -236,7 +236,8 @@ def _scopes(breakdown: RunBreakdown) -> Table:
             continue
         seconds = np.bincount(window[mine], breakdown.laid.time_s[mine], minlength=windows)
         time = attributed(seconds.astype(np.float64), "own time of the module's code")
-        rows.append({"layer": str(text), "time": time, "share": _of_step(time, breakdown)})
+        if time.value:
+            rows.append({"layer": str(text), "time": time, "share": _of_step(time, breakdown)})
     rows.sort(key=lambda row: -(row["time"].value or 0.0))
     columns = {"layer": "module", "time": "own code", "share": "of the step"}
     return Table(name="modules", title="Code of modules", columns=columns, rows=tuple(rows))
@@ -251,7 +252,7 @@ def _sentences(parts: Mapping[str, FloatArray], step: Figure, run: Run) -> list[
     shares = {cause: float(values.mean()) / length for cause, values in parts.items()}
     whole = sum(shares.values())
     most = max(shares, key=lambda cause: shares[cause])
-    found = [f"{whole:.0%} of a step has no operation running."]
+    found = [f"{whole:.1%} of a step has no operation running."]
     if whole > 0:
         found[0] += f" The largest part of that, {shares[most] / whole:.0%}, is {most}."
     if shares[KEPT] > 0.01:

@@ -103,9 +103,7 @@ def _sentences(cores: Cores) -> list[str]:
     ]
     if cores.crowded:
         said.append(
-            f"Fewer cores were free ({cores.free.value:.2g}) than threads used ({cores.threads}): "
-            f"threads wait for each other at the end of every operation. {TRIAL} Train with "
-            f"{spoken_threads(cores.fitting)}, or without the other process."
+            f"{cores.crowded_words}. {TRIAL} Train with {spoken_threads(cores.fitting)}, or without the other process."
         )
     return said
 
@@ -136,13 +134,14 @@ def _with_fewer(run: Run, work: Work, cores: Cores) -> tuple[dict[str, Figure], 
     if saving is not None:
         words = "steps in which others took no core, beside all"
         return {"saved_by_threads": saving_figure(saving, words)}, [
-            f"With {cores.fitting} threads a step should take {saving.value / step:.0%} less, as "
+            f"With {spoken_threads(cores.fitting)} a step should take {saving.value / step:.0%} less, as "
             "the steps did in which nothing else took a core."
         ]
     reason = "no step was undisturbed, so nothing here tells how fast fewer threads are"
-    said = f"What {cores.fitting} threads bring is not known: {reason}"
+    threads = spoken_threads(cores.fitting)
+    said = f"What training with {threads} brings is not known: {reason}"
     if most is not None:
-        said += f"; {most / step:.0%} of a step at most, by the ceilings of {cores.fitting} threads"
+        said += f"; {most / step:.0%} of a step at most, by the ceilings of {threads}"
     return {"saved_by_threads": missing("s", reason)}, [f"{said}. Measure it."]
 
 

@@ -19,6 +19,7 @@ from wattstep.explaining.operations import (
     work_of,
 )
 from wattstep.explaining.section import Section, Table
+from wattstep.explaining.threads import cores_of
 from wattstep.records.ceilings import Ceilings, spoken_threads
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run
@@ -59,6 +60,9 @@ def roofline(run: Run) -> Section:
         figures |= {f"{bound}_bound_time": figure for bound, figure in bounds.items()}
         figures |= _at_ceilings(placed)
         sentences += _sentences(run, bounds, ceilings)
+    cores = cores_of(run)
+    if cores.crowded:
+        sentences.append(f"{cores.crowded_words}: that is in all times below. See processors.")
     if not np.isfinite(work.flops).any():
         sentences.append("No FLOPs are known of any operation: only moving data can be judged.")
     rows = tuple(_row(run, work, placed, ceilings, at) for at in range(len(work.rows)))

@@ -57,6 +57,14 @@ class Cores:
         return self.threads > self.fitting
 
     @property
+    def crowded_words(self) -> str:
+        """What that does to times, in a sentence."""
+        return (
+            f"Fewer cores were free ({self.free.value or 0.0:.2g}) than threads used "
+            f"({self.threads}): at the end of every operation threads wait for each other"
+        )
+
+    @property
     def fitting(self) -> int:
         """Threads that have a core each beside what others took."""
         taken = (self.others.value or 0.0) + (self.stolen.value or 0.0)

@@ -26,12 +26,17 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "feed_the_gpu": "wattstep.explaining.advising.feed_the_gpu:feed_the_gpu",
     }
 )
+# What can be said while threads wait for each other: their waits hide what operations take.
+OF_CROWDED: Final = frozenset({"fewer_threads", "quiet_machine"})
 
 
 def all_advice(facts: Facts) -> dict[str, Advice | str]:
     """Each piece of advice for a run, or why it is none."""
     found: dict[str, Advice | str] = {}
     for name, place in ADVICE.items():
+        if facts.cores.crowded and name not in OF_CROWDED:
+            found[name] = f"{facts.cores.crowded_words}; other times say little until they do not"
+            continue
         module, _, function = place.partition(":")
         found[name] = getattr(importlib.import_module(module), function)(facts)
     return found

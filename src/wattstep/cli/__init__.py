@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "compare": "wattstep.cli.compare:compare",
         "explain": "wattstep.cli.explain:explain",
         "ceilings": "wattstep.cli.ceilings:ceilings",
+        "observe": "wattstep.cli.observe:observe",
         "calibrate": "wattstep.cli.calibrate:calibrate",
         "runs": "wattstep.cli.runs:runs",
         "agent": "wattstep.cli.agent:agent",

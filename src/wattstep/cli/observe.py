@@ -1,0 +1,192 @@
+"""`wattstep observe`: the twelve observations of the TX2 paper, tested on recorded runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+from wattstep.errors import DamagedRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wattstep.observations.evidence import Attempt, DailyCourse, Evidence
+
+SWEEP = "sweep.json"  # what the folder of a sweep is known by
+DAILY = "daily.json"  # and that of a daily training
+LINE_EVERY_S = 2.0
+
+
+def observe(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Runs, folders that hold runs, sweeps, daily trainings."
+        ),
+    ],
+    only: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Observations, by their numbers in the paper, e.g. 4,8.", metavar="N,..."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Test the paper's twelve observations on these runs: which hold here, which do not, how sure."""
+    from wattstep.observations import chosen_observations
+    from wattstep.observations import observe as observed
+
+    wanted = [part.strip() for part in only.split(",")] if only is not None else []
+    names = chosen_observations(wanted)
+    evidence = _evidence(runs, names, quiet)
+    found = list(observed(evidence, names))
+    if json:
+        from wattstep.reports.json_document import dump
+
+        dump({"observations": [each.document() for each in found]}, sys.stdout)
+        return
+    from rich.console import Console
+
+    from wattstep.reports.observe_console import print_observations
+
+    print_observations(found, evidence, Console())
+
+
+def _evidence(paths: Sequence[Path], names: Sequence[str], quiet: bool) -> Evidence:
+    """Everything in these folders.
+
+    Raises:
+        DamagedRunError: One of them is not there, holds nothing, or cannot be read.
+    """
+    from wattstep.observations import gather
+    from wattstep.observations.evidence import Evidence
+    from wattstep.run import load
+
+    found, daily, attempts = _found(paths)
+    runs = []
+    with _progress(len(found), quiet) as tell:
+        for path, state in found.items():
+            tell(str(path))
+            runs.append(gather(load(path), str(path), names, state))
+    return Evidence(runs=runs, daily=daily, attempts=attempts)
+
+
+def _found(
+    paths: Sequence[Path],
+) -> tuple[dict[Path, str], list[DailyCourse], list[Attempt]]:
+    """Runs with the state of the device that a sweep had set, daily trainings, outcomes."""
+    from wattstep.cli.report import expand
+
+    runs: dict[Path, str] = {}
+    daily: list[DailyCourse] = []
+    attempts: list[Attempt] = []
+    for path in dict.fromkeys(paths):
+        if (path / DAILY).exists():
+            daily += _daily(path)
+        elif (path / SWEEP).exists():
+            own, states = _sweep(path)
+            attempts += own
+            runs |= states
+        else:
+            runs |= dict.fromkeys(expand([path]), "")
+    by_place = {run.resolve(): (run, state) for run, state in runs.items()}  # each once
+    return dict(by_place.values()), daily, attempts
+
+
+def _sweep(path: Path) -> tuple[list[Attempt], dict[Path, str]]:
+    from wattstep.fleet.folder import read_outcomes, read_sweep
+    from wattstep.observations.evidence import Attempt
+
+    read_sweep(path)
+    outcomes = read_outcomes(path, lambda text: print(f"wattstep: {text}", file=sys.stderr))
+    attempts = [
+        Attempt(
+            sweep=str(path), family=outcome.configuration.family,
+            workload=outcome.configuration.workload, batch_size=outcome.configuration.batch_size,
+            status=outcome.status, limit=outcome.limit,
+        )
+        for outcome in outcomes.values()
+    ]  # fmt: skip
+    states = {
+        path / outcome.run: outcome.configuration.state
+        for outcome in outcomes.values()
+        if outcome.status == "trained"
+        and outcome.run is not None
+        and (path / outcome.run / "run.json").exists()
+    }
+    return attempts, states
+
+
+def _daily(path: Path) -> list[DailyCourse]:
+    from wattstep.daily.document import paired, share
+    from wattstep.daily.folder import DailyFolder
+    from wattstep.observations.evidence import DailyCourse
+
+    folder = DailyFolder(path)
+    settings = folder.settings()
+    data = (folder.server() or {}).get("data") or {}
+    shared = {
+        "images_per_day": settings.images_per_day, "epochs_per_day": settings.epochs_per_day,
+        "precision": settings.precision, "rate_rule": settings.rate_rule,
+        "pretrain": settings.pretrain, "data": data.get("name"),
+    }  # fmt: skip
+    courses = []
+    for size in folder.batches():
+        days = folder.days(size)
+        try:
+            first, last = days[0], days[-1]
+            course = DailyCourse(
+                folder=str(path), workload=settings.workload, settings=shared, batch_size=size,
+                days=int(last["day"]), images_per_day=settings.images_per_day,
+                first=share(first["held_out"], "held-out samples"),
+                last=share(last["held_out"], "held-out samples"),
+                gain=paired(last["held_out"], first["held_out"], "held-out samples"),
+                stand_in=data.get("stand_in"),
+            )  # fmt: skip
+        except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise DamagedRunError(f"{path}: the days of batch {size} are damaged") from error
+        courses.append(course)
+    if not courses:
+        raise DamagedRunError(f"{path} is a daily training of which no day has begun")
+    return courses
+
+
+@contextmanager
+def _progress(count: int, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Tells on standard error which run is read: a bar in a terminal, a line now and then elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if quiet or not count:
+        yield lambda name: None
+    elif console.is_terminal:
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("reading", total=count)
+
+            def advance(name: str) -> None:
+                bar.update(task, description=name, advance=1)
+
+            yield advance
+    else:
+        yield _lines(count)
+
+
+def _lines(count: int) -> Callable[[str], None]:
+    done, told_at = 0, 0.0
+
+    def tell(name: str) -> None:
+        nonlocal done, told_at
+        done += 1
+        if done in (1, count) or time.monotonic() - told_at > LINE_EVERY_S:
+            told_at = time.monotonic()
+            print(f"reading run {done} of {count}: {name}", file=sys.stderr)
+
+    return tell

@@ -1,0 +1,216 @@
+"""Observation 9: intermediate data decide whether a batch size fits; the rest stays constant.
+
+DenseNet40's intermediate data take 2.2 GB with batch 4 and 5.9 GB with 64 in the paper, while
+parameters, gradients and input stay as they are; with 128 and 256 nothing fits. The tensors of a
+step are counted here, so that nothing has to be estimated. What must hold for each group of runs
+that differ in batch size only, from the smallest batch to the largest: (a) parameters, gradients
+and optimizer state together change by less than 1 %; (b) intermediate data (feature maps and
+workspace, each at its highest within a step) grow by more than 5 %; (c) more than half of the
+growth of all counted tensors is theirs. It does not hold where one of these fails. The input of a
+step is counted, too: it grows in proportion to the batch, though the paper's page says that it
+stays; its share of the growth is told, and (c) says whether it matters. Outcomes of sweeps tell the
+rest: (d) of a model that ran out of memory at some batch size, a smaller batch trained. A model of
+which even the smallest batch tried did not fit is no failure of (d): smaller ones were not tried,
+or it is the parameters that do not fit, and it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from wattstep.observations.deciding import Part, Region
+from wattstep.observations.estimates import Estimate, exact
+from wattstep.observations.evidence import Attempt, Evidence, Observed
+from wattstep.observations.groups import NO_BATCH, NO_RUNS, Group, groups_of
+from wattstep.observations.growth import ONE_BATCH, above
+from wattstep.observations.observation import (
+    About,
+    Case,
+    Column,
+    Judged,
+    Observation,
+    Published,
+    conclude,
+    listed,
+)
+from wattstep.observations.wording import across, in_how_many, percent, times
+from wattstep.records.figure import Figure
+
+FIXED = ("parameters", "buffers", "gradients", "optimizer_state")
+INTERMEDIATE = ("feature_maps", "workspace")
+INPUT = "input"
+STAYS = 0.01
+GROWS = 1.05
+MOST = 0.5
+METRIC = "memory_highest"
+SOURCE = "tensors of a step, each category at its highest"
+NOT_FOLLOWED = (
+    "memory by category is not known: no step was followed (record with tracing, or wattstep memory)"
+)
+ALL_FIT = "every batch size fits: no sweep shows one that does not"
+ABOUT = About(
+    number=9,
+    title="Intermediate data decide whether a batch size fits",
+    claim="Parameters and gradients stay as they are with the batch size; intermediate data grow, "
+    "and decide what fits.",
+    criterion="From the smallest batch to the largest, parameters, gradients and optimizer state "
+    f"change by less than {100 * STAYS:.0f} %, intermediate data grow to more than {GROWS} times, "
+    f"and more than {100 * MOST:.0f} % of the growth of all tensors is theirs, for every model; of "
+    "models that ran out of memory in a sweep, a smaller batch trained. Counted, so that no "
+    "interval is needed.",
+    metrics=(METRIC, "memory_breakdown"),
+    columns=(
+        Column("fixed_growth", "parameters, gradients", "times"),
+        Column("growth", "intermediate", "times"),
+        Column("growth_share", "of the growth"),
+    ),
+    published=(
+        Published(what="DenseNet40, intermediate data, batch 4", value=2.2e9, unit="B"),
+        Published(what="DenseNet40, intermediate data, batch 64", value=5.9e9, unit="B"),
+        Published(what="the same, growth", value=5.9 / 2.2, notation="times"),
+    ),
+)  # fmt: skip
+
+
+def observe(evidence: Evidence) -> Observation:
+    """The verdict on these runs and sweeps."""
+    cases = [_case(group) for group in groups_of(evidence.runs)]
+    return conclude(ABOUT, [*cases, *_feasible(evidence.attempts)], _sentences, NO_RUNS)
+
+
+# --- what was counted -----------------------------------------------------------------------------
+
+
+def _case(group: Group) -> Case:
+    sizes = {batch: _sizes(runs) for batch, runs in group.known.items()}
+    known = {batch: own for batch, own in sizes.items() if own}
+    if len(known) < 2:
+        reason = NO_BATCH if not sizes else NOT_FOLLOWED if not known else ONE_BATCH
+        return Case(label=group.label, runs=group.runs, reason=reason)
+    least, most = min(known), max(known)
+    small, large, count = known[least], known[most], len(group.runs)
+    return Case(
+        label=group.label, batches=f"{least} to {most}", runs=group.runs,
+        parts=_parts(small, large, count), figures=_figures(small, large, count),
+        notes=_notes(group.label, small, large),
+    )  # fmt: skip
+
+
+def _sizes(runs: Iterable[Observed]) -> dict[str, float]:
+    """Bytes by category at its highest: the most of any process; empty where none was followed."""
+    found: dict[str, float] = {}
+    for run in runs:
+        for name, figure in dict(run.metrics.get(METRIC) or {}).items():
+            found[name] = max(found.get(name, 0.0), figure.value or 0.0)
+    return found if any(found.get(name) for name in INTERMEDIATE) else {}
+
+
+def _sum(sizes: Mapping[str, float], names: Sequence[str]) -> float:
+    return sum(sizes.get(name, 0.0) for name in names)
+
+
+def _parts(small: Mapping[str, float], large: Mapping[str, float], count: int) -> tuple[Part, ...]:
+    def part(name: str, words: str, estimate: Estimate | str, region: Region) -> Part:
+        return Part(name=name, words=words, estimate=estimate, region=region)
+
+    return (
+        part("fixed_growth", "parameters, gradients and optimizer state, largest batch over smallest",
+             _ratio(_sum(large, FIXED), _sum(small, FIXED), count),
+             Region(low=1 - STAYS, high=1 + STAYS)),
+        part("growth", "intermediate data, largest batch over smallest",
+             _ratio(_sum(large, INTERMEDIATE), _sum(small, INTERMEDIATE), count), above(GROWS)),
+        part("growth_share", "share of intermediate data in the growth of all tensors",
+             _share(small, large, INTERMEDIATE, count), above(MOST)),
+    )  # fmt: skip
+
+
+def _ratio(large: float, small: float, count: int) -> Estimate | str:
+    if small <= 0:
+        return "there are no such tensors"
+    return exact(large / small, "ratio", SOURCE, count)
+
+
+def _share(
+    small: Mapping[str, float], large: Mapping[str, float], names: Sequence[str], count: int
+) -> Estimate | str:
+    whole = (*FIXED, *INTERMEDIATE, INPUT)
+    growth = _sum(large, whole) - _sum(small, whole)
+    if growth <= 0:
+        return "all tensors together do not grow"
+    return exact((_sum(large, names) - _sum(small, names)) / growth, "ratio", SOURCE, count)
+
+
+def _figures(
+    small: Mapping[str, float], large: Mapping[str, float], count: int
+) -> dict[str, Figure]:
+    """In bytes, and what the input does."""
+    found = {
+        "intermediate_smallest": exact(_sum(small, INTERMEDIATE), "B", SOURCE, count).figure(),
+        "intermediate_largest": exact(_sum(large, INTERMEDIATE), "B", SOURCE, count).figure(),
+    }
+    share = _share(small, large, (INPUT,), count)
+    ratio = _ratio(large.get(INPUT, 0.0), small.get(INPUT, 0.0), count)
+    if isinstance(share, Estimate) and isinstance(ratio, Estimate):
+        found |= {"input_growth": ratio.figure(), "input_share": share.figure()}
+    return found
+
+
+def _notes(label: str, small: Mapping[str, float], large: Mapping[str, float]) -> tuple[str, ...]:
+    share = _share(small, large, (INPUT,), 1)
+    ratio = _ratio(large.get(INPUT, 0.0), small.get(INPUT, 0.0), 1)
+    if isinstance(share, str) or isinstance(ratio, str) or ratio.value < GROWS:
+        return ()
+    return (
+        f"{label}: the input grows as well, {times(ratio.value)} ({percent(share.value)} of all "
+        "growth), where the paper has it constant",
+    )
+
+
+# --- what fits --------------------------------------------------------------------------------------
+
+
+def _feasible(attempts: Sequence[Attempt]) -> list[Case]:
+    """A case for each model of a sweep of which some batch size did not fit."""
+    families: dict[tuple[str, tuple[object, ...], str], list[Attempt]] = {}
+    for each in attempts:
+        families.setdefault((each.sweep, each.family, each.limit), []).append(each)
+    cases = [_tried(members) for members in families.values()]
+    if not attempts or any(case.parts for case in cases):
+        return [case for case in cases if case.parts or case.notes]
+    return [Case(label="sweeps", reason=ALL_FIT)] if not any(c.notes for c in cases) else cases
+
+
+def _tried(members: Sequence[Attempt]) -> Case:
+    trained = sorted({each.batch_size for each in members if each.status == "trained"})
+    failed = sorted({each.batch_size for each in members if each.status == "out of memory"})
+    label = f"{members[0].workload} in {members[0].sweep}"
+    if not failed:
+        return Case(label=label, reason=ALL_FIT)
+    limit = f" under {members[0].limit}" if members[0].limit else ""
+    if not trained:
+        note = f"{label}: no batch size tried fits{limit} (the smallest: {failed[0]})"
+        return Case(label=label, reason="no batch size tried fits", notes=(note,))
+    part = Part(
+        name="fits_below", words="largest batch that trained over smallest that ran out of memory",
+        estimate=exact(max(trained) / min(failed), "1", "outcomes of the sweep", len(members)),
+        region=Region(low=0.0, high=1.0), unit="1",
+    )  # fmt: skip
+    note = f"{label}: batch {max(trained)} trains{limit}, batch {min(failed)} runs out of memory"
+    return Case(label=label, parts=(part,), notes=(note,))
+
+
+def _sentences(tested: Sequence[Judged]) -> list[str]:
+    counted = [each for each in tested if each.figures().get("growth") is not None]
+    tried = [each for each in tested if "fits_below" in each.figures()]
+    told = []
+    if counted:
+        told += [
+            f"{in_how_many(counted, 'model')} what grows with the batch is intermediate data, "
+            f"{across(counted, 'growth', times)} from the smallest batch to the largest, while "
+            "parameters, gradients and optimizer state stay as they are.",
+            f"Of all growth, {across(counted, 'growth_share', percent)} is theirs.",
+        ]
+    if tried:
+        names = listed([each.case.label.partition(" in ")[0] for each in tried])
+        told.append(f"The batch size decides what fits: {names} train with a small one only.")
+    return told

@@ -1,0 +1,57 @@
+"""Where the figures of runs come from, as far as it bars them from testing an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wattstep.observations.evidence import Observed
+
+HARDLY = 0.05  # a GPU that is busy for less of the time takes no part in the training
+NOT_FOLLOWING = (
+    "recorded sensors are played beside another training and do not follow it; import the log with "
+    "the trace of its own training instead (wattstep import)"
+)
+CIRCULAR = (
+    "power is computed from the activity of the cores, so that it would be circular: what the model "
+    "was given is what it shows"
+)
+NO_PART = "the training ran on the CPU: the GPU takes no part in it"
+
+
+def replayed(runs: Sequence[Observed]) -> bool:
+    """Whether their sensors are a recording's."""
+    return any(run.scheme == "replay" for run in runs)
+
+
+def computed_power(runs: Sequence[Observed]) -> bool:
+    """Whether a model of the cores' activity stands in for a power sensor that is not there."""
+    return any(run.info.power_model and _power_is_modelled(run) for run in runs)
+
+
+def _power_is_modelled(run: Observed) -> bool:
+    source = run.figure("mean_power", "W").source or ""
+    return "power model" in source
+
+
+def without_gpu(run: Observed) -> str | None:
+    """Why a run says nothing of a GPU in training; None where it may.
+
+    A run that says it trained on the CPU is believed where its sensors are its own: the GPU of such
+    a machine serves the screen. Elsewhere the load decides.
+    """
+    load = run.figure("gpu_utilization", "ratio")
+    if load.value is None:
+        return load.reason
+    on_cpu = run.info.processor == "cpu" and run.scheme not in ("emulate", "replay")
+    hardly = (load.high if load.high is not None else load.value) < HARDLY
+    if on_cpu or (hardly and run.info.processor not in ("cuda", "gpu", "opencl")):
+        return NO_PART
+    return None
+
+
+def without_gpus(runs: Sequence[Observed]) -> str | None:
+    """Why none of the runs says anything of a GPU; None where one does."""
+    reasons = [without_gpu(run) for run in runs]
+    if not reasons or None in reasons:
+        return None
+    return "; ".join(dict.fromkeys(reason for reason in reasons if reason))

@@ -33,7 +33,9 @@ def observe(
     ],
     only: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Observations, by their numbers in the paper, e.g. 4,8.", metavar="N,..."),
+        typer.Option(
+            help="Observations, by their numbers in the paper, e.g. 4,8.", metavar="N,..."
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -41,6 +43,7 @@ def observe(
     """Test the paper's twelve observations on these runs: which hold here, which do not, how sure."""
     from wattstep.observations import chosen_observations
     from wattstep.observations import observe as observed
+    from wattstep.observations.groups import conditions_by_letter
 
     wanted = [part.strip() for part in only.split(",")] if only is not None else []
     names = chosen_observations(wanted)
@@ -49,7 +52,9 @@ def observe(
     if json:
         from wattstep.reports.json_document import dump
 
-        dump({"observations": [each.document() for each in found]}, sys.stdout)
+        conditions = conditions_by_letter(evidence.runs)
+        documents = [each.document() for each in found]
+        dump({"observations": documents, "conditions": conditions}, sys.stdout)
         return
     from rich.console import Console
 
@@ -167,7 +172,11 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not count:
         yield lambda name: None
     elif console.is_terminal:
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+        )
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task("reading", total=count)
 

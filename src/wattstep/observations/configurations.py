@@ -28,7 +28,7 @@ class Configuration:
     @property
     def label(self) -> str:
         """Workload and batch size."""
-        return f"{self.group.label}, batch {self.batch}" if self.batch else self.group.label
+        return f"{self.group.label} at batch {self.batch}" if self.batch else self.group.label
 
     @property
     def batches(self) -> str:

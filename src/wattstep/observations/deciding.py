@@ -102,7 +102,9 @@ class Part:
             return UNTESTABLE
         verdict = self._verdict(self.estimate, comparisons, somewhere)
         if verdict == FAILS and self.at_most is not None:
-            return FAILS if self._verdict(self.at_most, comparisons, somewhere) == FAILS else UNDECIDED
+            return (
+                FAILS if self._verdict(self.at_most, comparisons, somewhere) == FAILS else UNDECIDED
+            )
         return verdict
 
     def _verdict(self, estimate: Estimate, comparisons: int, somewhere: bool) -> Verdict:

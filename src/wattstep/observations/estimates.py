@@ -31,6 +31,7 @@ class Estimate:
         source: What the figures rest on.
         method: How it was made.
         logarithm: Whether it is the natural logarithm of what is meant.
+        within: Where it cannot lie beyond.
     """
 
     value: float
@@ -42,24 +43,26 @@ class Estimate:
     source: str
     method: str
     logarithm: bool = False
+    within: tuple[float, float] = (-math.inf, math.inf)
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Both ends, of the logarithm where it is one; infinite where there is no error."""
         if not self.error:
             return self.value, self.value
         if not math.isfinite(self.error):
-            return -math.inf, math.inf
+            return self.within
         freedom = min(self.freedom, _ENDLESS)
         reach = float(stdtrit(freedom, (1 + confidence) / 2)) * self.error
-        return self.value - reach, self.value + reach
+        least, most = self.within
+        return max(self.value - reach, least), min(self.value + reach, most)
 
     def figure(self) -> Figure:
         """With its 95 % interval; of what is meant, where it is a logarithm."""
-        low, high = self.interval()
-        ends = [low, high] if math.isfinite(self.error) and self.error else [None, None]
-        value = self.value
-        if self.logarithm:
-            value, ends = math.exp(value), [None if e is None else math.exp(e) for e in ends]
+        value = math.exp(self.value) if self.logarithm else self.value
+        ends: tuple[float | None, float | None] = None, None
+        if math.isfinite(self.error) and self.error:
+            low, high = self.interval()
+            ends = (math.exp(low), math.exp(high)) if self.logarithm else (low, high)
         return Figure(
             value=value, unit=self.unit, status=self.status, low=ends[0], high=ends[1],
             confidence=None if ends[0] is None else CONFIDENCE, n=self.processes,
@@ -67,7 +70,12 @@ class Estimate:
         )  # fmt: skip
 
 
-def of_processes(figures: Sequence[Figure], *, logarithm: bool = False) -> Estimate | str:
+def of_processes(
+    figures: Sequence[Figure],
+    *,
+    logarithm: bool = False,
+    within: tuple[float, float] = (-math.inf, math.inf),
+) -> Estimate | str:
     """The mean over processes of one configuration, or why there is none.
 
     Of several processes the interval is Student's t over their means: what differs from process to
@@ -78,6 +86,7 @@ def of_processes(figures: Sequence[Figure], *, logarithm: bool = False) -> Estim
     Args:
         figures: One a process; missing ones are left out.
         logarithm: Average logarithms: of quantities above 0 whose ratios count.
+        within: Where the number cannot lie beyond.
     """
     known = [figure for figure in figures if figure.value is not None]
     if not known:
@@ -89,18 +98,18 @@ def of_processes(figures: Sequence[Figure], *, logarithm: bool = False) -> Estim
     own = np.array([_own_error(figure, logarithm) for figure in known])
     count = len(known)
     finite = own[np.isfinite(own)]
-    within = float(math.sqrt(float((finite**2).mean()) / count)) if len(finite) else 0.0
+    of_steps = math.sqrt(float((finite**2).mean()) / count) if len(finite) else 0.0
     if count == 1:
         error, freedom, method = float(own[0]), math.inf, "one process: interval of its own steps"
     else:
-        error = max(float(values.std(ddof=1)) / math.sqrt(count), within)
+        error = max(float(values.std(ddof=1)) / math.sqrt(count), of_steps)
         freedom = count - 1
         method = f"mean over {count} processes, Student's t"
     return Estimate(
         value=float(values.mean()), error=error, freedom=freedom, unit=known[0].unit,
         processes=count, status=weakest(figure.status for figure in known),
         source=", ".join(dict.fromkeys(figure.source or "" for figure in known)),
-        method=method, logarithm=logarithm,
+        method=method, logarithm=logarithm, within=within,
     )  # fmt: skip
 
 

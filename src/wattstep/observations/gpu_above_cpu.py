@@ -21,8 +21,8 @@ from wattstep.observations.configurations import Configuration, configurations_o
 from wattstep.observations.deciding import Part, Region
 from wattstep.observations.estimates import of_processes
 from wattstep.observations.evidence import Evidence
-from wattstep.observations.growth import above
 from wattstep.observations.groups import NO_RUNS
+from wattstep.observations.growth import above
 from wattstep.observations.measuring import (
     WINDOW_NS,
     correlation,
@@ -40,7 +40,7 @@ from wattstep.observations.observation import (
     conclude,
 )
 from wattstep.observations.sensors import without_gpus
-from wattstep.observations.wording import across, in_how_many, percent, plain_number
+from wattstep.observations.wording import across, of_part, percent, plain_number
 from wattstep.records.figure import Figure
 from wattstep.run import Run
 
@@ -111,7 +111,7 @@ def _case(configuration: Configuration) -> Case:
         Part(name="gap", words="GPU less CPU utilization", estimate=of_processes(gaps),
              region=above(MARGIN)),
         Part(name="correlation", words="correlation of GPU and CPU load over time", unit="1",
-             estimate=of_processes(together), region=Region(high=OPPOSED), needed=False),
+             estimate=of_processes(together, within=(-1.0, 1.0)), region=Region(high=OPPOSED), needed=False),
     )  # fmt: skip
     own = parts[1].estimate
     return Case(
@@ -123,15 +123,14 @@ def _case(configuration: Configuration) -> Case:
 
 def _sentences(tested: Sequence[Judged]) -> list[str]:
     told = [
-        f"{in_how_many(tested, 'configuration')} the GPU is used far more than the CPU and the two "
-        f"take turns: GPU {across(tested, 'gpu_utilization', percent)}, CPU "
+        f"The GPU is used far more than the CPU {of_part(tested, 'gap', 'configuration')}: GPU "
+        f"{across(tested, 'gpu_utilization', percent)}, CPU "
         f"{across(tested, 'cpu_utilization', percent)} of the time."
     ]
     if any(each.figures()["correlation"].value is not None for each in tested):
         told.append(
-            f"Their correlation over time is {across(tested, 'correlation', plain_number)}; below 0, "
-            "one is high when the other is low."
+            f"The two take turns {of_part(tested, 'correlation', 'configuration')}: their "
+            f"correlation over time is {across(tested, 'correlation', plain_number)}; below 0, one "
+            "is high when the other is low."
         )
     return told
-
-

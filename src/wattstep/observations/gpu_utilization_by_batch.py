@@ -28,7 +28,7 @@ from wattstep.observations.observation import (
     conclude,
 )
 from wattstep.observations.sensors import NOT_FOLLOWING, replayed, without_gpus
-from wattstep.observations.wording import across, in_how_many, points
+from wattstep.observations.wording import across, of_part, points
 
 MARGIN = 0.05
 ABOUT = About(
@@ -78,7 +78,8 @@ def _case(group: Group) -> Case:
 
 def _sentences(tested: Sequence[Judged]) -> list[str]:
     return [
-        f"{in_how_many(tested, 'model')} the GPU is used more with the largest batch than with the "
-        f"smallest, and the CPU as much as before: the GPU changes by "
-        f"{across(tested, 'gpu_change', points)}, the CPU by {across(tested, 'cpu_change', points)}."
+        f"With the largest batch the GPU is used more than with the smallest "
+        f"{of_part(tested, 'gpu_change', 'model')}, by {across(tested, 'gpu_change', points)}.",
+        f"The CPU is used as much as before {of_part(tested, 'cpu_change', 'model')}: it changes by "
+        f"{across(tested, 'cpu_change', points)}.",
     ]

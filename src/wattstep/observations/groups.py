@@ -21,7 +21,8 @@ class Group:
     """Processes that differ in batch size only.
 
     Attributes:
-        label: The workload, and what sets it apart from other groups of the same one.
+        label: The workload, what sets its model apart from others of that name, and a letter for
+            its conditions, where there are several ("lenet [A]").
         settings: What all of them share, by name.
         batches: The processes by batch size, the smallest first; key 0: size not known.
     """
@@ -101,6 +102,34 @@ def groups_of(runs: Sequence[Observed]) -> list[Group]:
     ]
 
 
+def conditions_by_letter(runs: Sequence[Observed]) -> dict[str, str]:
+    """What the letters behind labels mean; empty where all runs share their conditions."""
+    return _letters([settings_of(run.info, run.state) for run in runs])[1]
+
+
+def _letters(
+    settings: Sequence[Mapping[str, Any]],
+) -> tuple[dict[tuple[str, ...], str], dict[str, str]]:
+    """A letter for each set of conditions that occurs, and what sets it apart from the others."""
+    names = [name for name in (settings[0] if settings else ()) if name not in OF_MODEL]
+    apart = [name for name in names if len({repr(own[name]) for own in settings}) > 1]
+    if not apart:
+        return {}, {}
+    keys = list(dict.fromkeys(tuple(repr(own[name]) for name in apart) for own in settings))
+    letters = {key: _letter(number) for number, key in enumerate(keys)}
+    words = {}
+    for own in settings:
+        letter = letters[tuple(repr(own[name]) for name in apart)]
+        words[letter] = ", ".join(_told(name, own[name]) for name in apart)
+    return letters, words
+
+
+def _letter(number: int) -> str:
+    """ "A" to "Z", then "A2" and so on."""
+    turn, place = divmod(number, 26)
+    return chr(ord("A") + place) + (str(turn + 1) if turn else "")
+
+
 def _by_batch(runs: Sequence[Observed]) -> dict[int, tuple[Observed, ...]]:
     table: dict[int, list[Observed]] = defaultdict(list)
     for run in runs:
@@ -109,21 +138,26 @@ def _by_batch(runs: Sequence[Observed]) -> dict[int, tuple[Observed, ...]]:
 
 
 def _labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The workload, and the settings in which groups of the same workload differ."""
+    """The workload, what sets its model apart, and the letter of its conditions."""
+    letters, _ = _letters(settings)
+    names = [name for name in (settings[0] if settings else ()) if name not in OF_MODEL]
+    apart = [name for name in names if len({repr(own[name]) for own in settings}) > 1]
     labels = []
     for own in settings:
         rivals = [other for other in settings if other["workload"] == own["workload"]]
-        apart = [
-            name
-            for name in own
-            if name != "workload" and len({repr(other[name]) for other in rivals}) > 1
+        told = [
+            _told(name, own[name])
+            for name in OF_MODEL[1:]
+            if len({repr(other[name]) for other in rivals}) > 1
         ]
-        told = [_told(name, own[name]) for name in apart]
-        labels.append(own["workload"] + (f" ({', '.join(told)})" if told else ""))
+        label = own["workload"] + (f" ({', '.join(told)})" if told else "")
+        letter = letters.get(tuple(repr(own[name]) for name in apart))
+        labels.append(f"{label} [{letter}]" if letter else label)
     return labels
 
 
 def _told(name: str, value: Any) -> str:
     if value is None:
         return f"no {name}"
-    return str(value) if name in ("device", "target", "engine", "precision") else f"{name} {value}"
+    plain = ("device", "target", "engine", "precision", "data", "state")
+    return str(value) if name in plain else f"{name} {value}"

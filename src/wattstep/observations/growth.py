@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from wattstep.observations.deciding import Region
 from wattstep.observations.estimates import Estimate, difference, of_processes, over
@@ -56,7 +57,7 @@ class Ends:
         Each pair is judged at a confidence that allows for how many pairs there are.
         """
         sizes = sorted(self.by_batch)
-        pairs = list(zip(sizes, sizes[1:], strict=False))
+        pairs = list(pairwise(sizes))
         found = []
         for small, large in pairs:
             ratio = difference(self.by_batch[small], self.by_batch[large])

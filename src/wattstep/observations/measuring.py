@@ -32,7 +32,8 @@ def mean_busy(curves: list[Curve], parts: IntArray) -> FloatArray:
     sampled = np.isfinite(np.array(rates))
     total = np.where(sampled, np.array(rates), 0.0).sum(axis=0)
     count = sampled.sum(axis=0)
-    return np.divide(total, count, out=np.full(len(parts), np.nan), where=count > 0)
+    mean: FloatArray = np.divide(total, count, out=np.full(len(parts), np.nan), where=count > 0)
+    return mean
 
 
 def paired_difference(

@@ -44,9 +44,7 @@ GROWS = 1.05
 MOST = 0.5
 METRIC = "memory_highest"
 SOURCE = "tensors of a step, each category at its highest"
-NOT_FOLLOWED = (
-    "memory by category is not known: no step was followed (record with tracing, or wattstep memory)"
-)
+NOT_FOLLOWED = "memory by category is not known: no step was followed (record with tracing, or wattstep memory)"
 ALL_FIT = "every batch size fits: no sweep shows one that does not"
 ABOUT = About(
     number=9,
@@ -92,7 +90,6 @@ def _case(group: Group) -> Case:
     return Case(
         label=group.label, batches=f"{least} to {most}", runs=group.runs,
         parts=_parts(small, large, count), figures=_figures(small, large, count),
-        notes=_notes(group.label, small, large),
     )  # fmt: skip
 
 
@@ -155,17 +152,6 @@ def _figures(
     return found
 
 
-def _notes(label: str, small: Mapping[str, float], large: Mapping[str, float]) -> tuple[str, ...]:
-    share = _share(small, large, (INPUT,), 1)
-    ratio = _ratio(large.get(INPUT, 0.0), small.get(INPUT, 0.0), 1)
-    if isinstance(share, str) or isinstance(ratio, str) or ratio.value < GROWS:
-        return ()
-    return (
-        f"{label}: the input grows as well, {times(ratio.value)} ({percent(share.value)} of all "
-        "growth), where the paper has it constant",
-    )
-
-
 # --- what fits --------------------------------------------------------------------------------------
 
 
@@ -204,13 +190,24 @@ def _sentences(tested: Sequence[Judged]) -> list[str]:
     tried = [each for each in tested if "fits_below" in each.figures()]
     told = []
     if counted:
+        grown = [each for each in counted if (_value(each, "input_growth") or 0.0) > GROWS]
         told += [
             f"{in_how_many(counted, 'model')} what grows with the batch is intermediate data, "
             f"{across(counted, 'growth', times)} from the smallest batch to the largest, while "
             "parameters, gradients and optimizer state stay as they are.",
             f"Of all growth, {across(counted, 'growth_share', percent)} is theirs.",
         ]
+        if grown:
+            told.append(
+                f"The input grows as well, {across(grown, 'input_growth', times)}, where the paper "
+                f"has it constant: {across(grown, 'input_share', percent)} of the growth."
+            )
     if tried:
         names = listed([each.case.label.partition(" in ")[0] for each in tried])
         told.append(f"The batch size decides what fits: {names} train with a small one only.")
     return told
+
+
+def _value(judged: Judged, name: str) -> float | None:
+    figure = judged.figures().get(name)
+    return None if figure is None else figure.value

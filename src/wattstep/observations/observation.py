@@ -22,6 +22,10 @@ from wattstep.records.figure import Figure, Status, weakest
 
 PAPER = "Liu et al., arXiv 1906.04278"
 WEAK = "one process: what differs from process to process is not in the interval"
+EMULATED = (
+    "sensors of an emulated board follow the CPU time of the training by a model: where a verdict "
+    "rests on them, it is the model that was tested, not a board"
+)
 CAREFUL: Mapping[Status, str] = {
     Status.REPLAYED: "replayed sensors",
     Status.MODELLED: "modelled sensors",
@@ -128,7 +132,9 @@ class Judged:
     @property
     def status(self) -> Status:
         """The weakest of the figures that it was decided by."""
-        found = [part.estimate.status for part in self.case.parts if not isinstance(part.estimate, str)]
+        found = [
+            part.estimate.status for part in self.case.parts if not isinstance(part.estimate, str)
+        ]
         return weakest(found) if found else Status.MISSING
 
     def figures(self) -> dict[str, Figure]:
@@ -223,7 +229,11 @@ def judge(cases: Sequence[Case], *, somewhere: bool = False) -> list[Judged]:
         somewhere: Whether the claim holds as soon as it does in one of them; else it must in all.
     """
     count = sum(
-        part.picked_from for case in cases if not case.reason for part in case.parts if part.testable
+        part.picked_from
+        for case in cases
+        if not case.reason
+        for part in case.parts
+        if part.testable
     )
     return [_judged(case, count, somewhere) for case in cases]
 
@@ -231,13 +241,12 @@ def judge(cases: Sequence[Case], *, somewhere: bool = False) -> list[Judged]:
 def _judged(case: Case, comparisons: int, somewhere: bool) -> Judged:
     verdicts = tuple(part.verdict(comparisons, somewhere) for part in case.parts)
     lacking = [
-        part.estimate
-        for part in case.parts
-        if part.needed and isinstance(part.estimate, str)
+        part.estimate for part in case.parts if part.needed and isinstance(part.estimate, str)
     ]
+    if not lacking and not any(part.testable for part in case.parts):
+        lacking = [part.estimate for part in case.parts if isinstance(part.estimate, str)]
+        lacking = lacking or ["there is nothing to test"]
     reason = case.reason or "; ".join(dict.fromkeys(lacking))
-    if not reason and not case.parts:
-        reason = "there is nothing to test"
     verdict = UNTESTABLE if reason else of_parts(verdicts)
     return Judged(case=case, verdict=verdict, parts=verdicts, reason=reason)
 
@@ -290,7 +299,8 @@ def _notes(judged: Sequence[Judged], tested: Sequence[Judged]) -> list[str]:
         where = "" if len(weak) == len(tested) else f" ({listed(weak)})"
         notes.append(f"weaker{where}: {WEAK}")
     runs = {run.path: run for each in tested for run in each.case.runs}
-    notes += conditions_of(list(runs.values()))
+    if any(each.status is not Status.COUNTED for each in tested):
+        notes += conditions_of(list(runs.values()))
     notes += list(dict.fromkeys(note for each in judged for note in each.case.notes))
     left = [each for each in judged if each.verdict == UNTESTABLE]
     if tested and left:
@@ -316,9 +326,10 @@ def conditions_of(runs: Sequence[Observed]) -> list[str]:
         if marked:
             of = f"up to {max(marked):.0%}" if len(marked) > 1 else f"{marked[0]:.0%}"
             notes.append(f"{len(marked)} of {len(runs)} runs {word}, in {of} of their steps")
-    open_runs = [run for run in runs if run.info.state == "recording"]
-    if open_runs:
-        notes.append(f"{len(open_runs)} of {len(runs)} runs are still being recorded")
+    if count := sum(run.info.state == "recording" for run in runs):
+        notes.append(f"{count} of {len(runs)} runs still being recorded")
+    if any(run.scheme == "emulate" for run in runs):
+        notes.append(EMULATED)
     return notes
 
 
@@ -332,12 +343,16 @@ def advice(tested: Sequence[Judged]) -> str:
     ]
     if any(part.testable and not _has_error(part) for part in parts):
         return "record more steps: a figure has no interval"
+    if all(part.at_most is not None for part in parts):
+        return (
+            "record again with nothing else running, sample more finely, or train with larger "
+            "batches: noise may hide the course"
+        )
     counts = [part.processes_to_decide() for part in parts]
     known = [count for count in counts if count is not None]
     if len(known) < len(counts):
-        return (
-            "some of it lies too near to the margin for more runs to decide it soon"
-            + (f"; {max(known)} processes of each configuration would decide the rest" if known else "")
+        return "some of it lies too near to the margin for more runs to decide it soon" + (
+            f"; {max(known)} processes of each configuration would decide the rest" if known else ""
         )
     return f"about {max(known)} processes of each configuration should decide it" if known else ""
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from wattstep.analysis.power import EnergySource, summed
 from wattstep.analysis.statistics import ratio_figure
+from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.deciding import Part
 from wattstep.observations.estimates import as_figure, of_processes
@@ -99,13 +100,13 @@ def _rails(run: Run) -> dict[str, EnergySource] | str:
     return {part: summed(by_part[part]) for part in PARTS}
 
 
-def _gains(source: EnergySource, spans: np.ndarray) -> np.ndarray:
+def _gains(source: EnergySource, spans: IntArray) -> FloatArray:
     """Energy in J of each span; NaN where it was not sampled throughout."""
     gains, covered = source.curve.difference(spans[:, 0], spans[:, 1])
     return np.where(covered > 0.99, gains, np.nan)
 
 
-def _ratio(above_: np.ndarray, below: np.ndarray, sources: Sequence[EnergySource]) -> Figure:
+def _ratio(above_: FloatArray, below: FloatArray, sources: Sequence[EnergySource]) -> Figure:
     known = np.isfinite(above_) & np.isfinite(below) & (below >= 0)
     names = ", ".join(dict.fromkeys(source.source for source in sources))
     if not known.any():
@@ -129,8 +130,9 @@ def _case(configuration: Configuration) -> Case:
     if all(figure.missing for figure in lacking):
         reason = "; ".join(dict.fromkeys(figure.reason or "" for figure in lacking))
         return Case(label=configuration.label, runs=runs, reason=reason)
-    if (reason := without_gpus(runs)) and not _untold(configuration):
-        return Case(label=configuration.label, runs=runs, reason=reason)
+    idle = None if _untold(configuration) else without_gpus(runs)
+    if idle:
+        return Case(label=configuration.label, runs=runs, reason=idle)
     parts = (
         _part(configuration, "over_cpu", most, "cpu"),
         _part(configuration, "over_other", most, other),
@@ -138,7 +140,7 @@ def _case(configuration: Configuration) -> Case:
     share = of_processes([run.measured("6", "gpu/all", "1") for run in runs])
     figure = as_figure(share, "1")
     return Case(
-        label=f"{configuration.label}: {most}", parts=parts, runs=runs,
+        label=f"{configuration.label} ({most})", parts=parts, runs=runs,
         figures={"gpu_share": figure if figure.missing else figure.scaled(1.0, "ratio")},
         notes=(PLAYED,) if replayed(runs) else (),
     )  # fmt: skip

@@ -6,7 +6,8 @@ with another's (`analysis/repeatability.py`), the level of the step apart, has i
 0.5, or power moves by less than 5 % of its mean (root mean square); this of the device as a whole
 and of each part whose rail is told apart and can be seen. It does not hold where one interval lies
 below 0.5, and still does when all that differs from sample to sample is taken as noise of the
-sensor. What a sensor averages over must be no longer than a fifth of a step. Power that a model
+sensor; nor is that said of runs that other work disturbed in half of their steps or more. What a
+sensor averages over must be no longer than a fifth of a step. Power that a model
 computed from the cores' activity repeats as that does, and is no test of it; recorded sensors do
 not follow the steps beside which they are played.
 """
@@ -14,6 +15,7 @@ not follow the steps beside which they are played.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,17 +34,25 @@ from wattstep.observations.observation import (
 from wattstep.observations.repeating import (
     ALIKE,
     STEADY,
+    Sampled,
     of_counter,
     of_gauge,
     part_of,
     prefixed,
     too_short,
 )
-from wattstep.observations.sensors import CIRCULAR, NOT_FOLLOWING, computed_power, replayed
+from wattstep.observations.sensors import (
+    CIRCULAR,
+    NOT_FOLLOWING,
+    computed_power,
+    replayed,
+    without_gpus,
+)
 from wattstep.observations.wording import across, in_how_many, plain_number
 from wattstep.records.figure import Figure, missing
 from wattstep.run import Run
 
+GPU = "gpu_utilization"
 PARTS = {"gpu": "the GPU", "cpu": "the CPU", "memory": "memory"}
 ABOUT = About(
     number=7,
@@ -69,7 +79,7 @@ def measure(run: Run) -> Mapping[str, Figure]:
     found: dict[str, Figure] = {}
     total = series.energy
     if isinstance(total, str):
-        found["reason"] = missing("ratio", total)
+        found["reason"] = missing("1", total)
     else:
         found |= _of(run, "total", total)
     for part in PARTS:
@@ -90,15 +100,16 @@ def _of(run: Run, name: str, source: EnergySource) -> dict[str, Figure]:
     seconds = float(curve.covered_ns[-1]) * 1e-9 if len(curve.t_ns) else 0.0
     mean = float(curve.total[-1]) / seconds if seconds > 0 else 0.0
     if not mean > 0:
-        return prefixed(name, {"alike": missing("ratio", f"{source.source}: it has no mean power")})
-    if reason := too_short(run, source.shortest[0], source.source):
-        return prefixed(name, {"alike": missing("ratio", reason)})
+        return prefixed(name, {"alike": missing("1", f"{source.source}: it has no mean power")})
+    if reason := too_short(run, source.shortest[0], "the power sensor"):
+        return prefixed(name, {"alike": missing("1", reason)})
+    relative = replace(curve, total=curve.total / mean)
+    about = Sampled(source=source.source, status=status)
     if source.gauge is not None:
         t_ns, power = source.gauge
-        return prefixed(name, of_gauge(run, t_ns, power / mean, source.source, status))
+        return prefixed(name, of_gauge(run, t_ns, power / mean, relative, about))
     spacing = float(np.median(np.diff(curve.t_ns))) * 1e-9
-    own = of_counter(run, curve.t_ns, curve.total / mean, spacing, source.source, status)
-    return prefixed(name, own)
+    return prefixed(name, of_counter(run, relative, spacing, about))
 
 
 def observe(evidence: Evidence) -> Observation:
@@ -113,22 +124,23 @@ def _case(configuration: Configuration) -> Case:
         return Case(label=configuration.label, runs=runs, reason=NOT_FOLLOWING)
     if computed_power(runs):
         return Case(label=configuration.label, runs=runs, reason=CIRCULAR)
+    idle = without_gpus(runs) and any(not run.figure(GPU, "ratio").missing for run in runs)
     keys = {key for run in runs for key in run.extra.get("7", {})}
     names = {"total": "the power of the device"} | {
         part: f"the power of {words}"
         for part, words in PARTS.items()
-        if any(key.startswith(f"{part}_") for key in keys)
+        if any(key.startswith(f"{part}_") for key in keys) and not (part == "gpu" and idle)
     }
     parts = tuple(
         part_of(runs, "7", name, words, needed=name == "total") for name, words in names.items()
     )
-    return Case(
-        label=configuration.label, parts=parts, runs=runs, batches=configuration.batches
-    )
+    return Case(label=configuration.label, parts=parts, runs=runs, batches=configuration.batches)
 
 
 def _sentences(tested: Sequence[Judged]) -> list[str]:
-    told = [f"{in_how_many(tested, 'configuration')} the power of one step shows that of any other."]
+    told = [
+        f"{in_how_many(tested, 'configuration')} the power of one step shows that of any other."
+    ]
     values = across(tested, "total_alike", plain_number)
     if values != "unknown":
         told.append(f"One step's course of power goes with another's by a correlation of {values}.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wattstep.analysis.curves import Curve
 from wattstep.analysis.period import rates
-from wattstep.analysis.power import spoken
 from wattstep.analysis.repeatability import repeatability
 from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import FloatArray, IntArray
@@ -22,7 +23,16 @@ from wattstep.run import Run
 A_STEP = 5  # values of a counter that a step must hold for its course to be seen
 LEAST_STEPS = 10
 ALIKE = 0.5  # correlation of one step's course with another's: more than half of what moves
+MOST = 0.5  # of the steps
 STEADY = 0.05  # of full load, or of the mean power: what moves less repeats anyway
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """What was read, and what its figures are at best."""
+
+    source: str
+    status: Status
 
 
 def steps_of(run: Run) -> tuple[IntArray, IntArray]:
@@ -32,42 +42,52 @@ def steps_of(run: Run) -> tuple[IntArray, IntArray]:
     return steps.start_ns[clean], steps.end_ns[clean]
 
 
-def of_counter(
-    run: Run, t_ns: IntArray, total: FloatArray, resolution_s: float, source: str, status: Status
-) -> dict[str, Figure]:
-    """The same of something that adds up; its differences span the time between two reads.
+def of_counter(run: Run, curve: Curve, resolution_s: float, about: Sampled) -> dict[str, Figure]:
+    """`alike`, `alike_at_most` and `movement` of something that adds up.
+
+    Its differences span the time between two reads, so that a step must hold several of them.
 
     Args:
         run: Whose steps.
-        t_ns: Times of the reads in ns, shape (n,).
-        total: What was read, shape (n,).
+        curve: What added up.
         resolution_s: The shortest time that reads can tell apart, in s.
-        source: What was read.
-        status: Of the reads.
+        about: What was read.
     """
-    if reason := too_short(run, resolution_s, source):
-        return {"alike": missing("ratio", reason)}
-    return of_gauge(run, *rates(t_ns, total), source, status)
+    if reason := too_short(run, resolution_s, about.source):
+        return {"alike": missing("1", reason)}
+    return _found(run, *rates(curve.t_ns, curve.total), curve, about)
 
 
 def of_gauge(
-    run: Run, t_ns: IntArray, value: FloatArray, source: str, status: Status
+    run: Run, t_ns: IntArray, value: FloatArray, curve: Curve, about: Sampled
 ) -> dict[str, Figure]:
-    """`alike`, `alike_at_most` and `movement` of something that is read at an instant.
+    """The same of something that is read at an instant, which may be folded over many steps.
 
-    `alike` is the correlation of one step's course with another's, `alike_at_most` the same with
-    what differs from sample to sample taken as noise of the sensor, `movement` the root mean square
-    about the mean, in the unit of the values.
+    Args:
+        run: Whose steps.
+        t_ns: Times of the samples in ns, shape (n,).
+        value: The samples, shape (n,).
+        curve: Their integral.
+        about: What was read.
+    """
+    return _found(run, t_ns, value, curve, about)
+
+
+def _found(
+    run: Run, t_ns: IntArray, value: FloatArray, curve: Curve, about: Sampled
+) -> dict[str, Figure]:
+    """`alike`: correlation of one step's course with another's; `alike_at_most`: the same with
+    what differs from sample to sample taken as noise; `movement`: root mean square about the mean.
     """
     start, end = steps_of(run)
     if len(start) < LEAST_STEPS:
         reason = f"{len(start)} counted steps: {LEAST_STEPS} are the least to see what repeats"
-        return {"alike": missing("ratio", run.series.steps.absent or reason)}
-    found = repeatability(t_ns, value, start, end, source, status)
+        return {"alike": missing("1", run.series.steps.absent or reason)}
+    found = repeatability(t_ns, value, start, end, about.source, about.status)
     return {
-        "alike": found.correlation,
-        "alike_at_most": found.corrected,
-        "movement": _movement(t_ns, value, start, end, source, status),
+        "alike": replace(found.correlation, unit="1"),
+        "alike_at_most": replace(found.corrected, unit="1"),
+        "movement": _movement(curve, start, end, about),
     }
 
 
@@ -80,32 +100,42 @@ def too_short(run: Run, resolution_s: float, source: str) -> str | None:
     if length >= A_STEP * resolution_s:
         return None
     return (
-        f"steps of {spoken(length)} are too short to see a course in: {source} tells times of "
-        f"{spoken(resolution_s)} apart, and a step must hold {A_STEP}"
+        f"steps are too short to see a course in: {source} tells less than {A_STEP} times of a step "
+        "apart (train with larger batches, or sample more finely)"
     )
 
 
-def _movement(
-    t_ns: IntArray, value: FloatArray, start: IntArray, end: IntArray, source: str, status: Status
-) -> Figure:
-    """Root mean square about the mean, of the samples in counted steps; by step for the interval."""
-    step = np.searchsorted(start, t_ns, side="right") - 1
-    inside = (step >= 0) & (t_ns < end[np.maximum(step, 0)]) & np.isfinite(value)
-    step, value = step[inside], value[inside]
-    if len(value) < 2:
-        return missing("ratio", f"no samples of {source} in counted steps")
-    _, group = np.unique(step, return_inverse=True)
-    squares = np.bincount(group, (value - value.mean()) ** 2) / np.bincount(group)
-    mean = mean_figure(squares, "ratio", source, status)
+def _movement(curve: Curve, start: IntArray, end: IntArray, about: Sampled) -> Figure:
+    """Root mean square about the mean, of each fifth of the counted steps; by step for the interval.
+
+    Single samples would show the jitter of reading as movement.
+    """
+    edges = start[:, None] + np.rint(
+        (end - start)[:, None] * np.linspace(0.0, 1.0, A_STEP + 1)
+    ).astype(np.int64)
+    gains, covered = curve.difference(edges[:, :-1].ravel(), edges[:, 1:].ravel())
+    seconds = np.diff(edges, axis=1) * 1e-9
+    level = gains.reshape(seconds.shape) / np.maximum(seconds, 1e-12)
+    level = level[(covered.reshape(seconds.shape) > 0.99).all(axis=1)]
+    if len(level) < LEAST_STEPS:
+        return missing("ratio", f"{about.source} was sampled throughout in {len(level)} steps only")
+    squares = ((level - level.mean()) ** 2).mean(axis=1)
+    mean = mean_figure(squares, "ratio", about.source, about.status)
 
     def root(number: float | None) -> float | None:
         return None if number is None else math.sqrt(max(number, 0.0))
 
-    return Figure(
-        value=root(mean.value), unit="ratio", status=status, source=source, n=mean.n,
-        low=root(mean.low), high=root(mean.high), confidence=mean.confidence,
-        method=f"root of the mean square about the mean; {mean.method}",
+    return replace(
+        mean, value=root(mean.value), low=root(mean.low), high=root(mean.high),
+        method=f"root of the mean square about the mean, of fifths of a step; {mean.method}",
     )  # fmt: skip
+
+
+def of_none(runs: Sequence[Observed], observation: str) -> str:
+    """Why nothing of these runs can be looked at."""
+    figures = [figure for run in runs for figure in run.extra.get(observation, {}).values()]
+    reasons = [figure.reason for figure in figures if figure.missing and figure.reason]
+    return "; ".join(dict.fromkeys(reasons)) or "the run does not tell it"
 
 
 def part_of(
@@ -114,7 +144,7 @@ def part_of(
     """What must hold of one quantity: one step's course is like another's, or it hardly moves.
 
     It fails only where even the most that the correlation can be, noise of the sensor allowed for,
-    is too little.
+    is too little; never where other work disturbed most steps, and may be what moved.
 
     Args:
         runs: Processes of one configuration.
@@ -124,19 +154,21 @@ def part_of(
         needed: Whether the case cannot be tested without it.
     """
 
-    def estimate(key: str) -> Estimate | str:
-        return of_processes([run.measured(observation, f"{name}_{key}", "ratio") for run in runs])
+    def estimate(key: str, unit: str = "1") -> Estimate | str:
+        return of_processes([run.measured(observation, f"{name}_{key}", unit) for run in runs])
 
-    movement = estimate("movement")
+    movement = estimate("movement", "ratio")
     if isinstance(movement, Estimate) and movement.interval()[1] < STEADY:
         return Part(
             name=f"{name}_steady", words=f"movement of {words}", estimate=movement,
             region=Region(high=STEADY), needed=needed,
         )  # fmt: skip
     at_most = estimate("alike_at_most")
+    if isinstance(at_most, Estimate) and any((run.disturbed or 0.0) >= MOST for run in runs):
+        at_most = replace(at_most, error=math.inf)
     return Part(
         name=f"{name}_alike", words=f"correlation of one step's course with another's, {words}",
-        estimate=estimate("alike"), region=above(ALIKE), needed=needed,
+        estimate=estimate("alike"), region=above(ALIKE), needed=needed, unit="1",
         at_most=at_most if isinstance(at_most, Estimate) else None,
     )  # fmt: skip
 

@@ -45,7 +45,9 @@ ABOUT = About(
     published=(
         Published(what="ResNet50, batch 4 to 64, exponent", value=0.653, unit="1"),
         Published(what="ResNet50, batch 4 to 64, growth", value=55 / 9, notation="times"),
-        Published(what="growth of all models, batch 4 to 64", value=1.7, high=15.3, notation="times"),
+        Published(
+            what="growth of all models, batch 4 to 64", value=1.7, high=15.3, notation="times"
+        ),
     ),
 )
 

@@ -103,9 +103,7 @@ def _exponents(groups: Sequence[Group]) -> dict[str, tuple[Estimate, int, int]]:
             batch: estimate
             for batch in group.known
             if isinstance(
-                estimate := of_processes(
-                    group.figures(METRIC, batch, "samples/s"), logarithm=True
-                ),
+                estimate := of_processes(group.figures(METRIC, batch, "samples/s"), logarithm=True),
                 Estimate,
             )
         }
@@ -138,9 +136,7 @@ def _exponent(table: Mapping[int, Estimate], least: int, most: int) -> Estimate:
     return over(growth, math.log(most / least), "1", "logarithm of the ratio over that of batches")
 
 
-def _pairs(
-    groups: Sequence[Group], found: Mapping[str, tuple[Estimate, int, int]]
-) -> list[Case]:
+def _pairs(groups: Sequence[Group], found: Mapping[str, tuple[Estimate, int, int]]) -> list[Case]:
     by_label = {group.label: group for group in groups}
     cases = []
     for first, second in combinations(found, 2):
@@ -188,9 +184,7 @@ def _heterogeneity(found: Mapping[str, tuple[Estimate, int, int]]) -> dict[str, 
 
 
 def _statistic(value: float, unit: str, method: str, source: str, n: int) -> Figure:
-    return Figure(
-        value=value, unit=unit, status=Status.MEASURED, n=n, method=method, source=source
-    )
+    return Figure(value=value, unit=unit, status=Status.MEASURED, n=n, method=method, source=source)
 
 
 def _sentences(exponents: Mapping[str, float], tested: Sequence[Judged]) -> list[str]:

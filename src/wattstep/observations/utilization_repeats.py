@@ -8,13 +8,15 @@ or the load moves by less than 5 points (root mean square), which repeats withou
 asked of the training's CPU time, of the load of all cores together (on which of them a thread runs is the
 scheduler's choice) and of the GPU, of those that can be seen. It does not hold where one interval
 lies below 0.5, and still does when all that differs from sample to sample is taken as noise of the
-sensor. A step must hold five values of what adds up: busy time of cores ticks in 10 ms and is
+sensor; nor is that said of runs that other work disturbed in half of their steps or more, since
+what moves is then not the training's alone. A step must hold five values of what adds up: busy time of cores ticks in 10 ms and is
 looked at in 20 ms. Recorded sensors do not follow the steps beside which they are played.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,12 +35,14 @@ from wattstep.observations.observation import (
 from wattstep.observations.repeating import (
     ALIKE,
     STEADY,
+    Sampled,
     of_counter,
     of_gauge,
+    of_none,
     part_of,
     prefixed,
 )
-from wattstep.observations.sensors import NOT_FOLLOWING, replayed
+from wattstep.observations.sensors import NOT_FOLLOWING, replayed, without_gpus
 from wattstep.observations.wording import across, in_how_many, plain_number
 from wattstep.records.figure import Figure, missing
 from wattstep.run import Run
@@ -74,23 +78,26 @@ def measure(run: Run) -> Mapping[str, Figure]:
     if series.process_cpu is not None:
         curve, source = series.process_cpu
         status = series.status_of("process_cpu_time", "process_cpu_time_coarse")
-        own = of_counter(run, curve.t_ns, curve.total, _spacing(curve), source, status)
-        found |= prefixed("training", own)
+        about = Sampled(source=source, status=status)
+        found |= prefixed("training", of_counter(run, curve, _spacing(curve), about))
     if series.core_busy:
-        total = add_curves(list(series.core_busy.values()))
-        channels = list(series.load_channels.values())
-        ticks = TICK_S if any(channel.kind == "counter" for channel in channels) else 0.0
-        cores = len(series.core_busy)
-        own = of_counter(
-            run, total.t_ns, total.total / cores, max(ticks, _spacing(total)), channels[0].source,
-            series.status(*channels),
-        )  # fmt: skip
-        found |= prefixed("cores", own)
+        found |= prefixed("cores", _cores(run))
     for channel in series.with_role("gpu_utilization"):
-        status = series.status(channel)
-        found |= prefixed("gpu", of_gauge(run, *series.raw(channel.name), channel.source, status))
+        about = Sampled(source=channel.source, status=series.status(channel))
+        own = of_gauge(run, *series.raw(channel.name), series.curve(channel), about)
+        found |= prefixed("gpu", own)
         break
-    return found or {"reason": missing("ratio", series.without("no load was sampled"))}
+    return found or {"reason": missing("1", series.without("no load was sampled"))}
+
+
+def _cores(run: Run) -> dict[str, Figure]:
+    """Of all cores together: the share of them that is busy."""
+    curves, channels = run.series.core_busy, list(run.series.load_channels.values())
+    busy = add_curves(list(curves.values()))
+    share = replace(busy, total=busy.total / len(curves))
+    ticks = TICK_S if any(channel.kind == "counter" for channel in channels) else 0.0
+    about = Sampled(source=channels[0].source, status=run.series.status(*channels))
+    return of_counter(run, share, max(ticks, _spacing(busy)), about)
 
 
 def _spacing(curve: Curve) -> float:
@@ -109,14 +116,12 @@ def _case(configuration: Configuration) -> Case:
     if replayed(runs):
         return Case(label=configuration.label, runs=runs, reason=NOT_FOLLOWING)
     present = [name for name in PARTS if any(_has(run.extra.get("2", {}), name) for run in runs)]
+    if "gpu" in present and without_gpus(runs):
+        present.remove("gpu")
     if not present:
-        figures = [run.measured("2", "training_alike", "ratio") for run in runs]
-        reason = "; ".join(dict.fromkeys(figure.reason or "" for figure in figures))
-        return Case(label=configuration.label, runs=runs, reason=reason)
+        return Case(label=configuration.label, runs=runs, reason=of_none(runs, "2"))
     parts = tuple(part_of(runs, "2", name, PARTS[name], needed=False) for name in present)
-    return Case(
-        label=configuration.label, parts=parts, runs=runs, batches=configuration.batches
-    )
+    return Case(label=configuration.label, parts=parts, runs=runs, batches=configuration.batches)
 
 
 def _has(figures: Mapping[str, Figure], name: str) -> bool:
@@ -124,11 +129,11 @@ def _has(figures: Mapping[str, Figure], name: str) -> bool:
 
 
 def _sentences(tested: Sequence[Judged]) -> list[str]:
-    told = [
-        f"{in_how_many(tested, 'configuration')} one step shows the load of any other."
-    ]
+    told = [f"{in_how_many(tested, 'configuration')} one step shows the load of any other."]
     for name, words in PARTS.items():
         values = across(tested, f"{name}_alike", plain_number)
         if values != "unknown":
-            told.append(f"One step's course of {words} goes with another's by a correlation of {values}.")
+            told.append(
+                f"One step's course of {words} goes with another's by a correlation of {values}."
+            )
     return told

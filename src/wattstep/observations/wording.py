@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wattstep.observations.deciding import FAILS, HOLDS, Verdict
+from wattstep.observations.deciding import FAILS, HOLDS, UNTESTABLE, Verdict
 from wattstep.observations.observation import Judged, listed
 from wattstep.records.figure import Figure
 
@@ -26,7 +26,7 @@ def times(value: float) -> str:
 
 def plain_number(value: float) -> str:
     """Two decimals."""
-    return f"{value:.2f}"
+    return f"{value:.2f}".replace("-0.00", "0.00")
 
 
 def across(judged: Sequence[Judged], name: str, written: object) -> str:
@@ -61,11 +61,33 @@ def in_how_many(tested: Sequence[Judged], noun: str) -> str:
         if count == 1:
             return f"In the one {noun} tested ({tested[0].case.label})"
         return f"In all {count} {noun}s"
+    if not holding:
+        return (
+            f"In none of {count} {noun}s for sure"
+            if count > 1
+            else f"Not in {tested[0].case.label}"
+        )
     against = labels(tested, FAILS)
     open_ = [each.case.label for each in tested if each.verdict not in (HOLDS, FAILS)]
     asides = [f"not in {listed(against)}"] if against else []
     asides += [f"undecided in {listed(open_)}"] if open_ else []
-    return f"In {len(holding) or 'none'} of {count} {noun}{'s' if count > 1 else ''} ({'; '.join(asides)})"
+    return f"In {len(holding)} of {count} {noun}{'s' if count > 1 else ''} ({'; '.join(asides)})"
+
+
+def of_part(tested: Sequence[Judged], name: str, noun: str) -> str:
+    """Where one part holds: "in all 5 models", "in 3 of 5 models (not in 1, undecided in 1)"."""
+    verdicts = [
+        verdict
+        for each in tested
+        for part, verdict in zip(each.case.parts, each.parts, strict=True)
+        if part.name == name and verdict != UNTESTABLE
+    ]
+    count, holding, against = len(verdicts), verdicts.count(HOLDS), verdicts.count(FAILS)
+    if holding == count:
+        return f"in all {count} {noun}s" if count > 1 else f"in the one {noun} tested"
+    asides = [f"not in {against}"] if against else []
+    asides += [f"undecided in {count - holding - against}"] if count > holding + against else []
+    return f"in {holding} of {count} {noun}{'s' if count > 1 else ''} ({', '.join(asides)})"
 
 
 def labels(judged: Sequence[Judged], verdict: Verdict) -> list[str]:

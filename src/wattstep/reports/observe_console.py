@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.observations.evidence import Evidence
+from wattstep.observations.groups import conditions_by_letter
 from wattstep.observations.observation import PAPER, Column, Judged, Observation, Published
-from wattstep.records.figure import Figure
+from wattstep.records.figure import Figure, Status
 from wattstep.reports.values import plain, quantity, show
 
 INDENT = (0, 0, 0, 6)
@@ -28,12 +29,12 @@ MARKS = {
 SHORT = {"cannot be tested here": "not tested"}
 
 
-def print_observations(
-    found: Sequence[Observation], evidence: Evidence, console: Console
-) -> None:
+def print_observations(found: Sequence[Observation], evidence: Evidence, console: Console) -> None:
     """Prints the overview, then each observation."""
     console.print()
     console.print(Text(_heading(found, evidence), style="bold"))
+    for letter, words in conditions_by_letter(evidence.runs).items():
+        console.print(Padding(Text(plain(f"[{letter}] {words}"), style="dim"), (0, 0, 0, 1)))
     console.print(Padding(_overview(found), (1, 0, 0, 0)))
     for each in found:
         _print(each, console)
@@ -142,6 +143,8 @@ def _cell(judged: Judged, column: Column) -> Text:
     figure = _figure(judged, column)
     if figure is None:
         return Text("—", style="dim")
+    if f"{column.key}_steady" in judged.figures():
+        return Text(f"steady, ±{_small_percent(figure.value or 0.0)}")
     value, interval = written(figure, column.notation)
     text = Text(value)
     if interval:
@@ -156,8 +159,21 @@ def written(figure: Figure, notation: str) -> tuple[str, str]:
         if figure.low is None or figure.high is None:
             return value, ""
         return value, f"{100 * figure.low:+.1f} to {100 * figure.high:+.1f}"
+    if figure.unit == "1" and notation == "unit" and figure.value is not None:
+        mark = "≈ " if figure.status is Status.MODELLED else ""
+        ends = [] if figure.low is None or figure.high is None else [figure.low, figure.high]
+        return f"{mark}{_two(figure.value)}", " to ".join(_two(end) for end in ends)
     shown = show(figure.to_dict(), "times" if notation == "times" else "unit")
     return shown.value, shown.interval
+
+
+def _two(value: float) -> str:
+    """Two decimals, without a sign before nothing."""
+    return f"{value:.2f}".replace("-0.00", "0.00")
+
+
+def _small_percent(value: float) -> str:
+    return f"{100 * value:.1f} %" if value >= 0.001 else "0.1 % at most"
 
 
 def _small_print(found: Observation, tested: bool) -> Group:

@@ -80,8 +80,8 @@ def of_processes(
 
     Of several processes the interval is Student's t over their means: what differs from process to
     process is in it. Of one it is the figure's own, which knows the steps of that process only.
-    The error is never less than what the figures' own intervals leave open: two processes that
-    happen to agree are no proof.
+    Where the figures' own intervals leave more open than their spread, they are what counts:
+    processes that happen to agree are no proof.
 
     Args:
         figures: One a process; missing ones are left out.
@@ -102,9 +102,11 @@ def of_processes(
     if count == 1:
         error, freedom, method = float(own[0]), math.inf, "one process: interval of its own steps"
     else:
-        error = max(float(values.std(ddof=1)) / math.sqrt(count), of_steps)
-        freedom = count - 1
+        error, freedom = float(values.std(ddof=1)) / math.sqrt(count), float(count - 1)
         method = f"mean over {count} processes, Student's t"
+        if of_steps * _NORMAL > error * float(stdtrit(freedom, (1 + CONFIDENCE) / 2)):
+            error, freedom = of_steps, math.inf
+            method = f"mean over {count} processes, the intervals of their own steps"
     return Estimate(
         value=float(values.mean()), error=error, freedom=freedom, unit=known[0].unit,
         processes=count, status=weakest(figure.status for figure in known),

@@ -51,7 +51,7 @@ ABOUT = About(
     title="Intermediate data decide whether a batch size fits",
     claim="Parameters and gradients stay as they are with the batch size; intermediate data grow, "
     "and decide what fits.",
-    criterion="From the smallest batch to the largest, parameters, gradients and optimizer state "
+    criterion="Holds where, from the smallest batch to the largest, parameters, gradients and optimizer state "
     f"change by less than {100 * STAYS:.0f} %, intermediate data grow to more than {GROWS} times, "
     f"and more than {100 * MOST:.0f} % of the growth of all tensors is theirs, for every model; of "
     "models that ran out of memory in a sweep, a smaller batch trained. Counted, so that no "
@@ -108,7 +108,8 @@ def _sum(sizes: Mapping[str, float], names: Sequence[str]) -> float:
 
 def _parts(small: Mapping[str, float], large: Mapping[str, float], count: int) -> tuple[Part, ...]:
     def part(name: str, words: str, estimate: Estimate | str, region: Region) -> Part:
-        return Part(name=name, words=words, estimate=estimate, region=region)
+        needed = name != "growth_share"  # where nothing grows, the growth itself says so
+        return Part(name=name, words=words, estimate=estimate, region=region, needed=needed)
 
     return (
         part("fixed_growth", "parameters, gradients and optimizer state, largest batch over smallest",

@@ -1,0 +1,171 @@
+"""`wattstep observe` on the command line: what it takes, what it prints, how it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.run.made import MS, make_run
+
+from wattstep.cli import run_command_line
+from wattstep.store.files import read_info, write_info
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["wattstep", "observe", *arguments])
+    monkeypatch.setenv("COLUMNS", "80")
+    return run_command_line()
+
+
+def made(folder: Path, batch: int, milliseconds: int) -> Path:
+    """A run whose steps of four samples take so long."""
+    path = folder / f"batch-{batch}"
+    phases = (("forward", milliseconds * MS // 2), ("backward", milliseconds * MS // 2))
+    make_run(path, [], phases=phases, trace="none", steps=40)
+    write_info(path, replace(read_info(path), workload="lenet", batch_size=batch))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Throughput of 200 and of 400 samples a second."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    made(runs, 4, 20)
+    made(runs, 64, 10)
+    return runs
+
+
+def document(text: str) -> dict[str, Any]:
+    return {str(each["number"]): each for each in json.loads(text)["observations"]}
+
+
+def test_json_has_verdict_figures_runs_criterion_and_the_papers_numbers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(monkeypatch, str(folder), "--json") == 0
+    found = document(capsys.readouterr().out)
+    assert list(found) == [str(n) for n in range(1, 13)]
+    ten = found["10"]
+    assert ten["verdict"] == "holds"
+    (case,) = ten["cases"]
+    assert case["figures"]["growth"]["value"] == pytest.approx(2.0)
+    assert case["figures"]["exponent"]["value"] == pytest.approx(0.25)
+    assert len(ten["runs"]) == 2
+    assert ten["paper"]["published"][0]["value"] == 0.653
+    assert ten["metrics"] == ["throughput"]
+    assert found["1"]["verdict"] == "cannot be tested here"
+
+
+def test_only_tests_what_is_asked_for_and_progress_goes_to_standard_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(monkeypatch, str(folder), "--only", "10, 8", "--json") == 0
+    out, err = capsys.readouterr()
+    assert list(document(out)) == ["8", "10"]
+    assert "reading run 2 of 2" in err
+
+
+def test_the_terminal_fits_into_80_columns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(monkeypatch, str(folder), "--quiet") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert max(map(len, out.splitlines())) <= 80
+    assert "Throughput grows with the batch size" in out
+    assert "12 observations on 2 runs: 1 holds; 11 cannot be tested here" in " ".join(out.split())
+
+
+def test_the_same_run_named_twice_counts_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(monkeypatch, str(folder), str(folder / "batch-4"), "--json", "--only", "10")
+    assert len(document(capsys.readouterr().out)["10"]["runs"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "there is no such run"),
+        (["{folder}", "--only", "13"], "there is no observation '13'"),
+        (["{folder}", "--only", "x,4"], "there is no observation 'x'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: Sequence[str],
+    words: str,
+) -> None:
+    given = [argument.format(folder=folder) for argument in arguments]
+    assert called(monkeypatch, *given) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+
+
+# --- sweeps and daily trainings -------------------------------------------------------------------
+
+
+def outcome(batch: int, status: str, run: str | None) -> dict[str, Any]:
+    return {
+        "configuration": {"workload": "lenet", "batch_size": batch},
+        "status": status, "evidence": {"notes": []}, "run": run, "limit": "1 GiB",
+    }  # fmt: skip
+
+
+def test_a_sweep_brings_its_runs_and_what_did_not_fit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        outcome(4, "trained", "batch-4"),
+        outcome(64, "trained", "batch-64"),
+        outcome(128, "out of memory", None),
+    ]
+    sweep = {"schema": 1, "settings": {}, "axes": {"workloads": ["lenet"]}, "machine": {},
+             "sessions": [1.0]}  # fmt: skip
+    (folder / "sweep.json").write_text(json.dumps(sweep))
+    (folder / "sweep.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert called(monkeypatch, str(folder), "--json", "--only", "9,10") == 0
+    found = document(capsys.readouterr().out)
+    assert found["9"]["verdict"] == found["10"]["verdict"] == "holds"
+    assert any("batch 64 trains under 1 GiB" in note for note in found["9"]["notes"])
+
+
+def daily(path: Path, first: str, last: str) -> Path:
+    (path / "batch-4").mkdir(parents=True)
+    settings = {
+        "workload": "lenet", "images_per_day": 64, "days": 5, "epochs_per_day": 1,
+        "pretrain": "accuracy=0.6", "pretrain_seconds": 60.0, "judged": len(first),
+        "threads": None, "precision": "fp32", "rate_rule": "linear", "seed": 0,
+    }  # fmt: skip
+    (path / "daily.json").write_text(json.dumps(settings))
+    days = [{"day": 0, "held_out": first}, {"day": 5, "held_out": last}]
+    (path / "batch-4" / "days.json").write_text(json.dumps({"days": days}))
+    return path
+
+
+def test_a_daily_training_tells_observation_12(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """200 of 1,000 held-out samples are right on day 0, 300 on day 5; none was lost."""
+    first, last = "1" * 200 + "0" * 800, "1" * 300 + "0" * 700
+    assert called(monkeypatch, str(daily(tmp_path / "d", first, last)), "--json") == 0
+    found = document(capsys.readouterr().out)["12"]
+    assert found["verdict"] == "holds"
+    assert found["cases"][0]["figures"]["gain"]["value"] == pytest.approx(0.1)
+
+
+def test_a_daily_training_whose_days_are_damaged_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = daily(tmp_path / "d", "10", "1")
+    assert called(monkeypatch, str(path)) == 2
+    assert "damaged" in capsys.readouterr().err

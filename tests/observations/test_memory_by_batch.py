@@ -1,0 +1,87 @@
+"""Observation 9, on tensors that were counted and sweeps whose outcomes are known."""
+
+from __future__ import annotations
+
+import pytest
+from tests.observations.made import observed
+
+from wattstep.observations import observe
+from wattstep.observations.evidence import Attempt, Evidence, Observed
+from wattstep.observations.observation import Observation
+from wattstep.records.figure import counted
+
+
+def followed(batch: int, **sizes: float) -> Observed:
+    table = {name: counted(size, "B", "tensors") for name, size in sizes.items()}
+    return observed("densenet40", batch, {"memory_highest": table})
+
+
+def attempts(trained: list[int], failed: list[int], workload: str = "vgg16") -> list[Attempt]:
+    return [
+        Attempt(
+            sweep="sweep", family=(workload, 1), workload=workload, batch_size=batch,
+            status=status, limit="8 GiB",
+        )
+        for status, sizes in (("trained", trained), ("out of memory", failed))
+        for batch in sizes
+    ]  # fmt: skip
+
+
+def found(runs: list[Observed], tried: list[Attempt] | None = None) -> Observation:
+    return next(observe(Evidence(runs=runs, attempts=tried or []), ["9"]))
+
+
+def test_the_papers_densenet_holds() -> None:
+    """Intermediate data 2.2 to 5.9 GB, all else as it was."""
+    fixed = {"parameters": 4e6, "gradients": 4e6, "optimizer_state": 4e6}
+    runs = [
+        followed(4, feature_maps=2.0e9, workspace=0.2e9, input=5e4, **fixed),
+        followed(64, feature_maps=5.5e9, workspace=0.4e9, input=8e5, **fixed),
+    ]
+    one = found(runs)
+    figures = one.cases[0].figures()
+    assert one.verdict == "holds"
+    assert figures["growth"].value == pytest.approx(5.9 / 2.2)
+    assert figures["fixed_growth"].value == 1.0
+    assert figures["growth_share"].value == pytest.approx(3.7e9 / (3.7e9 + 7.5e5))
+    assert figures["input_growth"].value == pytest.approx(16)
+    assert one.status.value == "counted"
+    assert "input grows as well, 16 times" in " ".join(one.sentences)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"parameters": 8e6, "feature_maps": 16e6, "input": 1e4},  # the rest grows, too
+        {"parameters": 4e6, "feature_maps": 1e6, "input": 1e4},  # intermediate data do not grow
+        {"parameters": 4e6, "feature_maps": 2e6, "input": 9e6},  # the input decides
+    ],
+)
+def test_what_grows_otherwise_does_not_hold(large: dict[str, float]) -> None:
+    runs = [followed(4, parameters=4e6, feature_maps=1e6, input=1e4), followed(64, **large)]
+    assert found(runs).verdict == "does not hold"
+
+
+def test_runs_that_were_not_followed_and_one_batch_cannot_be_tested() -> None:
+    assert "no step was followed" in found([observed(batch=4), observed(batch=64)]).sentences[0]
+    one = found([followed(4, parameters=1.0, feature_maps=2.0)])
+    assert "one batch size only" in one.sentences[0].lower()
+    assert found([]).verdict == "cannot be tested here"
+
+
+def test_a_sweep_in_which_a_smaller_batch_fits_holds_and_says_where_it_ends() -> None:
+    one = found([], attempts([1, 4], [64, 128]))
+    assert one.verdict == "holds"
+    assert any("batch 4 trains under 8 GiB, batch 64 runs out" in note for note in one.notes)
+
+
+def test_a_larger_batch_that_fits_where_a_smaller_one_did_not_does_not_hold() -> None:
+    assert found([], attempts([64], [4])).verdict == "does not hold"
+
+
+def test_sweeps_in_which_all_or_nothing_fits_do_not_tell() -> None:
+    everything = found([], attempts([1, 4, 64], []))
+    assert everything.verdict == "cannot be tested here"
+    assert "every batch size fits" in everything.sentences[0].lower()
+    nothing = found([], attempts([], [1, 4]))
+    assert nothing.verdict == "cannot be tested here"

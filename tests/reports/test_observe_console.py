@@ -1,0 +1,80 @@
+"""The twelve observations on a terminal: the answer first, in any width, with its marks and its reasons."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console
+from tests.observations.made import figure, observed, series
+
+from wattstep.observations import observe
+from wattstep.observations.evidence import Evidence, Observed
+from wattstep.records.figure import Status
+from wattstep.reports.observe_console import print_observations, written
+
+
+def printed(runs: Sequence[Observed], width: int, *names: str) -> str:
+    stream = io.StringIO()
+    evidence = Evidence(runs=runs)
+    print_observations(list(observe(evidence, names)), evidence, Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+RUNS = [
+    *series("lenet", "throughput", {4: 100.0, 64: 400.0}, threads=1),
+    *series("lenet", "throughput", {4: 100.0, 64: 80.0}, threads=2),
+    *series("dqn", "energy_per_step", {4: 1.0, 64: 6.0}, unit="J", status=Status.MODELLED),
+]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    text = printed(RUNS, width)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_overview_comes_first_and_verdicts_on_a_model_are_marked() -> None:
+    lines = printed(RUNS, 120).splitlines()
+    assert (
+        "12 observations on 6 runs: 1 holds; 1 does not hold; 10 cannot be tested here" in lines[1]
+    )
+    assert any("[A] threads 1" in line for line in lines)
+    energy = next(line for line in lines if "Energy grows" in line)
+    assert "(on modelled sensors)" in energy
+    assert energy.rstrip().endswith("holds")
+
+
+def test_what_speaks_against_an_observation_stands_first_with_the_papers_numbers() -> None:
+    text = printed(RUNS, 120, "10")
+    assert text.index("lenet [B]  ") < text.index("lenet [A]  ")
+    assert "0.80 ×" in text or "0.800 ×" in text
+    assert "ResNet50, batch 4 to 64, exponent: 0.65" in text
+    assert "above 0.02" in text
+
+
+def test_what_cannot_be_tested_says_why_and_shows_no_number() -> None:
+    text = printed(RUNS, 120, "12")
+    assert "wattstep daily" in text
+    assert "✓" not in text
+
+
+def test_names_of_runs_cannot_steer_the_terminal() -> None:
+    text = printed([observed("evil\x1b[2Jname"), observed("[red]x[/red]")], 120, "10")
+    assert "\x1b[2J" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "notation", "words"),
+    [
+        (figure(0.131, 0.02), "points", ("+13.1 pt", "+11.1 to +15.1")),
+        (figure(2.5, 0.5), "times", ("2.50 ×", "2.00 to 3.00")),
+        (figure(-0.001, 0.002, "1"), "unit", ("0.00", "0.00 to 0.00")),
+        (figure(0.5, None, "1", Status.MODELLED), "unit", ("≈ 0.50", "")),
+    ],
+)
+def test_figures_are_written_by_their_notation(
+    value: object, notation: str, words: tuple[str, str]
+) -> None:
+    assert written(value, notation) == words  # type: ignore[arg-type]

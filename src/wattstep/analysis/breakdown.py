@@ -215,7 +215,7 @@ class Breakdown:
         for name, quantity in self.quantities.items():
             time = self.quantities["time"]
             values, seconds, moved = self._left_out(quantity, key, chosen, part)
-            for columns in _columns(rests).values():
+            for columns in rest_columns(rests).values():
                 if self._unresolved_rest(quantity, columns):
                     values = values + quantity.rests[:, columns].sum(axis=1)
                     seconds = seconds + time.rests[:, columns].sum(axis=1)
@@ -315,7 +315,7 @@ class Breakdown:
             names: Name of the rest for each phase.
         """
         table: dict[str, dict[str, Figure]] = {}
-        for name, columns in _columns(names).items():
+        for name, columns in rest_columns(names).items():
             row: dict[str, Figure] = {}
             for key, quantity in self.quantities.items():
                 if key == "busy_time":
@@ -391,7 +391,7 @@ class Breakdown:
         )
 
 
-def _columns(names: Sequence[str]) -> dict[str, list[int]]:
+def rest_columns(names: Sequence[str]) -> dict[str, list[int]]:
     """The phases of each rest."""
     columns: dict[str, list[int]] = {}
     for position, name in enumerate(names):

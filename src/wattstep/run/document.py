@@ -69,6 +69,7 @@ def make_document(
         "kinds": _plain(breakdown.kinds()),
         "rests": _plain({**breakdown.rests(), **_outside(series)}),
         "not_resolved": _plain(breakdown.not_resolved()),
+        "energy_groups": _plain(breakdown.energy_groups()),
         "energy_by_rail": _plain(told(rails(series), scope)),
         "energy_outside": _plain(told(outside(series), scope)),
         "left_out": _left_out(series),

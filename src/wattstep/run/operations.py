@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wattstep.analysis.breakdown import RAIL, Breakdown, Codes, Moved, Quantity, compact
+from wattstep.analysis.breakdown import (
+    RAIL,
+    Breakdown,
+    Codes,
+    Moved,
+    Quantity,
+    compact,
+    rest_columns,
+)
 from wattstep.analysis.clock_error import ClockError, shifted
 from wattstep.analysis.curves import Curve
 from wattstep.analysis.folding import fold, mean_gain, stand_alone
@@ -21,8 +29,11 @@ from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing, weakest
 from wattstep.records.journal import Mark
+from wattstep.run.below_sampling import Kind
+from wattstep.run.filled import FilledTables
 from wattstep.run.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment
 from wattstep.run.instances import TracedInstances
+from wattstep.run.layouts import Labelled
 from wattstep.run.naming import Combined, Names, combined
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series, clock_of, real_cores
@@ -60,6 +71,7 @@ class RunBreakdown:
         self.steps = series.steps
         self.clean = np.flatnonzero(self.steps.clean)
         self._labelled: dict[str, tuple[Combined, Codes | None]] = {}
+        self._plain: dict[str, list[Row]] = {}
 
     @cached_property
     def step_time(self) -> Figure:
@@ -463,6 +475,50 @@ class RunBreakdown:
             source=self._traced_by if self.steps.only_traced else OWN_TRACE,
         )
 
+    # --- below the sampling interval ----------------------------------------------------------
+
+    @cached_property
+    def labelled(self) -> tuple[Labelled, tuple[Kind, ...]]:
+        """The rows on the mean clean step with the kind of each, and what the kinds are."""
+        code, count = self._alike
+        names = self._breakdown.phase_names
+        rests = [Kind(_rest_of(name), "rest", "", name) for name in names]
+        own = np.flatnonzero(self._chosen.outermost & self._operation)[::-1]
+        first = np.full(count, -1, np.int64)
+        first[code[own]] = own
+        found = Labelled(
+            rows=self.rows,
+            laid=self.laid,
+            outer=self._outer,
+            operation=self._operation,
+            outermost=self._chosen.outermost,
+            kind=code,
+            rest=np.arange(len(rests)),
+        )
+        named = (self._kind(row) for row in first[len(rests) :].tolist())
+        return found, (*rests, *named)
+
+    def _kind(self, row: int) -> Kind:
+        """What a row is; what no operation is (-1) is asked for by nobody."""
+        return Kind(
+            name=self.label("name").of(row),
+            kind=self.label("kind").of(row),
+            layer=self.label("layer").of(row),
+            phase=self.label("phase").of(row),
+            processor=self._processor.of(row),
+        )
+
+    @cached_property
+    def clean_phases(self) -> IntArray:
+        """When the phases of clean steps began and the last ended in ns, shape (steps, phases + 1).
+
+        Steps with other phases than most are left out.
+        """
+        traced, _, share = self._phases
+        if len(share) > 1:
+            return self._tables.marks.phases(self.steps, self.clean, traced.names)[0].edges_ns
+        return np.stack([self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]], axis=1)
+
     # --- tables -----------------------------------------------------------------------------
 
     def _labels(self, table: str) -> tuple[Combined, Codes | None]:
@@ -501,45 +557,95 @@ class RunBreakdown:
         code = np.where(self._operation, code + phases, self.laid.phase)
         return code.astype(np.int32), len(used) + phases
 
+    def plain_rows(self, table: str) -> list[Row]:
+        """A table as samples alone have it; "key" is what its rows are told by."""
+        if table not in self._plain:
+            self._plain[table] = self._table_of(table)
+        return self._plain[table]
+
     def _table_of(self, table: str) -> list[Row]:
         labels, part = self._labels(table)
         found = self._breakdown.rows(labels.key, self._operation, part)
-        rows = [{**labels.shown[row.pop("key")], **row} for row in found]
+        rows = [{**labels.shown[row["key"]], **row} for row in found]
         if not self._chosen.tells_allocations:
             for row in rows:
                 row["memory"] = missing("B", "the trace does not tell what operations allocated")
         return rows
 
+    def codes(self, table: str) -> dict[int, IntArray]:
+        """Which kinds, as in `labelled`, make each row of a table, by its key."""
+        labels, _ = self._labels(table)
+        own = self._chosen.outermost & self._operation
+        code, count = self._alike
+        pairs, _ = compact(labels.key[own].astype(np.int64) * count + code[own])
+        keys, first = np.unique(pairs // count, return_index=True)
+        return dict(zip(keys.tolist(), np.split(pairs % count, first[1:]), strict=True))
+
+    @property
+    def code_count(self) -> int:
+        """How many kinds there may be."""
+        return self._alike[1]
+
+    def too_short(self, table: str) -> dict[str, Figure]:
+        """What rows of a table and rests leave out as samples alone have them, by quantity."""
+        names, breakdown = self._with_scopes
+        labels, part = self._labels(table)
+        return breakdown.unresolved(labels.key, self._operation, part, names)
+
+    def plain_rests(self) -> dict[str, dict[str, Figure]]:
+        """What no operation covers, as samples alone have it."""
+        names, breakdown = self._with_scopes
+        return breakdown.rests(names)
+
+    @property
+    def rest_columns(self) -> dict[str, list[int]]:
+        """The phases of each rest."""
+        return rest_columns(self._with_scopes[0])
+
+    @cached_property
+    def filled(self) -> FilledTables:
+        """The tables with what regression over many steps tells of short rows."""
+        energy = self._series.energy
+        quantities, absent = self._quantities
+        return FilledTables(self, energy if "energy" in quantities else absent["energy"])
+
+    def _rows(self, table: str) -> list[Row]:
+        if self.reason is not None:
+            return []
+        return [_with_power(row) for row in self.filled.table(table).rows]
+
     def operations(self) -> list[Row]:
         """By operation, layer and phase, of a mean step; else totals, where a tool gave such."""
         if self._of_totals:
             return total_rows(self._tables.summaries, self._traced_by)
-        if self.reason is not None:
-            return []
-        return self._table_of("operations")
+        return self._rows("operations")
 
     def layers(self) -> list[Row]:
         """By layer."""
-        return [] if self.reason is not None else self._table_of("layers")
+        return self._rows("layers")
 
     def phases(self) -> list[Row]:
         """By phase."""
-        return [] if self.reason is not None else self._table_of("phases")
+        return self._rows("phases")
 
     def kinds(self) -> list[Row]:
         """By kind of operation."""
-        return [] if self.reason is not None else self._table_of("kinds")
+        return self._rows("kinds")
+
+    def energy_groups(self) -> list[Row]:
+        """Operations and rests whose energy is known together only, the costliest first."""
+        return [] if self.reason is not None else self.filled.groups
 
     def rests(self) -> dict[str, dict[str, Any]]:
         """What no operation covers: module code and the framework between operations, data, game.
 
-        "not_resolved" holds the energy of operations and rests that are too short for the sensor,
-        so that operations and rests together make the step; their time stands in their own rows.
+        "not_resolved" holds the energy of operations and rests that are too short for the sensor
+        and were told by no regression, so that operations, rests and groups together make the step;
+        their time stands in their own rows.
         """
         if self.reason is not None:
             return {}
-        names, breakdown = self._with_scopes
-        table: dict[str, dict[str, Any]] = {**breakdown.rests(names)}
+        table: dict[str, dict[str, Any]] = {**self.filled.rests}
         if left := self.not_resolved()["operations"]:
             none = Figure(
                 value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
@@ -549,22 +655,20 @@ class RunBreakdown:
         return table
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
-        """By table: the energy that its rows and the rests leave out, because they are too short."""
+        """By table: the energy that its rows, the rests and groups of operations leave out."""
         if self.reason is not None:
             return {}
-        names, breakdown = self._with_scopes
-        found = {}
+        found: dict[str, dict[str, Any]] = {}
         for table in ("operations", "layers", "phases", "kinds"):
-            labels, part = self._labels(table)
-            found[table] = breakdown.unresolved(labels.key, self._operation, part, names)
+            left = self.filled.table(table).left
+            others = {key: row for key, row in self.too_short(table).items() if key != "energy"}
+            found[table] = {**({} if left is None else {"energy": left}), **others}
         return found
 
     @cached_property
     def _with_scopes(self) -> tuple[list[str], Breakdown]:
         """Names of the rests by phase, and the breakdown with the scopes' own time in its rests."""
-        names = [
-            name if name in PHASE_RESTS else "framework" for name in self._breakdown.phase_names
-        ]
+        names = [_rest_of(name) for name in self._breakdown.phase_names]
         breakdown = self._breakdown
         windows, phases = breakdown.windows, len(breakdown.phase_names)
         scope = ~self._operation
@@ -579,6 +683,24 @@ class RunBreakdown:
                 quantity, rests=quantity.rests + own.reshape(windows, phases), moved=moved
             )
         return names, replace(breakdown, quantities=quantities)
+
+
+def _with_power(row: Row) -> Row:
+    """A row as it is shown: its mean power beside its energy."""
+    row = {key: value for key, value in row.items() if key != "key"}
+    if "power" in row:
+        return row
+    energy: Figure = row["energy"]
+    power = missing("W", energy.reason or "it takes no time")
+    if energy.value is not None and row["time"].value:
+        power = energy.scaled(1 / row["time"].value, "W")
+        power = replace(power, method=f"{energy.method}; over its time")
+    return {**row, "power": power}
+
+
+def _rest_of(phase: str) -> str:
+    """What is called what no operation covers in a phase."""
+    return phase if phase in PHASE_RESTS else "framework"
 
 
 def _union_s(start_ns: IntArray, end_ns: IntArray) -> float:

@@ -72,6 +72,7 @@ def _row(
         else missing("ratio", "nothing took any time"),
         **{name: _of_a_call(entry[TIMES[name]], source) for name in said},
         "energy": missing("J", NO_TIMES),
+        "power": missing("W", NO_TIMES),
         "cpu_utilization": missing("ratio", NO_TIMES),
         "memory": missing("B", NOT_SAID),
         "flops": missing("FLOP", NOT_SAID),

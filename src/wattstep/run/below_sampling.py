@@ -1,0 +1,291 @@
+"""What a run gives to the regression below the sampling interval: samples, clean steps, and what ran when in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from wattstep.analysis.power import EnergySource
+from wattstep.analysis.regression.outcome import Regression
+from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
+from wattstep.analysis.regression.regress import regress
+from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.errors import InvalidValueError
+from wattstep.records.figure import Status, weakest
+from wattstep.run.layouts import layouts
+
+if TYPE_CHECKING:
+    from wattstep.run.operations import RunBreakdown
+    from wattstep.run.run import Run
+
+MOST_SAMPLES = 10_000  # in clean steps: more are thinned to stretches
+STRETCH = 250  # samples in a row that are kept together
+AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may average over or be late by
+LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
+OTHER_CLOCK = "the samples have another clock than the trace ({})"
+
+
+class Kind(NamedTuple):
+    """What is to be told apart: an operation of a layer in a phase, or the rest of a phase."""
+
+    name: str
+    kind: str
+    layer: str
+    phase: str
+    processor: str = "cpu"
+
+    @property
+    def words(self) -> str:
+        """For a sentence."""
+        return " ".join([self.name, *([f"of {self.layer}"] if self.layer else [])])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Process:
+    """One run, ready for the regression.
+
+    Attributes:
+        sampled: Samples, clean steps and layouts; kinds are positions in `kinds`.
+        kinds: What ran.
+        code: The number that the breakdown gives to each of them, shape (k,).
+        seconds: What each takes of a mean clean step in s, shape (k,).
+        notes: What was left out.
+    """
+
+    sampled: Sampled
+    kinds: tuple[Kind, ...]
+    code: IntArray
+    seconds: FloatArray
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Regressed:
+    """The regression of one run or several, and what it was of.
+
+    Attributes:
+        regression: What it says; kinds are positions in `kinds`.
+        kinds: What ran, in all runs together.
+        levels: Of the regression.
+        processes: What each run gave.
+        seconds: What each kind takes of a mean clean step in s, mean of the runs, shape (k,).
+    """
+
+    regression: Regression
+    kinds: tuple[Kind, ...]
+    levels: Kinds
+    processes: tuple[Process, ...]
+    seconds: FloatArray
+
+
+def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
+    """What a run gives to the regression, or why it gives nothing.
+
+    Args:
+        breakdown: Of the run.
+        source: Of its energy, or of anything else that accumulates.
+    """
+    if breakdown.reason is not None:
+        return breakdown.reason
+    if source.clock is not None:
+        return OTHER_CLOCK.format(source.clock.words)
+    labelled, named = breakdown.labelled
+    found = layouts(labelled)
+    used = np.unique(np.concatenate([layout.kind for layout in found]))
+    number = np.full(len(named), -1, np.int64)
+    number[used] = np.arange(len(used))
+    edges_ns = breakdown.clean_phases
+    t_ns, value = _samples(source)
+    t_ns, value, edges_ns, notes = _thinned(t_ns, value, edges_ns)
+    found = [replace(layout, kind=number[layout.kind]) for layout in found]
+    edges_s = labelled.laid.edges_s
+    sampled = Sampled(
+        t_ns=t_ns,
+        value=value,
+        counter=source.gauge is None,
+        start_ns=edges_ns[:, 0],
+        end_ns=edges_ns[:, -1],
+        edges_ns=edges_ns,
+        edges=edges_s / edges_s[-1],
+        layouts=found,
+    )
+    return Process(
+        sampled=sampled,
+        kinds=tuple(named[code] for code in used),
+        code=used,
+        seconds=_seconds(found, len(used)) * float(edges_s[-1]),
+        notes=notes,
+    )
+
+
+def _seconds(found: Sequence[Layout], count: int) -> FloatArray:
+    """Mean share of the step that each kind takes."""
+    shares = np.zeros(count)
+    for layout in found:
+        lasting = layout.weight * np.diff(layout.edges)[layout.segment]
+        shares += np.bincount(layout.kind, lasting, minlength=count)
+    return shares / len(found)
+
+
+def _samples(source: EnergySource) -> tuple[IntArray, FloatArray]:
+    """Times and values; between two samples with a gap in between stands one without a value."""
+    curve = source.curve
+    t_ns, value = (curve.t_ns, curve.total) if source.gauge is None else source.gauge
+    if len(t_ns) < 2:
+        return t_ns, value
+    covered = np.interp(t_ns - t_ns[0], curve.t_ns - t_ns[0], curve.covered_ns.astype(np.float64))
+    after = np.flatnonzero((np.diff(covered) <= 0) & (np.diff(t_ns) > 1)) + 1
+    between = t_ns[after - 1] + (t_ns[after] - t_ns[after - 1]) // 2
+    return np.insert(t_ns, after, between), np.insert(value, after, np.nan)
+
+
+def _thinned(
+    t_ns: IntArray, value: FloatArray, edges_ns: IntArray
+) -> tuple[IntArray, FloatArray, IntArray, tuple[str, ...]]:
+    """Of a long run, stretches of samples spread evenly over it, and the steps around them."""
+    at = np.searchsorted(edges_ns[:, 0], t_ns, side="right") - 1
+    inside = np.flatnonzero((at >= 0) & (t_ns < edges_ns[np.maximum(at, 0), -1]))
+    if len(inside) <= MOST_SAMPLES:
+        return t_ns, value, edges_ns, ()
+    count = MOST_SAMPLES // STRETCH
+    first = inside[np.linspace(0, len(inside) - STRETCH, count).astype(np.int64)]
+    last = np.minimum(first + STRETCH, len(t_ns) - 1)
+    change = np.zeros(len(t_ns) + 1, np.int64)
+    np.add.at(change, first, 1)
+    np.add.at(change, last, -1)
+    kept = np.cumsum(change)[:-1] > 0
+    steps = np.zeros(len(edges_ns), bool)
+    for begin, end in zip(t_ns[first] - AROUND_NS, t_ns[last] + AROUND_NS, strict=True):
+        steps |= (edges_ns[:, -1] > begin) & (edges_ns[:, 0] < end)
+    holes = kept & ~np.append(kept[1:], True)  # the last before what was left out
+    value = np.where(np.append(False, holes[:-1]), np.nan, value)
+    kept |= np.append(False, holes[:-1])
+    words = (
+        f"{int(np.isfinite(value[kept]).sum()):,} of {len(inside):,} samples took part, in {count} "
+        "stretches spread evenly over the run"
+    )
+    return t_ns[kept], value[kept], edges_ns[steps], (words,)
+
+
+# --- several runs -------------------------------------------------------------------------------
+
+
+def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
+    """The regression of processes of one configuration.
+
+    Args:
+        processes: What each gives.
+        source: Of the energy of any of them.
+    """
+    names = list(dict.fromkeys(kind for process in processes for kind in process.kinds))
+    position = {kind: number for number, kind in enumerate(names)}
+    sampled, seconds = [], np.zeros(len(names))
+    for process in processes:
+        number = np.array([position[kind] for kind in process.kinds], dtype=np.int64)
+        found = [replace(layout, kind=number[layout.kind]) for layout in process.sampled.layouts]
+        sampled.append(replace(process.sampled, layouts=found))
+        seconds[number] += process.seconds / len(processes)
+    levels = kinds_of(names)
+    found_by = regress(
+        sampled, levels, source=source.source, status=weakest([Status.ATTRIBUTED, source.status])
+    )
+    return Regressed(
+        regression=found_by,
+        kinds=tuple(names),
+        levels=levels,
+        processes=tuple(processes),
+        seconds=seconds,
+    )
+
+
+def kinds_of(names: Sequence[Kind]) -> Kinds:
+    """What is merged first where it cannot be told apart."""
+    keys = (
+        lambda kind: kind,
+        lambda kind: (kind.kind, kind.layer),
+        lambda kind: kind.kind,
+        lambda kind: kind.layer,
+        lambda kind: kind.phase,
+        lambda kind: None,
+    )
+    return Kinds(
+        names=[f"{kind.words} in {kind.phase}" if kind.phase else kind.words for kind in names],
+        levels=[_numbered([key(kind) for kind in names]) for key in keys],
+        level_names=LEVELS,
+    )
+
+
+def _numbered(keys: Sequence[object]) -> IntArray:
+    number = {key: position for position, key in enumerate(dict.fromkeys(keys))}
+    return np.array([number[key] for key in keys], dtype=np.int64)
+
+
+def pooled(runs: Sequence[Run]) -> Regressed | str:
+    """The regression of several runs of one configuration together, or why there is none.
+
+    Args:
+        runs: One process each.
+
+    Raises:
+        InvalidValueError: They are not of one configuration, or none is given.
+    """
+    if not runs:
+        raise InvalidValueError("there is no run")
+    for other in runs[1:]:
+        if unlike := differences(runs[0], other):
+            raise InvalidValueError(
+                f"{other.path} cannot be taken together with {runs[0].path}: {'; '.join(unlike)}"
+            )
+    processes: list[Process] = []
+    for run in runs:
+        source = run.series.energy
+        found = source if isinstance(source, str) else process_of(run.breakdown, source)
+        if isinstance(found, str):
+            return f"{run.path}: {found}" if len(runs) > 1 else found
+        processes.append(found)
+    source = runs[0].series.energy
+    assert not isinstance(source, str)
+    return regressed(processes, source)
+
+
+def differences(one: Run, other: Run) -> list[str]:
+    """In what two runs are not of one configuration, in words; empty where they are."""
+    facts = [_facts(run) for run in (one, other)]
+    return [
+        f"{name} is {_said(facts[1][name])}, not {_said(facts[0][name])}"
+        for name in facts[0]
+        if facts[0][name] != facts[1][name]
+    ]
+
+
+def _facts(run: Run) -> dict[str, object]:
+    info, device = run.info, run.info.device
+    return {
+        "the device": (device.get("model"), device.get("cpu"), device.get("cores")),
+        "its target": info.target.partition(":")[0] if info.target else "",
+        "its power mode": device.get("power_mode"),
+        "its governor": tuple(sorted((device.get("governors") or {}).items())),
+        "the engine": info.engine,
+        "the number of threads": info.threads,
+        "the processor": info.processor,
+        "the precision": info.precision,
+        "the workload": info.workload,
+        "the batch size": info.batch_size,
+        "accumulation": info.options.get("accumulate"),
+        "the schema": info.schema_version,
+        "the source of energy": _source(run),
+    }
+
+
+def _source(run: Run) -> str:
+    energy = run.series.energy
+    return "none" if isinstance(energy, str) else energy.source
+
+
+def _said(fact: object) -> str:
+    if isinstance(fact, tuple):
+        return ", ".join("not known" if part is None else str(part) for part in fact) or "not known"
+    return "not known" if fact is None or fact == "" else str(fact)

@@ -1,0 +1,250 @@
+"""Rows whose energy samples are too coarse for, filled from the regression over many steps; groups that cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wattstep.analysis.power import EnergySource
+from wattstep.analysis.regression.outcome import Group
+from wattstep.analysis.steps import IntArray
+from wattstep.records.figure import Figure, Status, missing, weakest
+from wattstep.run.below_sampling import Kind, Regressed
+
+TARGET = 0.2  # of a value: half of an interval that is no wider makes a figure of its own
+MOST_APART = 2.0  # times: regression and integration that differ by more do not speak of the same
+LEAST = 1e-9  # of what is to be told: rounding
+NEAR = 0.1  # of the whole: how far both may differ before the intervals say so
+SCALED = "scaled by {:.4f}, so that with what was integrated it makes the step"
+DISAGREES = (
+    "the regression over many steps gives {:.3g} J for what integration gives {:.3g} J for: it is "
+    "not believed"
+)
+LEFT = "all that neither is longer than the source can tell apart nor was told by regression, in one sum"
+Row = dict[str, Any]
+
+
+class Filler:
+    """Energy and power of what is too short, from a regression.
+
+    Args:
+        regressed: The regression.
+        source: Of the energy.
+    """
+
+    def __init__(self, regressed: Regressed, source: EnergySource) -> None:
+        self._of = regressed
+        self._source = source
+        self._groups = list(regressed.regression.groups)
+        self._group = np.full(len(regressed.kinds), -1, np.int64)
+        for number, group in enumerate(self._groups):
+            self._group[group.members] = number
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing can be told."""
+        return self._of.regression.reason
+
+    def own(self, members: IntArray) -> float:
+        """What kinds take of a mean clean step in J, each by itself."""
+        return sum(self._of.regression.kinds[member].value or 0.0 for member in members)
+
+    def energy_of(self, kinds: IntArray) -> float:
+        """What kinds take of a mean clean step in J, those of a group by their time."""
+        energy = 0.0
+        for number in np.unique(self._group[kinds]).tolist():
+            if number < 0:
+                continue
+            group = self._groups[number]
+            mine = np.intersect1d(group.members, kinds)
+            all_s = float(self._of.seconds[group.members].sum())
+            share = float(self._of.seconds[mine].sum()) / all_s if all_s > 0 else 0.0
+            energy += share * (group.energy.value or 0.0)
+        return energy
+
+    def apart(self, members: IntArray, scale: float, before: str) -> tuple[Figure, Figure]:
+        """Energy and power of kinds that no group holds together with others; else missing.
+
+        Args:
+            members: The kinds.
+            scale: By what the regression is scaled.
+            before: Why samples alone cannot tell it.
+        """
+        if (cut := self._cut(members)) is not None:
+            reason = f"not resolvable: {self.words(cut, scale, members)}"
+            return missing("J", reason), missing("W", reason)
+        return self.figures(members, scale, before)
+
+    def figures(self, members: IntArray, scale: float, before: str) -> tuple[Figure, Figure]:
+        """Energy and power of kinds together; missing with the reason where they cannot be told.
+
+        Args:
+            members: The kinds.
+            scale: By what the regression is scaled.
+            before: Why samples alone cannot tell it.
+        """
+        if not len(members):
+            return missing("J", before), missing("W", before)
+        power, energy = self._of.regression.combined(members)
+        if energy.missing or power.missing:
+            reason = f"{before}; {energy.reason or power.reason}"
+            return missing("J", reason), missing("W", reason)
+        energy, power = self._told(energy, scale), self._told(power, scale)
+        if not resolved(energy):
+            reason = f"not resolvable: {self._source.limit}, and regression over many steps tells "
+            reason += f"it no closer than {_between(energy)}"
+            return missing("J", reason), missing("W", reason)
+        return energy, power
+
+    def _cut(self, members: IntArray) -> Group | None:
+        """A group that these kinds are only a part of."""
+        for number in np.unique(self._group[members]).tolist():
+            group: Group = self._groups[number]
+            if number >= 0 and len(np.setdiff1d(group.members, members)):
+                return group
+        return None
+
+    def _told(self, figure: Figure, scale: float) -> Figure:
+        """A figure of the regression, brought to what integration says of the whole."""
+        found = figure.scaled(scale, figure.unit)
+        if abs(scale - 1) > NEAR and found.low is not None and found.high is not None:
+            assert figure.low is not None
+            assert figure.high is not None
+            found = replace(
+                found, low=min(found.low, figure.low), high=max(found.high, figure.high)
+            )
+        watts = found.value if found.unit == "W" else None
+        return replace(
+            found,
+            method=f"{figure.method}; {SCALED.format(scale)}",
+            status=weakest([Status.ATTRIBUTED, self._source.status]),
+            source=self._source.source,
+            systematic=self._source.systematic
+            if watts is None
+            else self._source.systematic_at(watts),
+        )
+
+    def words(self, group: Group, scale: float, members: IntArray) -> str:
+        """What a part of a group cannot be told apart from, and what they take together."""
+        others = len(group.members) - len(np.intersect1d(group.members, members))
+        energy = group.energy.scaled(scale, "J")
+        together = "" if energy.value is None else f"; together {_amount(energy)}"
+        named = self.label(group)
+        return (
+            f"cannot be told apart from {others} other{'s' if others > 1 else ''} of {named}"
+            f"{together}"
+        )
+
+    def label(self, group: Group) -> str:
+        """What the members of a group have in common, for a sentence."""
+        kinds = [self._of.kinds[member] for member in group.members]
+        level = self._of.levels.level_names[group.level]
+        first: Kind = kinds[0]
+        if level == "operation":
+            return first.words
+        if level == "kind in layer":
+            return f"{first.kind} in {first.layer}" if first.layer else first.kind
+        if level == "kind":
+            return first.kind
+        if level == "layer":
+            return first.layer or "no layer"
+        return f"the {first.phase} phase" if level == "phase" else "the step"
+
+    def groups(self, kinds: IntArray, scale: float) -> list[Row]:
+        """Groups of several kinds, and kinds that were not told closely enough, the costliest first.
+
+        Args:
+            kinds: What is too short for the samples and has no figure of its own.
+            scale: By what the regression is scaled.
+        """
+        rows = [self._row(group, kinds, scale) for group in self._groups]
+        shown = [row for row in rows if row is not None]
+        return sorted(shown, key=lambda row: -(row["energy"].value or 0.0))
+
+    def _row(self, group: Group, kinds: IntArray, scale: float) -> Row | None:
+        """A group as a row; None where none of it is asked for."""
+        mine = np.intersect1d(group.members, kinds)
+        if not len(mine) or group.energy.missing or group.power.missing:
+            return None
+        energy, power = self._told(group.energy, scale), self._told(group.power, scale)
+        if len(mine) < len(group.members):  # the others were integrated: what is left is by time
+            share = self.energy_of(mine) / self.energy_of(group.members)
+            energy = replace(
+                energy.scaled(share, "J"), low=None, high=None, confidence=None,
+                reason="a part of the group lasts longer than samples and stands in its own row",
+            )  # fmt: skip
+        return {
+            "name": self.label(group),
+            "level": self._of.levels.level_names[group.level],
+            "members": [self._of.levels.names[member] for member in mine],
+            "resolved": resolved(energy),
+            "time": Figure(
+                value=float(self._of.seconds[mine].sum()), unit="s", status=Status.ATTRIBUTED,
+                source="torch profiler, monotonic clock",
+            ),
+            "power": power,
+            "energy": energy,
+        }  # fmt: skip
+
+
+def scaled_to(whole: float, found: float) -> float | str:
+    """By what the regression is scaled to make the step with what was integrated, or why not.
+
+    Args:
+        whole: Energy in J as integration has it.
+        found: The same as regression has it.
+    """
+    if whole <= 0 or found <= 0 or not 1 / MOST_APART <= whole / found <= MOST_APART:
+        return DISAGREES.format(found, whole)
+    return whole / found
+
+
+def resolved(energy: Figure) -> bool:
+    """Whether an interval is as narrow as was asked for."""
+    if energy.value is None or energy.low is None or energy.high is None:
+        return False
+    return (energy.high - energy.low) / 2 <= TARGET * abs(energy.value)
+
+
+def left_over(whole: Figure, given: float) -> Figure | None:
+    """What is left of the energy of all that is short, beside what was told of it; None: nothing.
+
+    Args:
+        whole: As integration has it.
+        given: What was told of it in J.
+    """
+    if whole.value is None or abs(whole.value - given) <= LEAST * abs(whole.value):
+        return None
+    share = max((whole.value - given) / whole.value, 0.0)  # rounding apart, never below
+    return replace(whole.scaled(share, whole.unit), method=LEFT)
+
+
+def together(parts: Iterable[IntArray]) -> IntArray:
+    """All kinds of some, each once."""
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
+def _amount(energy: Figure) -> str:
+    value, unit = _joules(energy.value or 0.0)
+    if energy.low is None or energy.high is None:
+        return f"{value:.3g} {unit}"
+    factor = value / energy.value if energy.value else 1.0
+    return f"{value:.3g} {unit} ({energy.low * factor:.3g} to {energy.high * factor:.3g})"
+
+
+def _between(energy: Figure) -> str:
+    if energy.low is None or energy.high is None:
+        return "no interval"
+    value, unit = _joules(max(abs(energy.low), abs(energy.high)))
+    factor = value / max(abs(energy.low), abs(energy.high), 1e-300)
+    return f"{energy.low * factor:.3g} to {energy.high * factor:.3g} {unit}"
+
+
+def _joules(value: float) -> tuple[float, str]:
+    for factor, unit in ((1.0, "J"), (1e3, "mJ")):
+        if abs(value) * factor >= 1:
+            return value * factor, unit
+    return value * 1e6, "µJ"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from wattstep.reports import conditions, machines, wording
 from wattstep.reports.conditions import TextTable
-from wattstep.reports.tables import Column, Table, costs, seconds, table
+from wattstep.reports.tables import Column, Table, costs, groups, seconds, table
 from wattstep.reports.thermal import sentences
 from wattstep.reports.values import BYTES_NOTE, Shown, is_figure, plain, show
 from wattstep.reports.wording import Document
@@ -42,6 +42,7 @@ def print_run(document: Document, console: Console) -> None:
     _print_metrics(document, console)
     _print_course(document, console)
     _print_operations(document, console)
+    _print_groups(document, console)
     _print_rests(document, console)
     _print_conditions(document, console)
     _print_missing(document, console)
@@ -144,6 +145,13 @@ def _print_operations(document: Document, console: Console) -> None:
     figures = {"time": "time", "share": "share", "energy": "energy"}
     rows = [{**row, "name": _brief(plain(row.get("name", "")))} for row in top]
     _print_table(name, table(rows, texts, figures), console)
+
+
+def _print_groups(document: Document, console: Console) -> None:
+    found = document.get("energy_groups") or ()
+    if found:
+        name = f"Energy known together only, {min(len(found), _TOP_OPERATIONS)} of {len(found)}"
+        _print_table(name, groups(found[:_TOP_OPERATIONS]), console)
 
 
 def _brief(name: str) -> str:

@@ -23,7 +23,7 @@ from wattstep.reports.page import (
     script_source,
     write_at_once,
 )
-from wattstep.reports.tables import Table, costs, seconds, table
+from wattstep.reports.tables import Table, costs, groups, seconds, table
 from wattstep.reports.thermal import course
 from wattstep.reports.values import (
     BYTES_NOTE,
@@ -193,7 +193,7 @@ def _parts_of_a_step(document: Document, plots: Plots) -> dict[str, Any] | None:
     rows: list[dict[str, Any]] = [
         {**row, "part": row.get("phase")} for row in document.get("phases") or ()
     ]
-    rests = document.get("rests") or {}
+    rests = _rests_of_phases(document)
     rows += [
         {**_of_phases(n, rest, document), "part": wording.rest_name(n)}
         for n, rest in rests.items()
@@ -224,6 +224,16 @@ def _parts_of_a_step(document: Document, plots: Plots) -> dict[str, Any] | None:
             plots.place(charts.stack(bars), title, bars) for title, bars in found.items()
         ),
     }
+
+
+def _rests_of_phases(document: Document) -> Mapping[str, Any]:
+    """The rests, and what phases leave out where single operations stand in groups instead."""
+    rests: Mapping[str, Any] = document.get("rests") or {}
+    left = (document.get("not_resolved") or {}).get("phases") or {}
+    if "energy" not in left or "not_resolved" in rests:
+        return rests
+    none = {"value": 0.0, "unit": "s", "status": "attributed"}
+    return {**rests, "not_resolved": {"time": none, "share": {**none, "unit": "ratio"}}}
 
 
 def _of_phases(name: str, rest: Mapping[str, Any], document: Document) -> Mapping[str, Any]:
@@ -263,6 +273,7 @@ def _operations(document: Document, plots: Plots) -> dict[str, Any] | None:
         "table": costs(sorted(rows, key=seconds, reverse=True), **_whose_cores(document)),
         "plots": _rankings(rows, "name", keys, plots, _TOP_OPERATIONS),
         "count": len(rows),
+        "groups": groups(found, listed=True) if (found := document.get("energy_groups")) else None,
         "phases": [(plain(phase), charts.color_of(phase)) for phase in charts.phases_of(rows)],
     }
 

@@ -59,6 +59,7 @@ _FIGURES = {
     "time": "Time",
     "share": "Share",
     "energy": "Energy",
+    "power": "Power",
     "calls": "Calls",
     "busy_time": "Busy time",
     "cpu_utilization": "CPU",
@@ -69,6 +70,10 @@ _FIGURES = {
 
 
 _LASTS = ", this lasts "
+_TOGETHER = "not resolvable: cannot be told apart"
+_IN_GROUPS = "these cannot be told apart from others, and stand with them in groups"
+_MOST_MEMBERS = 3
+_OF_ENERGY = "power"  # missing where energy is, for the same reason
 
 
 def costs(rows: Sequence[Mapping[str, Any]], first: str = "name", **labels: str) -> Table:
@@ -103,12 +108,31 @@ def table(
     notes: list[str] = []
     for key, name in figures.items():
         found = [_cell(row.get(key), key) for row in rows]
-        notes += _missing_notes(name, found)
+        notes += [] if key == _OF_ENERGY else _missing_notes(name, found)
         if any(cell is not None and not cell.missing for cell in found):
             kept.append(_column(key, name, [cell for cell in found if cell is not None]))
             shown[key] = found
     columns = [shown[column.key] if column.numeric else cells[column.key] for column in kept]
     return Table(columns=tuple(kept), rows=tuple(zip(*columns, strict=True)), notes=tuple(notes))
+
+
+def groups(rows: Sequence[Mapping[str, Any]], listed: bool = False) -> Table:
+    """Operations whose energy is known together only.
+
+    Args:
+        rows: Groups of a run document.
+        listed: Whether some of them are named; else they are counted.
+    """
+    said = _members if listed else len
+    shown = [{**row, "members": str(said(row.get("members") or ()))} for row in rows]
+    texts = {"name": "what they share", "members": "operations"}
+    return table(shown, texts, {"time": "time", "energy": "energy", "power": "power"})
+
+
+def _members(names: Sequence[str]) -> str:
+    listed = ", ".join(plain(name) for name in names[:_MOST_MEMBERS])
+    more = len(names) - _MOST_MEMBERS
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def seconds(row: Mapping[str, Any]) -> float:
@@ -132,6 +156,8 @@ def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
 
 
 def _common_reason(reason: str) -> str:
+    if reason.startswith(_TOGETHER):
+        return _IN_GROUPS
     head, lasts, _ = reason.partition(_LASTS)
     return f"{head}, and this is shorter" if lasts else head
 

@@ -651,7 +651,10 @@ class RunBreakdown:
                 value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
                 method="their time stands with the operations and rests themselves",
             )  # fmt: skip
-            table["not_resolved"] = {"time": none, "share": none.scaled(1.0, "ratio"), **left}
+            told = replace(none, unit="J", method="regression tells all of it")
+            table["not_resolved"] = {
+                "time": none, "share": none.scaled(1.0, "ratio"), "energy": told, **left
+            }  # fmt: skip
         return table
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:

@@ -66,6 +66,16 @@ METRICS = {
     "idle_state_ratio": Metric(
         label="Idle ratio by core", meaning="Part of the samples in which the core was idle"
     ),
+    "sensor_delay": Metric(
+        label="Sensor delay", meaning="How late samples of power are, as they say themselves"
+    ),
+    "sensor_window": Metric(
+        label="Sensor window", meaning="Time that the power sensor averages over, as samples say"
+    ),
+    "regressed_step_energy": Metric(
+        label="Energy per step by regression",
+        meaning="What operations and rests of the regression take together",
+    ),
     "memory_breakdown": Metric(label="Memory", meaning="What the memory is used for"),
     "time_to_target": Metric(
         label="Time to the goal", meaning="Time of all steps until the goal was reached"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from wattstep.analysis.power import EnergySource
-from wattstep.analysis.regression.outcome import Regression
+from wattstep.analysis.regression.outcome import Group, Regression
 from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
 from wattstep.analysis.regression.regress import regress
 from wattstep.analysis.steps import FloatArray, IntArray
@@ -79,6 +79,20 @@ class Regressed:
     levels: Kinds
     processes: tuple[Process, ...]
     seconds: FloatArray
+
+    def label(self, group: Group) -> str:
+        """What the members of a group have in common, for a sentence."""
+        first: Kind = self.kinds[group.members[0]]
+        if len(group.members) == 1:
+            return first.words
+        level = self.levels.level_names[group.level]
+        shared = {
+            "kind in layer": " in ".join(part for part in (first.kind, first.layer) if part),
+            "kind": first.kind,
+            "layer": first.layer or "no layer",
+            "phase": f"the {first.phase} phase",
+        }
+        return shared.get(level, "the step")
 
 
 def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:

@@ -12,7 +12,7 @@ from wattstep.analysis.power import EnergySource
 from wattstep.analysis.regression.outcome import Group
 from wattstep.analysis.steps import IntArray
 from wattstep.records.figure import Figure, Status, missing, weakest
-from wattstep.run.below_sampling import Kind, Regressed
+from wattstep.run.below_sampling import Regressed
 
 TARGET = 0.2  # of a value: half of an interval that is no wider makes a figure of its own
 MOST_APART = 2.0  # times: regression and integration that differ by more do not speak of the same
@@ -132,26 +132,11 @@ class Filler:
         others = len(group.members) - len(np.intersect1d(group.members, members))
         energy = group.energy.scaled(scale, "J")
         together = "" if energy.value is None else f"; together {_amount(energy)}"
-        named = self.label(group)
+        named = self._of.label(group)
         return (
             f"cannot be told apart from {others} other{'s' if others > 1 else ''} of {named}"
             f"{together}"
         )
-
-    def label(self, group: Group) -> str:
-        """What the members of a group have in common, for a sentence."""
-        kinds = [self._of.kinds[member] for member in group.members]
-        level = self._of.levels.level_names[group.level]
-        first: Kind = kinds[0]
-        if level == "operation":
-            return first.words
-        if level == "kind in layer":
-            return f"{first.kind} in {first.layer}" if first.layer else first.kind
-        if level == "kind":
-            return first.kind
-        if level == "layer":
-            return first.layer or "no layer"
-        return f"the {first.phase} phase" if level == "phase" else "the step"
 
     def groups(self, kinds: IntArray, scale: float) -> list[Row]:
         """Groups of several kinds, and kinds that were not told closely enough, the costliest first.
@@ -177,7 +162,7 @@ class Filler:
                 reason="a part of the group lasts longer than samples and stands in its own row",
             )  # fmt: skip
         return {
-            "name": self.label(group),
+            "name": self._of.label(group),
             "level": self._of.levels.level_names[group.level],
             "members": [self._of.levels.names[member] for member in mine],
             "resolved": resolved(energy),

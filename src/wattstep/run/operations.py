@@ -581,6 +581,21 @@ class RunBreakdown:
         keys, first = np.unique(pairs // count, return_index=True)
         return dict(zip(keys.tolist(), np.split(pairs % count, first[1:]), strict=True))
 
+    def shared(self, quantity: str) -> FloatArray | None:
+        """What each kind takes of a mean step by overlap alone; None where it is not known.
+
+        Args:
+            quantity: "energy", say.
+        """
+        found = self._with_scopes[1].quantities.get(quantity)
+        if found is None:
+            return None
+        code, count = self._alike
+        mine = self._operation
+        sums = np.bincount(code[mine], found.rows[mine], minlength=count).astype(np.float64)
+        sums[: found.rests.shape[1]] += found.rests.sum(axis=0)
+        return sums / len(found.rests)
+
     @property
     def code_count(self) -> int:
         """How many kinds there may be."""

@@ -1,0 +1,309 @@
+"""A program whose power is known: operations on one thread, on two, and asleep, with the task clock read around each.
+
+Run as a program it is one process that is recorded (attribution_real.py --part load starts it); as
+a module it holds what became of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import queue
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wattstep.analysis.curves import Curve, curve_of_counter
+from wattstep.analysis.folding import fold, mean_gain
+from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
+
+# Name, threads, ms, phase: what a step does in this order. A short one after a long one, the same
+# threads in several places, some far below 10 ms.
+PROGRAM = (
+    ("embed", 1, 3.0, "forward"),
+    ("mix", 2, 0.6, "forward"),
+    ("wide", 2, 12.0, "forward"),
+    ("norm", 1, 0.4, "forward"),
+    ("wait-data", 0, 5.0, "forward"),
+    ("head", 1, 1.2, "forward"),
+    ("loss", 2, 2.0, "backward"),
+    ("sync", 0, 0.8, "backward"),
+    ("wide-back", 2, 18.0, "backward"),
+    ("mix-back", 1, 6.0, "backward"),
+    ("io", 0, 11.0, "backward"),
+    ("update", 1, 14.0, "optimizer"),
+    ("clip", 2, 1.0, "optimizer"),
+)
+REST = "between"
+COARSE_S = 0.01  # blocks of at least that are coarse
+CHUNK = bytes(16 * 1024)
+EVERY_TRACED = 20  # steps: the others' operation times are not shown to the attribution
+
+
+class Worker:
+    """A second thread that works when it is told to."""
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            work(self._orders.get())
+            self._done.put(None)
+
+    def beside(self, chunks: int) -> None:
+        self._orders.put(chunks)
+        work(chunks)
+        self._done.get()
+
+
+def work(chunks: int) -> None:
+    """Hashing, which lets go of the interpreter."""
+    digest = hashlib.sha256()
+    for _ in range(chunks):
+        digest.update(CHUNK)
+
+
+def chunks_a_ms() -> float:
+    best = min(_timed(work, 2000) for _ in range(5))
+    return 2000 / (best * 1e3)
+
+
+def _timed(function: Any, *arguments: Any) -> float:
+    begin = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - begin
+
+
+def perform(worker: Worker, threads: int, ms: float, rate: float) -> None:
+    if threads == 0:
+        time.sleep(ms * 1e-3)
+    elif threads == 1:
+        work(round(ms * rate))
+    else:
+        worker.beside(round(ms * rate))
+
+
+def read(clocks: list[int]) -> tuple[int, int]:
+    """Now, and the CPU time of both threads: of the same clocks as those that are sampled.
+
+    The threads' POSIX clocks leave out what a hypervisor took, which task clocks count.
+    """
+    cpu = sum(int.from_bytes(os.read(clock, 8), "little") for clock in clocks)
+    return time.perf_counter_ns(), cpu
+
+
+def program(folder: Path, steps: int, mixes: int, seed: int) -> None:
+    """Records `steps` of the program, then `mixes` stretches with other shares of each operation."""
+    from wattstep.recorder import Recorder
+    from wattstep.sensors.process_cpu import open_task_clocks
+
+    worker, random = Worker(), np.random.default_rng(seed)
+    clocks = open_task_clocks(os.getpid())
+    rate = chunks_a_ms()
+    counts = np.concatenate(
+        [np.ones((steps, len(PROGRAM)), int), random.integers(0, 4, (mixes, len(PROGRAM)))]
+    )
+    lengths = 1 + 0.03 * random.standard_normal((len(counts), len(PROGRAM)))
+    log = np.zeros((steps, len(PROGRAM) + 1, 2), np.int64)
+    recorder = Recorder(folder, interval="1ms", trace="none", warmup=0)
+    recorder.start()
+    time.sleep(0.3)
+    for index in range(steps):
+        with recorder.step(samples=1):
+            phase = ""
+            log[index, 0] = read(clocks)
+            for number, (_, threads, ms, now) in enumerate(PROGRAM):
+                if now != phase:
+                    phase = now
+                    recorder.phase(phase)
+                perform(worker, threads, ms * lengths[index, number], rate)
+                log[index, number + 1] = read(clocks)
+    edges = []
+    for mix in counts[steps:]:
+        begin = time.perf_counter_ns()
+        while time.perf_counter_ns() - begin < 1_000_000_000:
+            for (_, threads, ms, _), times in zip(PROGRAM, mix, strict=True):
+                for _ in range(times):
+                    perform(worker, threads, ms, rate)
+        edges.append((begin, time.perf_counter_ns()))
+    time.sleep(0.3)
+    recorder.close()
+    np.savez(folder / "log.npz", log=log, counts=counts[steps:], edges=np.array(edges))
+
+
+# --- what became of it ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recorded:
+    """One process: its CPU time at 1 ms, its steps, and what its own clocks say.
+
+    Attributes:
+        curve: CPU time in s.
+        edges_ns: Of the phases of clean steps.
+        layouts: Of the traced ones.
+        seconds: Mean of each operation over clean steps in s, shape (k,); the rest comes last.
+        truth: CPU time in s, likewise.
+        traced_s: Mean times over the traced steps.
+        mixes: Counts of operations, begin and end of each stretch of another mix.
+    """
+
+    curve: Curve
+    edges_ns: np.ndarray
+    layouts: list[Layout]
+    edges: np.ndarray
+    seconds: np.ndarray
+    truth: np.ndarray
+    traced_s: np.ndarray
+    mixes: tuple[np.ndarray, np.ndarray]
+
+
+def recorded(folder: Path) -> Recorded:
+    from wattstep.run import load
+
+    run, found = load(folder), np.load(folder / "log.npz")
+    log = found["log"].astype(np.int64)
+    channel = next(run.series.with_role("process_cpu_time"))
+    t_ns, value = run.series.raw(channel.name)
+    steps = run.series.steps
+    traced = np.arange(len(log)) % EVERY_TRACED == EVERY_TRACED // 2
+    phases, _ = run.tables.marks.phases(steps, np.flatnonzero(~traced), None)
+    shares = phases.durations_s.sum(axis=0)
+    edges = np.concatenate([[0.0], np.cumsum(shares / shares.sum())])
+    of_traced, _ = run.tables.marks.phases(steps, np.flatnonzero(traced), phases.names)
+    length = float(phases.durations_s.sum(axis=1).mean())
+    layouts = [
+        _layout(one, begin, edges)
+        for one, begin in zip(log[traced, :, 0], of_traced.edges_ns, strict=True)
+    ]
+    times = np.diff(log[~traced, :, 0], axis=1).mean(axis=0) * 1e-9
+    cpu = np.diff(log[~traced, :, 1], axis=1).mean(axis=0) * 1e-9
+    whole = curve_of_counter(t_ns, value, unit="s")
+    gained = mean_gain(whole, phases.edges_ns[:, 0], phases.edges_ns[:, -1]) or 0.0
+    return Recorded(
+        curve=whole,
+        edges_ns=phases.edges_ns,
+        layouts=layouts,
+        edges=edges,
+        seconds=np.append(times, length - times.sum()),
+        truth=np.append(cpu, gained - cpu.sum()),
+        traced_s=np.append(
+            np.diff(log[traced, :, 0], axis=1).mean(axis=0) * 1e-9,
+            np.nan,
+        ),
+        mixes=(found["counts"], found["edges"]),
+    )
+
+
+def _layout(log: np.ndarray, traced: np.ndarray, edges: np.ndarray) -> Layout:
+    """Operations of a traced step on the mean clean step, phase by phase in proportion."""
+    inner = np.interp(log - traced[0], traced - traced[0], edges)
+    cuts = np.concatenate([[0.0], inner, [1.0]])
+    kinds = np.concatenate([[len(PROGRAM)], np.arange(len(PROGRAM)), [len(PROGRAM)]])
+    there = np.diff(cuts) > 0
+    kept = np.append(cuts[:-1][there], 1.0)
+    n = int(there.sum())
+    return Layout(edges=kept, segment=np.arange(n), kind=kinds[there], weight=np.ones(n))
+
+
+def sampled(process: Recorded, every: int, seed: int) -> Sampled:
+    """The process as a counter read every so many milliseconds, on dithered ticks."""
+    t_ns, value = decimated(process.curve, every, seed)
+    return Sampled(
+        t_ns=t_ns, value=value, counter=True, start_ns=process.edges_ns[:, 0],
+        end_ns=process.edges_ns[:, -1], edges_ns=process.edges_ns, edges=process.edges,
+        layouts=process.layouts,
+    )  # fmt: skip
+
+
+def decimated(curve: Curve, every: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every n-th sample, give or take 5 % of the time between them, as the sampler dithers."""
+    if every == 1:
+        return curve.t_ns, curve.total
+    random = np.random.default_rng(seed)
+    ticks = np.arange(curve.t_ns[0], curve.t_ns[-1], every * 1_000_000)
+    ticks = ticks + random.uniform(-0.05, 0.05, len(ticks)) * every * 1e6
+    at = np.unique(np.clip(np.searchsorted(curve.t_ns, ticks), 0, len(curve.t_ns) - 1))
+    return curve.t_ns[at], curve.total[at]
+
+
+def kinds() -> Kinds:
+    names = [name for name, *_ in PROGRAM] + [REST]
+    threads = [f"{count} threads" for _, count, *_ in PROGRAM] + [REST]
+    phases = [phase for *_, phase in PROGRAM] + [REST]
+    keys = (
+        names,
+        list(zip(threads, phases, strict=True)),
+        threads,
+        phases,
+        phases,
+        [0] * len(names),
+    )
+    return Kinds(
+        names=names,
+        levels=[np.array([key.index(one) for one in key]) for key in keys],
+        level_names=("operation", "kind in layer", "kind", "layer", "phase", "step"),
+    )
+
+
+def overlapped(process: Recorded, every: int, seed: int) -> np.ndarray:
+    """Plain overlap attribution: what the folded curve gains while an operation runs."""
+    t_ns, value = decimated(process.curve, every, seed)
+    start, end = process.edges_ns[:, 0], process.edges_ns[:, -1]
+    length = float((end - start).mean()) * 1e-9
+    folded = fold(curve_of_counter(t_ns, value, unit="s"), start, end, length)
+    assert folded is not None
+    shares = np.zeros(len(PROGRAM) + 1)
+    for layout in process.layouts:
+        gains = np.diff(np.interp(layout.edges * length * 1e9, folded.t_ns, folded.total))
+        shares += np.bincount(
+            layout.kind, layout.weight * gains[layout.segment], minlength=len(shares)
+        )
+    return shares / len(process.layouts)
+
+
+def by_whole_runs(processes: list[Recorded], every: int, seed: int) -> np.ndarray:
+    """One equation a stretch: its energy is the sum of its operations', each as often as it ran."""
+    from scipy.optimize import nnls
+
+    rows, energies = [], []
+    for process in processes:
+        counts, edges = process.mixes
+        t_ns, value = decimated(process.curve, every, seed)
+        gains = np.diff(np.interp(edges - t_ns[0], t_ns - t_ns[0], value), axis=1)[:, 0]
+        lengths = np.diff(edges, axis=1)[:, 0] * 1e-9
+        nominal = counts @ process.traced_s[:-1]  # how often the mix went round
+        rows.append(counts * (lengths / nominal)[:, None])
+        energies.append(gains)
+    each, _ = nnls(np.concatenate(rows), np.concatenate(energies))
+    return np.append(each, np.nan)
+
+
+def only(process: Recorded, steps: int) -> Recorded:
+    """The same with so many clean steps."""
+    return replace(process, edges_ns=process.edges_ns[:steps])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--mixes", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    program(arguments.folder, arguments.steps, arguments.mixes, arguments.seed)
+    print(json.dumps({"recorded": str(arguments.folder)}))
+
+
+if __name__ == "__main__":
+    main()

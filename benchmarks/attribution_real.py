@@ -1,0 +1,170 @@
+"""Attribution below the sampling interval against what is known: a load of known power, and operations alone.
+
+    python benchmarks/attribution_real.py --part load [--processes 5] [--steps 400] [--rapl] [--json]
+    python benchmarks/attribution_real.py --part alone [--workload squeezenet] [--json]
+
+load: a program alternates between one thread, two threads and sleep; its CPU time is its "power"
+(a thread that runs: 1 W). It is sampled every millisecond, thinned to 10 and 100 ms, and attributed
+three ways; the truth is the task clock, read around each operation.
+
+alone: operations of a network, each in a loop by itself with cold buffers, against their share
+inside the network; see attribution_alone.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import attribution_load as load
+from wattstep.analysis.regression.regress import regress
+
+EVERY = (1, 10, 100)
+WAYS = ("regression over many steps", "plain overlap", "regression over whole runs")
+
+
+def record(folder: Path, number: int, steps: int, mixes: int) -> load.Recorded:
+    program = Path(__file__).with_name("attribution_load.py")
+    path = folder / f"process-{number}"
+    command = [sys.executable, str(program), str(path), "--steps", str(steps)]
+    subprocess.run(
+        [*command, "--mixes", str(mixes), "--seed", str(number)],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return load.recorded(path)
+
+
+def against_truth(processes: list[load.Recorded], every: int) -> list[dict[str, Any]]:
+    """Errors of each way at one sampling interval, all processes together."""
+    truth = np.mean([process.truth for process in processes], axis=0)
+    seconds = np.mean([process.seconds for process in processes], axis=0)
+    whole = float(truth.sum())
+    begin = time.perf_counter()
+    found = regress([load.sampled(p, every, n) for n, p in enumerate(processes)], load.kinds())
+    took = time.perf_counter() - begin
+    rows = []
+    for way in WAYS:
+        entry: dict[str, Any] = {"every_ms": every, "way": way}
+        if way == WAYS[0]:
+            entry |= _of_groups(found, truth, seconds, whole) | {"seconds": took}
+            entry["reason"] = found.reason
+        else:
+            values = (
+                np.mean([load.overlapped(p, every, n) for n, p in enumerate(processes)], axis=0)
+                if way == WAYS[1]
+                else load.by_whole_runs(processes, every, 0)
+            )
+            entry |= _errors(values[:-1], truth[:-1], seconds[:-1], whole)
+        rows.append(entry)
+    return rows
+
+
+def _of_groups(found: Any, truth: Any, seconds: Any, whole: float) -> dict[str, Any]:
+    """Groups against the truth of their members, and how often intervals hold it."""
+    groups = [g for g in found.groups if not g.energy.missing]
+    values = np.array([g.energy.value for g in groups])
+    true = np.array([truth[g.members].sum() for g in groups])
+    lengths = np.array([seconds[g.members].sum() for g in groups])
+    held = [g.energy.low <= t <= g.energy.high for g, t in zip(groups, true, strict=True)]
+    halves = [(g.energy.high - g.energy.low) / 2 / whole for g in groups]
+    return {
+        **_errors(values, true, lengths, whole),
+        "groups": len(groups),
+        "alone": sum(len(g.members) == 1 for g in groups),
+        "held": sum(held),
+        "half_width": float(np.median(halves)) if halves else None,
+        "delay_s": found.delay.value,
+        "locked": found.locked,
+        "each": [
+            {
+                "members": [load.kinds().names[m] for m in g.members],
+                "energy": g.energy.value, "low": g.energy.low, "high": g.energy.high,
+                "truth": float(t), "seconds": float(s), "resolved": g.resolved,
+            }
+            for g, t, s in zip(groups, true, lengths, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _errors(values: Any, truth: Any, seconds: Any, whole: float) -> dict[str, Any]:
+    """Relative errors of what computes, by length; of what sleeps as a share of the step."""
+    works = truth > 0.1 * seconds  # W: what sleeps takes next to nothing
+    errors = np.abs(values - truth)
+    relative = errors / np.maximum(truth, 1e-12)
+    coarse = works & (seconds >= load.COARSE_S)
+    fine = works & ~coarse
+    return {
+        "coarse": _worst(relative[coarse]),
+        "fine": _worst(relative[fine]),
+        "median": float(np.median(relative[works])) if works.any() else None,
+        "asleep": _worst(errors[~works] / whole),
+        "worst_of_step": _worst(errors / whole),
+    }
+
+
+def _worst(values: Any) -> float | None:
+    return float(values.max()) if len(values) else None
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print(
+        f"{'samples':>8}  {'way':28} {'worst ≥ 10 ms':>13} {'worst < 10 ms':>13} {'median':>8} "
+        f"{'asleep':>8} {'groups':>7} {'held':>7} {'± of step':>9}"
+    )
+    for row in rows:
+        shown = [row.get(key) for key in ("coarse", "fine", "median", "asleep")]
+        cells = ["—" if value is None else f"{value:.1%}" for value in shown]
+        groups = f"{row['alone']}/{row['groups']}" if "groups" in row else ""
+        held = f"{row['held']}/{row['groups']}" if "groups" in row else ""
+        half = f"{row['half_width']:.1%}" if row.get("half_width") is not None else ""
+        print(
+            f"{row['every_ms']:5} ms  {row['way']:28} {cells[0]:>13} {cells[1]:>13} {cells[2]:>8} "
+            f"{cells[3]:>8} {groups:>7} {held:>7} {half:>9}  {row.get('reason') or ''}"
+        )
+
+
+def of_load(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as kept:
+        folder = arguments.keep or Path(kept)
+        folder.mkdir(parents=True, exist_ok=True)
+        processes = []
+        for number in range(arguments.processes):
+            path = folder / f"process-{number}"
+            there = (path / "log.npz").exists()
+            processes.append(
+                load.recorded(path)
+                if there
+                else record(folder, number, arguments.steps, arguments.mixes)
+            )
+        rows = [row for every in EVERY for row in against_truth(processes, every)]
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", choices=["load", "alone"], required=True)
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--mixes", type=int, default=8)
+    parser.add_argument("--keep", type=Path, help="where runs are kept and found again")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    rows = of_load(arguments)
+    if arguments.json:
+        json.dump(rows, sys.stdout, indent=1)
+    else:
+        show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Energy below the sampling interval: what operations take that are shorter than a sample, and how surely it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wattstep.analysis.power import spoken
+from wattstep.analysis.regression.outcome import Regression
+from wattstep.explaining.section import Section, Table
+from wattstep.records.figure import Figure, Status, missing
+from wattstep.run import Run
+from wattstep.run.below_sampling import Regressed
+
+NAME = "below-sampling"
+TITLE = "Energy below the sampling interval"
+GROUPS = {
+    "name": "what they share", "merged": "merged by", "members": "operations", "time": "time",
+    "energy": "energy", "power": "power", "close": "within 20 %",
+}  # fmt: skip
+OPERATIONS = {
+    "name": "operation", "layer": "layer", "phase": "phase", "time": "time", "power": "power",
+    "energy": "energy", "overlap": "by overlap alone",
+}  # fmt: skip
+OVERLAP = (
+    "what samples gained while it ran, shared out by time: blind to what is shorter than they are"
+)
+
+
+def below_sampling(run: Run) -> Section:
+    """Groups, power by operation, the sensor's delay and window, and what cannot be told apart."""
+    found = run.breakdown.filled.regressed if run.breakdown.reason is None else run.breakdown.reason
+    if isinstance(found, str):
+        return Section(name=NAME, title=TITLE, reason=found)
+    if found.regression.reason is not None:
+        return Section(name=NAME, title=TITLE, reason=found.regression.reason)
+    regression = found.regression
+    figures = {
+        "sensor_delay": regression.delay,
+        "sensor_window": regression.window,
+        "regressed_step_energy": regression.step_energy,
+    }
+    return Section(
+        name=NAME,
+        title=TITLE,
+        sentences=(*_sentences(run, found), *_notes(found)),
+        figures=figures,
+        tables=(
+            Table(name="groups", title="What is told apart", columns=GROUPS, rows=_groups(found)),
+            Table(
+                name="operations", title="Power by operation", columns=OPERATIONS,
+                rows=list(_operations(run)),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _sentences(run: Run, found: Regressed) -> Iterator[str]:
+    regression = found.regression
+    single = [g for g in regression.groups if len(g.members) == 1 and g.resolved]
+    several = [g for g in regression.groups if len(g.members) > 1]
+    lasting = run.breakdown.step_time.value or 0.0
+    alone_s = sum(group.seconds for group in single)
+    yield (
+        f"{len(single)} of {len(found.kinds)} operations and rests, "
+        f"{_percent(alone_s, lasting)} of the step, have a power of their own; "
+        f"{sum(len(g.members) for g in several)} stand together in {len(several)} "
+        f"group{'' if len(several) == 1 else 's'}."
+    )
+    loose = [group for group in regression.groups if not group.resolved]
+    if loose:
+        seconds = sum(group.seconds for group in loose)
+        yield (
+            f"Of {_percent(seconds, lasting)} of the step no power is known to within 20 %: "
+            "record more steps, or let the sampler read more often (--interval)."
+        )
+    yield _of_sensor(regression)
+    yield (
+        f"Step and sampler are locked in phase: {regression.locked}."
+        if regression.locked
+        else "Step and sampler are not locked in phase: samples fall anywhere in the step."
+    )
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole else "none"
+
+
+def _of_sensor(regression: Regression) -> str:
+    delay, window = regression.delay, regression.window
+    late = "how late the sensor is cannot be told"
+    if not delay.missing:
+        late = f"the sensor is late by {_spoken(delay)}"
+    if window.missing:
+        return f"From the samples, {late}."
+    return f"From the samples, {late} and averages over {_spoken(window)}."
+
+
+def _spoken(figure: Figure) -> str:
+    value = figure.value or 0.0
+    if figure.low is None or figure.high is None:
+        return spoken(value)
+    return f"{spoken(value)} ({spoken(figure.low)} to {spoken(figure.high)})"
+
+
+def _notes(found: Regressed) -> Iterator[str]:
+    for note in found.regression.notes:
+        yield _sentence(note)
+    for process in found.processes:
+        yield from map(_sentence, process.notes)
+
+
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}"
+
+
+def _groups(found: Regressed) -> list[dict[str, Any]]:
+    """The costliest first."""
+    groups = sorted(found.regression.groups, key=lambda group: -(group.energy.value or 0.0))
+    return [
+        {
+            "name": found.label(group)
+            if len(group.members) > 1
+            else found.levels.names[group.members[0]],
+            "merged": "" if len(group.members) == 1 else found.levels.level_names[group.level],
+            "members": len(group.members),
+            "holds": [found.levels.names[member] for member in group.members],
+            "time": Figure(
+                value=group.seconds, unit="s", status=Status.ATTRIBUTED, source="torch profiler"
+            ),
+            "energy": group.energy,
+            "power": group.power,
+            "close": "yes" if group.resolved else "no",
+        }
+        for group in groups
+    ]
+
+
+def _operations(run: Run) -> Iterator[dict[str, Any]]:
+    """As in the tables of the run, the longest first, with plain overlap attribution beside."""
+    breakdown = run.breakdown
+    shared, codes = breakdown.shared("energy"), breakdown.codes("operations")
+    for row, plain in zip(breakdown.operations(), breakdown.plain_rows("operations"), strict=True):
+        energy: Figure = row["energy"]
+        overlap = missing("J", energy.reason or "no energy is known")
+        if shared is not None:
+            overlap = Figure(
+                value=float(shared[codes[plain["key"]]].sum()), unit="J", method=OVERLAP,
+                status=Status.ATTRIBUTED,
+            )  # fmt: skip
+        yield {**{key: row.get(key) for key in OPERATIONS}, "overlap": overlap}

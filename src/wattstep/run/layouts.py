@@ -142,12 +142,14 @@ def _cut(
     free = np.flatnonzero(lanes == 0)
     uncovered = np.bincount(phase[free], length[free], minlength=len(rest))
     slack = np.divide(rest, uncovered, out=np.zeros(len(rest)), where=uncovered > 0)
+    order = np.argsort(np.concatenate([segment, free]), kind="stable")
+    kinds = [labelled.kind[mine[of]].astype(np.int64), labelled.rest[phase[free]]]
     return _Cut(
         phase=phase,
         length=length,
-        segment=np.concatenate([segment, free]),
-        kind=np.concatenate([labelled.kind[mine[of]].astype(np.int64), labelled.rest[phase[free]]]),
-        weight=np.concatenate([weight * factor[of], slack[phase[free]]]),
+        segment=np.concatenate([segment, free])[order],
+        kind=np.concatenate(kinds)[order],
+        weight=np.concatenate([weight * factor[of], slack[phase[free]]])[order],
     )
 
 

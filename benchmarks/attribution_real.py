@@ -156,14 +156,25 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--mixes", type=int, default=8)
+    parser.add_argument("--workload", default="squeezenet", help="alone: which network")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--most", type=int, default=6, help="alone: layers, the largest first")
     parser.add_argument("--keep", type=Path, help="where runs are kept and found again")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    rows = of_load(arguments)
+    if arguments.part == "load":
+        rows, print_rows = of_load(arguments), show
+    else:
+        import attribution_alone as alone  # torch, which the other part does not need
+
+        with tempfile.TemporaryDirectory() as kept:
+            folder = Path(kept) / "run"
+            rows = alone.compared(folder, arguments.workload, arguments.batch, arguments.most)
+        print_rows = alone.show
     if arguments.json:
         json.dump(rows, sys.stdout, indent=1)
     else:
-        show(rows)
+        print_rows(rows)
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def main() -> None:
             rows = alone.compared(folder, arguments.workload, arguments.batch, arguments.most)
         print_rows = alone.show
     if arguments.json:
-        json.dump(rows, sys.stdout, indent=1)
+        json.dump(rows, sys.stdout, indent=1, default=float)
     else:
         print_rows(rows)
 

@@ -41,6 +41,7 @@ class EnergySource:
             does not get less where values go up and down: whether a chip rounds or cuts off is
             nowhere documented. 0 for counters, whose steps many steps of training share.
         clock: How far its clock may lie beside that of the steps; None: it is the same clock.
+        window_s: Time in s that it averages over before each value, where that is documented.
     """
 
     curve: Curve
@@ -54,6 +55,7 @@ class EnergySource:
     systematic: float | None = None
     half_step_w: float = 0.0
     clock: ClockError | None = None
+    window_s: float | None = None
 
     @property
     def shortest(self) -> tuple[float, str]:
@@ -149,6 +151,7 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
     if len(sources) == 1:
         return sources[0]
     slowest = max(sources, key=lambda source: source.carries_s)
+    windows = {source.window_s for source in sources}
     quanta = [source.quantum for source in sources if source.quantum is not None]
     return EnergySource(
         curve=add_curves([source.curve for source in sources]),
@@ -161,6 +164,7 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         quantum=max(quanta, default=None),
         systematic=_summed_systematic(sources),
         half_step_w=_summed_half_step([source.half_step_w for source in sources]),
+        window_s=windows.pop() if len(windows) == 1 else None,
     )
 
 

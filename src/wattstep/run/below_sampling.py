@@ -25,6 +25,7 @@ MOST_SAMPLES = 10_000  # in clean steps: more are thinned to stretches
 STRETCH = 250  # samples in a row that are kept together
 AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may average over or be late by
 LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
+UNMARKED = "{:,} of {:,} clean steps carry no marks of phases: these are put in proportion"
 OTHER_CLOCK = "the samples have another clock than the trace ({})"
 
 
@@ -111,9 +112,9 @@ def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
     used = np.unique(np.concatenate([layout.kind for layout in found]))
     number = np.full(len(named), -1, np.int64)
     number[used] = np.arange(len(used))
-    edges_ns = breakdown.clean_phases
-    t_ns, value = _samples(source)
-    t_ns, value, edges_ns, notes = _thinned(t_ns, value, edges_ns)
+    edges_ns, bare = breakdown.clean_phases
+    notes = (UNMARKED.format(bare, len(edges_ns)),) if bare else ()
+    t_ns, value, edges_ns, thinned = _thinned(*_samples(source), edges_ns)
     found = [replace(layout, kind=number[layout.kind]) for layout in found]
     edges_s = labelled.laid.edges_s
     sampled = Sampled(
@@ -131,7 +132,7 @@ def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
         kinds=tuple(named[code] for code in used),
         code=used,
         seconds=_seconds(found, len(used)) * float(edges_s[-1]),
-        notes=notes,
+        notes=(*notes, *thinned),
     )
 
 
@@ -204,7 +205,11 @@ def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
         seconds[number] += process.seconds / len(processes)
     levels = kinds_of(names)
     found_by = regress(
-        sampled, levels, source=source.source, status=weakest([Status.ATTRIBUTED, source.status])
+        sampled,
+        levels,
+        source=source.source,
+        status=weakest([Status.ATTRIBUTED, source.status]),
+        window=None if source.gauge is None else source.window_s,
     )
     return Regressed(
         regression=found_by,

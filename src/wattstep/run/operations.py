@@ -509,15 +509,25 @@ class RunBreakdown:
         )
 
     @cached_property
-    def clean_phases(self) -> IntArray:
+    def clean_phases(self) -> tuple[IntArray, int]:
         """When the phases of clean steps began and the last ended in ns, shape (steps, phases + 1).
 
-        Steps with other phases than most are left out.
+        Steps without marks have them in proportion; those with other phases than most are left out.
+        The second number is how many had no marks.
         """
         traced, _, share = self._phases
-        if len(share) > 1:
-            return self._tables.marks.phases(self.steps, self.clean, traced.names)[0].edges_ns
-        return np.stack([self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]], axis=1)
+        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
+        if len(share) == 1:
+            return np.stack([start, end], axis=1), 0
+        marks = self._tables.marks
+        phases, rows = marks.phases(self.steps, self.clean, traced.names)
+        bare = ~np.isin(self.clean, marks.step[marks.kind == Mark.PHASE])
+        edges = np.concatenate([[0.0], np.cumsum(share)])
+        spread = start[bare, None] + np.rint((end - start)[bare, None] * edges).astype(np.int64)
+        spread[:, -1] = end[bare]
+        whole = np.concatenate([phases.edges_ns, spread])
+        order = np.argsort(np.concatenate([rows, self.clean[bare]]), kind="stable")
+        return whole[order], int(bare.sum())
 
     # --- tables -----------------------------------------------------------------------------
 

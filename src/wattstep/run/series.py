@@ -358,6 +358,7 @@ class Series:
             limit=limit,
             quantum=self.refresh(channel).quantum,
             half_step_w=self._half_step(channel),
+            window_s=channel.window_s,
         )
 
     def _half_step(self, channel: Channel) -> float:

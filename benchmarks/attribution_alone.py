@@ -157,10 +157,10 @@ def measured(folder: Path, workload: str, batch: int, most: int) -> dict[str, An
         engine.step()
     chosen = operations(engine.training.model, engine.step, most)
     engine.training.model.zero_grad()
-    clocks = open_task_clocks(os.getpid())
     recorder = Recorder(folder, model=engine.training.model, trace="every:10", warmup=3)
     times: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     with recorder, torch.no_grad():
+        clocks = open_task_clocks(os.getpid())  # now: the sampler would inherit what is open before
         for _ in range(ROUNDS):
             gc.collect()
             begin = time.perf_counter()

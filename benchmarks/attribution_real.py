@@ -31,13 +31,13 @@ EVERY = (1, 10, 100)
 WAYS = ("regression over many steps", "plain overlap", "regression over whole runs")
 
 
-def record(folder: Path, number: int, steps: int, mixes: int) -> load.Recorded:
+def record(folder: Path, number: int, steps: int, mixes: int, nice: int) -> load.Recorded:
     program = Path(__file__).with_name("attribution_load.py")
     path = folder / f"process-{number}"
     command = [sys.executable, str(program), str(path), "--steps", str(steps)]
     subprocess.run(
-        [*command, "--mixes", str(mixes), "--seed", str(number)],
-        check=True, stdout=subprocess.DEVNULL,
+        [*command, "--mixes", str(mixes), "--seed", str(number), "--nice", str(nice)],
+        check=True, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     return load.recorded(path)
 
@@ -142,7 +142,7 @@ def of_load(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             processes.append(
                 load.recorded(path)
                 if there
-                else record(folder, number, arguments.steps, arguments.mixes)
+                else record(folder, number, arguments.steps, arguments.mixes, arguments.nice)
             )
         rows = [row for every in EVERY for row in against_truth(processes, every)]
     return rows
@@ -159,6 +159,7 @@ def main() -> None:
     parser.add_argument("--workload", default="squeezenet", help="alone: which network")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--most", type=int, default=6, help="alone: layers, the largest first")
+    parser.add_argument("--nice", type=int, default=0, help="load: where others use the machine")
     parser.add_argument("--keep", type=Path, help="where runs are kept and found again")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

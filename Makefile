@@ -70,6 +70,8 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/kineto_import.py --ways parse import
 	.venv/bin/python benchmarks/gpu_breakdown.py
 	.venv/bin/python benchmarks/ssh.py
+	.venv/bin/python benchmarks/attribution_real.py --part load
+	.venv/bin/python benchmarks/attribution_real.py --part alone
 
 # The picture in the README, from the demo's report (needs Debian's chromium).
 picture: .venv/.tests

@@ -194,3 +194,48 @@ def test_beside_phases_the_rest_holds_what_phases_leave_out() -> None:
     assert "2.00 J" in row[: row.index("</tr>")]
     assert "too short for the sensor" in printed(shown)
     assert "9.00 J" in printed(shown)
+
+
+GROUP = {
+    "name": "conv2d in layer2", "level": "kind in layer", "resolved": True,
+    "members": [f"aten::conv2d of layer2.{n} in forward" for n in range(5)],
+    "time": synthetic.figure(0.01, "s", "attributed"),
+    "energy": synthetic.figure(0.41, "J", "attributed"),
+    "power": synthetic.figure(41.0, "W", "attributed"),
+}  # fmt: skip
+
+
+def test_what_is_known_together_only_is_listed_on_terminal_and_page() -> None:
+    shown = {**document(), "energy_groups": [GROUP]}
+    on_terminal = printed(shown)
+    assert "Energy known together only, 1 of 1" in on_terminal
+    assert "conv2d in layer2" in on_terminal
+    assert "410 mJ" in on_terminal
+    page = render_report([(shown, {})])
+    part = page[page.index("Energy known together only") :]
+    assert "aten::conv2d of layer2.2 in forward and 2 more" in part
+    assert "Energy known together only" not in render_report([(document(), {})])
+
+
+def test_operations_in_groups_make_one_note_and_missing_power_none() -> None:
+    reason = "not resolvable: cannot be told apart from 3 others of conv2d; together 1 J"
+    rows = [
+        {
+            "name": f"op{n}", "energy": synthetic.missing("J", f"{reason} ({n} to 2)"),
+            "power": synthetic.missing("W", f"{reason} ({n} to 2)"),
+        }
+        for n in range(4)
+    ]  # fmt: skip
+    assert costs(rows).notes == (
+        "Energy is missing: these cannot be told apart from others, and stand with them in groups",
+    )
+
+
+def test_beside_phases_stands_what_they_leave_out_though_operations_leave_nothing() -> None:
+    shown = document()
+    shown["rests"].pop("not_resolved", None)
+    shown["not_resolved"] = {"operations": {}, "phases": {"energy": synthetic.figure(2.0, "J")}}
+    page = render_report([(shown, {})])
+    part = page[page.index("Where a step goes") :]
+    row = part[part.index("too short for the sensor") :]
+    assert "2.00 J" in row[: row.index("</tr>")]

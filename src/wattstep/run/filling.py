@@ -17,8 +17,10 @@ from wattstep.run.below_sampling import Regressed
 TARGET = 0.2  # of a value: half of an interval that is no wider makes a figure of its own
 MOST_APART = 2.0  # times: regression and integration that differ by more do not speak of the same
 LEAST = 1e-9  # of what is to be told: rounding
-NEAR = 0.1  # of the whole: how far both may differ before the intervals say so
-SCALED = "scaled by {:.4f}, so that with what was integrated it makes the step"
+SCALED = (
+    "scaled by {:.4f}, so that with what was integrated it makes the step; the interval holds what "
+    "it was before, too"
+)
 DISAGREES = (
     "the regression over many steps gives {:.3g} J for what integration gives {:.3g} J for: it is "
     "not believed"
@@ -110,12 +112,11 @@ class Filler:
     def _told(self, figure: Figure, scale: float) -> Figure:
         """A figure of the regression, brought to what integration says of the whole."""
         found = figure.scaled(scale, figure.unit)
-        if abs(scale - 1) > NEAR and found.low is not None and found.high is not None:
-            assert figure.low is not None
-            assert figure.high is not None
-            found = replace(
-                found, low=min(found.low, figure.low), high=max(found.high, figure.high)
-            )
+        if found.low is not None and figure.low is not None:
+            # Which of both is right is not known: the interval holds what either says.
+            found = replace(found, low=min(found.low, figure.low))
+        if found.high is not None and figure.high is not None:
+            found = replace(found, high=max(found.high, figure.high))
         watts = found.value if found.unit == "W" else None
         return replace(
             found,

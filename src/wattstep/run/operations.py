@@ -630,6 +630,8 @@ class RunBreakdown:
     @cached_property
     def filled(self) -> FilledTables:
         """The tables with what regression over many steps tells of short rows."""
+        if self.reason is not None:
+            return FilledTables(self, self.reason)
         energy = self._series.energy
         quantities, absent = self._quantities
         return FilledTables(self, energy if "energy" in quantities else absent["energy"])

@@ -1,0 +1,81 @@
+"""What `explain --section below-sampling` says of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tests.run.made import make_run
+from tests.run.test_below_sampling import TRUTH, counted
+
+from wattstep.cli import run_command_line
+from wattstep.explaining import explain
+from wattstep.explaining.section import Section
+from wattstep.run import Run, load
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return counted(tmp_path_factory.mktemp("explained"), steps=300)
+
+
+def section(run: Run) -> Section:
+    (found,) = explain(run, ["below-sampling"])
+    return found
+
+
+def test_it_says_how_much_of_the_step_has_a_power_of_its_own(run: Run) -> None:
+    said = " ".join(section(run).sentences)
+    assert "of the step, have a power of their own" in said
+    assert "From the samples, the sensor is late by" in said
+    assert "locked in phase" in said
+
+
+def test_power_by_operation_stands_beside_plain_overlap(run: Run) -> None:
+    tables = {table.name: table for table in section(run).tables}
+    rows = {row["name"]: row for row in tables["operations"].rows}
+    assert rows["backward-op"]["power"].value == pytest.approx(8, rel=0.02)
+    assert {name: rows[name]["energy"].value for name in TRUTH} == pytest.approx(TRUTH, rel=0.02)
+    overlap = sum(rows[name]["overlap"].value for name in TRUTH)
+    assert overlap == pytest.approx(sum(TRUTH.values()), rel=0.03)
+    # A counter read every 13 ms does not see that data loading takes 2 W of it.
+    assert rows["data-op"]["overlap"].value > 2 * TRUTH["data-op"]
+
+
+def test_groups_hold_every_operation_and_rest_once(run: Run) -> None:
+    tables = {table.name: table for table in section(run).tables}
+    held = [name for row in tables["groups"].rows for name in row["holds"]]
+    assert len(held) == len(set(held))
+    assert {name.split(" ")[0] for name in held} >= set(TRUTH)
+
+
+def test_a_run_without_energy_says_why(tmp_path: Path) -> None:
+    found = section(load(make_run(tmp_path / "r", []).path))
+    assert "no power sensor was found" in (found.reason or "")
+    assert found.tables == ()
+
+
+def test_a_run_without_traced_steps_says_why(tmp_path: Path) -> None:
+    found = section(counted(tmp_path, steps=30, trace="none"))
+    assert found.reason == "tracing was off (--trace none)"
+
+
+def test_a_run_of_too_few_steps_says_why(tmp_path: Path) -> None:
+    assert section(counted(tmp_path, steps=7)).reason
+
+
+def test_the_command_line_gives_it_as_json_and_on_a_terminal(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["wattstep", "explain", str(run.path), "-s", "below-sampling", "--quiet"]
+    monkeypatch.setattr(sys, "argv", asked)
+    assert run_command_line() == 0
+    assert "Energy below the sampling interval" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [*asked, "--json"])
+    assert run_command_line() == 0
+    (document,) = json.loads(capsys.readouterr().out)["runs"]
+    (found,) = document["sections"]
+    assert found["name"] == "below-sampling"
+    assert found["figures"]["sensor_delay"]["unit"] == "s"

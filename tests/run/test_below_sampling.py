@@ -1,0 +1,295 @@
+"""Energy of what is shorter than samples: by regression over many steps, in groups, or missing with the reason."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.run.made import BEGIN, EXTRA, MS, Made, Sampled, energy, make_run, power
+
+from wattstep.errors import InvalidValueError
+from wattstep.run import Run, load
+from wattstep.run import below_sampling as module
+from wattstep.run.below_sampling import Process, pooled, process_of
+
+TRUTH = {"data-op": 0.004, "forward-op": 0.032, "backward-op": 0.08}  # J a step
+WATTS = (2, 4, 8, 1)  # by phase, and between steps
+TABLES = ("operations", "layers", "phases", "kinds")
+
+
+def joules(made: Made) -> Callable[[int], float]:
+    """Energy since long ago: 2 W for 2 ms of data, 4 W for 8 ms, 8 W for 10 ms, 1 W between."""
+    times, watts = [BEGIN - 10**9], [1.0]
+    for start, traced in made.steps:
+        extra = EXTRA if traced else 0
+        ends = (start, start + 2 * MS + extra, start + 10 * MS + 2 * extra)
+        times += [*ends, start + 20 * MS + 3 * extra]
+        watts += [*WATTS]
+    total = np.concatenate([[0.0], np.cumsum(np.diff(times) * np.array(watts[:-1]) * 1e-9)])
+
+    def until(t_ns: int) -> float:
+        at = bisect_right(times, t_ns) - 1
+        return float(total[at] + (t_ns - times[at]) * 1e-9 * watts[at])
+
+    return until
+
+
+def counted(path: Path, steps: int = 600, **more: Any) -> Run:
+    """A counter in µJ that is read every 13.1 ms, beside steps of 20 ms."""
+    until = joules(make_run(path / "same", [], steps=steps, **more))
+    counter = Sampled(
+        channel=energy(10**15), raw=lambda t: round(until(t) * 1e6), every_ns=13_100_000
+    )
+    return load(make_run(path / "r", [counter], steps=steps, **more).path)
+
+
+def averaged(path: Path, steps: int = 600) -> Run:
+    """A gauge that says what the last 30 ms took on average, read every 7.31 ms."""
+    until = joules(make_run(path / "same", [], steps=steps))
+    window = 30 * MS
+    gauge = Sampled(
+        channel=replace(power(), window_s=0.03),
+        raw=lambda t: round((until(t) - until(t - window)) / 0.03 * 1e3), every_ns=7_310_000,
+    )  # fmt: skip
+    return load(make_run(path / "r", [gauge], steps=steps).path)
+
+
+@pytest.fixture(scope="module")
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return counted(tmp_path_factory.mktemp("counter"))
+
+
+@pytest.fixture(scope="module")
+def gauge(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return averaged(tmp_path_factory.mktemp("gauge"))
+
+
+def told(document: dict[str, Any], table: str) -> float:
+    """Energy of rows, rests, groups and what is left, in J."""
+    rests = {n: r for n, r in document["rests"].items() if not r.get("outside_steps")}
+    rests.pop("not_resolved", None)
+    groups = document["energy_groups"] if table == "operations" else []
+    left = document["not_resolved"][table].get("energy", {"value": 0.0})["value"]
+    return left + sum(
+        row["energy"]["value"] or 0.0 for row in [*document[table], *rests.values(), *groups]
+    )
+
+
+def test_operations_shorter_than_the_time_between_samples_get_their_energy_from_many_steps(
+    counter: Run,
+) -> None:
+    rows = {row["name"]: row for row in counter.operations()}
+    found = {name: rows[name]["energy"] for name in TRUTH}
+    assert {n: f.value for n, f in found.items()} == pytest.approx(TRUTH, rel=0.02)
+    for name, figure in found.items():
+        assert figure.low <= TRUTH[name] * 1.001
+        assert figure.high >= TRUTH[name] * 0.999
+        assert figure.status.value == "attributed"
+        assert "regression of " in figure.method
+        assert "package.energy" in figure.source
+
+
+def test_an_operation_has_the_power_that_it_takes_while_it_runs(counter: Run) -> None:
+    rows = {row["name"]: row["power"] for row in counter.operations()}
+    assert {n: f.value for n, f in rows.items()} == pytest.approx(
+        {"data-op": 2, "forward-op": 4, "backward-op": 8}, rel=0.02
+    )
+    assert {figure.unit for figure in rows.values()} == {"W"}
+
+
+def test_an_operation_longer_than_samples_has_the_power_of_its_exact_energy(tmp_path: Path) -> None:
+    run = load(make_run(tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path)
+    rows = {row["name"]: row for row in run.operations()}
+    assert [rows[name]["power"].value for name in TRUTH] == pytest.approx([5, 5, 5])
+    assert "regression" not in rows["forward-op"]["energy"].method
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("source", ["counter", "gauge"])
+def test_rows_rests_groups_and_what_is_left_make_the_step(
+    request: pytest.FixtureRequest, source: str, table: str
+) -> None:
+    document = request.getfixturevalue(source).document()
+    whole = document["metrics"]["energy_per_step"]["value"]
+    assert told(document, table) == pytest.approx(whole, rel=1e-9)
+    assert whole == pytest.approx(0.116, rel=0.03)
+
+
+def test_nothing_is_left_over_where_regression_tells_all(counter: Run) -> None:
+    document = counter.document()
+    assert document["energy_groups"] == []
+    assert "energy" not in document["not_resolved"]["operations"]
+    assert "not_resolved" not in document["rests"]
+
+
+def test_behind_a_sensor_that_averages_over_more_than_a_step_intervals_hold_the_truth(
+    gauge: Run,
+) -> None:
+    """Or operations stand in a group, which holds the sum of their energies."""
+    rows = {row["name"]: row["energy"] for row in gauge.operations()}
+    known = {name: figure for name, figure in rows.items() if not figure.missing}
+    for name, figure in known.items():
+        assert figure.low * 0.999 <= TRUTH[name] <= figure.high * 1.001  # samples are whole mW
+    for group in gauge.document()["energy_groups"]:
+        names = [member.split(" ")[0] for member in group["members"]]
+        true = sum(TRUTH.get(name, 0.0) for name in names)
+        assert group["energy"]["low"] <= true <= group["energy"]["high"]
+    for name in set(rows) - set(known):
+        assert rows[name].reason.startswith("not resolvable: ")
+
+
+def test_layers_phases_and_kinds_add_up_what_their_operations_take(counter: Run) -> None:
+    document = counter.document()
+    layers = {row["layer"]: row["energy"]["value"] for row in document["layers"]}
+    assert layers["layer.backward"] == pytest.approx(0.08, rel=0.02)
+    (kind,) = document["kinds"]
+    assert kind["energy"]["value"] == pytest.approx(0.116, rel=0.02)
+    assert kind["energy"]["low"] < kind["energy"]["value"] < kind["energy"]["high"]
+
+
+def test_what_a_run_costs_is_known_without_any_regression(tmp_path: Path) -> None:
+    run = counted(tmp_path, steps=60)
+    assert run.metrics()["energy_per_step"].value == pytest.approx(0.116, rel=0.05)
+    assert "regressed" not in vars(run.breakdown.filled)
+
+
+def test_without_a_sensor_nothing_is_regressed_and_the_reason_stays(tmp_path: Path) -> None:
+    run = load(make_run(tmp_path / "r", []).path)
+    found = run.breakdown.filled.regressed
+    assert isinstance(found, str)
+    assert "no power sensor was found" in found
+    (row, *_) = run.operations()
+    assert "no power sensor was found" in row["energy"].reason
+    assert row["power"].missing
+    assert run.document()["energy_groups"] == []
+
+
+def test_without_traced_steps_there_are_no_rows_and_no_regression(tmp_path: Path) -> None:
+    run = counted(tmp_path, steps=60, trace="none")
+    assert run.breakdown.filled.regressed == "tracing was off (--trace none)"
+    assert run.document()["energy_groups"] == []
+
+
+def test_of_too_few_steps_energy_is_missing_as_it_was(tmp_path: Path) -> None:
+    run = counted(tmp_path, steps=7)
+    for row in run.operations():
+        assert row["energy"].missing
+        assert row["energy"].reason
+        assert row["power"].missing
+
+
+@pytest.mark.parametrize("watts", [5000, 0])
+def test_a_power_that_never_changes_is_that_of_every_operation_or_none(
+    tmp_path: Path, watts: int
+) -> None:
+    channel = replace(power(), window_s=0.03)
+    sampled = Sampled(channel=channel, raw=lambda t: watts, every_ns=7_310_000)
+    run = load(make_run(tmp_path / "r", [sampled], steps=300).path)
+    document = run.document()
+    whole = document["metrics"]["energy_per_step"]["value"]
+    for row in run.operations():
+        if not row["energy"].missing:
+            assert row["power"].value == pytest.approx(watts / 1000, rel=0.01)
+    if whole is not None:
+        assert told(document, "operations") == pytest.approx(whole, rel=1e-9, abs=1e-12)
+
+
+def test_failed_reads_are_gaps_and_what_is_left_is_regressed(tmp_path: Path) -> None:
+    """Every tenth read failed, and for a second all of them."""
+    until = joules(make_run(tmp_path / "same", [], steps=600))
+    counter = Sampled(
+        channel=energy(10**15), raw=lambda t: round(until(t) * 1e6), every_ns=13_100_000
+    )
+    path = make_run(tmp_path / "r", [counter], steps=600).path
+    run = load(path)
+    t_ns, value, errno = run.series.samples["package.energy"]
+    value = value.copy()
+    value[::10] = np.nan
+    value[(t_ns > BEGIN + 3 * 10**9) & (t_ns < BEGIN + 4 * 10**9)] = np.nan
+    run.series.samples["package.energy"] = (t_ns, value, errno)
+    rows = {row["name"]: row["energy"].value for row in run.operations()}
+    assert rows == pytest.approx(TRUTH, rel=0.05)
+    found = process_of(run.breakdown, run.series.energy)  # type: ignore[arg-type]
+    assert isinstance(found, Process)
+    assert np.isnan(found.sampled.value).any()
+
+
+def test_samples_with_nothing_but_gaps_say_so(tmp_path: Path) -> None:
+    run = counted(tmp_path, steps=60)
+    t_ns, value, errno = run.series.samples["package.energy"]
+    run.series.samples["package.energy"] = (t_ns, np.full(len(value), np.nan), errno)
+    for row in run.operations():
+        assert row["energy"].missing
+        assert "gave no values" in row["energy"].reason
+
+
+def test_a_long_run_is_thinned_to_stretches_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = counted(tmp_path, steps=600)
+    monkeypatch.setattr(module, "MOST_SAMPLES", 400)
+    monkeypatch.setattr(module, "STRETCH", 100)
+    found = process_of(run.breakdown, run.series.energy)  # type: ignore[arg-type]
+    assert isinstance(found, Process)
+    (note,) = found.notes
+    assert note.startswith("400 of ")
+    assert note.endswith("samples took part, in 4 stretches spread evenly over the run")
+    known = np.isfinite(found.sampled.value)
+    assert known.sum() == 400
+    assert (~known).sum() == 4  # after each stretch nothing is known
+    rows = {row["name"]: row["energy"].value for row in run.operations()}
+    assert rows == pytest.approx(TRUTH, rel=0.05)
+
+
+# --- several runs -------------------------------------------------------------------------------
+
+
+def test_runs_of_one_configuration_are_taken_together(tmp_path: Path) -> None:
+    runs = [counted(tmp_path / name, steps=150) for name in ("a", "b", "c")]
+    found = pooled(runs)
+    assert not isinstance(found, str)
+    assert len(found.processes) == 3
+    (alone,) = [
+        g for g in found.regression.groups if "backward-op" in found.levels.names[g.members[0]]
+    ]
+    assert alone.energy.value == pytest.approx(0.08, rel=0.02)
+    one = pooled(runs[:1])
+    assert not isinstance(one, str)
+    assert found.regression.observations > 2.5 * one.regression.observations
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "words"),
+    [
+        ("batch_size", 8, "the batch size is 8, not 4"),
+        ("threads", 2, "the number of threads is 2, not 1"),
+        ("engine", "other", "the engine is other, not torch"),
+        ("device", {"model": "another"}, "the device is another, not known, not known"),
+        ("device", {"cores": 2, "power_mode": "15W"}, "its power mode is 15W, not not known"),
+    ],
+)
+def test_runs_that_differ_are_refused_with_the_difference_named(
+    tmp_path: Path, what: str, change: object, words: str
+) -> None:
+    runs = [counted(tmp_path / name, steps=30) for name in ("a", "b")]
+    runs[1].info = replace(runs[1].info, **{what: change})
+    with pytest.raises(InvalidValueError, match="cannot be taken together") as refused:
+        pooled(runs)
+    assert words in str(refused.value)
+
+
+def test_no_run_at_all_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match="no run"):
+        pooled([])
+
+
+def test_a_run_without_energy_is_named(tmp_path: Path) -> None:
+    runs = [load(make_run(tmp_path / name, []).path) for name in ("a", "b")]
+    found = pooled(runs)
+    assert isinstance(found, str)
+    assert str(tmp_path / "a") in found

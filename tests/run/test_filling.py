@@ -1,0 +1,184 @@
+"""Rows from a regression: scaled to the step, missing in the words of their group, groups listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from wattstep.analysis.curves import curve_of_gauge
+from wattstep.analysis.power import EnergySource
+from wattstep.analysis.regression.outcome import Group, Regression
+from wattstep.records.figure import Figure, Status
+from wattstep.run.below_sampling import Kind, Regressed, kinds_of
+from wattstep.run.filling import Filler, left_over, resolved, scaled_to, together
+
+KINDS = (
+    Kind("aten::conv2d", "conv2d", "layer1", "forward"),
+    Kind("aten::conv2d", "conv2d", "layer2", "forward"),
+    Kind("ConvolutionBackward0", "conv2d", "layer2", "backward"),
+    Kind("framework", "rest", "", "forward"),
+)
+SECONDS = np.array([0.01, 0.02, 0.04, 0.01])
+
+
+def figure(value: float, low: float, high: float, unit: str = "J") -> Figure:
+    return Figure(
+        value=value, low=low, high=high, unit=unit, status=Status.ATTRIBUTED, method="regression"
+    )
+
+
+def source(status: Status = Status.MEASURED) -> EnergySource:
+    t_ns = np.arange(3, dtype=np.int64) * 10**9
+    return EnergySource(
+        curve=curve_of_gauge(t_ns, np.ones(3)), status=status, source="board.power",
+        limit="board.power averages over 422 ms",
+    )  # fmt: skip
+
+
+def group(members: Sequence[int], level: int, energy: Figure, wide: bool = False) -> Group:
+    seconds = float(SECONDS[list(members)].sum())
+    return Group(
+        members=np.array(members), level=level, seconds=seconds,
+        power=energy.scaled(1 / seconds, "W"), energy=energy, resolved=not wide,
+    )  # fmt: skip
+
+
+def filler(groups: Sequence[Group], status: Status = Status.MEASURED) -> Filler:
+    each = [figure(e, 0.9 * e, 1.1 * e) for e in (0.1, 0.2, 0.2, 0.05)]
+
+    def combined(members: np.ndarray) -> tuple[Figure, Figure]:
+        value = sum(each[m].value or 0.0 for m in members)
+        energy = figure(value, 0.9 * value, 1.1 * value)
+        return energy.scaled(1 / float(SECONDS[members].sum()), "W"), energy
+
+    nothing = Figure(value=0.0, unit="s", status=Status.ATTRIBUTED)
+    regression = Regression(
+        groups=groups, kinds=each, step_energy=figure(0.55, 0.5, 0.6), delay=nothing,
+        window=nothing, locked="", notes=(), observations=100, time_error=math.nan,
+        together=combined,
+    )  # fmt: skip
+    regressed = Regressed(
+        regression=regression, kinds=KINDS, levels=kinds_of(KINDS), processes=(), seconds=SECONDS
+    )
+    return Filler(regressed, source(status))
+
+
+MERGED = (
+    group([0], 0, figure(0.1, 0.09, 0.11)),
+    group([1, 2], 1, figure(0.41, 0.38, 0.44)),
+    group([3], 0, figure(0.05, 0.01, 0.09), wide=True),
+)
+
+
+def test_what_was_told_apart_has_its_energy_scaled_to_make_the_step() -> None:
+    energy, power = filler(MERGED).apart(np.array([0]), 1.05, "too short")
+    assert energy.value == pytest.approx(0.105)
+    assert power.value == pytest.approx(10.5)
+    assert (energy.low, energy.high) == pytest.approx((0.09, 0.1155))  # before and after
+    assert "scaled by 1.0500" in (energy.method or "")
+    assert energy.status is Status.ATTRIBUTED
+
+
+def test_a_part_of_a_group_is_missing_in_the_words_of_the_group() -> None:
+    energy, power = filler(MERGED).apart(np.array([1]), 1.0, "too short")
+    assert energy.reason == (
+        "not resolvable: cannot be told apart from 1 other of conv2d in layer2; together 410 mJ "
+        "(380 to 440)"
+    )
+    assert power.reason == energy.reason
+
+
+@pytest.mark.parametrize(
+    ("level", "words"),
+    [(1, "conv2d in layer1"), (2, "conv2d"), (3, "layer1"), (4, "the forward phase"), (5, "the step")],
+)  # fmt: skip
+def test_a_group_is_called_by_what_its_members_share(level: int, words: str) -> None:
+    made = filler([group([0, 1, 2, 3], level, figure(1.5, 1.4, 1.6))])
+    energy, _ = made.apart(np.array([0]), 1.0, "too short")
+    assert energy.reason == (
+        f"not resolvable: cannot be told apart from 3 others of {words}; together 1.5 J (1.4 to 1.6)"
+    )
+
+
+def test_a_group_as_a_whole_has_an_energy() -> None:
+    energy, _ = filler(MERGED).apart(np.array([1, 2]), 1.0, "too short")
+    assert energy.value == pytest.approx(0.4)  # of the kinds each by itself
+
+
+def test_a_layer_that_cuts_a_group_is_told_from_its_own_draws() -> None:
+    energy, power = filler(MERGED).figures(np.array([0, 1]), 1.0, "too short")
+    assert energy.value == pytest.approx(0.3)
+    assert power.value == pytest.approx(0.3 / 0.03)
+
+
+def test_an_interval_that_is_too_wide_makes_no_figure() -> None:
+    wide = [group([k], 0, figure(0.1, 0.0, 0.3), wide=True) for k in range(4)]
+    made = filler(wide)
+    made._of.regression.__dict__["together"] = lambda members: (
+        figure(1.0, 0.2, 2.0, "W"), figure(0.1, 0.02, 0.2),
+    )  # fmt: skip
+    energy, power = made.figures(np.array([0]), 1.0, "too short")
+    assert energy.reason == (
+        "not resolvable: board.power averages over 422 ms, and regression over many steps tells it "
+        "no closer than 20 to 200 mJ"
+    )
+    assert power.missing
+
+
+def test_of_a_modelled_power_everything_stays_modelled() -> None:
+    energy, power = filler(MERGED, Status.MODELLED).apart(np.array([0]), 1.0, "too short")
+    assert {energy.status, power.status} == {Status.MODELLED}
+
+
+def test_groups_are_listed_with_what_they_hold_the_costliest_first() -> None:
+    rows = filler(MERGED).groups(np.array([1, 2, 3]), 1.0)
+    assert [row["name"] for row in rows] == ["conv2d in layer2", "framework"]
+    assert rows[0]["members"] == [
+        "aten::conv2d of layer2 in forward", "ConvolutionBackward0 of layer2 in backward",
+    ]  # fmt: skip
+    assert rows[0]["level"] == "kind in layer"
+    assert rows[0]["energy"].value == pytest.approx(0.41)
+    assert rows[0]["time"].value == pytest.approx(0.06)
+    assert [row["resolved"] for row in rows] == [True, False]
+
+
+def test_of_a_group_whose_long_part_was_integrated_the_rest_is_listed_by_its_time() -> None:
+    (row,) = filler(MERGED).groups(np.array([1]), 1.0)
+    assert row["energy"].value == pytest.approx(0.41 * 0.02 / 0.06)
+    assert row["energy"].low is None
+    assert "lasts longer than samples" in row["energy"].reason
+
+
+def test_energies_of_parts_of_groups_go_by_time_and_make_the_whole() -> None:
+    made = filler(MERGED)
+    assert made.energy_of(np.arange(4)) == pytest.approx(0.56)
+    assert made.energy_of(np.array([2])) == pytest.approx(0.41 * 2 / 3)
+
+
+@pytest.mark.parametrize(("whole", "found"), [(1.0, 3.0), (3.0, 1.0), (0.0, 1.0), (1.0, 0.0)])
+def test_a_regression_that_contradicts_integration_is_not_believed(
+    whole: float, found: float
+) -> None:
+    assert "it is not believed" in str(scaled_to(whole, found))
+
+
+def test_what_is_left_is_in_one_sum_and_rounding_leaves_nothing() -> None:
+    whole = figure(1.0, 0.9, 1.1)
+    left = left_over(whole, 0.75)
+    assert left is not None
+    assert (left.value, left.low, left.high) == pytest.approx((0.25, 0.225, 0.275))
+    assert left_over(whole, 1.0 - 1e-12) is None
+
+
+def test_resolved_is_half_an_interval_within_a_fifth() -> None:
+    assert resolved(figure(1.0, 0.8, 1.2))
+    assert not resolved(figure(1.0, 0.79, 1.22))
+    assert not resolved(Figure(value=1.0, unit="J", status=Status.ATTRIBUTED))
+
+
+def test_kinds_are_each_there_once() -> None:
+    assert together([np.array([2, 1]), np.array([1, 5])]).tolist() == [1, 2, 5]
+    assert together([]).tolist() == []

@@ -1,4 +1,4 @@
-"""What `explain --section below-sampling` says of a run."""
+"""What `explain --section below_sampling` says of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def section(run: Run) -> Section:
-    (found,) = explain(run, ["below-sampling"])
+    (found,) = explain(run, ["below_sampling"])
     return found
 
 
@@ -69,7 +69,7 @@ def test_a_run_of_too_few_steps_says_why(tmp_path: Path) -> None:
 def test_the_command_line_gives_it_as_json_and_on_a_terminal(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ["wattstep", "explain", str(run.path), "-s", "below-sampling", "--quiet"]
+    asked = ["wattstep", "explain", str(run.path), "-s", "below_sampling", "--quiet"]
     monkeypatch.setattr(sys, "argv", asked)
     assert run_command_line() == 0
     assert "Energy below the sampling interval" in capsys.readouterr().out
@@ -77,5 +77,5 @@ def test_the_command_line_gives_it_as_json_and_on_a_terminal(
     assert run_command_line() == 0
     (document,) = json.loads(capsys.readouterr().out)["runs"]
     (found,) = document["sections"]
-    assert found["name"] == "below-sampling"
+    assert found["name"] == "below_sampling"
     assert found["figures"]["sensor_delay"]["unit"] == "s"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # A section is a function of a Run in a file of its own.
 SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "below_sampling": "wattstep.explaining.below_sampling:below_sampling",
         "steps": "wattstep.explaining.steps:steps",
         "variance": "wattstep.explaining.variance:variance",
         "roofline": "wattstep.explaining.roofline:roofline",
@@ -26,6 +27,9 @@ SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "advice": "wattstep.explaining.advice:advice",
     }
 )
+
+# These may look at the other runs that were given.
+LOOKING_BESIDE: Final = frozenset({"advice"})
 
 
 def chosen_sections(names: Sequence[str]) -> tuple[str, ...]:

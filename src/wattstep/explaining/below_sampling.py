@@ -12,7 +12,7 @@ from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run
 from wattstep.run.below_sampling import Regressed
 
-NAME = "below-sampling"
+NAME = "below_sampling"
 TITLE = "Energy below the sampling interval"
 GROUPS = {
     "name": "what they share", "merged": "merged by", "members": "operations", "time": "time",

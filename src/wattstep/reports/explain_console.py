@@ -16,6 +16,7 @@ from wattstep.reports.wording import metric
 
 INDENT = (0, 0, 0, 2)
 MOST_ROWS = 15
+MOST_OF_NAME = 12  # characters that names keep on a narrow terminal
 
 
 def print_section(section: Section, console: Console) -> None:
@@ -43,25 +44,34 @@ def _figures(section: Section) -> Grid:
 
 
 def _print_table(table: Table, console: Console) -> None:
+    rows = table.rows[:MOST_ROWS]
     grid = Grid(title=plain(table.title), title_justify="left", title_style="bold", box=None)
-    for number, heading in enumerate(table.columns.values()):
-        grid.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
-    for row in table.rows[:MOST_ROWS]:
-        grid.add_row(*(Text(_cell(row.get(key))) for key in table.columns))
+    grid.padding = (0, 1, 0, 0)
+    for number, (key, heading) in enumerate(table.columns.items()):
+        words = [plain(row[key]) for row in rows if isinstance(row.get(key), str)]
+        # Names are what a row is known by: numbers give way to them on a narrow terminal.
+        least = min(max(map(len, words), default=0), MOST_OF_NAME if number == 0 else 1)
+        grid.add_column(
+            heading,
+            justify="left" if words or number == 0 else "right",
+            overflow="fold",
+            min_width=max(least, 1),
+        )
+    for row in rows:
+        grid.add_row(*(_cell(row.get(key)) for key in table.columns))
     console.print(Padding(grid, (1, 0, 0, 2)))
     if len(table.rows) > MOST_ROWS:
         left = len(table.rows) - MOST_ROWS
         console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, Figure):
-        shown = show(value.to_dict())
-        return (
-            "—"
-            if shown.missing
-            else f"{shown.value} ({shown.interval})"
-            if shown.interval
-            else shown.value
-        )
-    return "" if value is None else plain(value)
+def _cell(value: Any) -> Text:
+    """A number with its interval below it, or words."""
+    if not isinstance(value, Figure):
+        return Text("" if value is None else plain(value))
+    shown = show(value.to_dict())
+    if shown.missing or not shown.interval:
+        return Text(shown.value)
+    # Columns are narrow: "4.7–7.3" instead of "4.7 to 7.3", where no sign could be mistaken.
+    ends = shown.interval if "-" in shown.interval else shown.interval.replace(" to ", "–")
+    return Text.assemble(shown.value, "\n", (ends, "dim"))

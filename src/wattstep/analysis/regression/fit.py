@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg, sparse
@@ -21,8 +21,8 @@ from wattstep.analysis.regression.time_errors import blurred, responses
 from wattstep.analysis.steps import FloatArray
 
 ERRORS = (0.0, 0.02, 0.04, 0.08, 0.15, 0.25, 0.35)  # of kinds' times, that samples are asked about
-LIKELY = (0.3, 0.15, 0.15, 0.13, 0.12, 0.1, 0.05)  # before them
-CAREFUL = 1.1  # more of it than samples speak for: to overlook a part makes intervals too narrow
+LIKELY = (0.4, 0.14, 0.13, 0.11, 0.1, 0.08, 0.04)  # before them
+CAREFUL = 1.2  # more of it than samples speak for: to overlook a part makes intervals too narrow
 NONE = 1e-3  # an error of times that is as good as none
 LARGE = 100  # kinds
 ROWS = 2500  # observations that large problems are asked with
@@ -48,7 +48,8 @@ class Fit:
         watts: Powers in W, none negative, shape (k,).
         between: Power between steps in W.
         left: What is left of each sample, shape (n,).
-        time_error: Of kinds' times, relative.
+        time_error: Of kinds' times, relative, as large as it may well be.
+        assumed: The likeliest, for which the columns are made.
         sensor: Delay and window.
         sensor_spread: How far off these may lie, standard deviations in s.
     """
@@ -64,6 +65,7 @@ class Fit:
     between: float
     left: FloatArray
     time_error: float
+    assumed: float
     sensor: Sensor
     sensor_spread: tuple[float, float]
 
@@ -96,20 +98,21 @@ class Fitting:
         """
         watts = begun.watts
         start = (begun.evidence.noise, max(begun.evidence.spread, 1e-12))
-        if error is None:
-            error, start = self._time_error(begun, start)
+        assumed = error
+        if error is None or assumed is None:
+            error, assumed, start = self._time_error(begun, start)
         found: Fit | None = None
         for _ in range(1 if len(self.inverse) > LARGE else ROUNDS):
-            found = self._once(begun, watts, sensor, error, start, free)
+            found = self._once(begun, watts, sensor, assumed, start, free)
             watts = np.append(found.watts, found.between)
             start = (found.noise, found.spread)
         assert found is not None
-        return found
+        return replace(found, time_error=error)
 
     def _time_error(
         self, begun: Explained, start: tuple[float, float]
-    ) -> tuple[float, tuple[float, float]]:
-        """Root of the mean squared error that samples speak for (averaged over what is likely)."""
+    ) -> tuple[float, float, tuple[float, float]]:
+        """Root of the mean squared error of times over what is likely, and the likeliest error."""
         large = len(self.inverse) > LARGE
         rows = begun.rows
         every = max(1, -(-len(rows.watts) // ROWS)) if large else 1
@@ -126,8 +129,10 @@ class Fitting:
         weights = np.array(likely) * np.exp(-(scores - scores.min()) / 2)
         weights /= weights.sum()
         error = CAREFUL * float(np.sqrt(weights @ np.array(asked) ** 2))
-        best = found[int(np.argmax(weights))]
-        return (error if error > NONE else 0.0), (best.noise, best.spread)
+        likeliest_error = int(np.argmax(weights))
+        best = found[likeliest_error]
+        error = error if error > NONE else 0.0
+        return error, min(asked[likeliest_error], error), (best.noise, best.spread)
 
     def _moved(self, weights: sparse.csr_matrix, watts: FloatArray) -> FloatArray:
         """Change of each equation, were one kind longer by all its time, shape (n, k)."""
@@ -190,6 +195,6 @@ class Fitting:
             rows=rows, columns=columns, inverse=inverse, precision=precision, noise=found.noise,
             spread=found.spread, free=unbounded, watts=above[:kinds] + middle,
             between=float(above[kinds]) + middle, left=rows.watts - middle - columns @ solution,
-            time_error=error, sensor=sensor,
+            time_error=error, assumed=error, sensor=sensor,
             sensor_spread=(of_delay, of_window),
         )  # fmt: skip

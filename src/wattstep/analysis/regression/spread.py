@@ -57,9 +57,10 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
     energy = reach**2 * model * root[:, None] * root[None, :]
     normal = _quantile(confidence, math.inf)
     kinds_only = fit.precision.copy()
-    if fit.time_error > 0:
+    if fit.assumed > 0:
         part = slice(kinds + 1, 2 * kinds + 1)
         kinds_only[part, part] = 0.0
+    if fit.time_error > 0:
         energy += normal**2 * _misplaced(fit, observed, apart, seed)
     energy += normal**2 * (apart.T @ kinds_only @ apart)
     energy += _processes(fit, pulled, np.diag(model), wider, confidence)
@@ -163,7 +164,7 @@ def _misplaced(fit: Fit, observed: Observed, apart: FloatArray, seed: int) -> Fl
     curves = axis.reached @ np.maximum(drawn, 0.0)
     off = fit.time_error * rng.standard_normal((kinds, DRAWS))
     moved = moved_knots(axis, np.maximum(1 + off, LEAST_FACTOR))
-    beside = blurred(axis, fit.time_error, seed) @ np.maximum(drawn, 0.0)
+    beside = blurred(axis, fit.assumed, seed) @ np.maximum(drawn, 0.0)
     change = np.empty_like(curves)
     for j in range(DRAWS):
         change[:, j] = np.interp(axis.knots, moved[:, j], curves[:, j]) - beside[:, j]

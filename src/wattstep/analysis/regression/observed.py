@@ -11,8 +11,10 @@ from scipy import sparse
 from wattstep.analysis.regression.axis import Axis
 from wattstep.analysis.regression.problem import Sampled
 from wattstep.analysis.regression.readings import Readings, common_spacing, readings
-from wattstep.analysis.regression.timeline import Timeline, covered, timeline
+from wattstep.analysis.regression.timeline import Covered, Timeline, covered, timeline
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+
+MAYBE = np.array([-0.8, -0.4, 0.0, 0.4, 0.8])  # of half the time between reads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,9 +89,8 @@ class Observed:
         """
         parts = []
         for line, each in zip(self.lines, self.readings, strict=True):
-            end = each.end_s - delay
-            begin = end - (window if each.lasted_s is None else each.lasted_s)
-            parts.append(covered(line, self.axis, begin, end))
+            lasted = np.full(len(each.end_s), window) if each.lasted_s is None else each.lasted_s
+            parts.append(_spread_over(line, self.axis, each, each.end_s - delay, lasted))
         taken = np.concatenate([part.whole for part in parts])
         weights = np.concatenate([part.weights for part in parts])
         columns = np.concatenate([part.columns for part in parts])
@@ -142,4 +143,21 @@ def observe(processes: Sequence[Sampled], axis: Axis) -> Observed:
         lines=[timeline(process, axis) for process in processes],
         readings=[readings(process) for process in processes],
         seconds=float(phases.sum()), phase_seconds=phases, counter=processes[0].counter,
+    )  # fmt: skip
+
+
+def _spread_over(
+    line: Timeline, axis: Axis, each: Readings, end: FloatArray, lasted: FloatArray
+) -> Covered:
+    """What windows cover on average, if they may have ended somewhat earlier or later."""
+    if not each.early_s:
+        return covered(line, axis, end - lasted, end)
+    parts = [covered(line, axis, end + by - lasted, end + by) for by in each.early_s * MAYBE]
+    whole = np.logical_and.reduce([part.whole for part in parts])
+    kept = [whole[part.whole] for part in parts]
+    middle = len(parts) // 2
+    return Covered(
+        weights=np.hstack([p.weights[k] for p, k in zip(parts, kept, strict=True)]) / len(parts),
+        columns=np.hstack([p.columns[k] for p, k in zip(parts, kept, strict=True)]),
+        whole=whole, step=parts[middle].step[kept[middle]],
     )  # fmt: skip

@@ -13,6 +13,9 @@ from wattstep.analysis.steps import FloatArray, IntArray
 
 CLEARLY = 1.25  # sample spacings: new values that are this far apart are fewer than reads
 MOST_UPDATES = 5.5  # between two changes that are looked at
+BY_CHANCE = 2.5  # times the repeats that values drawn at random would have
+LEAST_UPDATES = 10
+NEARLY_ALL = 0.98
 EVEN = 0.25  # of the interval: updates are no farther than this from its multiples
 MOST_SPACINGS = 2.5  # a difference of counts over more than this has a gap in it
 
@@ -55,11 +58,13 @@ def readings(process: Sampled) -> Readings:
     quantum = quantum_of(value) or 0.0 if len(value) > 3 else 0.0
     early = 0.0
     if len(value) > 3 and _repeats(process.t_ns[known], value):
-        early = float(np.median(np.diff(at))) / 2
-        # Only the first read of each value counts. It was made some time since the read before,
-        # in the middle for all that is known.
+        # Only the first read of each value counts. It was made some time since the read before.
         new = np.flatnonzero((np.diff(value) != 0) & (np.diff(stretch) == 0)) + 1
+        early = float(np.median(np.diff(at))) / 2
         at, value, stretch = (at[new] + at[new - 1]) / 2, value[new], stretch[new]
+        even = _even_times(at, early)
+        if even is not None:
+            at, early = even, 0.0
     if process.counter:
         return _differences(at, value, stretch, origin, quantum, early)
     return Readings(
@@ -78,9 +83,32 @@ def _repeats(t_ns: IntArray, value: FloatArray) -> bool:
     length = found.interval.value or 0.0
     if (found.interval.low or 0.0) <= 0 or length < CLEARLY * found.spacing_s:
         return False
+    _, counts = np.unique(value, return_counts=True)
+    if found.repeated < BY_CHANCE * float(((counts / len(value)) ** 2).sum()):
+        return False
     gaps = np.diff(t_ns[np.flatnonzero(np.diff(value) != 0) + 1]) * 1e-9
     gaps = gaps[gaps < MOST_UPDATES * length]
     return bool(len(gaps) and np.std(gaps - np.rint(gaps / length) * length) < EVEN * length)
+
+
+def _even_times(at: FloatArray, early: float) -> FloatArray | None:
+    """Times of updates that come evenly, made exact by all of them; None where they do not.
+
+    Args:
+        at: When each came, to half the time between reads, in s.
+        early: That half.
+    """
+    if len(at) < LEAST_UPDATES:
+        return None
+    interval = float(np.median(np.diff(at)))
+    for _ in range(4):
+        # From one to the next, so that no error of the interval adds up.
+        number = np.concatenate([[0.0], np.cumsum(np.rint(np.diff(at) / interval))])
+        slope, begin = np.polyfit(number, at, 1)
+        interval = float(slope)
+    even = begin + slope * number
+    off = np.abs(at - even)
+    return even if float(np.mean(off <= 1.2 * early)) > NEARLY_ALL else None
 
 
 def _differences(

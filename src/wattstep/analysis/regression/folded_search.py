@@ -16,14 +16,14 @@ MOST_GROUPS = 64  # of kinds: more would take time, and a first look needs no mo
 MOST_CELLS = 400
 LEAST_CELLS = 60
 LONGEST_DELAY = 0.12  # s, or three sample spacings
-MOST_TRIES = 800
+MOST_TRIES = 1000
 MOST_ROWS = 1500
 MOST_NEAR = 6  # tries on each side of a guess
 WIDER = (0.8, 0.87, 0.93, 1.0, 1.07, 1.15, 1.25)  # windows about that of a guess
-MOST_MODES = 12
+MOST_MODES = 40
 RATIOS = (1e-4, 1e-2)  # of noise to spread of powers, relative to all equations together
 FINER = 8  # of them are looked at more closely
-PARTS = 5.0  # of a window that shifts are apart
+PARTS = 10.0  # of a window that shifts are apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def look(
     finer = []
     for begun in _modes(first)[:FINER]:
         wide = windows[0] if observed.counter else begun.window
-        apart = min(scale / 3, begun.apart)
+        apart = max(min(scale / 3, begun.apart), begun.apart / MOST_NEAR)
         count = 0 if delay is not None else min(int(1.2 * begun.apart / apart), MOST_NEAR)
         for factor in WIDER if window is None and wide > 0 and not observed.counter else (1.0,):
             # With a known delay, a longer window has an earlier middle.

@@ -18,12 +18,12 @@ from wattstep.analysis.steps import FloatArray
 LARGE = 100  # kinds: from here on, each try takes long
 TRIES = (60, 25)  # of a closer look at each guess, with few kinds and with many
 ROWS = (20_000, 2_000)  # observations in it
-MODES = (5, 2)  # guesses that are followed
-TRIED = (12, 4)  # of the guesses
+MODES = (9, 2)  # guesses that are followed
+TRIED = (40, 4)  # of the guesses
 AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be told from none
 SIDE = 10  # tries on each side of a guess
 BESIDE = 0.6  # of the time for which the same runs: from one to the next
-FAR = 0.7  # of -2 log likelihood a sample: a guess that is so much worse than another is not followed
+FAR = 0.4  # of -2 log likelihood a sample: a guess that is so much worse than another is not followed
 NEWTON = 6
 NO_BETTER = 1e-3  # of -2 log likelihood
 SAME = 0.02  # of the window: delays nearer than this are one

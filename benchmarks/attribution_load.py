@@ -14,7 +14,7 @@ import os
 import queue
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,16 @@ EVERY_TRACED = 20  # steps: the others' operation times are not shown to the att
 class Worker:
     """A second thread that works when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: bool) -> None:
+        self._first = first
         self._orders: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
+        if self._first:
+            ahead()
         while True:
             work(self._orders.get())
             self._done.put(None)
@@ -72,16 +75,14 @@ def work(rounds: int) -> None:
 
 
 def rounds_a_ms() -> float:
-    best = min(_timed(work, 20_000) for _ in range(5))
-    return 20_000 / (best * 1e3)
+    best = min(_timed(work, 5_000) for _ in range(40))
+    return 5_000 / (best * 1e3)
 
 
-def ahead(nice: int) -> None:
-    """Before other processes of this machine, where that is allowed."""
+def ahead() -> None:
+    """This thread before all others, where that is allowed; processes that it starts are not."""
     with contextlib.suppress(OSError):
-        os.nice(nice)
-    with contextlib.suppress(OSError):  # kernels that group by session look here alone
-        Path("/proc/self/autogroup").write_text(str(nice))
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
 def _timed(function: Any, *arguments: Any) -> float:
@@ -108,13 +109,15 @@ def read(clocks: list[int]) -> tuple[int, int]:
     return time.perf_counter_ns(), cpu
 
 
-def program(folder: Path, steps: int, mixes: int, seed: int) -> None:
+def program(
+    folder: Path, steps: int, mixes: int, seed: int, rate: float | None, first: bool
+) -> None:
     """Records `steps` of the program, then `mixes` stretches with other shares of each operation."""
     from wattstep.recorder import Recorder
     from wattstep.sensors.process_cpu import open_task_clocks
 
-    worker, random = Worker(), np.random.default_rng(seed)
-    rate = rounds_a_ms()
+    worker, random = Worker(first), np.random.default_rng(seed)
+    rate = rate or rounds_a_ms()
     counts = np.concatenate(
         [np.ones((steps, len(PROGRAM)), int), random.integers(0, 4, (mixes, len(PROGRAM)))]
     )
@@ -123,6 +126,8 @@ def program(folder: Path, steps: int, mixes: int, seed: int) -> None:
     recorder = Recorder(folder, interval="1ms", trace="none", warmup=0)
     recorder.start()
     clocks = open_task_clocks(os.getpid())  # now: the sampler would inherit what is open before
+    if first:
+        ahead()
     time.sleep(0.3)
     for index in range(steps):
         with recorder.step(samples=1):
@@ -136,12 +141,13 @@ def program(folder: Path, steps: int, mixes: int, seed: int) -> None:
                 log[index, number + 1] = read(clocks)
     edges = []
     for mix in counts[steps:]:
-        begin = time.perf_counter_ns()
+        begin, rounds = time.perf_counter_ns(), 0
         while time.perf_counter_ns() - begin < 1_000_000_000:
+            rounds += 1
             for (_, threads, ms, _), times in zip(PROGRAM, mix, strict=True):
                 for _ in range(times):
                     perform(worker, threads, ms, rate)
-        edges.append((begin, time.perf_counter_ns()))
+        edges.append((begin, time.perf_counter_ns(), rounds))
     time.sleep(0.3)
     recorder.close()
     np.savez(folder / "log.npz", log=log, counts=counts[steps:], edges=np.array(edges))
@@ -160,8 +166,7 @@ class Recorded:
         layouts: Of the traced ones.
         seconds: Mean of each operation over clean steps in s, shape (k,); the rest comes last.
         truth: CPU time in s, likewise.
-        traced_s: Mean times over the traced steps.
-        mixes: Counts of operations, begin and end of each stretch of another mix.
+        mixes: Of stretches of other mixes: counts of operations in a round; begin, end and rounds.
     """
 
     curve: Curve
@@ -170,7 +175,6 @@ class Recorded:
     edges: np.ndarray
     seconds: np.ndarray
     truth: np.ndarray
-    traced_s: np.ndarray
     mixes: tuple[np.ndarray, np.ndarray]
 
 
@@ -203,10 +207,6 @@ def recorded(folder: Path) -> Recorded:
         edges=edges,
         seconds=np.append(times, length - times.sum()),
         truth=np.append(cpu, gained - cpu.sum()),
-        traced_s=np.append(
-            np.diff(log[traced, :, 0], axis=1).mean(axis=0) * 1e-9,
-            np.nan,
-        ),
         mixes=(found["counts"], found["edges"]),
     )
 
@@ -286,18 +286,11 @@ def by_whole_runs(processes: list[Recorded], every: int, seed: int) -> np.ndarra
     for process in processes:
         counts, edges = process.mixes
         t_ns, value = decimated(process.curve, every, seed)
-        gains = np.diff(np.interp(edges - t_ns[0], t_ns - t_ns[0], value), axis=1)[:, 0]
-        lengths = np.diff(edges, axis=1)[:, 0] * 1e-9
-        nominal = counts @ process.traced_s[:-1]  # how often the mix went round
-        rows.append(counts * (lengths / nominal)[:, None])
-        energies.append(gains)
+        ends = np.interp(edges[:, :2] - t_ns[0], t_ns - t_ns[0], value)
+        rows.append(counts * edges[:, 2:])
+        energies.append(np.diff(ends, axis=1)[:, 0])
     each, _ = nnls(np.concatenate(rows), np.concatenate(energies))
     return np.append(each, np.nan)
-
-
-def only(process: Recorded, steps: int) -> Recorded:
-    """The same with so many clean steps."""
-    return replace(process, edges_ns=process.edges_ns[:steps])
 
 
 def main() -> None:
@@ -306,10 +299,19 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--mixes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument(
+        "--rate", type=float, help="rounds a millisecond, the same of all processes"
+    )
+    parser.add_argument("--first", action="store_true")
     arguments = parser.parse_args()
-    ahead(arguments.nice)
-    program(arguments.folder, arguments.steps, arguments.mixes, arguments.seed)
+    program(
+        arguments.folder,
+        arguments.steps,
+        arguments.mixes,
+        arguments.seed,
+        arguments.rate,
+        arguments.first,
+    )
     print(json.dumps({"recorded": str(arguments.folder)}))
 
 

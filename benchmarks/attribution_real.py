@@ -31,14 +31,13 @@ EVERY = (1, 10, 100)
 WAYS = ("regression over many steps", "plain overlap", "regression over whole runs")
 
 
-def record(folder: Path, number: int, steps: int, mixes: int, nice: int) -> load.Recorded:
+def record(folder: Path, number: int, rate: float, given: argparse.Namespace) -> load.Recorded:
     program = Path(__file__).with_name("attribution_load.py")
     path = folder / f"process-{number}"
-    command = [sys.executable, str(program), str(path), "--steps", str(steps)]
-    subprocess.run(
-        [*command, "--mixes", str(mixes), "--seed", str(number), "--nice", str(nice)],
-        check=True, stdout=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    command = [sys.executable, str(program), str(path), "--steps", str(given.steps)]
+    command += ["--mixes", str(given.mixes), "--seed", str(number), "--rate", str(rate)]
+    command += ["--first"] if given.first else []
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return load.recorded(path)
 
 
@@ -135,14 +134,13 @@ def of_load(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as kept:
         folder = arguments.keep or Path(kept)
         folder.mkdir(parents=True, exist_ok=True)
+        rate = load.rounds_a_ms()
         processes = []
         for number in range(arguments.processes):
-            path = folder / f"process-{number}"
-            there = (path / "log.npz").exists()
+            there = folder / f"process-{number}"
+            known = (there / "log.npz").exists()
             processes.append(
-                load.recorded(path)
-                if there
-                else record(folder, number, arguments.steps, arguments.mixes, arguments.nice)
+                load.recorded(there) if known else record(folder, number, rate, arguments)
             )
         rows = [row for every in EVERY for row in against_truth(processes, every)]
     return rows
@@ -159,7 +157,11 @@ def main() -> None:
     parser.add_argument("--workload", default="squeezenet", help="alone: which network")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--most", type=int, default=6, help="alone: layers, the largest first")
-    parser.add_argument("--nice", type=int, default=0, help="load: where others use the machine")
+    parser.add_argument(
+        "--first",
+        action="store_true",
+        help="load: before other processes, where others use the machine",
+    )
     parser.add_argument("--keep", type=Path, help="where runs are kept and found again")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

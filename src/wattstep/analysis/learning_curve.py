@@ -22,6 +22,7 @@ LEAST_GAIN = 3.0  # by how many times its noise the curve must have come down
 FARTHEST = 30.0  # times the steps done: beyond, nothing is said
 CONFIDENCE = 0.9
 NEVER = 0.05  # share of curves that never get there, from which on the interval is open
+LEAST_LEFT = 0.005  # of the fall so far, that a curve is off by at the least
 MODEL_DOUBT = 1.6  # by how much the fit is trusted less than its residuals say
 _EXPONENTS = np.geomspace(0.3, 3.0, 16)
 _RATES = np.geomspace(0.1, 8.0, 20)  # of exponentials, over the steps done
@@ -61,8 +62,10 @@ def steps_to_goal(
     noise = 1.4826 * float(np.median(np.abs(np.diff(wrong)))) / math.sqrt(2)
     if wrong[:half].mean() - wrong[-half:].mean() < LEAST_GAIN * noise / math.sqrt(half):
         return missing("count", "the evaluations so far do not improve by more than their noise")
-    crossing = _crossings(steps / steps[-1], wrong, goal, seed)
-    return _figure(crossing * steps[-1], steps, source)
+    crossing = _crossings(steps / steps[-1], wrong, goal, seed) * steps[-1]
+    # The next evaluation finds it.
+    late = np.random.default_rng(seed + 1).random(len(crossing)) * float(np.median(np.diff(steps)))
+    return _figure(crossing + late, steps, source)
 
 
 def _figure(crossing: FloatArray, steps: FloatArray, source: str) -> Figure:
@@ -147,7 +150,8 @@ class _Fit:
             self._best = np.array([0.0, self._alone])
         left = wrong - model @ self._best
         self._freedom = len(wrong) - 3
-        square = max(float(left @ left), 1e-9 * float(wrong @ wrong))
+        # No curve is exactly of a family.
+        square = max(float(left @ left), len(wrong) * (LEAST_LEFT * float(np.ptp(wrong))) ** 2)
         self._noise = square / self._freedom
         self._root = np.linalg.cholesky(MODEL_DOUBT**2 * self._noise * inverse + 1e-18 * np.eye(2))
         self._alone_error = MODEL_DOUBT * math.sqrt(self._noise / float(falls @ falls))

@@ -4,7 +4,7 @@ python benchmarks/variance.py nulls [--families 1000]
 python benchmarks/variance.py runs [--runs 200]
 python benchmarks/variance.py intervals [--trials 1000]
 python benchmarks/variance.py speed [--instances 1000000]
-python benchmarks/variance.py trainings [--rounds 5] [--out FOLDER]
+python benchmarks/variance.py trainings [--kinds faults burn shapes null] [--rounds 5] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wattstep.run import load
 from wattstep.store.writing import write_run
 
 MS = 1_000_000
-KINDS = {"faults": "minor_faults", "burn": "core_wait", "shapes": "other_shapes", "null": ""}
+KINDS = ("faults", "burn", "shapes", "null")
 TRAINING = Path(__file__).with_name("variance_training.py")
 
 
@@ -300,7 +300,7 @@ def trainings(options: argparse.Namespace) -> None:
     """Trains with the third layer slowed in known steps, and says what the section made of it."""
     with tempfile.TemporaryDirectory() as folder:
         base = options.out or Path(folder)
-        for kind in KINDS:
+        for kind in options.kinds:
             for number in range(options.rounds):
                 path = base / f"{kind}-{number}"
                 command = [sys.executable, str(TRAINING), kind, str(path), "--seed", str(number)]
@@ -364,6 +364,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--instances", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

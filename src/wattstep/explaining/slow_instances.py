@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wattstep.analysis.breakdown import compact
 from wattstep.analysis.coincidence import (
     LEAST_WINDOWS,
     Coincidence,
@@ -134,7 +135,7 @@ class SlowInstances:
     def slow_windows(self) -> IntArray:
         """In how many traced steps each operation was slow, shape (groups,)."""
         of = self.instances.of_shapes
-        cells = np.unique((of.group * np.int64(of.windows) + of.window)[self.variation.slow])
+        cells, _ = compact((of.group * np.int64(of.windows) + of.window)[self.variation.slow])
         return np.bincount(cells // max(of.windows, 1), minlength=of.groups)
 
     @cached_property

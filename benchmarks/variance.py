@@ -4,6 +4,7 @@ python benchmarks/variance.py nulls [--families 1000]
 python benchmarks/variance.py runs [--runs 200]
 python benchmarks/variance.py intervals [--trials 1000]
 python benchmarks/variance.py speed [--instances 1000000]
+python benchmarks/variance.py faults
 python benchmarks/variance.py trainings [--kinds faults burn shapes null] [--rounds 5] [--out FOLDER]
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import mmap
 import resource
 import subprocess
 import sys
@@ -293,6 +295,26 @@ def speed(options: argparse.Namespace) -> None:
           f"{options.rounds}: {', '.join(f'{t:.2f}' for t in taken)}), peak {peak / 1e6:.0f} MB")  # fmt: skip
 
 
+# --- what a page fault takes ----------------------------------------------------------------------------
+
+
+def faults(options: argparse.Namespace) -> None:
+    """CPU time of the first touch of a fresh page beyond that of the second, median over the rounds."""
+    pages, costs = 20_000, []
+    for _ in range(options.rounds):
+        with mmap.mmap(
+            -1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        ) as fresh:
+            taken = []
+            for _ in range(2):
+                begin = time.process_time()
+                for page in range(pages):
+                    fresh[page * mmap.PAGESIZE] = 1
+                taken.append(time.process_time() - begin)
+            costs.append((taken[0] - taken[1]) / pages)
+    print(f"a minor page fault: {1e6 * float(np.median(costs)):.2f} µs")
+
+
 # --- trainings slowed on purpose ------------------------------------------------------------------------
 
 
@@ -352,7 +374,7 @@ def _slow_windows(found: SlowInstances, layer: str) -> np.ndarray:
 
 def _parts() -> Iterator[tuple[str, Any]]:
     yield from (("nulls", nulls), ("runs", runs), ("intervals", intervals), ("speed", speed))
-    yield "trainings", trainings
+    yield from (("faults", faults), ("trainings", trainings))
 
 
 def main() -> None:

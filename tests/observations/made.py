@@ -12,7 +12,7 @@ from tests.run.made import MS, Sampled, make_run
 from wattstep.observations import gather, observe
 from wattstep.observations.evidence import Evidence, Observed
 from wattstep.observations.observation import Observation
-from wattstep.records.channel import Channel, Origin
+from wattstep.records.channel import Channel, Domain, Origin
 from wattstep.records.figure import Figure, Status
 from wattstep.records.run_info import RunInfo
 from wattstep.run import load
@@ -137,7 +137,7 @@ def core(number: int) -> Channel:
     )  # fmt: skip
 
 
-def rail(part: str, role: str = "power_part") -> Channel:
+def rail(part: Domain, role: str = "power_part") -> Channel:
     """Power of a part in mW."""
     return Channel(
         name=f"rail.{part}", unit="W", kind="gauge", domain=part, role=role, source="made",

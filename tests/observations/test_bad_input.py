@@ -44,7 +44,7 @@ def test_a_run_with_hardly_a_step(tmp_path: Path, steps: int) -> None:
     sampled = [
         Sampled(channel=gpu_load(), raw=lambda t: 50 + t % 7),
         Sampled(channel=core(0), raw=lambda t: t // 2000),
-        Sampled(channel=rail("board", "power_total"), raw=lambda t: 5000),
+        Sampled(channel=rail("system", "power_total"), raw=lambda t: 5000),
     ]
     make_run(tmp_path / "r", sampled, steps=steps, trace="none")
     assert set(all_of(gathered(tmp_path / "r")).values()) <= {"cannot be tested here", "undecided"}
@@ -95,7 +95,7 @@ def test_channels_that_stand_still_and_channels_that_fail(tmp_path: Path) -> Non
         Sampled(channel=rail("gpu"), raw=lambda t: 0),
         Sampled(channel=rail("cpu"), raw=lambda t: 0),
         Sampled(channel=rail("memory"), raw=lambda t: 0),
-        Sampled(channel=rail("board", "power_total"), raw=lambda t: 0),
+        Sampled(channel=rail("system", "power_total"), raw=lambda t: 0),
     ]
     make_run(tmp_path / "r", sampled, trace="none")
     verdicts = all_of(gathered(tmp_path / "r"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,6 @@ def test_without_a_gpu_or_with_an_idle_one_it_cannot_be_tested(tmp_path: Path) -
 
 
 def test_replayed_loads_are_marked(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     sampled = [steady(gpu_load("replayed"), 80), steady_core(0, 0.2)]
     run = recorded(
         tmp_path / "r", 1, sampled,
@@ -145,11 +144,9 @@ def powers(
     path: Path, workload: str, gpu: int, cpu: int, memory: int, **rails: Callable[[int], int]
 ) -> Observed:
     """A run whose parts draw so many mW, and the board 1 W more than all of them."""
-    from dataclasses import replace
-
     sampled = [
         steady(rail("gpu"), gpu), steady(rail("cpu"), cpu), steady(rail("memory"), memory),
-        steady(rail("board", "power_total"), gpu + cpu + memory + 1000), steady(gpu_load(), 80),
+        steady(rail("system", "power_total"), gpu + cpu + memory + 1000), steady(gpu_load(), 80),
     ]  # fmt: skip
     return recorded(
         path, 6, sampled, lambda own: replace(own, workload=workload, processor="cuda"), steps=30
@@ -180,7 +177,7 @@ def test_a_cpu_that_draws_most_does_not_hold(tmp_path: Path) -> None:
 
 
 def test_without_rails_or_by_a_power_model_it_cannot_be_tested(tmp_path: Path) -> None:
-    total = [steady(rail("board", "power_total"), 5000)]
+    total = [steady(rail("system", "power_total"), 5000)]
     run = recorded(tmp_path / "total", 6, total, on_gpu, steps=30)
     assert "no rails" in verdict_of(6, [run]).sentences[0].lower()
     two = [steady(rail("gpu"), 2000), steady(rail("cpu"), 1000), *total]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from tests.observations.made import observed
 
@@ -35,14 +38,12 @@ def test_runs_that_differ_in_batch_size_and_seed_are_one_group() -> None:
     ],
     ids=str,
 )
-def test_runs_under_other_conditions_are_never_mixed(changes: dict[str, object]) -> None:
+def test_runs_under_other_conditions_are_never_mixed(changes: dict[str, Any]) -> None:
     runs = [observed(batch=4), observed(batch=64, **changes)]
     assert [len(group.runs) for group in groups_of(runs)] == [1, 1]
 
 
 def test_states_that_a_sweep_had_set_are_conditions_too() -> None:
-    from dataclasses import replace
-
     runs = [observed(batch=4), replace(observed(batch=64), state="cores=0")]
     assert len(groups_of(runs)) == 2
 

@@ -86,7 +86,7 @@ def test_steps_that_are_too_short_and_nothing_sampled_cannot_be_tested(tmp_path:
 
 
 def watts(course: object) -> list[Sampled]:
-    return [Sampled(channel=rail("board", "power_total"), raw=course, every_ns=5 * MS)]  # type: ignore[arg-type]
+    return [Sampled(channel=rail("system", "power_total"), raw=course, every_ns=5 * MS)]  # type: ignore[arg-type]
 
 
 def test_power_with_the_course_of_the_step_repeats(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_modelled_power_no_power_and_a_sensor_that_averages_cannot_be_tested(
     assert "circular" in verdict_of(7, [modelled]).sentences[0]
     none = run(tmp_path / "none", 7, [steady_core(0, 0.9)])
     assert "no power sensor" in verdict_of(7, [none]).sentences[0].lower()
-    averaging = replace(rail("board", "power_total"), window_s=0.422)
+    averaging = replace(rail("system", "power_total"), window_s=0.422)
     slow = run(tmp_path / "slow", 7, [Sampled(channel=averaging, raw=in_turn(9000, 3000))])
     assert "too short" in verdict_of(7, [slow]).sentences[0]
     played = observed(target="replay:tx2.log")

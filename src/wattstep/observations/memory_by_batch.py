@@ -205,7 +205,9 @@ def _sentences(tested: Sequence[Judged]) -> list[str]:
             )
     if tried:
         names = listed([each.case.label.partition(" in ")[0] for each in tried])
-        told.append(f"The batch size decides what fits: {names} train with a small one only.")
+        told.append(
+            f"The batch size decides what fits: with a large one {names} ran out of memory."
+        )
     return told
 
 

@@ -58,7 +58,7 @@ def process(step_time: Figure, operations: Sequence[dict[str, Any]] = ()) -> Pro
     return Process(
         path=Path("made"), info=INFO, configuration=configuration_of(INFO),
         figures={**figures, "step_time": step_time}, samples=4.0, sensors="", rounding=0.0,
-        temperature=None, canary=None, operations=operations, no_operations=None, warnings=(),
+        temperature=None, canary=None, operations=operations, no_operations=None, marred={}, warnings=(),
     )  # fmt: skip
 
 

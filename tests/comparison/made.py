@@ -82,7 +82,7 @@ def process(
         figures={**nothing, **(figures or {})}, samples=samples, sensors=sensors,
         rounding=more.pop("rounding", 0.0), temperature=more.pop("temperature", None),
         canary=canary, operations=operations, no_operations=more.pop("no_operations", None),
-        warnings=tuple(more.pop("warnings", ())),
+        marred=more.pop("marred", {}), warnings=tuple(more.pop("warnings", ())),
     )  # fmt: skip
 
 

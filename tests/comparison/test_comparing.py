@@ -251,7 +251,7 @@ def test_disturbed_steps_are_told(
 
     monkeypatch.setattr(run_module, "find_conditions", disturbed)
     assert compared([runs / "a0"], [path]).warnings == (
-        "B, noisy 100 % of its steps were disturbed",
+        "B: 100 % of the steps of its run were disturbed",
     )
 
 
@@ -265,3 +265,22 @@ def test_a_canary_that_changed_is_told_and_widens(runs: Path, tmp_path: Path) ->
     found = compared([a], [b])
     assert found.metrics["step_time"].of_these == "not shown"
     assert any(s.startswith("The machine itself changed from A to B") for s in found.sentences)
+
+
+def test_what_mars_many_runs_of_a_side_is_one_line() -> None:
+    from tests.comparison.made import canary, process
+
+    from wattstep.comparison.comparing import warnings_of
+    from wattstep.comparison.sides import Side
+
+    members = [
+        process(marred={"disturbed": share}, canary=canary((1.0, after)))
+        for share, after in ((0.5, 1.0), (0.04, 1.5), (0.9, 0.8))
+    ]
+    paths = tuple(Path(str(n)) for n in range(3))
+    side = Side(letter="A", title="", paths=paths, configuration=members[0].configuration)
+    assert warnings_of([side], [members]) == [
+        "A: up to 90 % of the steps of 2 of 3 runs were disturbed",
+        "A: the machine changed while 2 of 3 runs were made, at most: computing took 50 % more time "
+        "after than before",
+    ]

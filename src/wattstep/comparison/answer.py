@@ -188,7 +188,8 @@ def signed_percent(ratio: float) -> str:
         return "?"
     if ratio >= MANY_TIMES:
         return f"×{ratio:.2g}" if ratio < 100 else "×100 or more"
-    return f"{'-' if ratio < 1 else '+'}{percent(ratio - 1)}"
+    change = percent(ratio - 1)
+    return change if change == "0 %" else f"{'-' if ratio < 1 else '+'}{change}"
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from wattstep.comparison.process import UNITS, Process
 from wattstep.comparison.sides import Side, why_not
 from wattstep.errors import InvalidValueError
 
+MARRED: Final = 0.05  # of the steps that count: from here on it is said
 WARM: Final = 5.0  # °C between sides: from here on it is said
 ONE_AFTER_THE_OTHER: Final = (
     "all runs of {} were begun before all of {}: whatever changed meanwhile is in the difference; "
@@ -113,11 +114,47 @@ def warnings_of(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -
         for process in members:
             name = f"{side.letter}, {process.path.name}"
             found += [f"{name} {words}" for words in process.warnings]
-            found += [words] if (words := drift_within(name, process.canary)) else []
+        found += _marred(side, members)
+        found += _unsteady(side, members)
     everyone = [process for members in processes for process in members]
     found += _unlike_versions(everyone)
     found += _unlike_recordings(everyone)
     return found + _between(sides, processes)
+
+
+def _marred(side: Side, members: Sequence[Process]) -> list[str]:
+    """Throttled and disturbed steps of a side's runs, in one line each."""
+    found = []
+    for state in ("throttled", "disturbed"):
+        shares = [process.marred.get(state, 0.0) for process in members]
+        many = [share for share in shares if share > MARRED]
+        if many:
+            runs = f"{len(many)} of {len(members)} runs" if len(members) > 1 else "its run"
+            up_to = "up to " if len(many) > 1 else ""
+            found.append(
+                f"{side.letter}: {up_to}{max(many):.0%} of the steps of {runs} were {state}".replace(
+                    "%", " %"
+                )
+            )
+    return found
+
+
+def _unsteady(side: Side, members: Sequence[Process]) -> list[str]:
+    """Machines that changed while a run was made: the one that changed most, and how many did."""
+    changes = [found for process in members if (found := drift_within(process.canary))]
+    if not changes:
+        return []
+    change, words = max(changes, key=lambda one: abs(one[0]))
+    which = (
+        "its run was made"
+        if len(members) == 1
+        else f"{len(changes)} of {len(members)} runs were made"
+    )
+    most = ", at most" if len(changes) > 1 else ""
+    return [
+        f"{side.letter}: the machine changed while {which}{most}: {words} took "
+        f"{100 * abs(change):.0f} % {'more' if change > 0 else 'less'} time after than before"
+    ]
 
 
 def _unlike_versions(processes: Sequence[Process]) -> list[str]:

@@ -15,6 +15,7 @@ from wattstep.errors import DamagedRunError
 from wattstep.records.figure import Figure, Status
 
 LEAST: Final = 0.03  # a change of the canary that is smaller is not worth a word
+WITHIN: Final = 0.10  # likewise, of one that is from before a run to after it
 PARTS: Final = {"compute_s": "computing", "memory_s": "copying memory"}
 NONE = "no canary: runs of wattstep run have one unless --no-canary"
 
@@ -168,20 +169,15 @@ def _sentences(drift: Drift) -> tuple[str, ...]:
     )
 
 
-def drift_within(name: str, canary: Canary | None) -> str | None:
-    """That the machine changed while a run lasted, in words; None where it did not, or nobody knows."""
+def drift_within(canary: Canary | None) -> tuple[float, str] | None:
+    """The part that changed most while a run lasted, by 10 % or more: its change and what it is.
+
+    None where none did, or nobody knows.
+    """
     if canary is None:
         return None
-    for part, words in PARTS.items():
-        looks = canary.looks[part]
-        change = looks[-1] / looks[0] - 1
-        if abs(math.log1p(change)) > math.log1p(WITHIN):
-            more = "more" if change > 0 else "less"
-            return (
-                f"{name}: the machine changed while it ran: {words} took {100 * abs(change):.0f} % "
-                f"{more} time after it than before"
-            )
-    return None
-
-
-WITHIN: Final = 0.10
+    changes = [
+        (canary.looks[part][-1] / canary.looks[part][0] - 1, words) for part, words in PARTS.items()
+    ]
+    most = max(changes, key=lambda one: abs(math.log1p(one[0])))
+    return most if abs(math.log1p(most[0])) > math.log1p(WITHIN) else None

@@ -26,7 +26,6 @@ UNITS = {
 }
 ENERGY = ("energy_per_step", "energy_per_sample", "mean_power")
 A_STEP = ("step_time", "energy_per_step")  # of these, steps of other sizes tell nothing
-DISTURBED = 0.05  # of the steps that count: from here on it is said
 Row = Mapping[str, Any]
 
 
@@ -47,7 +46,8 @@ class Process:
         canary: Of the machine before and after, or None.
         operations: Rows of a mean step; empty where `no_operations` says why.
         no_operations: Why there are none, or None.
-        warnings: What mars it, in words.
+        marred: Share of the steps that count that were "throttled", "disturbed".
+        warnings: What else mars it, in words.
     """
 
     path: Path
@@ -61,6 +61,7 @@ class Process:
     canary: Canary | None
     operations: Sequence[Row]
     no_operations: str | None
+    marred: Mapping[str, float]
     warnings: tuple[str, ...]
 
 
@@ -90,6 +91,7 @@ def read_process(path: Path, *, operations: bool) -> Process:
         canary=canary_of(run.info.canary),
         operations=rows,
         no_operations=no_operations,
+        marred=_marred(run),
         warnings=tuple(_warnings(run)),
     )
 
@@ -133,12 +135,11 @@ def _warnings(run: Run) -> list[str]:
         found.append("is still being recorded")
     if run.info.state == "recovered":
         found.append("was never closed: it was recovered from its journals")
-    found += [f"lost its {part} before its end" for part in run.info.lost]
+    return found + [f"lost its {part} before its end" for part in run.info.lost]
+
+
+def _marred(run: Run) -> dict[str, float]:
     clean = run.series.steps.clean
-    count = int(clean.sum())
-    conditions = run.conditions
-    for word, marked in (("throttled", conditions.throttled), ("disturbed", conditions.disturbed)):
-        share = float(marked[clean].sum()) / count if count else 0.0
-        if share > DISTURBED:
-            found.append(f"{100 * share:.0f} % of its steps were {word}")
-    return found
+    count, conditions = max(int(clean.sum()), 1), run.conditions
+    states = {"throttled": conditions.throttled, "disturbed": conditions.disturbed}
+    return {name: float(marked[clean].sum()) / count for name, marked in states.items()}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
+from tests.explaining.test_processors import machine
 
 from wattstep.analysis.gaps import DISPATCH, LAUNCHED, WAITING
 from wattstep.explaining.gaps import DATA, FRAMEWORK, KEPT, OPTIMIZER, gaps
@@ -112,6 +113,26 @@ def test_what_keeps_the_training_from_running_is_a_cause_of_its_own(tmp_path: Pa
     # 5 ms of 20 it did not run: of the 10 ms of gaps, 2.5.
     assert value(found.figures["not_running_time"]) == pytest.approx(0.005, rel=0.02)
     assert times(found) == pytest.approx({FRAMEWORK: 0.0075, KEPT: 0.0025}, rel=0.05)
+
+
+def test_data_that_are_too_short_to_tell_are_taken_to_be_waited_for(tmp_path: Path) -> None:
+    # 20 ms: 1 ms of data and 10 ms of backward without operations; it does not run for 3 ms.
+    phases = (("data", 1 * MS), ("forward", 9 * MS), ("backward", 10 * MS))
+    path = trained(tmp_path / "run", phases=phases)
+    _drop_operations(path, "backward-op")
+    _drop_operations(path, "data-op")
+    _set_cpu(path, 17 * MS)
+    # 1 ms of them is the data; the other 2 are spread over 19 ms, of which 10 are a gap.
+    kept = 2 * 10 / 19
+    expected = {DATA: 0.001, FRAMEWORK: (10 - kept) / 1e3, KEPT: kept / 1e3}
+    assert times(gaps(load(path))) == pytest.approx(expected, rel=0.05)
+
+
+def test_samples_tell_it_where_the_process_read_no_clock(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", sampled=machine(training=0.75, system=1.75), steps=120)
+    figure = gaps(load(path)).figures["not_running_time"]
+    assert value(figure) == pytest.approx(0.005, rel=0.02)  # a quarter of 20 ms
+    assert figure.status.value == "measured"
 
 
 def _set_cpu(path: Path, cpu_ns: int) -> None:

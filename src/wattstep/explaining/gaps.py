@@ -168,10 +168,31 @@ def _not_running(run: Run, idle: Idle) -> Figure:
     begin, end = run.tables.cpu_ns()
     cpu_s = (end - begin)[clean] * 1e-9
     if not len(clean) or not np.isfinite(cpu_s).all():
-        return missing("s", "the process did not read its own CPU clock")
+        return _from_samples(run)
     waited = np.maximum(steps.seconds[clean] - cpu_s, 0.0)
     figure = mean_figure(waited, "s", "monotonic clock, CPU clock of the process", Status.MEASURED)
     return replace(figure, method=f"step time less CPU time of the process; {figure.method}")
+
+
+def _from_samples(run: Run) -> Figure:
+    """The same, from the share of a core that samples saw the training use."""
+    cores: Figure | None = run.metrics().get("process_cpu_cores")
+    if cores is None or cores.value is None:
+        reason = None if cores is None else cores.reason
+        return missing("s", reason or "CPU time of the training was not sampled")
+    step = run.breakdown.step_time.value or np.nan
+
+    def idle(busy: float | None) -> float | None:
+        return None if busy is None else max(1.0 - busy, 0.0) * step
+
+    return replace(
+        cores,
+        value=idle(cores.value),
+        low=idle(cores.high),
+        high=idle(cores.low),
+        unit="s",
+        method=f"what its one thread left of a core, for as long as a step; {cores.method}",
+    )
 
 
 def _with_kept(run: Run, idle: Idle, not_running: Figure) -> dict[str, FloatArray]:
@@ -179,16 +200,13 @@ def _with_kept(run: Run, idle: Idle, not_running: Figure) -> dict[str, FloatArra
 
     What others take strikes operations and gaps alike: of the time in which the training did not
     run, less its own waits for data or a game, gaps have the share that they have of the step.
+    Waits that are too short to tell from work are taken to be waits throughout.
     """
     parts = {cause: values.copy() for cause, values in idle.seconds.items()}
     waits = [cause for cause in WAITS if parts[cause].any()]
-    if not_running.value is None or any(_cannot_tell(c, parts[c], idle, run) for c in waits):
+    if not_running.value is None:
         return parts
-    own = sum(
-        float(np.maximum(idle.seconds[c] - idle.cpu_s[c], 0.0).mean())
-        for c in waits
-        if idle.cpu_s is not None
-    )
+    own = sum(_own_wait(cause, idle, run) for cause in waits)
     of_waits = sum(float(parts[cause].mean()) for cause in waits)
     kept = max(not_running.value - own, 0.0)
     outside = (run.breakdown.step_time.value or np.nan) - of_waits
@@ -198,6 +216,14 @@ def _with_kept(run: Run, idle: Idle, not_running: Figure) -> dict[str, FloatArra
             parts[KEPT] = parts[KEPT] + share * values
             parts[cause] = (1 - share) * values
     return parts
+
+
+def _own_wait(cause: str, idle: Idle, run: Run) -> float:
+    """Time in s in which the training rests of its own accord; where that cannot be told, all."""
+    seconds = idle.seconds[cause]
+    if idle.cpu_s is None or _cannot_tell(cause, seconds, idle, run):
+        return float(seconds.mean())
+    return float(np.maximum(seconds - idle.cpu_s[cause], 0.0).mean())
 
 
 def _surroundings(run: Run) -> dict[str, Figure]:

@@ -12,14 +12,13 @@ from tests.explaining.made import MS, Sampled, ceilings, imported, ran_on_gpu, t
 from tests.explaining.test_processors import counter, machine
 from tests.run.made import busy, import_made, watts
 
-from wattstep.explaining import explain
+from wattstep.explaining import SECTIONS, explain
 from wattstep.explaining.section import Section
 from wattstep.records.figure import Figure
 from wattstep.records.journal import MISSING
 from wattstep.run import load
 from wattstep.store.ceilings import keep
 
-SECTIONS = ("roofline", "gaps", "processors", "critical_path", "advice")
 IMPORTED = {"trace": {"file": "t.json", "format": "Kineto trace"}}
 OLD = Path(__file__).parents[1] / "fixtures" / "runs" / "schema-1"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.explaining.made import ceilings, trained, worked
+from tests.explaining.test_processors import machine
 from tests.run.made import import_made
 
 from wattstep.explaining.roofline import roofline
@@ -63,6 +64,13 @@ def test_the_time_at_the_ceilings_is_predicted(tmp_path: Path) -> None:
     figure = roofline(load(trained(tmp_path / "run", WORK))).figures["time_at_ceilings"]
     assert value(figure) == pytest.approx(0.004 + 0.005 + 5e-7)
     assert figure.status.value == "predicted"
+
+
+def test_time_in_which_it_did_not_run_is_told_with_the_times_of_operations(tmp_path: Path) -> None:
+    run = load(trained(tmp_path / "run", WORK, machine(0.75, 1.75), steps=120))
+    assert "For 25% of a step the training ran on no core" in " ".join(roofline(run).sentences)
+    quiet = load(trained(tmp_path / "quiet", WORK, machine(0.99, 1.0), steps=120))
+    assert "ran on no core" not in " ".join(roofline(quiet).sentences)
 
 
 def test_without_ceilings_nothing_is_assumed(tmp_path: Path) -> None:

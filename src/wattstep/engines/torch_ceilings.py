@@ -25,6 +25,8 @@ from wattstep.records.figure import Figure, Status, missing
 
 REPETITION_S: Final = 0.012  # of one repetition at least: the clock and the scheduler are far finer
 LEAST_REPETITIONS: Final = 5
+LATE: Final = 2  # times the time asked for: where everything crawls, fewer repetitions must do
+LEAST_WHEN_LATE: Final = 3
 SIDES: Final = (512, 1024, 2048)
 BEYOND: Final = 4  # times the largest cache, so that next to nothing of an array is still in it
 UNKNOWN_CACHE: Final = 64 * 1024**2  # taken for the largest cache where the system does not tell it
@@ -86,7 +88,7 @@ def measure(asked: Asked, tell: Tell = lambda text: None) -> Ceilings:
         raise InvalidValueError(f"{wrong}: ceilings are of fp32 and bf16, with a thread or more")
     begin = time.perf_counter()
     with _threads(asked.threads), torch.no_grad():
-        found = _Found(asked.seconds / (len(asked.precisions) * 3 + 2 * (len(asked.caches) + 1)))
+        found = _Found(asked)
         for precision in asked.precisions:
             tell(
                 f"{spoken_threads(asked.threads)}: products of matrices and convolutions in {precision}"
@@ -122,11 +124,13 @@ class _Found:
     """What has been measured so far.
 
     Args:
-        share_s: Time for each ceiling.
+        asked: What is to be measured; each ceiling gets a like share of the time.
     """
 
-    def __init__(self, share_s: float) -> None:
-        self._share_s = share_s
+    def __init__(self, asked: Asked) -> None:
+        ceilings = len(asked.precisions) * 3 + 2 * (len(asked.caches) + 1)
+        self._share_s = asked.seconds / ceilings
+        self._late_at = time.perf_counter() + LATE * asked.seconds
         self.compute: dict[str, Figure] = {}
         self.medians: dict[str, Figure] = {}
         self.notes: list[str] = []
@@ -145,7 +149,9 @@ class _Found:
     def best_of(self, name: str, unit: str, works: Sequence[_Work]) -> Figure:
         """The best repetition of the best of some works."""
         chosen = _fastest(works)
-        rates = _repeated(chosen, self._share_s)
+        late = time.perf_counter() > self._late_at
+        least = LEAST_WHEN_LATE if late else LEAST_REPETITIONS
+        rates = _repeated(chosen, self._share_s, least)
         best, median = max(rates), median_figure(rates, unit, CLOCK, Status.MEASURED)
         self.medians[name] = median
         middle = median.value or best
@@ -186,12 +192,12 @@ def _once(work: _Work, least_s: float) -> float:
     return seconds / runs
 
 
-def _repeated(work: _Work, share_s: float) -> list[float]:
-    """Amounts in a second, one for each repetition."""
+def _repeated(work: _Work, share_s: float, least: int) -> list[float]:
+    """Amounts in a second, one for each repetition, of which there are at least so many."""
     runs = max(1, round(REPETITION_S / _once(work, REPETITION_S / 2) + 0.5))
     rates: list[float] = []
     end = time.perf_counter() + share_s
-    while len(rates) < LEAST_REPETITIONS or time.perf_counter() < end:
+    while len(rates) < least or time.perf_counter() < end:
         rates.append(work.amount * runs / _timed(work, runs))
     return rates
 

@@ -98,7 +98,7 @@ def gaps(run: Run) -> Section:
     if reason := nothing_traced(run):
         return Section(name="gaps", title=TITLE, reason=reason)
     idle, step = idle_of(breakdown), breakdown.step_time
-    not_running = _not_running(run, idle)
+    not_running = not_running_time(run)
     parts = _with_kept(run, idle, not_running)
     whole = np.sum(list(parts.values()), axis=0)
     total = attributed(whole, "time of a step that no operation covers")
@@ -158,7 +158,7 @@ def _cannot_tell(cause: str, values: FloatArray, idle: Idle, run: Run) -> str | 
     return None
 
 
-def _not_running(run: Run, idle: Idle) -> Figure:
+def not_running_time(run: Run) -> Figure:
     """Time of a clean step in which a training with one thread ran on no core."""
     steps, clean = run.breakdown.steps, run.breakdown.clean
     if run.info.threads != 1:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.analysis.roofline import FAR_BELOW, Bound, Placed
+from wattstep.explaining.gaps import not_running_time
 from wattstep.explaining.operations import (
     Work,
     attributed,
@@ -25,6 +26,7 @@ from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run
 
 TITLE: Final = "Roofline: computing, moving data, and neither"
+NOTED: Final = 0.05  # of a step
 NO_FLOPS: Final = (
     "FLOPs are counted for products of matrices, convolutions and what is made of them"
 )
@@ -63,6 +65,12 @@ def roofline(run: Run) -> Section:
     cores = cores_of(run)
     if cores.crowded:
         sentences.append(f"{cores.crowded_words}: that is in all times below. See processors.")
+    waited, step = not_running_time(run).value or 0.0, run.breakdown.step_time.value
+    if step and waited > NOTED * step:
+        sentences.append(
+            f"For {waited / step:.0%} of a step the training ran on no core, which is in the times of "
+            "operations, too: on a quiet machine they are closer to their ceilings. See gaps."
+        )
     if not np.isfinite(work.flops).any():
         sentences.append("No FLOPs are known of any operation: only moving data can be judged.")
     rows = tuple(_row(run, work, placed, ceilings, at) for at in range(len(work.rows)))

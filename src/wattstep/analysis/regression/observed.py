@@ -26,6 +26,7 @@ class Rows:
         watts: Mean power of each, shape (n,).
         process: Number of each one's process, shape (n,).
         step: Number of the step in which it ended, in its process, shape (n,).
+        slow: What slow change of all power was taken off before, in W, shape (n,).
         taken: Which of all observations these are, shape (all,).
     """
 
@@ -33,6 +34,7 @@ class Rows:
     watts: FloatArray
     process: IntArray
     step: IntArray
+    slow: FloatArray
     taken: BoolArray
 
 
@@ -74,11 +76,28 @@ class Observed:
         fewer = [
             replace(
                 each, end_s=each.end_s[::every], watts=each.watts[::every],
+                slow_w=each.slow_w[::every],
                 lasted_s=None if each.lasted_s is None else each.lasted_s[::every],
             )
             for each in self.readings
         ]  # fmt: skip
         return replace(self, readings=fewer)
+
+    def without(self, rows: Rows, slow: FloatArray) -> Observed:
+        """The same with slow change of all power taken off.
+
+        Args:
+            rows: The equations in which it was found.
+            slow: In W, shape (n,).
+        """
+        every = np.zeros(self.count)
+        every[rows.taken] = slow
+        ends = np.cumsum([len(each.watts) for each in self.readings])[:-1]
+        flat = [
+            replace(each, watts=each.watts - part, slow_w=each.slow_w + part)
+            for each, part in zip(self.readings, np.split(every, ends), strict=True)
+        ]
+        return replace(self, readings=flat)
 
     def rows(self, delay: float, window: float) -> Rows:
         """The equations, if the sensor has this delay and window.
@@ -102,7 +121,8 @@ class Observed:
             ),
             watts=np.concatenate([each.watts for each in self.readings])[taken],
             process=np.repeat(np.arange(len(parts)), [len(part.weights) for part in parts]),
-            step=np.concatenate([part.step for part in parts]), taken=taken,
+            step=np.concatenate([part.step for part in parts]),
+            slow=np.concatenate([each.slow_w for each in self.readings])[taken], taken=taken,
         )  # fmt: skip
 
     def table(self, reached: FloatArray | None = None) -> FloatArray:

@@ -33,6 +33,7 @@ class Readings:
         spacing_s: Median time from one to the next.
         quantum: Smallest step of the values in W, or 0.
         early_s: By how much values may have come before their time here.
+        slow_w: What slow change of all power was taken off `watts`, shape (n,).
     """
 
     end_s: FloatArray
@@ -42,6 +43,7 @@ class Readings:
     spacing_s: float
     quantum: float
     early_s: float
+    slow_w: FloatArray
 
 
 def readings(process: Sampled) -> Readings:
@@ -69,7 +71,7 @@ def readings(process: Sampled) -> Readings:
         return _differences(at, value, stretch, origin, quantum, early)
     return Readings(
         end_s=at, lasted_s=None, watts=value, origin_ns=origin, spacing_s=_spacing(at),
-        quantum=quantum, early_s=early,
+        quantum=quantum, early_s=early, slow_w=np.zeros(len(at)),
     )  # fmt: skip
 
 
@@ -126,6 +128,7 @@ def _differences(
         end_s=at[1:][whole], lasted_s=lasted[whole], watts=(gained / lasted)[whole],
         origin_ns=origin, spacing_s=spacing,
         quantum=quantum / spacing if spacing > 0 else 0.0, early_s=early,
+        slow_w=np.zeros(int(whole.sum())),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from wattstep.analysis.regression.axis import axis_of
+from wattstep.analysis.regression.drift import drift
 from wattstep.analysis.regression.explained import Explaining
 from wattstep.analysis.regression.figures import Answer, answer
 from wattstep.analysis.regression.fit import Fitting
@@ -19,11 +20,14 @@ from wattstep.analysis.regression.prior import likeness
 from wattstep.analysis.regression.problem import Kinds, Sampled
 from wattstep.analysis.regression.sensor import Sensor, find_sensor
 from wattstep.analysis.regression.spread import spread_of
+from wattstep.analysis.steps import FloatArray
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Status, missing
 
 LEAST_ROWS = 8  # samples in clean steps: fewer tell nothing
 LEAST_STEPS = 3
+ROUNDS = 2
+SLIGHT = 0.1  # of the noise: slow change that need not be taken off
 UNLIKELY = 0.02  # a delay and window that are less likely than this are left out
 
 
@@ -71,7 +75,7 @@ def regress(
     observed = observe(used, axis_of(used, len(kinds.names)))
     covariance = likeness(kinds)
     root = np.linalg.cholesky(covariance)
-    sensors = find_sensor(observed, kinds, root, delay, window)
+    observed, sensors = _settled(observed, kinds, root, delay, window)
     explaining = Explaining(observed, root)
     fitting = Fitting(observed, covariance, seed)
     free = (delay is None, window is None and not observed.counter)
@@ -95,6 +99,25 @@ def regress(
         answers, observed, seconds, kinds, target=target, confidence=confidence, source=source,
         status=status, locked=locked(observed, answers[0].fit.sensor.delay),
     )  # fmt: skip
+
+
+def _settled(
+    observed: Observed, kinds: Kinds, root: FloatArray, delay: float | None, window: float | None
+) -> tuple[Observed, list[Sensor]]:
+    """Slow change taken off, and what delays and windows are likely then."""
+    sensors = find_sensor(observed, kinds, root, delay, window)
+    for _ in range(ROUNDS):
+        found = Explaining(observed, root).explain(sensors[0].delay, sensors[0].window) if sensors else None
+        if found is None:
+            break
+        explained = found.rows.weights @ (observed.table() @ found.watts)
+        slow = drift(found.rows.watts, explained, found.rows.process)
+        if slow.std() <= SLIGHT * math.sqrt(found.evidence.noise):
+            break
+        observed = observed.without(found.rows, slow)
+        # What moved slowly hid where the sensor looks.
+        sensors = find_sensor(observed, kinds, root, delay, window)
+    return observed, sensors
 
 
 def _check(processes: Sequence[Sampled], kinds: Kinds) -> None:

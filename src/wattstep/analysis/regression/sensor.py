@@ -23,6 +23,7 @@ TRIED = (40, 4)  # of the guesses
 AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be told from none
 SIDE = 10  # tries on each side of a guess
 BESIDE = 0.6  # of the time for which the same runs: from one to the next
+FEW = 1500  # samples
 FAR = 0.4  # of -2 log likelihood a sample: a guess that is so much worse than another is not followed
 NEWTON = 6
 NO_BETTER = 1e-3  # of -2 log likelihood
@@ -75,7 +76,9 @@ def find_sensor(
     begun = sorted(begun, key=lambda pair: pair[0].total)
     follow = [pair for pair in begun if pair[0].total < begun[0][0].total + FAR * explaining.observed.count]
     found = []
-    for each, apart in follow[: MODES[large]]:
+    # Few samples leave many delays likely, and are quickly asked.
+    most = MODES[large] if large or explaining.observed.count < FEW else MODES[1] + 2
+    for each, apart in follow[:most]:
         nearby = _about(explaining, each, apart, delay, window)
         closer = _closer(explaining, *nearby, delay, window, TRIES[large])
         found.append(_newton(explaining, closer, delay is None, window is None))

@@ -50,6 +50,7 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
     apart = fit.inverse[:, :kinds] * seconds
     pulled = fit.columns @ apart
     model = pulled.T @ pulled / fit.noise
+    unlike = pulled * ((fit.left + fit.rows.slow) / fit.noise)[:, None]
     pulled *= (fit.left / fit.noise)[:, None]
     wider, length, blocks = _beyond_white(fit, pulled, np.diag(model))
     reach = _quantile(confidence, blocks - 1)
@@ -63,7 +64,7 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
     if fit.time_error > 0:
         energy += normal**2 * _misplaced(fit, observed, apart, seed)
     energy += normal**2 * (apart.T @ kinds_only @ apart)
-    energy += _processes(fit, pulled, np.diag(model), wider, confidence)
+    energy += _processes(fit, unlike, np.diag(model), wider, confidence)
     traced, times = _traced(fit, observed, apart, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
     energy += normal**2 * np.diag(_steps_of_sensor(fit, observed, seconds))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attribution_load import ahead
 from wattstep import engines, workloads
 from wattstep.analysis.power import EnergySource
 from wattstep.recorder import Recorder
@@ -148,7 +149,7 @@ def _cpu(clocks: list[int]) -> int:
     return sum(int.from_bytes(os.read(clock, 8), "little") for clock in clocks)
 
 
-def measured(folder: Path, workload: str, batch: int, most: int) -> dict[str, Any]:
+def measured(folder: Path, workload: str, batch: int, most: int, first: bool) -> dict[str, Any]:
     """The network recorded, and its operations in loops between stretches of its training."""
     engine = engines.find("torch")(
         workloads.find(workload), Preparation(batch_size=batch), threads=1
@@ -161,6 +162,8 @@ def measured(folder: Path, workload: str, batch: int, most: int) -> dict[str, An
     times: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     with recorder, torch.no_grad():
         clocks = open_task_clocks(os.getpid())  # now: the sampler would inherit what is open before
+        if first:
+            ahead()
         for _ in range(ROUNDS):
             gc.collect()
             begin = time.perf_counter()
@@ -207,9 +210,11 @@ def inside(run: Run) -> dict[tuple[str, str], dict[str, float]]:
     return rows
 
 
-def compared(folder: Path, workload: str, batch: int, most: int) -> list[dict[str, Any]]:
+def compared(
+    folder: Path, workload: str, batch: int, most: int, first: bool
+) -> list[dict[str, Any]]:
     """One row an operation: alone, and inside the network, in s of wall and CPU time a step."""
-    alone = measured(folder, workload, batch, most)
+    alone = measured(folder, workload, batch, most, first)
     within = inside(load(folder))
     rows = []
     for each in alone["chosen"]:

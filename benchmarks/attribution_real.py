@@ -27,6 +27,7 @@ import numpy as np
 import attribution_load as load
 from wattstep.analysis.regression.regress import regress
 
+LEAST = 1e-3  # of the step: errors of what is less stand as a share of the step
 EVERY = (1, 10, 100)
 WAYS = ("regression over many steps", "plain overlap", "regression over whole runs")
 
@@ -41,13 +42,16 @@ def record(folder: Path, number: int, rate: float, given: argparse.Namespace) ->
     return load.recorded(path)
 
 
-def against_truth(processes: list[load.Recorded], every: int) -> list[dict[str, Any]]:
+def against_truth(
+    processes: list[load.Recorded], every: int, delay: float | None
+) -> list[dict[str, Any]]:
     """Errors of each way at one sampling interval, all processes together."""
     truth = np.mean([process.truth for process in processes], axis=0)
     seconds = np.mean([process.seconds for process in processes], axis=0)
     whole = float(truth.sum())
     begin = time.perf_counter()
-    found = regress([load.sampled(p, every, n) for n, p in enumerate(processes)], load.kinds())
+    sampled = [load.sampled(p, every, n) for n, p in enumerate(processes)]
+    found = regress(sampled, load.kinds(), delay=delay)
     took = time.perf_counter() - begin
     rows = []
     for way in WAYS:
@@ -68,18 +72,19 @@ def against_truth(processes: list[load.Recorded], every: int) -> list[dict[str, 
 
 def _of_groups(found: Any, truth: Any, seconds: Any, whole: float) -> dict[str, Any]:
     """Groups against the truth of their members, and how often intervals hold it."""
-    groups = [g for g in found.groups if not g.energy.missing]
+    everything = [g for g in found.groups if not g.energy.missing]
+    groups = [g for g in everything if g.resolved]  # what is claimed; the others are said not to be
     values = np.array([g.energy.value for g in groups])
     true = np.array([truth[g.members].sum() for g in groups])
     lengths = np.array([seconds[g.members].sum() for g in groups])
     held = [g.energy.low <= t <= g.energy.high for g, t in zip(groups, true, strict=True)]
-    halves = [(g.energy.high - g.energy.low) / 2 / whole for g in groups]
     return {
         **_errors(values, true, lengths, whole),
         "groups": len(groups),
         "alone": sum(len(g.members) == 1 for g in groups),
         "held": sum(held),
-        "half_width": float(np.median(halves)) if halves else None,
+        "claimed": float(true.sum()) / whole,
+        "loose": len(everything) - len(groups),
         "delay_s": found.delay.value,
         "locked": found.locked,
         "each": [
@@ -96,6 +101,7 @@ def _of_groups(found: Any, truth: Any, seconds: Any, whole: float) -> dict[str, 
 def _errors(values: Any, truth: Any, seconds: Any, whole: float) -> dict[str, Any]:
     """Relative errors of what computes, by length; of what sleeps as a share of the step."""
     works = truth > 0.1 * seconds  # W: what sleeps takes next to nothing
+    works &= seconds > LEAST * seconds.sum()
     errors = np.abs(values - truth)
     relative = errors / np.maximum(truth, 1e-12)
     coarse = works & (seconds >= load.COARSE_S)
@@ -116,17 +122,17 @@ def _worst(values: Any) -> float | None:
 def show(rows: list[dict[str, Any]]) -> None:
     print(
         f"{'samples':>8}  {'way':28} {'worst ≥ 10 ms':>13} {'worst < 10 ms':>13} {'median':>8} "
-        f"{'asleep':>8} {'groups':>7} {'held':>7} {'± of step':>9}"
+        f"{'asleep':>8} {'claimed':>8} {'alone':>7} {'held':>7}"
     )
     for row in rows:
         shown = [row.get(key) for key in ("coarse", "fine", "median", "asleep")]
         cells = ["—" if value is None else f"{value:.1%}" for value in shown]
-        groups = f"{row['alone']}/{row['groups']}" if "groups" in row else ""
-        held = f"{row['held']}/{row['groups']}" if "groups" in row else ""
-        half = f"{row['half_width']:.1%}" if row.get("half_width") is not None else ""
+        groups = f"{int(row['alone'])}/{int(row['groups'])}" if "groups" in row else ""
+        held = f"{int(row['held'])}/{int(row['groups'])}" if "groups" in row else ""
+        claimed = f"{row['claimed']:.0%}" if "claimed" in row else ""
         print(
             f"{row['every_ms']:5} ms  {row['way']:28} {cells[0]:>13} {cells[1]:>13} {cells[2]:>8} "
-            f"{cells[3]:>8} {groups:>7} {held:>7} {half:>9}  {row.get('reason') or ''}"
+            f"{cells[3]:>8} {claimed:>8} {groups:>7} {held:>7}  {row.get('reason') or ''}"
         )
 
 
@@ -142,7 +148,7 @@ def of_load(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             processes.append(
                 load.recorded(there) if known else record(folder, number, rate, arguments)
             )
-        rows = [row for every in EVERY for row in against_truth(processes, every)]
+        rows = [row for every in EVERY for row in against_truth(processes, every, arguments.delay)]
     return rows
 
 
@@ -160,8 +166,9 @@ def main() -> None:
     parser.add_argument(
         "--first",
         action="store_true",
-        help="load: before other processes, where others use the machine",
+        help="before other processes, where others use the machine",
     )
+    parser.add_argument("--delay", type=float, help="load: of the samples in s; else it is found")
     parser.add_argument("--keep", type=Path, help="where runs are kept and found again")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -172,7 +179,9 @@ def main() -> None:
 
         with tempfile.TemporaryDirectory() as kept:
             folder = Path(kept) / "run"
-            rows = alone.compared(folder, arguments.workload, arguments.batch, arguments.most)
+            rows = alone.compared(
+                folder, arguments.workload, arguments.batch, arguments.most, arguments.first
+            )
         print_rows = alone.show
     if arguments.json:
         json.dump(rows, sys.stdout, indent=1, default=float)

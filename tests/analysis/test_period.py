@@ -119,6 +119,13 @@ def test_three_steps_are_too_few():
     assert period(t_ns, value, "made").missing
 
 
+def test_steps_of_which_the_samples_hold_a_few_only_are_refused_whatever_their_parts_look_like():
+    t_ns, value, _ = made(4.0, blocks, steps=5, jitter=0.0, noise=0.05)
+    found = period(t_ns, value, "made")
+    assert found.missing
+    assert found.reason
+
+
 def test_rates_of_a_counter_lie_between_its_reads():
     t_ns = np.array([0, 10, 30, 40, 50]) * 10**8
     at, rate = rates(t_ns, np.array([0.0, 2.0, 4.0, 1.0, np.nan]))

@@ -189,6 +189,8 @@ def _found(even: _Even) -> float | str:
     lag = _resolved(even, likeness, best, peaks)
     if isinstance(lag, str):
         return lag
+    if lag > longest:
+        return _TOO_FEW.format(covered / lag, spoken(lag * even.step_s), LEAST_PERIODS)
     why = _chance(even, likeness, lag)
     if why is None:
         return lag

@@ -16,6 +16,7 @@ CIRCULAR = (
     "was given is what it shows"
 )
 NO_PART = "the training ran on the CPU: the GPU takes no part in it"
+AT_REST = f"the GPU was busy for less than {HARDLY:.0%} of the time: it took no part in the training"
 
 
 def replayed(runs: Sequence[Observed]) -> bool:
@@ -44,9 +45,9 @@ def without_gpu(run: Observed) -> str | None:
         return load.reason
     on_cpu = run.info.processor == "cpu" and run.scheme not in ("emulate", "replay")
     hardly = (load.high if load.high is not None else load.value) < HARDLY
-    if on_cpu or (hardly and run.info.processor not in ("cuda", "gpu", "opencl")):
+    if on_cpu:
         return NO_PART
-    return None
+    return AT_REST if hardly and run.info.processor not in ("cuda", "gpu", "opencl") else None
 
 
 def without_gpus(runs: Sequence[Observed]) -> str | None:

@@ -32,7 +32,9 @@ class Evidence:
         return self.noise / self.spread
 
 
-def evidence(gram: FloatArray, right: FloatArray, square: float, count: int) -> Evidence:
+def evidence(
+    gram: FloatArray, right: FloatArray, square: float, count: int, most: float = np.inf
+) -> Evidence:
     """Evidence with the best ratio of noise to spread (MacKay 1992, eq. 4.8, on a grid).
 
     Args:
@@ -40,6 +42,7 @@ def evidence(gram: FloatArray, right: FloatArray, square: float, count: int) -> 
         right: The same with the observations, shape (k,).
         square: Sum of squared observations.
         count: How many observations there are.
+        most: The largest spread that is believed, in W².
     """
     values, vectors = linalg.eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
     values = np.maximum(values, 0.0)
@@ -49,7 +52,8 @@ def evidence(gram: FloatArray, right: FloatArray, square: float, count: int) -> 
     # Rounding leaves this much of a sum of squares.
     left = np.maximum(left, 1e-14 * square + 1e-300)
     scores = np.log(left / count) + np.log1p(values[None, :] / ratios[:, None]).sum(axis=1) / count
-    best = int(np.argmin(scores))
+    believed = left / count <= most * ratios
+    best = int(np.argmin(np.where(believed, scores, scores.max() + 1)))
     noise = float(left[best]) / count
     return Evidence(score=float(scores[best]), noise=noise, spread=noise / float(ratios[best]))
 

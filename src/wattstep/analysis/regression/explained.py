@@ -11,6 +11,7 @@ from wattstep.analysis.regression.evidence import Evidence, evidence, penalized
 from wattstep.analysis.regression.observed import Observed, Rows
 from wattstep.analysis.steps import FloatArray
 
+MOST_SPREAD = 2.0  # of the mean power: standard deviation among kinds
 LEAST = 3  # observations: fewer explain nothing
 
 
@@ -88,7 +89,7 @@ class Explaining:
         middle = float(rows.watts.mean())
         about = rows.watts - middle
         gram, right = whitened.T @ whitened, whitened.T @ about
-        found = evidence(gram.copy(), right, float(about @ about), count)
+        found = evidence(gram.copy(), right, float(about @ about), count, most_spread(middle))
         gram[np.diag_indices(len(gram))] += found.ratio
         solution = linalg.solve(gram, right, assume_a="pos", check_finite=False)
         return Explained(
@@ -96,6 +97,15 @@ class Explaining:
             solution=solution, watts=middle + self._root @ solution,
             total=self._total(found.score, count),
         )  # fmt: skip
+
+
+def most_spread(middle: float) -> float:
+    """The largest variance of powers that is believed in W²: none is negative, and few are far off.
+
+    Args:
+        middle: Mean power in W.
+    """
+    return (MOST_SPREAD * middle) ** 2 + 1e-300
 
 
 def _watts(observed: Observed) -> FloatArray:

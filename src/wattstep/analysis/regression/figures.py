@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing
 
 METHOD = "regression of samples on operation times (non-negative, ridge)"
+ROUNDING = 2e-4  # of the mean power: times are whole nanoseconds, and the delay is found in steps
 NEVER = "takes no time in the traced steps"
 
 
@@ -54,6 +55,7 @@ class Intervals:
         self.answers = answers
         self.seconds = seconds
         self.normal = float(special.ndtri((1 + confidence) / 2))
+        self.typical = float(answers[0].fit.watts @ seconds) / float(seconds.sum())
 
     def energy(self, members: IntArray) -> Interval:
         """Of kinds together.
@@ -68,6 +70,7 @@ class Intervals:
             middle = float(each.fit.free[members] @ seconds)
             bounded = float(each.fit.watts[members] @ seconds)
             half = math.sqrt(max(float(each.spread.energy[np.ix_(members, members)].sum()), 0.0))
+            half += ROUNDING * self.typical * float(seconds.sum())
             lows.append(max(0.0, min(middle - half, bounded)))
             highs.append(max(middle + half, bounded, self._from_zero(middle, half)))
         return Interval(value=value, low=min(lows), high=max(highs))
@@ -175,20 +178,18 @@ def answer(
     )  # fmt: skip
 
 
-def _groups(kinds: Kinds, seconds: FloatArray, told: object) -> Sequence[Merged]:
+def _groups(
+    kinds: Kinds, seconds: FloatArray, told: Callable[[IntArray], bool]
+) -> Sequence[Merged]:
     """Groups of kinds that take time; those that take none are left by themselves."""
-    from typing import cast
-    from collections.abc import Callable
-
     taking = np.flatnonzero(seconds > 0)
-    ask = cast(Callable[[IntArray], bool], told)
     fewer = Kinds(
         names=[kinds.names[k] for k in taking], levels=[level[taking] for level in kinds.levels],
         level_names=kinds.level_names,
     )  # fmt: skip
     merged = [
         Merged(members=taking[each.members], level=each.level, resolved=each.resolved)
-        for each in merge(fewer, lambda members: ask(taking[members]))
+        for each in merge(fewer, lambda members: told(taking[members]))
     ]
     idle = [
         Merged(members=np.array([k]), level=0, resolved=False) for k in np.flatnonzero(seconds <= 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg, sparse
 
-from wattstep.analysis.regression.explained import Explained
+from wattstep.analysis.regression.explained import Explained, most_spread
 from wattstep.analysis.regression.mixed import (
     Equations,
     Variances,
@@ -124,7 +124,7 @@ class Fitting:
         for error in asked:
             columns = self._columns(fewer, moved, error)
             equations = self._equations(columns, rows.watts[::every])
-            found.append(likeliest(equations, start, FEW_TRIES if large else TRIES))
+            found.append(likeliest(equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES))
         scores = np.array([each.score for each in found])
         weights = np.array(likely) * np.exp(-(scores - scores.min()) / 2)
         weights /= weights.sum()
@@ -168,7 +168,7 @@ class Fitting:
         columns = np.hstack([self._columns(rows.weights, moved, error), sloped])
         equations = self._equations(columns, rows.watts)
         large = len(self.inverse) > LARGE
-        found = likeliest(equations, start, FEW_TRIES if large else TRIES)
+        found = likeliest(equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES)
         return self._solved(equations, columns, rows, found, error, sensor, reach, free)
 
     def _solved(

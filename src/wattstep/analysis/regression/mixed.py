@@ -55,18 +55,23 @@ class Variances:
     score: float
 
 
-def likeliest(equations: Equations, begin: tuple[float, float], tries: int = TRIES) -> Variances:
+def likeliest(
+    equations: Equations, begin: tuple[float, float], most: float, tries: int = TRIES
+) -> Variances:
     """The variances that make the samples likeliest (restricted to their mean: type II likelihood).
 
     Args:
         equations: The normal equations.
         begin: Noise and spread to begin with.
+        most: The largest spread that is believed, in W².
         tries: How often the likelihood is computed.
     """
     kinds = len(equations.inverse)
 
     def score(logs: FloatArray) -> float:
         noise, spread = np.exp(np.clip(logs, -80, 80))
+        if spread > most:
+            return IMPOSSIBLE
         whole = equations.gram / noise + equations.precision(float(spread))
         lower, failed = linalg.lapack.dpotrf(whole, lower=1, overwrite_a=1)
         if failed:
@@ -77,10 +82,10 @@ def likeliest(equations: Equations, begin: tuple[float, float], tries: int = TRI
         fit = equations.square / noise - float(along @ along)
         return equations.count * float(np.log(noise)) + size + prior + max(fit, 0.0)
 
-    first = np.log(np.array(begin))
+    first = np.log(np.array([begin[0], min(begin[1], most / 3)]))
     result = optimize.minimize(
         score, first, method="Nelder-Mead",
-        options={"initial_simplex": first + np.array([[0, 0], [0.7, 0], [0, 0.7]]),
+        options={"initial_simplex": first + np.array([[0, 0], [0.7, 0], [0, -0.7]]),
                  "maxfev": tries, "xatol": 0.02, "fatol": 0.02},
     )  # fmt: skip
     noise, spread = np.exp(np.clip(result.x, -80, 80))

@@ -70,9 +70,11 @@ def regress(
     reason = _unusable(used, kinds)
     if reason is not None:
         return _nothing(reason)
-    if not any(each.layouts for each in used):
-        return _nothing("no step was traced: nobody knows what ran when")
     observed = observe(used, axis_of(used, len(kinds.names)))
+    if np.ptp(np.concatenate([each.watts for each in observed.readings] or [np.zeros(1)])) == 0:
+        return _nothing("all samples are equal: they tell nothing of what differs within a step")
+    if observed.kind_seconds().sum() <= 0:
+        return _nothing("no operation takes any time in the traced steps")
     covariance = likeness(kinds)
     root = np.linalg.cholesky(covariance)
     observed, sensors = _settled(observed, kinds, root, delay, window)
@@ -135,6 +137,8 @@ def _unusable(used: Sequence[Sampled], kinds: Kinds) -> str | None:
         return "no operation is to be told apart"
     if not used:
         return "there is no process with clean steps and samples"
+    if not any(each.layouts for each in used):
+        return "no step was traced: nobody knows what ran when"
     if sum(len(each.start_ns) for each in used) < LEAST_STEPS:
         return f"fewer than {LEAST_STEPS} clean steps: regression needs many"
     return None

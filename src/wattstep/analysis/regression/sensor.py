@@ -9,7 +9,8 @@ import numpy as np
 from scipy import linalg, optimize
 
 from wattstep.analysis.regression.explained import Explained, Explaining
-from wattstep.analysis.regression.folded_search import lasting, look
+from wattstep.analysis.regression.folded_search import Guess, lasting, look
+from wattstep.analysis.regression.locking import locked
 from wattstep.analysis.regression.mixed import IMPOSSIBLE
 from wattstep.analysis.regression.observed import Observed
 from wattstep.analysis.regression.problem import Kinds
@@ -30,6 +31,8 @@ NO_BETTER = 1e-3  # of -2 log likelihood
 SAME = 0.02  # of the window: delays nearer than this are one
 FINE = 1e-3  # of the window or of what a try is apart: change of a difference quotient
 WORSE = 12.0  # -2 log likelihood: a mode that is so much worse is none
+# Where samples fall at a few places only, any delay fits, and what is held likely of powers decides.
+WORSE_LOCKED = 150.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +69,7 @@ def find_sensor(
     large = len(root) > LARGE
     explaining = Explaining(observed.thinned(ROWS[large]), root)
     guesses = look(explaining.observed, kinds, delay, window)
-    guesses = guesses[: TRIED[large]]
+    guesses = [*_usual(observed, delay, window), *guesses[: TRIED[large]]]
     exact = [explaining.explain(guess.delay, guess.window) for guess in guesses]
     begun = [
         (each, guess.apart) for each, guess in zip(exact, guesses, strict=True) if each is not None
@@ -77,12 +80,24 @@ def find_sensor(
     follow = [pair for pair in begun if pair[0].total < begun[0][0].total + FAR * explaining.observed.count]
     found = []
     # Few samples leave many delays likely, and are quickly asked.
-    most = MODES[large] if large or explaining.observed.count < FEW else MODES[1] + 2
+    many = large or (explaining.observed.count >= FEW and not locked(observed, 0.0))
+    most = MODES[0] if not many else MODES[1] if large else MODES[1] + 2
     for each, apart in follow[:most]:
         nearby = _about(explaining, each, apart, delay, window)
         closer = _closer(explaining, *nearby, delay, window, TRIES[large])
         found.append(_newton(explaining, closer, delay is None, window is None))
-    return _weighted(sorted(found, key=lambda each: each.total))
+    sure = WORSE_LOCKED if locked(observed, 0.0) else WORSE
+    return _weighted(sorted(found, key=lambda each: each.total), sure)
+
+
+def _usual(observed: Observed, delay: float | None, window: float | None) -> list[Guess]:
+    """Sensors as most are: without delay, instant or averaging from sample to sample."""
+    windows = [0.0, observed.spacing_s] if window is None else [window]
+    apart = lasting(observed) / 3
+    return [
+        Guess(delay=0.0 if delay is None else delay, window=width, score=0.0, apart=apart)
+        for width in windows
+    ]
 
 
 def _about(
@@ -236,12 +251,12 @@ def _step(
     return float(change[0]), float(change[1])
 
 
-def _weighted(found: Sequence[Explained]) -> list[Sensor]:
+def _weighted(found: Sequence[Explained], sure: float) -> list[Sensor]:
     sensors: list[Sensor] = []
     for each in found:
         behind = each.total - found[0].total
-        if behind <= WORSE and not any(_same(each, sensor) for sensor in sensors):
-            weight = float(np.exp(-behind / 2))
+        if behind <= sure and not any(_same(each, sensor) for sensor in sensors):
+            weight = float(np.exp(-behind / 2 * WORSE / sure))
             sensors.append(Sensor(delay=each.delay, window=each.window, weight=weight))
     whole = sum(sensor.weight for sensor in sensors)
     return [replace(sensor, weight=sensor.weight / whole) for sensor in sensors]

@@ -15,6 +15,7 @@ from wattstep.analysis.steps import FloatArray, IntArray
 
 LEAST_BLOCKS = 20
 MOST_LENGTH = 64  # steps in a block
+UNLIKE = 0.25  # of the mean power: kinds that are not told may differ as much, at least
 DRAWS = 200  # of times of kinds
 PURE = 0.9  # of a sample's window: one kind by itself
 
@@ -50,7 +51,7 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
     apart = fit.inverse[:, :kinds] * seconds
     pulled = fit.columns @ apart
     model = pulled.T @ pulled / fit.noise
-    unlike = pulled * ((fit.left + fit.rows.slow) / fit.noise)[:, None]
+    processes = pulled * ((fit.left + fit.rows.slow) / fit.noise)[:, None]
     pulled *= (fit.left / fit.noise)[:, None]
     wider, length, blocks = _beyond_white(fit, pulled, np.diag(model))
     reach = _quantile(confidence, blocks - 1)
@@ -63,8 +64,11 @@ def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: flo
         kinds_only[part, part] = 0.0
     if fit.time_error > 0:
         energy += normal**2 * _misplaced(fit, observed, apart, seed)
+    # That all kinds which the samples tell are alike does not prove the others to be.
+    unlike = max(1.0, (UNLIKE * float(fit.rows.watts.mean())) ** 2 / fit.spread)
+    kinds_only[: kinds + 1, : kinds + 1] *= unlike
     energy += normal**2 * (apart.T @ kinds_only @ apart)
-    energy += _processes(fit, unlike, np.diag(model), wider, confidence)
+    energy += _processes(fit, processes, np.diag(model), wider, confidence)
     traced, times = _traced(fit, observed, apart, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
     energy += normal**2 * np.diag(_steps_of_sensor(fit, observed, seconds))

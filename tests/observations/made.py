@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.run.made import MS, Sampled, make_run
+from tests.run.made import Sampled, make_run
 
 from wattstep.observations import gather, observe
 from wattstep.observations.evidence import Evidence, Observed
@@ -153,6 +153,3 @@ def steady_core(number: int, share: float) -> Sampled:
 def steady(channel: Channel, value: int) -> Sampled:
     """A gauge that stands still."""
     return Sampled(channel=channel, raw=lambda t: value)
-
-
-PERIOD = 20 * MS  # of the steps that `make_run` makes by default

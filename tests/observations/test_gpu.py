@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,9 +139,7 @@ def test_one_domain_unknown_workloads_and_other_batches_cannot_be_tested() -> No
 # --- 6: what draws most --------------------------------------------------------------------------
 
 
-def powers(
-    path: Path, workload: str, gpu: int, cpu: int, memory: int, **rails: Callable[[int], int]
-) -> Observed:
+def powers(path: Path, workload: str, gpu: int, cpu: int, memory: int) -> Observed:
     """A run whose parts draw so many mW, and the board 1 W more than all of them."""
     sampled = [
         steady(rail("gpu"), gpu), steady(rail("cpu"), cpu), steady(rail("memory"), memory),

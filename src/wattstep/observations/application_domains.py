@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
+from wattstep.observations.concluding import conclude
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.deciding import HOLDS, Part, Region
 from wattstep.observations.estimates import Estimate, difference, of_processes
@@ -29,7 +30,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.sensors import NOT_FOLLOWING, replayed, without_gpus
 from wattstep.observations.wording import percent

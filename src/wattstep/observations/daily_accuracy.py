@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wattstep.observations.concluding import conclude
 from wattstep.observations.deciding import Part
 from wattstep.observations.estimates import as_figure, of_processes, over
 from wattstep.observations.evidence import DailyCourse, Evidence
@@ -25,7 +26,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.wording import across, in_how_many, points
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wattstep.observations.concluding import conclude
 from wattstep.observations.deciding import Part, Region
 from wattstep.observations.evidence import Evidence
 from wattstep.observations.groups import NO_RUNS, Group, groups_of
@@ -25,7 +26,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.sensors import NOT_FOLLOWING, computed_power, replayed
 from wattstep.observations.wording import across, in_how_many, plain_number, times

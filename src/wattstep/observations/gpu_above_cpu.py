@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wattstep.analysis.steps import IntArray
+from wattstep.observations.concluding import conclude
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.deciding import Part, Region
 from wattstep.observations.estimates import of_processes
@@ -37,7 +38,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.sensors import without_gpus
 from wattstep.observations.wording import across, of_part, percent, plain_number

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wattstep.observations.concluding import conclude
 from wattstep.observations.deciding import Part, Region
 from wattstep.observations.estimates import as_figure
 from wattstep.observations.evidence import Evidence
@@ -25,7 +26,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.sensors import NOT_FOLLOWING, replayed, without_gpus
 from wattstep.observations.wording import across, of_part, points

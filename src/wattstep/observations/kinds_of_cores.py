@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from wattstep.observations.concluding import conclude
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.deciding import Part, Region
 from wattstep.observations.estimates import Estimate, of_processes
@@ -28,7 +29,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.wording import across, in_how_many, points
 from wattstep.records.figure import Figure, missing

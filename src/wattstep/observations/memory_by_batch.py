@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from wattstep.observations.concluding import conclude, listed
 from wattstep.observations.deciding import Part, Region
 from wattstep.observations.estimates import Estimate, exact
 from wattstep.observations.evidence import Attempt, Evidence, Observed
@@ -30,8 +31,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
-    listed,
 )
 from wattstep.observations.wording import across, in_how_many, percent, times
 from wattstep.records.figure import Figure

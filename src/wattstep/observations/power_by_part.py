@@ -20,6 +20,7 @@ import numpy as np
 from wattstep.analysis.power import EnergySource, summed
 from wattstep.analysis.statistics import ratio_figure
 from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.observations.concluding import conclude
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.deciding import Part
 from wattstep.observations.estimates import as_figure, of_processes
@@ -34,7 +35,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.sensors import CIRCULAR, computed_power, replayed, without_gpus
 from wattstep.observations.wording import across, in_how_many, times

@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from wattstep.analysis.power import EnergySource, summed
+from wattstep.observations.concluding import conclude
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.evidence import Evidence
 from wattstep.observations.groups import NO_RUNS
@@ -29,7 +30,6 @@ from wattstep.observations.observation import (
     Column,
     Judged,
     Observation,
-    conclude,
 )
 from wattstep.observations.repeating import (
     ALIKE,

@@ -16,7 +16,9 @@ CIRCULAR = (
     "was given is what it shows"
 )
 NO_PART = "the training ran on the CPU: the GPU takes no part in it"
-AT_REST = f"the GPU was busy for less than {HARDLY:.0%} of the time: it took no part in the training"
+AT_REST = (
+    f"the GPU was busy for less than {HARDLY:.0%} of the time: it took no part in the training"
+)
 
 
 def replayed(runs: Sequence[Observed]) -> bool:

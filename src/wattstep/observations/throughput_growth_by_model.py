@@ -22,6 +22,7 @@ from itertools import combinations
 import numpy as np
 from scipy.special import fdtrc
 
+from wattstep.observations.concluding import conclude
 from wattstep.observations.deciding import HOLDS, Part, Region
 from wattstep.observations.estimates import Estimate, difference, of_processes, over
 from wattstep.observations.evidence import Evidence
@@ -33,7 +34,6 @@ from wattstep.observations.observation import (
     Judged,
     Observation,
     Published,
-    conclude,
 )
 from wattstep.observations.wording import plain_number
 from wattstep.records.figure import Figure, Status

@@ -21,6 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from wattstep.analysis.curves import Curve, add_curves
+from wattstep.observations.concluding import conclude
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.evidence import Evidence
 from wattstep.observations.groups import NO_RUNS
@@ -30,7 +31,6 @@ from wattstep.observations.observation import (
     Column,
     Judged,
     Observation,
-    conclude,
 )
 from wattstep.observations.repeating import (
     ALIKE,

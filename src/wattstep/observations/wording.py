@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wattstep.observations.concluding import listed
 from wattstep.observations.deciding import FAILS, HOLDS, UNTESTABLE, Verdict
-from wattstep.observations.observation import Judged, listed
+from wattstep.observations.observation import Judged
 from wattstep.records.figure import Figure
 
 

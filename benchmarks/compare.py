@@ -234,7 +234,9 @@ def main() -> None:
             paths.append(place / name)
             if not paths[-1].exists():
                 write(paths[-1], given.instances, slower, seed)
-        found = [measure(["compare", *map(str, paths), "--json"]) for _ in range(given.repetitions)]
+        command = ["compare", *map(str, paths)]
+        found = [measure(command) for _ in range(given.repetitions)]
+        as_json = [measure([*command, "--json"]) for _ in range(given.repetitions)]
         start = statistics.median(measure(["--version"])["s"] for _ in range(given.repetitions))
     result = {
         "instances_each": given.instances,
@@ -243,6 +245,8 @@ def main() -> None:
         "median_processor_s": statistics.median(one["processor_s"] for one in found),
         "peak_B": max(one["peak_B"] for one in found),
         "of_it_start_s": start,
+        "json_median_s": statistics.median(one["s"] for one in as_json),
+        "json_peak_B": max(one["peak_B"] for one in as_json),
         "repetitions": found,
     }
     if given.json:
@@ -252,6 +256,8 @@ def main() -> None:
     print(f"median {result['median_s']:.2f} s, most {result['most_s']:.2f} s", end="; ")
     print(f"processor time {result['median_processor_s']:.2f} s; start alone {start:.2f} s")
     print(f"peak {result['peak_B'] / 1e6:.0f} MB")
+    print(f"with --json: median {result['json_median_s']:.2f} s", end=", ")
+    print(f"peak {result['json_peak_B'] / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

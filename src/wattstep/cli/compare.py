@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import sys
 from collections.abc import Sequence
@@ -66,18 +67,36 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare runs: what differs, how sure that is, and what more runs would show."""
+    groups = split(paths)
+    # What is made from here on is kept to the end: collecting would walk it again and again.
+    gc.disable()
+    try:
+        _compare_or_hold(groups, across, metric, baseline, tolerance, strict, json, quiet)
+    finally:
+        gc.enable()
+
+
+def _compare_or_hold(
+    groups: list[list[Path]],
+    across: str | None,
+    metric: str | None,
+    baseline: list[Path] | None,
+    tolerance: str,
+    strict: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     from wattstep.comparison.configuration import check_across
 
-    groups = split(paths)
     meant = check_across([part.strip() for part in (across or "").split(",") if part.strip()])
     if baseline:
         if len(groups) > 1:
             raise InvalidValueError(f"--baseline and {WITH}: runs are held against one baseline")
-        _hold(baseline, groups[0], meant, metric, parse_tolerance(tolerance), strict, json)
+        _hold(baseline, groups[0], meant, metric, parse_tolerance(tolerance), strict, as_json)
         return
     if strict:
         raise InvalidValueError("--strict goes with --baseline")
-    _compare(groups, meant, metric, json, quiet)
+    _compare(groups, meant, metric, as_json, quiet)
 
 
 def _compare(

@@ -34,7 +34,7 @@ class Wording:
 
 WORDS: Final[Mapping[str, Wording]] = {
     "step_time": Wording(topic="Time", subject="a step of B", verb="takes", thing="time"),
-    "throughput": Wording(topic="Speed", subject="B", verb="trains", thing="samples a second"),
+    "throughput": Wording(topic="Speed", subject="B", verb="has", thing="throughput"),
     "energy_per_step": Wording(topic="Energy", subject="a step of B", verb="takes", thing="energy"),
     "energy_per_sample": Wording(
         topic="Energy", subject="a sample of B", verb="takes", thing="energy"

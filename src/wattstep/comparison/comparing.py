@@ -12,7 +12,7 @@ from wattstep.comparison.drift import Drift, drift_between, drift_within
 from wattstep.comparison.metrics import EFFECT, Compared, compare_metric
 from wattstep.comparison.operations import ComparedOperations, compare_operations
 from wattstep.comparison.process import UNITS, Process
-from wattstep.comparison.sides import Side, why_not
+from wattstep.comparison.sides import Side, read, why_not
 from wattstep.errors import InvalidValueError
 
 MARRED: Final = 0.05  # of the steps that count: from here on it is said
@@ -85,7 +85,7 @@ def compare(
     """
     if (reason := why_not(a, b, across)) is not None:
         raise InvalidValueError(reason)
-    mine, theirs = a.read(operations=True), b.read(operations=True)
+    mine, theirs = read((a, b), operations=True)
     drift = drift_of(mine, theirs)
     metrics = {name: compare_metric(name, mine, theirs, drift, effect) for name in UNITS}
     operations = compare_operations(mine, theirs, drift)

@@ -10,7 +10,7 @@ from wattstep.comparison.answer import percent, sentence
 from wattstep.comparison.comparing import drift_of, side_document, warnings_of
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.metrics import Compared, compare_metric
-from wattstep.comparison.sides import Side, why_not
+from wattstep.comparison.sides import Side, read, why_not
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Figure
 
@@ -97,7 +97,7 @@ def hold(
     """
     if (reason := why_not(baseline, runs, across)) is not None:
         raise InvalidValueError(reason)
-    a, b = baseline.read(operations=False), runs.read(operations=False)
+    a, b = read((baseline, runs), operations=False)
     drift = drift_of(a, b)
     effect = tolerance or 0.02
     counts = (len(a), len(b))

@@ -15,7 +15,7 @@ from wattstep.comparison.comparing import drift_of, side_document, warnings_of
 from wattstep.comparison.metrics import Compared, Verdict, compare_metric, of_side
 from wattstep.comparison.operations import RATE
 from wattstep.comparison.process import UNITS, Process
-from wattstep.comparison.sides import Side, why_not
+from wattstep.comparison.sides import Side, read, why_not
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Figure, missing
 
@@ -99,7 +99,8 @@ def compare_all(
     reasons = {(a.letter, b.letter): why_not(a, b, across) for a, b in combinations(sides, 2)}
     if all(reason is not None for reason in reasons.values()):
         raise InvalidValueError(str(next(iter(reasons.values()))))
-    processes = {side.letter: side.read(operations=False) for side in sides}
+    members = read(sides, operations=False)
+    processes = {side.letter: found for side, found in zip(sides, members, strict=True)}
     sizes = {process.samples for members in processes.values() for process in members}
     metric = metric or ("throughput" if len(sizes) > 1 else "step_time")
     found: list[tuple[str, str, Compared | None, str | None]] = []

@@ -27,6 +27,7 @@ from wattstep.records.figure import Figure, missing, weakest
 RATE: Final = 0.05  # of false discoveries among those that are called different
 QUANTITIES: Final = {"time": "s", "energy": "J"}
 KEY: Final = ("name", "layer", "phase", "processor")
+BY_SAMPLE: Final = (*QUANTITIES, "flops", "bytes")  # of a sample, where steps differ in size
 WORK: Final = {"calls": "calls", "flops": "FLOPs", "bytes": "bytes"}
 Key = tuple[str, ...]
 Row = Mapping[str, Any]
@@ -165,7 +166,7 @@ def _table(process: Process, by_sample: bool) -> dict[Key, Row]:
     for row in process.operations:
         key = tuple(str(row.get(part, "cpu" if part == "processor" else "")) for part in KEY)
         if factor != 1:
-            parts = {name: _scaled(row.get(name), factor) for name in QUANTITIES}
+            parts = {name: _scaled(row.get(name), factor) for name in BY_SAMPLE}
             row = {**row, **{name: part for name, part in parts.items() if part is not None}}
         found[key] = row
     return found

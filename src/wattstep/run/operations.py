@@ -277,8 +277,10 @@ class RunBreakdown:
         )
         if self.steps.only_traced:
             time = replace(time, source=self._traced_by, method=f"wall time; {self._scope}")
-        busy = replace(time, rows=laid.busy_s, rests=np.zeros_like(laid.rest_s))
-        quantities = {"time": time, "busy_time": busy}
+        quantities = {"time": time}
+        if self._shared is None:
+            rests = np.zeros_like(laid.rest_s)
+            quantities["busy_time"] = replace(time, rows=laid.busy_s, rests=rests)
         sharing = Sharing(self.rows, laid)
         absent: dict[str, str] = {}
         energy = self._series.energy

@@ -183,7 +183,7 @@ def inside(run: Run) -> dict[tuple[str, str], dict[str, float]]:
     breakdown = run.breakdown
     channel = next(run.series.with_role("process_cpu_time"))
     source = EnergySource(
-        curve=run.series.curve(channel), status=Status.MEASURED, source=channel.source
+        curve=run.series.curve(channel), status=Status.MEASURED, source=channel.source, prompt=True
     )
     process = process_of(breakdown, source)
     if isinstance(process, str):

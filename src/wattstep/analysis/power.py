@@ -42,6 +42,7 @@ class EnergySource:
             nowhere documented. 0 for counters, whose steps many steps of training share.
         clock: How far its clock may lie beside that of the steps; None: it is the same clock.
         window_s: Time in s that it averages over before each value, where that is documented.
+        prompt: Whether it is up to date whenever it is read: a counter that every read found changed.
     """
 
     curve: Curve
@@ -56,6 +57,7 @@ class EnergySource:
     half_step_w: float = 0.0
     clock: ClockError | None = None
     window_s: float | None = None
+    prompt: bool = False
 
     @property
     def shortest(self) -> tuple[float, str]:
@@ -165,6 +167,7 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         systematic=_summed_systematic(sources),
         half_step_w=_summed_half_step([source.half_step_w for source in sources]),
         window_s=windows.pop() if len(windows) == 1 else None,
+        prompt=all(source.prompt for source in sources),
     )
 
 

@@ -209,6 +209,7 @@ def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
         levels,
         source=source.source,
         status=weakest([Status.ATTRIBUTED, source.status]),
+        delay=0.0 if source.prompt else None,
         window=None if source.gauge is None else source.window_s,
     )
     return Regressed(

@@ -359,6 +359,7 @@ class Series:
             quantum=self.refresh(channel).quantum,
             half_step_w=self._half_step(channel),
             window_s=channel.window_s,
+            prompt=channel.kind == "counter" and not self.refresh(channel).slower,
         )
 
     def _half_step(self, channel: Channel) -> float:

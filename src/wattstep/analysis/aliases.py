@@ -64,7 +64,9 @@ def tell_aliases(
             f"is the alias of about {spoken(better[0])}, seen every {spoken(spacing_s)}"
         )
     if doubtful:
-        return _ambiguous(period_s, doubtful, f"samples come every {spoken(spacing_s)}, undithered")
+        return _ambiguous(
+            period_s, doubtful, f"samples come every {spoken(spacing_s)} with too little dither"
+        )
     return None
 
 

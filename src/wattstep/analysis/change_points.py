@@ -166,7 +166,10 @@ def _spread(series: FloatArray, run: int = 1) -> float:
     """Square root of the long-run variance of single values: the largest of several views."""
     correlation = _neighbours(series)
     differences = np.diff(series)
-    innovation = _MAD * float(np.median(np.abs(differences - np.median(differences))))
+    size = np.abs(differences)
+    # Of heavy tails a median says too little; changes of level are few among the differences.
+    usual = np.minimum(size, np.quantile(size, 0.995))
+    innovation = max(_MAD * float(np.median(size)), math.sqrt(float((usual**2).mean())))
     own = innovation / math.sqrt(2 * max(1 - correlation, 0.05))
     found = [own * math.sqrt((1 + correlation) / (1 - correlation))]
     n = len(series)

@@ -21,6 +21,9 @@ SHAPES = 2  # by which cycles may differ
 MOST_CYCLES = 3000
 MOST_TOGETHER = 12
 LEAST_GROUPS = 5
+LEAST_SEEN = 3  # groups, from which on they are looked for
+DOUBTFUL = 2.0  # standard errors, and
+CLEARLY = 0.4  # correlation with the cycle a group later, from which on groups are not ruled out
 SURE = 4.0  # standard errors; twelve group sizes are tried
 NEARLY = 0.7  # as alike as larger groups: the smaller ones are meant
 LEAST_SHARE = 0.02  # of the variance of the cycles that groups must explain
@@ -35,7 +38,8 @@ def cycles_together(value: FloatArray, known: FloatArray, lag: float) -> int:
         lag: Length of a cycle in points.
 
     Returns:
-        1 where they are all of one kind.
+        1 where they are all of one kind; 0 where they seem to come in groups, of which there are too
+        few to be sure.
     """
     scale = lag / POINTS
     count = int(len(value) / scale)
@@ -95,9 +99,9 @@ def _group(cycles: FloatArray, whole: BoolArray) -> int:
     if not spread > 0:
         return 1
     alike = [_alike(left, whole, ahead) / spread for ahead in range(1, 2 * MOST_TOGETHER + 1)]
-    best, best_errors = 1, SURE
+    best, best_errors, doubtful = 1, SURE, False
     for together in range(2, MOST_TOGETHER + 1):
-        if len(cycles) < LEAST_GROUPS * together:
+        if len(cycles) < LEAST_SEEN * together:
             break
         n = len(cycles) - together
         others = np.mean([each[:n] for each in alike[: together - 1]], axis=0)
@@ -110,8 +114,11 @@ def _group(cycles: FloatArray, whole: BoolArray) -> int:
         error = float(means.std(ddof=1)) / math.sqrt(blocks)
         errors = float(means.mean()) / error if error > 0 else 0.0
         wanted = best_errors * (1 + (best_errors**2 + 1) / (4 * (blocks - 1)))
+        doubtful = doubtful or (errors > DOUBTFUL and float(means.mean()) > CLEARLY)
         if errors > wanted and float(means.mean()) * spread * len(shapes[:SHAPES]) > least:
             best, best_errors = together, max(errors, SURE)
+    if best == 1:
+        return 0 if doubtful else 1
     strongest = NEARLY * float(np.nanmean(alike[best - 1]))
     parts = (part for part in range(2, best) if best % part == 0)
     return next((p for p in parts if float(np.nanmean(alike[p - 1])) >= strongest), best)

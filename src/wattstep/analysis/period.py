@@ -244,6 +244,11 @@ def _resolved(even: _Even, likeness: FloatArray, best: int, peaks: IntArray) -> 
                 lag = part
                 break
     together = cycles_together(even.value, even.known, lag)
+    if together == 0:
+        return (
+            f"too short: what repeats every {spoken(lag * even.step_s)} may be parts of a step, several "
+            "together, and there are too few of them to tell"
+        )
     if together > 1 and lag < LEAST_A_CYCLE * GRID:
         return _open(even, lag, together * lag)
     return float(together * lag)

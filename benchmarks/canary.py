@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from itertools import pairwise
 
 import torch  # noqa: F401 - a training has loaded it, and with it what the canary needs
 
@@ -30,7 +31,7 @@ def main() -> None:
     found += [work() for _ in range(repetitions - 1)]
     for part in ("compute_s", "memory_s"):
         medians = [statistics.median(one[part]) for one in found]
-        apart = [abs(b / a - 1) for a, b in zip(medians, medians[1:], strict=False)]
+        apart = [abs(b / a - 1) for a, b in pairwise(medians)]
         print(
             f"{part}: {len(found[0][part])} passes of {1000 * medians[0]:.2f} ms; one after the other "
             f"apart by {statistics.median(apart):.1%} (median), {max(apart):.1%} (most)"

@@ -17,9 +17,10 @@ demo: .venv/.runs
 
 # What takes longest is left to test-all. On a shared machine a clock of a test may be held up: what
 # fails is run again, twice at most, and named at the end; test-all runs everything once. Files of
-# tests run side by side, one for each core and four at most; those that watch clocks, or what other
-# processes do meanwhile, two at a time.
-WATCHING = $(addprefix tests/,agent conditions faults fleet foreground recorder sampling sensors targets)
+# tests run side by side, one for each core and four at most; those that watch clocks, memory, or
+# what other processes do meanwhile, two at a time.
+WATCHING = $(addprefix tests/,agent conditions faults fleet footprint foreground recorder sampling \
+  sensors targets)
 QUICK = .venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR --dist loadfile
 test: .venv/.tests contracts
 	$(QUICK) -n logical --maxprocesses 4 tests $(WATCHING:%=--ignore=%)

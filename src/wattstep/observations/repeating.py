@@ -174,12 +174,14 @@ def part_of(
             name=f"{name}_steady", words=f"movement of {words}", estimate=movement,
             region=Region(high=STEADY), needed=needed,
         )  # fmt: skip
-    at_most = estimate("alike_at_most")
-    if isinstance(at_most, Estimate) and any((run.disturbed or 0.0) >= MOST for run in runs):
-        at_most = replace(at_most, error=math.inf)
+    alike, at_most = estimate("alike"), estimate("alike_at_most")
+    if any((run.disturbed or 0.0) >= MOST for run in runs):
+        # Where no course is seen its ceiling is not known; here it could be anything all the same.
+        known = at_most if isinstance(at_most, Estimate) else alike
+        at_most = replace(known, error=math.inf) if isinstance(known, Estimate) else known
     return Part(
         name=f"{name}_alike", words=f"correlation of one step's course with another's, {words}",
-        estimate=estimate("alike"), region=above(ALIKE), needed=needed, unit="1",
+        estimate=alike, region=above(ALIKE), needed=needed, unit="1",
         at_most=at_most if isinstance(at_most, Estimate) else None,
     )  # fmt: skip
 

@@ -44,6 +44,8 @@ class Filler:
         self._group = np.full(len(regressed.kinds), -1, np.int64)
         for number, group in enumerate(self._groups):
             self._group[group.members] = number
+        steps = sum(len(process.sampled.start_ns) for process in regressed.processes)
+        self._rests_on = f"{regressed.regression.observations:,} samples over {steps:,} steps"
 
     @property
     def reason(self) -> str | None:
@@ -120,7 +122,7 @@ class Filler:
         watts = found.value if found.unit == "W" else None
         return replace(
             found,
-            method=f"{figure.method}; {SCALED.format(scale)}",
+            method=f"{figure.method}; {self._rests_on}; {SCALED.format(scale)}",
             status=weakest([Status.ATTRIBUTED, self._source.status]),
             source=self._source.source,
             systematic=self._source.systematic

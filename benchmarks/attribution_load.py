@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.curves import Curve, curve_of_counter
+from wattstep.analysis.curves import Curve, add_curves, curve_of_counter
 from wattstep.analysis.folding import fold, mean_gain
 from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
 
@@ -178,13 +178,21 @@ class Recorded:
     mixes: tuple[np.ndarray, np.ndarray]
 
 
-def recorded(folder: Path) -> Recorded:
+def recorded(folder: Path, joules: bool = False) -> Recorded:
+    """What a process left behind.
+
+    Args:
+        folder: Of its run.
+        joules: The machine's counters of energy instead of the task clock; what they gained while
+            each operation ran is then the truth, which says little of what is shorter than 10 ms.
+    """
     from wattstep.run import load
 
     run, found = load(folder), np.load(folder / "log.npz")
     log = found["log"].astype(np.int64)
-    channel = next(run.series.with_role("process_cpu_time"))
-    t_ns, value = run.series.raw(channel.name)
+    whole = _joules(run) if joules else run.series.one("process_cpu_time")
+    if whole is None:
+        raise SystemExit("perf's task clock was not sampled: see wattstep doctor")
     steps = run.series.steps
     traced = np.arange(len(log)) % EVERY_TRACED == EVERY_TRACED // 2
     phases, _ = run.tables.marks.phases(steps, np.flatnonzero(~traced), None)
@@ -198,7 +206,8 @@ def recorded(folder: Path) -> Recorded:
     ]
     times = np.diff(log[~traced, :, 0], axis=1).mean(axis=0) * 1e-9
     cpu = np.diff(log[~traced, :, 1], axis=1).mean(axis=0) * 1e-9
-    whole = curve_of_counter(t_ns, value, unit="s")
+    if joules:
+        cpu = gained_by(whole, log[~traced, :, 0])
     gained = mean_gain(whole, phases.edges_ns[:, 0], phases.edges_ns[:, -1]) or 0.0
     return Recorded(
         curve=whole,
@@ -209,6 +218,20 @@ def recorded(folder: Path) -> Recorded:
         truth=np.append(cpu, gained - cpu.sum()),
         mixes=(found["counts"], found["edges"]),
     )
+
+
+def _joules(run: Any) -> Curve:
+    """Energy that counters of the machine (RAPL) counted."""
+    channels = list(run.series.with_role("energy_total"))
+    if not channels:
+        raise SystemExit(f"no counter of energy here: {run.info.absent.get('rapl', 'none found')}")
+    return add_curves([run.series.curve(channel) for channel in channels])
+
+
+def gained_by(curve: Curve, cuts_ns: np.ndarray) -> np.ndarray:
+    """What a curve gains between the cuts of each step, mean over the steps, shape (k,)."""
+    gains, _ = curve.difference(cuts_ns[:, :-1].ravel(), cuts_ns[:, 1:].ravel())
+    return np.nanmean(gains.reshape(len(cuts_ns), -1), axis=0)
 
 
 def _layout(log: np.ndarray, traced: np.ndarray, edges: np.ndarray) -> Layout:

@@ -1,6 +1,6 @@
 """Attribution below the sampling interval against what is known: a load of known power, and operations alone.
 
-    python benchmarks/attribution_real.py --part load [--processes 5] [--steps 400] [--rapl] [--json]
+    python benchmarks/attribution_real.py --part load [--processes 5] [--steps 400] [--first] [--rapl] [--json]
     python benchmarks/attribution_real.py --part alone [--workload squeezenet] [--json]
 
 load: a program alternates between one thread, two threads and sleep; its CPU time is its "power"
@@ -39,7 +39,7 @@ def record(folder: Path, number: int, rate: float, given: argparse.Namespace) ->
     command += ["--mixes", str(given.mixes), "--seed", str(number), "--rate", str(rate)]
     command += ["--first"] if given.first else []
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return load.recorded(path)
+    return load.recorded(path, given.rapl)
 
 
 def against_truth(
@@ -146,7 +146,9 @@ def of_load(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             there = folder / f"process-{number}"
             known = (there / "log.npz").exists()
             processes.append(
-                load.recorded(there) if known else record(folder, number, rate, arguments)
+                load.recorded(there, arguments.rapl)
+                if known
+                else record(folder, number, rate, arguments)
             )
         rows = [row for every in EVERY for row in against_truth(processes, every, arguments.delay)]
     return rows
@@ -168,6 +170,7 @@ def main() -> None:
         action="store_true",
         help="before other processes, where others use the machine",
     )
+    parser.add_argument("--rapl", action="store_true", help="load: joules, where they are counted")
     parser.add_argument("--delay", type=float, help="load: of the samples in s; else it is found")
     parser.add_argument("--keep", type=Path, help="where runs are kept and found again")
     parser.add_argument("--json", action="store_true")

@@ -111,9 +111,7 @@ def make(scenario: Scenario, seed: int) -> Made:
     power = _power(scenario, kind_type, rng)
     program = _program(scenario, phase, rng)
     wrong = np.maximum(1 + scenario.fixed_error * rng.standard_normal(scenario.kinds), 0.1)
-    made = [
-        _process(scenario, program, power, wrong, rng) for _ in range(scenario.processes)
-    ]
+    made = [_process(scenario, program, power, wrong, rng) for _ in range(scenario.processes)]
     seconds = np.mean([seconds for _, _, seconds in made], axis=0)
     energy = np.mean([energy for _, energy, _ in made], axis=0)
     return Made(
@@ -175,9 +173,7 @@ def _process(
     t_ns, value = _sampled(scenario, edge_ns.ravel(), scale * watts.ravel(), rng)
     spent = np.diff(edge_ns, axis=1) * 1e-9
     seconds = np.bincount(program.kind, spent.mean(axis=0), scenario.kinds)
-    energy = np.bincount(
-        program.kind, (spent * watts[:, :m]).mean(axis=0), scenario.kinds
-    )
+    energy = np.bincount(program.kind, (spent * watts[:, :m]).mean(axis=0), scenario.kinds)
     phase_edges = edge_ns[:, np.searchsorted(program.phase, np.arange(PHASES + 1))]
     share = np.diff(phase_edges, axis=1).mean(axis=0)
     edges = np.concatenate([[0.0], np.cumsum(share)]) / share.sum()
@@ -192,9 +188,7 @@ def _process(
     return sampled, energy, seconds
 
 
-def _lengths(
-    scenario: Scenario, program: Program, count: int, rng: np.random.Generator
-) -> Array:
+def _lengths(scenario: Scenario, program: Program, count: int, rng: np.random.Generator) -> Array:
     """Of each instance in each step, shape (count, m)."""
     phases = 1 + scenario.phase_spread * rng.standard_normal((count, PHASES))
     each = 1 + scenario.jitter * rng.standard_normal((count, len(program.kind)))
@@ -224,12 +218,13 @@ def _layouts(
         ratio = np.divide(np.diff(edges), of_phase, out=np.zeros(PHASES), where=of_phase > 0)
         cut = np.concatenate([[0.0], np.cumsum(lengths * ratio[program.phase])])
         cut[-1] = 1.0
-        layouts.append(
-            Layout(
-                edges=cut, segment=np.arange(len(lengths)), kind=program.kind.astype(np.int64),
-                weight=np.ones(len(lengths)),
-            )  # fmt: skip
-        )
+        layout = Layout(
+            edges=cut,
+            segment=np.arange(len(lengths)),
+            kind=program.kind.astype(np.int64),
+            weight=np.ones(len(lengths)),
+        )  # fmt: skip
+        layouts.append(layout)
     return layouts
 
 

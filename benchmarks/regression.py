@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from made_power import Array, Made, Scenario, make
 from scipy import optimize
 
+from made_power import Array, Made, Scenario, make
 from wattstep.analysis.regression.axis import axis_of
 from wattstep.analysis.regression.observed import Rows, observe
 from wattstep.analysis.regression.outcome import Regression
@@ -347,7 +347,9 @@ def fifty(args: argparse.Namespace) -> None:
 
 
 def three_hundred(args: argparse.Namespace) -> None:
-    print("trial | groups told of | kinds in the largest | errors: median, 90 %, largest | truth inside")
+    print(
+        "trial | groups told of | kinds in the largest | errors: median, 90 %, largest | truth inside"
+    )
     everything, covered = [], []
     for rows in trials({"300 kinds": LARGE}, args, others=False).values():
         for row in rows:
@@ -374,7 +376,9 @@ def speed(args: argparse.Namespace) -> None:
         cpu.append(time.process_time() - used)
         print(f"{len(made.energy)} kinds, {found.observations} samples: {taken[-1]:.2f} s, "
               f"of which the processor's {cpu[-1]:.2f} s")  # fmt: skip
-    print(f"median {np.median(taken):.2f} s, processor {np.median(cpu):.2f} s; at most 5 s are wanted")
+    print(
+        f"median {np.median(taken):.2f} s, processor {np.median(cpu):.2f} s; at most 5 s are wanted"
+    )
 
 
 PARTS = {

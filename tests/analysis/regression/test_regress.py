@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from benchmarks.made_power import Made, Scenario, make
+
 from wattstep.analysis.regression.outcome import Regression
 from wattstep.analysis.regression.problem import Kinds, Layout
 from wattstep.analysis.regression.regress import regress
 from wattstep.errors import InvalidValueError
-from wattstep.records.figure import Status
+from wattstep.records.figure import Figure, Status
 
 SMALL = Scenario(kinds=10, steps=80, idle_share=0.0)
 
@@ -23,6 +23,12 @@ def told(made: Made, **known: float) -> Regression:
 
 def values(found: Regression) -> np.ndarray:
     return np.array([figure.value or 0.0 for figure in found.kinds])
+
+
+def half_width(figure: Figure) -> float:
+    assert figure.low is not None
+    assert figure.high is not None
+    return (figure.high - figure.low) / 2
 
 
 def covered(found: Regression, made: Made) -> float:
@@ -74,8 +80,7 @@ def test_noise_merges_and_what_is_merged_is_right() -> None:
     assert covered(few, noisy) >= 0.9
     for group in few.groups:
         if group.resolved:
-            assert group.energy.value and group.energy.high and group.energy.low is not None
-            assert (group.energy.high - group.energy.low) / 2 <= 0.2 * group.energy.value * 1.0001
+            assert half_width(group.energy) <= 0.2 * (group.energy.value or 0.0) * 1.0001
 
 
 def test_ticks_locked_to_the_step_are_said_and_nothing_is_wrong() -> None:
@@ -333,5 +338,3 @@ def test_intervals_hold_over_many_trials() -> None:
             )
         )
     assert np.mean(shares) >= 0.95 - 2 * max(np.std(shares), 0.04) / np.sqrt(len(shares))
-
-

@@ -135,4 +135,5 @@ def _mixture(layout: Layout, count: int) -> sparse.csr_matrix:
 
 def _share(cuts: FloatArray, layout: Layout, count: int) -> FloatArray:
     taken = np.diff(cuts)[layout.segment] * layout.weight
-    return np.bincount(layout.kind, taken, count)
+    share: FloatArray = np.bincount(layout.kind, taken, count).astype(np.float64)
+    return share

@@ -58,7 +58,9 @@ def evidence(
     return Evidence(score=float(scores[best]), noise=noise, spread=noise / float(ratios[best]))
 
 
-def penalized(gram: FloatArray, right: FloatArray, square: float, count: int, ratio: float) -> float:
+def penalized(
+    gram: FloatArray, right: FloatArray, square: float, count: int, ratio: float
+) -> float:
     """The score of `evidence` with a given ratio of noise to spread: faster, for many tries alike.
 
     Args:

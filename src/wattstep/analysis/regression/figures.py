@@ -49,9 +49,7 @@ class Intervals:
         confidence: Of the intervals.
     """
 
-    def __init__(
-        self, answers: Sequence[Answer], seconds: FloatArray, confidence: float
-    ) -> None:
+    def __init__(self, answers: Sequence[Answer], seconds: FloatArray, confidence: float) -> None:
         self.answers = answers
         self.seconds = seconds
         self.normal = float(special.ndtri((1 + confidence) / 2))
@@ -184,7 +182,7 @@ def _groups(
     """Groups of kinds that take time; those that take none are left by themselves."""
     taking = np.flatnonzero(seconds > 0)
     fewer = Kinds(
-        names=[kinds.names[k] for k in taking], levels=[level[taking] for level in kinds.levels],
+        names=[kinds.names[int(k)] for k in taking], levels=[level[taking] for level in kinds.levels],
         level_names=kinds.level_names,
     )  # fmt: skip
     merged = [

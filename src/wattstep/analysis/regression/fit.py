@@ -124,7 +124,14 @@ class Fitting:
         for error in asked:
             columns = self._columns(fewer, moved, error)
             equations = self._equations(columns, rows.watts[::every])
-            found.append(likeliest(equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES))
+            found.append(
+                likeliest(
+                    equations,
+                    start,
+                    most_spread(float(rows.watts.mean())),
+                    FEW_TRIES if large else TRIES,
+                )
+            )
         scores = np.array([each.score for each in found])
         weights = np.array(likely) * np.exp(-(scores - scores.min()) / 2)
         weights /= weights.sum()
@@ -140,9 +147,7 @@ class Fitting:
         change = responses(axis, axis.reached @ np.maximum(watts[:-1], 0.0))
         return np.asarray(weights @ np.vstack([change, np.zeros(change.shape[1])]))
 
-    def _columns(
-        self, weights: sparse.csr_matrix, moved: FloatArray, error: float
-    ) -> FloatArray:
+    def _columns(self, weights: sparse.csr_matrix, moved: FloatArray, error: float) -> FloatArray:
         """Columns of powers and, where times may be off, of those."""
         known = blurred(self.observed.axis, error, self.seed)
         powers = np.asarray(weights @ self.observed.table(known))
@@ -168,7 +173,9 @@ class Fitting:
         columns = np.hstack([self._columns(rows.weights, moved, error), sloped])
         equations = self._equations(columns, rows.watts)
         large = len(self.inverse) > LARGE
-        found = likeliest(equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES)
+        found = likeliest(
+            equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES
+        )
         return self._solved(equations, columns, rows, found, error, sensor, reach, free)
 
     def _solved(

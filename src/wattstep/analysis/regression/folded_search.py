@@ -94,8 +94,10 @@ def _grouped(reached: FloatArray, kinds: Kinds) -> FloatArray:
         if count <= MOST_GROUPS:
             groups = np.zeros((len(level), count))
             groups[np.arange(len(level)), level] = 1.0
-            return reached @ groups
-    return reached.sum(axis=1, keepdims=True)
+            grouped: FloatArray = reached @ groups
+            return grouped
+    whole: FloatArray = reached.sum(axis=1, keepdims=True)
+    return whole
 
 
 def lasting(observed: Observed) -> float:
@@ -175,7 +177,8 @@ def _folded(observed: Observed, middle: float, window: float, cells: int) -> _Fo
     watts = watts - watts.mean()
     cell = np.minimum((position * cells).astype(np.int64), cells - 1)
     return _Folded(
-        sums=np.bincount(cell, watts, cells), counts=np.bincount(cell, minlength=cells) * 1.0,
+        sums=np.bincount(cell, watts, cells).astype(np.float64),
+        counts=np.bincount(cell, minlength=cells).astype(np.float64),
         square=float(watts @ watts), outside=observed.count - len(watts),
     )  # fmt: skip
 

@@ -80,7 +80,7 @@ def likeliest(
         size = 2 * float(np.log(np.diag(lower)).sum())
         prior = kinds * float(np.log(spread)) + equations.log_size
         fit = equations.square / noise - float(along @ along)
-        return equations.count * float(np.log(noise)) + size + prior + max(fit, 0.0)
+        return float(equations.count * np.log(noise) + size + prior + max(fit, 0.0))
 
     first = np.log(np.array([begin[0], min(begin[1], most / 3)]))
     result = optimize.minimize(
@@ -127,7 +127,8 @@ def least_squares_bounded(
         else:
             wrong = wrong[-1:]
         at_bound[wrong] = ~at_bound[wrong]
-    return np.where(bounded, np.maximum(solution, lowest), solution)
+    within: FloatArray = np.where(bounded, np.maximum(solution, lowest), solution)
+    return within
 
 
 def inverted(whole: FloatArray) -> FloatArray:
@@ -137,9 +138,10 @@ def inverted(whole: FloatArray) -> FloatArray:
         whole: Shape (c, c).
     """
     scale = 1 / np.sqrt(np.diag(whole))
+    result: FloatArray
     lower, failed = linalg.lapack.dpotrf(whole * scale * scale[:, None], lower=1, overwrite_a=1)
     if failed:
-        result: FloatArray = np.linalg.pinv(whole * scale * scale[:, None], hermitian=True)
+        result = np.linalg.pinv(whole * scale * scale[:, None], hermitian=True).astype(np.float64)
         return result * scale * scale[:, None]
     half, _ = linalg.lapack.dpotri(lower, lower=1, overwrite_c=1)
     result = np.tril(half) + np.tril(half, -1).T

@@ -54,7 +54,8 @@ def readings(process: Sampled) -> Readings:
     """
     origin = int(process.start_ns[0]) if len(process.start_ns) else 0
     known = np.isfinite(process.value)
-    at, value = (process.t_ns[known] - origin) * 1e-9, process.value[known]
+    at: FloatArray = (process.t_ns[known] - origin).astype(np.float64) * 1e-9
+    value = process.value[known]
     # Nobody knows what came between two samples with a gap between them.
     stretch = np.cumsum(~known)[known]
     quantum = quantum_of(value) or 0.0 if len(value) > 3 else 0.0
@@ -114,7 +115,11 @@ def _even_times(at: FloatArray, early: float) -> FloatArray | None:
 
 
 def _differences(
-    at: FloatArray, value: FloatArray, stretch: IntArray, origin: int, quantum: float,
+    at: FloatArray,
+    value: FloatArray,
+    stretch: IntArray,
+    origin: int,
+    quantum: float,
     early: float,
 ) -> Readings:
     lasted = np.diff(at)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -76,7 +75,7 @@ def regress(
     if observed.kind_seconds().sum() <= 0:
         return _nothing("no operation takes any time in the traced steps")
     covariance = likeness(kinds)
-    root = np.linalg.cholesky(covariance)
+    root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
     observed, sensors = _settled(observed, kinds, root, delay, window)
     explaining = Explaining(observed, root)
     fitting = Fitting(observed, covariance, seed)
@@ -109,7 +108,11 @@ def _settled(
     """Slow change taken off, and what delays and windows are likely then."""
     sensors = find_sensor(observed, kinds, root, delay, window)
     for _ in range(ROUNDS):
-        found = Explaining(observed, root).explain(sensors[0].delay, sensors[0].window) if sensors else None
+        found = (
+            Explaining(observed, root).explain(sensors[0].delay, sensors[0].window)
+            if sensors
+            else None
+        )
         if found is None:
             break
         explained = found.rows.weights @ (observed.table() @ found.watts)

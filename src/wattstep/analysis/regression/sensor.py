@@ -25,7 +25,9 @@ AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be told from no
 SIDE = 10  # tries on each side of a guess
 BESIDE = 0.6  # of the time for which the same runs: from one to the next
 FEW = 1500  # samples
-FAR = 0.4  # of -2 log likelihood a sample: a guess that is so much worse than another is not followed
+FAR = (
+    0.4  # of -2 log likelihood a sample: a guess that is so much worse than another is not followed
+)
 NEWTON = 6
 NO_BETTER = 1e-3  # of -2 log likelihood
 SAME = 0.02  # of the window: delays nearer than this are one
@@ -77,7 +79,11 @@ def find_sensor(
     if not begun:
         return []
     begun = sorted(begun, key=lambda pair: pair[0].total)
-    follow = [pair for pair in begun if pair[0].total < begun[0][0].total + FAR * explaining.observed.count]
+    follow = [
+        pair
+        for pair in begun
+        if pair[0].total < begun[0][0].total + FAR * explaining.observed.count
+    ]
     found = []
     # Few samples leave many delays likely, and are quickly asked.
     many = large or (explaining.observed.count >= FEW and not locked(observed, 0.0))
@@ -112,16 +118,19 @@ def _about(
         delays = [best[0] + i * BESIDE * scale for i in range(-SIDE, SIDE + 1)]
         lowest = _earliest(explaining.observed)
         tried = [(max(each, lowest), best[1]) for each in delays]
-        best = min(tried, key=lambda each: explaining.score(*each, ratio))
+        best = min(tried, key=lambda each: explaining.score(each[0], each[1], ratio))
     if window is None and best[1] > 0:
         middle = best[0] + best[1] / 2
         widths = [best[1] + i * BESIDE * scale for i in range(-SIDE // 2, SIDE // 2 + 1)]
         tried = [
-            (max(middle - width / 2, _earliest(explaining.observed)) if delay is None else delay, width)
+            (
+                max(middle - width / 2, _earliest(explaining.observed)) if delay is None else delay,
+                width,
+            )
             for width in widths
             if width > 0
         ]
-        best = min(tried, key=lambda each: explaining.score(*each, ratio))
+        best = min(tried, key=lambda each: explaining.score(each[0], each[1], ratio))
     found = explaining.explain(*best)
     if found is None or found.total > begun.total:
         found = begun
@@ -147,7 +156,11 @@ def _closer(
 
     def score(free: FloatArray) -> float:
         shift, width = at(free)
-        return min(explaining.score(shift, width, ratio), IMPOSSIBLE) if shift >= lowest else IMPOSSIBLE
+        return (
+            min(explaining.score(shift, width, ratio), IMPOSSIBLE)
+            if shift >= lowest
+            else IMPOSSIBLE
+        )
 
     middle = begun.delay + begun.window / 2
     longer = max(apart, 0.15 * begun.window) if window is None else 0.0
@@ -190,7 +203,9 @@ def _newton(
         step = _step(explaining, best, free_delay, free_window and best.window > 0)
         if step is None or best.window + step[1] < 0:
             return best
-        later = max(best.delay + step[0], _earliest(explaining.observed)) if free_delay else best.delay
+        later = (
+            max(best.delay + step[0], _earliest(explaining.observed)) if free_delay else best.delay
+        )
         tried = explaining.explain(later, best.window + step[1])
         if tried is None or tried.total >= best.total - NO_BETTER:
             return best
@@ -230,7 +245,7 @@ def slopes(
 def _step(
     explaining: Explaining, found: Explained, free_delay: bool, free_window: bool
 ) -> tuple[float, float] | None:
-    if not (free_delay or free_window) or found.window == 0 and not explaining.observed.counter:
+    if not (free_delay or free_window) or (found.window == 0 and not explaining.observed.counter):
         return None
     energy = explaining.observed.table() @ found.watts
     free = np.stack(slopes(explaining.observed, found, energy), axis=1)

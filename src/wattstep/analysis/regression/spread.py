@@ -37,7 +37,9 @@ class Spread:
     blocks: int
 
 
-def spread_of(fit: Fit, observed: Observed, seconds: FloatArray, confidence: float, seed: int) -> Spread:
+def spread_of(
+    fit: Fit, observed: Observed, seconds: FloatArray, confidence: float, seed: int
+) -> Spread:
     """The spread of the energies of a fit.
 
     Args:

@@ -186,7 +186,7 @@ def _until(line: Timeline, axis: Axis, where: Places) -> tuple[FloatArray, IntAr
     weights[:, phases + 1] = pace * (1 - part)
     weights[:, phases + 2] = pace * part
     weights[:, phases + 3] = passed[:, phases] + np.where(phase == _BETWEEN, where.since_s, 0.0)
-    columns = np.empty((count, phases + 4), np.int32)
+    columns = np.empty((count, phases + 4), np.int64)
     columns[:, : phases + 1] = axis.edge_knot
     columns[:, phases + 1], columns[:, phases + 2] = cell, cell + 1
     columns[:, phases + 3] = len(axis.knots)
@@ -200,8 +200,8 @@ def _moments(line: Timeline, axis: Axis, where: Places) -> tuple[FloatArray, Int
     running = (line.phase[where.piece] >= 0).astype(float)
     between = (line.phase[where.piece] == _BETWEEN).astype(float)
     weights = np.stack([-running / length, running / length, between], axis=1)
-    columns = np.stack([cell, cell + 1, np.full(len(cell), len(axis.knots))], axis=1)
-    return weights, columns.astype(np.int32)
+    columns = np.stack([cell, cell + 1, np.full(len(cell), len(axis.knots), np.int64)], axis=1)
+    return weights, columns
 
 
 def _cell(axis: Axis, position: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -49,7 +49,7 @@ def ceilings(
     ] = None,
     seconds: Annotated[
         float, typer.Option(help="How long measuring may take, roughly.", metavar="S")
-    ] = 20.0,
+    ] = 12.0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

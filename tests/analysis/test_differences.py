@@ -138,3 +138,12 @@ def test_many_quantities_are_compared_at_once() -> None:
     assert found.value.tolist() == [1, 0]
     single = differences(observed([1, 2, 3]), observed([2, 3, 4]))
     assert found.p[0] == pytest.approx(single.p[0])
+
+
+def test_an_interval_that_reaches_nothing_is_wide_and_not_unknown() -> None:
+    a = observed([1.0, 1.001], [-1.0, -1.0], [3.0, 3.0]).log
+    b = observed([1.2, 1.201], [-0.8, -0.8], [3.2, 3.2]).log
+    found = differences(a, b)
+    # Each value is known to some 200 % of itself: 20 % between them are nothing.
+    assert found.high[0] - found.low[0] > 4
+    assert found.p[0] > 0.5

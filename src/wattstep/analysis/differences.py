@@ -49,8 +49,14 @@ class Observed:
 
     @property
     def own_variance(self) -> FloatArray:
-        """Mean variance of a process's value by its own interval, 0 where none has any, shape (k,)."""
-        variance = ((self.high - self.low) / 2 / NORMAL) ** 2
+        """Mean variance of a process's value by its own interval, 0 where none has any, shape (k,).
+
+        An interval that reaches 0 has no lower end as a logarithm; it is wide, not unknown: what it
+        reaches upward, relative to the value, stands for both directions.
+        """
+        upward = np.expm1(self.high - self.values)
+        half = np.where(np.isneginf(self.low), upward, (self.high - self.low) / 2)
+        variance = (half / NORMAL) ** 2
         known = np.isfinite(variance)
         sums = np.where(known, variance, 0.0).sum(axis=0)
         result: FloatArray = sums / np.maximum(known.sum(axis=0), 1)

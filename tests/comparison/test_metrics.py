@@ -152,3 +152,16 @@ def test_a_plan_says_what_more_processes_would_show() -> None:
     assert plan.shows > 0.02
     assert plan.needs is not None
     assert plan.needs > 10
+
+
+def test_the_difference_is_widened_by_what_the_canary_saw_as_the_ratio_is() -> None:
+    drift = drift_between([canary((1.0, 1.0))], [canary((1.5, 1.5))])
+    found = compare_metric("step_time", timed(0.1, reach=0.001), timed(0.14, reach=0.001), drift)
+    assert found.of_these == "not shown"
+    assert found.difference.low is not None
+    assert found.difference.low < 0
+    a, b = (
+        [process({"throughput": figure(value, 0.1, unit="samples/s")})] for value in (10.0, 8.0)
+    )
+    slower = compare_metric("throughput", a, b, drift).difference
+    assert slower.high == pytest.approx(8.0 * 1.5 - 10.0, abs=0.2)  # on the faster machine: 12

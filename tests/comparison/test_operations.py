@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tests.comparison.made import canary, figure, process
 from wattstep.comparison.drift import Drift, drift_between
 from wattstep.comparison.operations import compare_operations
 from wattstep.comparison.process import Process
-from wattstep.records.figure import missing
+from wattstep.records.figure import Status, missing
 
 STILL = Drift(parts={})
 
@@ -150,3 +151,47 @@ def test_a_machine_that_changed_hides_differences_that_it_may_explain() -> None:
     drift = drift_between([canary((1, 1))] * 3, [canary((1.2, 1.2))] * 3)
     assert compare_operations(a, b, STILL).rows[0].quantities["time"].verdict == "higher"
     assert compare_operations(a, b, drift).rows[0].quantities["time"].verdict == "not shown"
+
+
+def test_the_difference_of_an_operation_is_widened_as_its_ratio_is() -> None:
+    drift = drift_between([canary((1.0, 1.0))], [canary((1.5, 1.5))])
+    found = compare_operations(side([[row("x", 1.0, 0.01)]]), side([[row("x", 1.4, 0.01)]]), drift)
+    time = found.rows[0].quantities["time"]
+    assert time.verdict == "not shown"
+    assert time.difference.low is not None
+    assert time.difference.low < 0  # 1.4 s on the faster machine would have been 0.93 s
+    assert time.difference.low == pytest.approx(1.4 / 1.5 - 1.0, abs=0.03)
+
+
+def powered(watts: float, joules: float, **more: Any) -> Process:
+    power = figure(watts, 0.01, "W", systematic=more.pop("systematic", None))
+    if "status" in more:
+        power = replace(power, status=more.pop("status"))
+    operations = [row("x", 1.0, 0.01, energy=figure(joules, 0.001, "J"))]
+    return process({"mean_power": power}, operations=operations, **more)
+
+
+def test_modelled_energy_of_operations_is_not_held_against_measured_or_another_model() -> None:
+    a, b = powered(1.0, 1.0), powered(2.0, 2.0, status=Status.MODELLED)
+    energy = compare_operations([a], [b], STILL).rows[0].quantities["energy"]
+    assert energy.ratio.reason == "energy of A is measured, that of B modelled: not the same thing"
+    a, b = (
+        powered(1.0, 1.0, status=Status.MODELLED, info={"power_model": {"name": name}})
+        for name in ("vcpu", "linear")
+    )
+    found = compare_operations([a], [b], STILL)
+    energy = found.rows[0].quantities["energy"]
+    assert energy.ratio.reason == "the energy of A and B comes from different models"
+    assert energy.verdict == "not compared"
+    assert found.tested == {"time": 1, "energy": 0}
+    assert found.rows[0].quantities["time"].verdict == "not shown"
+
+
+def test_energies_of_operations_by_two_sensors_differ_beyond_the_errors_of_both_only() -> None:
+    a = powered(1.0, 1.00, systematic=0.08)
+    b = powered(1.0, 1.09, systematic=0.06, sensors="another")
+    energy = compare_operations([a], [b], STILL).rows[0].quantities["energy"]
+    assert energy.ratio.systematic == pytest.approx(0.10)
+    assert energy.verdict == "not shown"
+    same = powered(1.0, 1.09, systematic=0.06)
+    assert compare_operations([a], [same], STILL).rows[0].quantities["energy"].verdict == "higher"

@@ -117,7 +117,11 @@ def compare_metric(
         )  # fmt: skip
     both = [_observed(figures) for figures in sides]
     absolute = differences(*both)
-    difference = _figure(absolute, sides, unit, lambda value: value)
+    moved = drift if name not in ("peak_memory", "mean_power") else Drift(parts={})
+    rises = name != "throughput"
+    difference = widened_difference(
+        _figure(absolute, sides, unit, lambda value: value), shown_b, moved, rises=rises
+    )
     if min(both[0].values.min(), both[1].values.min()) <= 0:
         none = missing("ratio", "a value is 0 or less: there is no ratio")
         return Compared(name=name, a=shown_a, b=shown_b, ratio=none, difference=difference)
@@ -126,8 +130,7 @@ def compare_metric(
     ratio = _figure(relative, sides, "ratio", ratio_of)
     if name in ENERGY:
         ratio = replace(ratio, systematic=_systematic(a, b, sides), reason=_sensors_said(a, b))
-    moved = drift if name not in ("peak_memory", "mean_power") else Drift(parts={})
-    ratio = widened(ratio, moved, rises=name != "throughput")
+    ratio = widened(ratio, moved, rises=rises)
     of_these = verdict_of(ratio)
     return Compared(
         name=name,
@@ -161,6 +164,39 @@ def widened(ratio: Figure, drift: Drift, *, rises: bool = True) -> Figure:
     )
 
 
+def widened_difference(
+    difference: Figure, b: Figure, drift: Drift, *, rises: bool = True
+) -> Figure:
+    """B - A with an interval that holds what the machine alone may have changed of B; see `widened`.
+
+    Args:
+        difference: In the unit of both.
+        b: The value of B.
+        drift: From A to B.
+        rises: Whether it rises where the machine gets slower; else it falls.
+    """
+    if not drift.shown or b.value is None or difference.low is None or difference.high is None:
+        return difference
+    down, up = (drift.low, drift.high) if rises else (-drift.high, -drift.low)
+    return replace(
+        difference,
+        low=difference.low + b.value * math.expm1(-up),
+        high=difference.high + b.value * math.expm1(-down),
+        method=f"{difference.method}; {WIDENED}",
+    )
+
+
+def energies_of_operations(
+    a: Sequence[Process], b: Sequence[Process]
+) -> tuple[str | None, float | None]:
+    """Why energies of operations are not of the same thing, and the systematic error of their ratios."""
+    sides = [[process.figures["mean_power"] for process in side] for side in (a, b)]
+    if any(figure.missing for side in sides for figure in side):
+        return None, None
+    reason = _unlike("mean_power", a, b, sides)
+    return reason, None if reason else _systematic(a, b, sides)
+
+
 def verdict_of(ratio: Figure) -> Verdict:
     """What the interval of a ratio shows, the error of different sensors included."""
     if ratio.missing:
@@ -189,7 +225,8 @@ def _unlike(
     sizes = {process.samples for process in (*a, *b)}
     if name in A_STEP and len(sizes) > 1:
         known = " and ".join(
-            "?" if size is None else f"{size:g}" for size in sorted(sizes, key=str)
+            "?" if size is None else f"{size:g}"
+            for size in sorted(sizes, key=lambda size: size or 0.0)
         )
         return f"steps are of {known} samples: compare by sample"
     statuses = [sorted({figure.status.value for figure in figures}) for figures in sides]

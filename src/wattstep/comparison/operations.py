@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +20,13 @@ from wattstep.analysis.differences import (
 from wattstep.analysis.steps import FloatArray
 from wattstep.analysis.student import quantile
 from wattstep.comparison.drift import Drift
-from wattstep.comparison.metrics import Verdict, verdict_of, widened
+from wattstep.comparison.metrics import (
+    Verdict,
+    energies_of_operations,
+    verdict_of,
+    widened,
+    widened_difference,
+)
 from wattstep.comparison.process import Process
 from wattstep.records.figure import Figure, missing, weakest
 
@@ -144,7 +150,7 @@ def compare_operations(
     there = {key: tuple(sum(key in table for table in side) for side in tables) for key in keys}
     whole = (len(a), len(b))
     paired = [key for key in keys if there[key] == whole]
-    rows, tested = _compared(paired, tables, drift)
+    rows, tested = _compared(paired, tables, drift, *energies_of_operations(a, b))
     return ComparedOperations(
         rows=rows,
         only_a=tuple(_alone(key, tables[0]) for key in keys if not there[key][1]),
@@ -182,16 +188,26 @@ def _alone(key: Key, tables: Sequence[Mapping[Key, Row]]) -> Row:
 
 
 def _compared(
-    keys: Sequence[Key], tables: Sequence[Sequence[Mapping[Key, Row]]], drift: Drift
+    keys: Sequence[Key],
+    tables: Sequence[Sequence[Mapping[Key, Row]]],
+    drift: Drift,
+    unlike: str | None,
+    systematic: float | None,
 ) -> tuple[tuple[ComparedOperation, ...], dict[str, int]]:
     found: dict[str, list[ComparedQuantity]] = {}
     tested: dict[str, int] = {}
     for name, unit in QUANTITIES.items():
+        energy = name == "energy"
         cells = [
             [[table[key].get(name) or missing(unit, "not known") for key in keys] for table in side]
             for side in tables
         ]
-        found[name], tested[name] = _quantity(cells, unit, drift)
+        if energy and unlike is not None:
+            found[name], tested[name] = _not_compared(cells, unit, unlike), 0
+        else:
+            found[name], tested[name] = _quantity(
+                cells, unit, drift, systematic if energy else None
+            )
     rows = [
         ComparedOperation(
             key=dict(zip(KEY, key, strict=True)),
@@ -204,8 +220,23 @@ def _compared(
     return tuple(rows), tested
 
 
+def _not_compared(
+    cells: Sequence[Sequence[Sequence[Figure]]], unit: str, reason: str
+) -> list[ComparedQuantity]:
+    """Each operation's values, and why they are not held against each other."""
+    return [
+        ComparedQuantity(
+            a=_mean([process[at] for process in cells[0]]),
+            b=_mean([process[at] for process in cells[1]]),
+            ratio=missing("ratio", reason), difference=missing(unit, reason), q=None,
+            verdict="not compared",
+        )
+        for at in range(len(cells[0][0]))
+    ]  # fmt: skip
+
+
 def _quantity(
-    cells: Sequence[Sequence[Sequence[Figure]]], unit: str, drift: Drift
+    cells: Sequence[Sequence[Sequence[Figure]]], unit: str, drift: Drift, systematic: float | None
 ) -> tuple[list[ComparedQuantity], int]:
     """Time or energy of all operations, shape of the cells (sides, processes, operations)."""
     both = [_observed(side) for side in cells]
@@ -219,8 +250,11 @@ def _quantity(
     for at in range(both[0].values.shape[1]):
         column = [[process[at] for process in side] for side in cells]
         result.append(
-            _one(column, unit, drift, absolute, relative, at, float(q[at]), float(least[at]))
-        )
+            _one(
+                column, unit, drift, systematic, absolute, relative, at, float(q[at]),
+                float(least[at]),
+            )
+        )  # fmt: skip
     return result, int(testable.sum())
 
 
@@ -252,6 +286,7 @@ def _one(
     sides: Sequence[Sequence[Figure]],
     unit: str,
     drift: Drift,
+    systematic: float | None,
     absolute: Any,
     relative: Any,
     at: int,
@@ -278,14 +313,14 @@ def _one(
             n=len(figures), method=found.method, status=status, source=figures[0].source,
         )  # fmt: skip
 
-    difference = made(absolute, unit, float)
+    difference = widened_difference(made(absolute, unit, float), b, drift)
     if not least > 0:
         reason = "it takes nothing on a side: there is no ratio"
         return ComparedQuantity(
             a=a, b=b, ratio=missing("ratio", reason), difference=difference, q=None,
             verdict="not compared",
         )  # fmt: skip
-    ratio = widened(made(relative, "ratio", ratio_of), drift)
+    ratio = replace(widened(made(relative, "ratio", ratio_of), drift), systematic=systematic)
     verdict = verdict_of(ratio) if q <= RATE else "not shown"
     return ComparedQuantity(a=a, b=b, ratio=ratio, difference=difference, q=q, verdict=verdict)
 

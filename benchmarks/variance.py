@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.coincidence import Coincidence, Coincidences, adjusted
+from wattstep.analysis.coincidence import Coincidence, Coincidences
+from wattstep.analysis.false_discovery import false_discovery
 from wattstep.analysis.spread import Spreads
 from wattstep.analysis.variation import Instances, variation
 from wattstep.explaining.slow_instances import RATE, SlowInstances
@@ -96,7 +97,8 @@ def nulls(options: argparse.Namespace) -> None:
                 for s in slow
                 for h in held
             ]
-            false += (np.stack([adjusted(p) for p in np.transpose(chances)]) <= RATE).any(axis=1)
+            rates = np.stack([false_discovery(p) for p in np.transpose(chances)])
+            false += (rates <= RATE).any(axis=1)
         shares = false / families
         print(f"{slow_lag:.1f} / {held_lag:.1f}                      "
               f"{shares[0]:6.1%}   {shares[1]:18.1%}   {shares[2]:9.1%}")  # fmt: skip
@@ -115,7 +117,7 @@ def nulls(options: argparse.Namespace) -> None:
                 for s in slow
                 for h in held
             ]
-            hits += np.stack([adjusted(p) for p in np.transpose(chances)])[:, 0] <= RATE
+            hits += np.stack([false_discovery(p) for p in np.transpose(chances)])[:, 0] <= RATE
         shares = hits / max(families // 5, 1)
         print(f"memory {lag:.2f}      {faithful:6.0%}   {shares[0]:6.1%}   "
               f"{shares[1]:18.1%}   {shares[2]:9.1%}")  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.comparison.made import recorded
 
-from wattstep.analysis.differences import false_discovery
+from wattstep.analysis.false_discovery import false_discovery
 from wattstep.comparison.matrix import compare_all
 from wattstep.comparison.sides import sides_of
 from wattstep.errors import InvalidValueError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -234,21 +233,3 @@ def wilson(share: float, n: float, confidence: float) -> tuple[float, float]:
     middle = (share + square / (2 * n)) / (1 + square / n)
     reach = math.sqrt(square * (share * (1 - share) + square / (4 * n)) / n) / (1 + square / n)
     return max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))
-
-
-def adjusted(p: Sequence[float]) -> FloatArray:
-    """P-values as Benjamini and Hochberg (1995) adjust them: at most q are the discoveries at rate q.
-
-    Args:
-        p: Of all pairs that were tested, shape (n,).
-
-    Returns:
-        Shape (n,), in the same order.
-    """
-    values = np.asarray(p, np.float64)
-    count = len(values)
-    order = np.argsort(-values)
-    scaled = values[order] * count / (count - np.arange(count))
-    result = np.empty(count)
-    result[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
-    return result

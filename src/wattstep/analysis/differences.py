@@ -184,20 +184,6 @@ def _within(a: Observed, b: Observed) -> Differences:
     )  # fmt: skip
 
 
-def false_discovery(p: FloatArray) -> FloatArray:
-    """The least rate of false discoveries at which each would count as one (Benjamini and Hochberg 1995).
-
-    Args:
-        p: Probabilities of many tests, shape (k,); NaN of what was not tested stays NaN.
-    """
-    result = np.full(len(p), np.nan)
-    tested = np.flatnonzero(np.isfinite(p))
-    order = tested[np.argsort(p[tested])]
-    scaled = p[order] * len(order) / np.arange(1, len(order) + 1)
-    result[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
-    return result
-
-
 def pooled_spread(a: Observed, b: Observed) -> FloatArray | None:
     """Standard deviation between processes of one kind, shape (k,); None where no side has two."""
     sides = [side for side in (a, b) if side.processes > 1]

@@ -64,8 +64,8 @@ def _beta(a: FloatArray, x: FloatArray, rest: FloatArray) -> FloatArray:
             _log_gamma(a + b) - _log_gamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
         )
         near = x < (a + 1) / (a + b + 2)
-        straight = front * _fraction(a, np.full_like(a, b), np.where(near, x, 0.5)) / a
-        turned = 1 - front * _fraction(np.full_like(a, b), a, np.where(near, 0.5, rest)) / b
+        straight = front * _fraction(a, np.full_like(a, b), np.where(near, x, 0.0)) / a
+        turned = 1 - front * _fraction(np.full_like(a, b), a, np.where(near, 0.0, rest)) / b
     found: FloatArray = np.where(rest <= 0, 1.0, np.where(near, straight, turned))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.differences import false_discovery
+from wattstep.analysis.false_discovery import false_discovery
 from wattstep.comparison.comparing import drift_of, side_document, warnings_of
 from wattstep.comparison.metrics import Compared, Verdict, compare_metric, of_side
 from wattstep.comparison.operations import RATE

@@ -14,9 +14,9 @@ from wattstep.analysis.differences import (
     NORMAL,
     Observed,
     differences,
-    false_discovery,
     ratio_of,
 )
+from wattstep.analysis.false_discovery import false_discovery
 from wattstep.analysis.steps import FloatArray
 from wattstep.analysis.student import quantile
 from wattstep.comparison.drift import Drift

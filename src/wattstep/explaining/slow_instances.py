@@ -14,10 +14,10 @@ from wattstep.analysis.coincidence import (
     LEAST_WINDOWS,
     Coincidence,
     Coincidences,
-    adjusted,
     first_call,
     newcombe,
 )
+from wattstep.analysis.false_discovery import false_discovery
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps
 from wattstep.analysis.variation import (
     DEVIATIONS,
@@ -186,7 +186,8 @@ class SlowInstances:
         pairs = [*self._of_operations(), *self._first_calls(), *self._of_steps()]
         known = [pair for pair in pairs if isinstance(pair.result, Coincidence)]
         chances = [pair.result.p for pair in known if isinstance(pair.result, Coincidence)]
-        judged = [replace(p, q=float(q)) for p, q in zip(known, adjusted(chances), strict=True)]
+        rates = false_discovery(np.array(chances))
+        judged = [replace(p, q=float(q)) for p, q in zip(known, rates, strict=True)]
         judged.sort(key=_surest)
         return judged + [pair for pair in pairs if isinstance(pair.result, str)]
 

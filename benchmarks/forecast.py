@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wattstep.analysis.forecast import forecast_time, student
+from wattstep.analysis.forecast import forecast_time
+from wattstep.analysis.student import critical_value
 
 WARMUP = 3
 Series = np.ndarray
@@ -99,7 +100,7 @@ def judged(seconds: Series, first: int) -> tuple[bool, float, bool, float]:
     low, high = found.low or 0.0, found.high or 0.0
     seen = seconds[WARMUP:first]
     middle, spread = float(seen.mean()), float(seen.std(ddof=1))
-    reach = student(0.1, len(seen) - 1) * spread * math.sqrt(1 / len(seen) + 1 / ahead)
+    reach = critical_value(0.9, len(seen) - 1) * spread * math.sqrt(1 / len(seen) + 1 / ahead)
     naive = done + ahead * (middle - reach), done + ahead * (middle + reach)
     return (
         low <= truth <= high, score(low, high, truth),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.forecast import begun, energy_left, forecast_time, outlook, student
+from wattstep.analysis.forecast import begun, energy_left, forecast_time, outlook
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Status, missing
 
@@ -87,7 +87,3 @@ def test_what_cannot_be_foretold_says_why():
 def test_equal_steps_are_no_certainty():
     found = forecast_time(np.ones(100), 100.0, 900, 0, "made").time_left
     assert found.low < 900 < found.high
-
-
-def test_students_t_is_that_of_the_tables():
-    assert student(0.1, 4) == pytest.approx(2.132, abs=0.01)

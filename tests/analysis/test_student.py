@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.special import stdtr, stdtrit
 
-from wattstep.analysis.student import quantile, two_sided
+from wattstep.analysis.student import critical_value, quantile, two_sided
 
 FREEDOM = np.array([1, 1.3, 2, 2.7, 3, 5, 9, 29.4, 120, 1e4])
 
@@ -23,6 +25,11 @@ def test_probabilities_are_those_of_scipy() -> None:
 def test_quantiles_are_those_of_scipy(confidence: float) -> None:
     expected = stdtrit(FREEDOM, (1 + confidence) / 2)
     np.testing.assert_allclose(quantile(confidence, FREEDOM), expected, rtol=1e-9)
+
+
+def test_critical_values_are_those_of_the_tables() -> None:
+    assert critical_value(0.9, 4) == pytest.approx(2.132, abs=5e-4)
+    assert critical_value(0.95, math.inf) == pytest.approx(1.95996, abs=5e-6)
 
 
 def test_what_is_no_number_stays_none_and_infinity_is_beyond_everything() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
+from wattstep.analysis.proportions import newcombe
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 
 FIRST = 999  # permutations of every pair
@@ -16,8 +16,6 @@ PROMISING = 0.1
 CELLS = 4_000_000  # numbers in memory at once
 MANY = 4000  # windows (clean steps) beyond which all permutations are summed instead of some drawn
 LEAST_WINDOWS = 8  # fewer have too few orders for any to be rare
-CONFIDENCE = 0.95
-_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,33 +201,3 @@ def _autocorrelations(values: FloatArray) -> FloatArray:
     # Estimates from few values are biased towards less (Kendall 1954).
     result: FloatArray = np.minimum(correlations + (1 + 3 * correlations) / n, 1.0)
     return result
-
-
-def newcombe(first: float, n_first: float, second: float, n_second: float) -> tuple[float, float]:
-    """95 % interval of the difference of two independent shares (Newcombe 1998, method 10).
-
-    Args:
-        first: The first share.
-        n_first: Of how many.
-        second: The share that is taken off.
-        n_second: Of how many.
-    """
-    low_1, high_1 = wilson(first, n_first, CONFIDENCE)
-    low_2, high_2 = wilson(second, n_second, CONFIDENCE)
-    below = math.hypot(first - low_1, high_2 - second)
-    above = math.hypot(high_1 - first, second - low_2)
-    return max(-1.0, first - second - below), min(1.0, first - second + above)
-
-
-def wilson(share: float, n: float, confidence: float) -> tuple[float, float]:
-    """Interval of a share (Wilson 1927).
-
-    Args:
-        share: The share.
-        n: Of how many, if these were independent; need not be whole.
-        confidence: Coverage, as 0.95.
-    """
-    square = _NORMAL.inv_cdf((1 + confidence) / 2) ** 2
-    middle = (share + square / (2 * n)) / (1 + square / n)
-    reach = math.sqrt(square * (share * (1 - share) + square / (4 * n)) / n) / (1 + square / n)
-    return max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))

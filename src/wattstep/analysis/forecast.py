@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattstep.analysis.statistics import _t_quantile
 from wattstep.analysis.steps import FloatArray
+from wattstep.analysis.student import critical_value
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Figure, Status, missing
 
@@ -51,7 +51,7 @@ class Outlook:
 
     def reach(self, confidence: float = CONFIDENCE) -> float:
         """Half of the width of the interval of the mean."""
-        return self.error * student(1 - confidence, self.freedom)
+        return self.error * critical_value(confidence, max(round(self.freedom), 1))
 
 
 def outlook(values: FloatArray, ahead: float, each: float = 1.0) -> Outlook | str:
@@ -110,11 +110,6 @@ def begun(values: FloatArray) -> int:
     errors = np.maximum(squares - total**2 / count, 0.0) / count**2
     left = errors[::-1][: n // 2 + 1]
     return int(np.argmin(left))
-
-
-def student(alpha: float, freedom: float) -> float:
-    """Student's t that is exceeded on both sides together with probability alpha."""
-    return _t_quantile(alpha, max(round(freedom), 1))
 
 
 def _scatter(relative: FloatArray) -> float:

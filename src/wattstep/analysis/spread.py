@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
-from wattstep.analysis.coincidence import wilson
+from wattstep.analysis.proportions import wilson
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+from wattstep.analysis.student import critical_value
 from wattstep.analysis.variation import HIGH, Instances, Variation
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Figure, Status, missing
@@ -199,17 +201,15 @@ def block_length(windows: int) -> int:
 
 def _ends(resampled: FloatArray, value: float, drawn: FloatArray) -> tuple[float, float]:
     """Percentiles, widened for few blocks as Student's t is wider than the normal (Hesterberg 2015)."""
-    from scipy.special import ndtr, stdtrit
-
     known = resampled[np.isfinite(resampled)]
     if not len(known):
         return value, value
     windows = drawn.shape[1]
     blocks = -(-windows // block_length(windows))
-    reach = math.sqrt(blocks / (blocks - 1)) * stdtrit(blocks - 1, (1 + CONFIDENCE) / 2)
+    reach = math.sqrt(blocks / (blocks - 1)) * critical_value(CONFIDENCE, blocks - 1)
     if blocks < 8:  # percentiles of so few cannot reach far enough
         far = float(reach * known.std())
         return value - far, value + far
-    tail = float(ndtr(-reach))
+    tail = NormalDist().cdf(-reach)
     low, high = np.quantile(known, [tail, 1 - tail])
     return min(float(low), value), max(float(high), value)

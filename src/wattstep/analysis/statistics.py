@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wattstep.analysis.curves import FloatArray
+from wattstep.analysis.proportions import wilson
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Figure, Status
 
@@ -150,15 +151,14 @@ def share_figure(right: int, n: int, source: str) -> Figure:
         n: How many there are, at least 1.
         source: What the samples are.
     """
-    share, square = right / n, _NORMAL.inv_cdf((1 + _CONFIDENCE) / 2) ** 2
-    middle = (share + square / (2 * n)) / (1 + square / n)
-    reach = math.sqrt(square * (share * (1 - share) + square / (4 * n)) / n) / (1 + square / n)
+    share = right / n
+    low, high = wilson(share, n, _CONFIDENCE)
     return Figure(
         value=share,
         unit="ratio",
         status=Status.MEASURED,
-        low=max(0.0, min(share, middle - reach)),
-        high=min(1.0, max(share, middle + reach)),
+        low=low,
+        high=high,
         confidence=_CONFIDENCE,
         n=n,
         method="share that is right; interval of Wilson over samples",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from statistics import NormalDist
 from typing import Final
@@ -14,6 +15,7 @@ from wattstep.analysis.steps import FloatArray
 TINY: Final = 1e-300
 MOST_TERMS: Final = 300
 NEWTON_STEPS: Final = 20
+ENDLESS: Final = 1e6  # degrees of freedom from which on it is the normal distribution
 
 
 def two_sided(t: ArrayLike, freedom: ArrayLike) -> FloatArray:
@@ -54,6 +56,19 @@ def quantile(confidence: float, freedom: ArrayLike) -> FloatArray:
         if (np.abs(further) < 1e-13).all():
             break
     return t
+
+
+@functools.lru_cache(maxsize=4096)
+def critical_value(confidence: float, freedom: float) -> float:
+    """The same of one number of degrees of freedom, kept: it takes milliseconds, and few are asked for.
+
+    Args:
+        confidence: e.g. 0.95.
+        freedom: Degrees of freedom, at least 1; infinite for the normal distribution.
+    """
+    if freedom >= ENDLESS:
+        return NormalDist().inv_cdf((1 + confidence) / 2)
+    return float(quantile(confidence, freedom))
 
 
 def _beta(a: FloatArray, x: FloatArray, rest: FloatArray) -> FloatArray:

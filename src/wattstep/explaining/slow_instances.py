@@ -15,9 +15,9 @@ from wattstep.analysis.coincidence import (
     Coincidence,
     Coincidences,
     first_call,
-    newcombe,
 )
 from wattstep.analysis.false_discovery import false_discovery
+from wattstep.analysis.proportions import newcombe
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps
 from wattstep.analysis.variation import (
     DEVIATIONS,

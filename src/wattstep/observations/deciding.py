@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from wattstep.analysis.student import critical_value
 from wattstep.observations.estimates import CONFIDENCE, Estimate
 
 Verdict = Literal["holds", "does not hold", "undecided", "cannot be tested here"]
@@ -129,9 +130,7 @@ class Part:
 
 
 def _reach(error: float, freedom: float, picked_from: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + _stricter(picked_from)) / 2)) * error
+    return critical_value(_stricter(picked_from), freedom) * error
 
 
 def _stricter(comparisons: int) -> float:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
+from wattstep.analysis.student import critical_value
 from wattstep.records.figure import Figure, Status, missing, weakest
 
 CONFIDENCE = 0.95
 _NORMAL = 1.959963984540054  # half width of a 95 % interval in standard errors
-_ENDLESS = 1e6  # degrees of freedom from which on Student's t is the normal distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +50,7 @@ class Estimate:
             return self.value, self.value
         if not math.isfinite(self.error):
             return self.within
-        freedom = min(self.freedom, _ENDLESS)
-        reach = float(stdtrit(freedom, (1 + confidence) / 2)) * self.error
+        reach = critical_value(confidence, self.freedom) * self.error
         least, most = self.within
         return max(self.value - reach, least), min(self.value + reach, most)
 
@@ -104,7 +102,7 @@ def of_processes(
     else:
         error, freedom = float(values.std(ddof=1)) / math.sqrt(count), float(count - 1)
         method = f"mean over {count} processes, Student's t"
-        if of_steps * _NORMAL > error * float(stdtrit(freedom, (1 + CONFIDENCE) / 2)):
+        if of_steps * _NORMAL > error * critical_value(CONFIDENCE, freedom):
             error, freedom = of_steps, math.inf
             method = f"mean over {count} processes, the intervals of their own steps"
     return Estimate(

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from wattstep.analysis.regression.fit import Fit
 from wattstep.analysis.regression.observed import Observed
 from wattstep.analysis.regression.time_errors import LEAST_FACTOR, blurred, moved_knots
 from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.analysis.student import critical_value
 
 LEAST_BLOCKS = 20
 MOST_LENGTH = 64  # steps in a block
@@ -79,9 +79,7 @@ def spread_of(
 
 def _quantile(confidence: float, freedom: float) -> float:
     """Student's t for both sides together; with one process or layout, there is none to tell."""
-    if not math.isfinite(freedom):
-        return float(special.ndtri((1 + confidence) / 2))
-    return float(special.stdtrit(max(freedom, 1), (1 + confidence) / 2))
+    return critical_value(confidence, max(freedom, 1))
 
 
 def _scores(pulled: FloatArray, groups: IntArray) -> FloatArray:

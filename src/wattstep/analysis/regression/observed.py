@@ -14,6 +14,7 @@ from wattstep.analysis.regression.readings import Readings, common_spacing, read
 from wattstep.analysis.regression.timeline import Covered, Timeline, covered, timeline
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 
+SHORTEST = 1e-7  # s: a window that is shorter is a moment
 MAYBE = np.array([-0.8, -0.4, 0.0, 0.4, 0.8])  # of half the time between reads
 
 
@@ -107,6 +108,7 @@ class Observed:
             window: What was averaged in s; 0: nothing. A counter's differences have their own.
         """
         parts = []
+        window = window if window > SHORTEST else 0.0
         for line, each in zip(self.lines, self.readings, strict=True):
             lasted = np.full(len(each.end_s), window) if each.lasted_s is None else each.lasted_s
             parts.append(_spread_over(line, self.axis, each, each.end_s - delay, lasted))

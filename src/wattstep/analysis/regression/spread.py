@@ -51,10 +51,10 @@ def spread_of(
     """
     kinds = len(seconds)
     apart = fit.inverse[:, :kinds] * seconds
-    pulled = fit.columns @ apart
-    model = pulled.T @ pulled / fit.noise
-    processes = pulled * ((fit.left + fit.rows.slow) / fit.noise)[:, None]
-    pulled *= (fit.left / fit.noise)[:, None]
+    influence = _influence(fit, apart, seconds)
+    model = fit.noise * influence.T @ influence
+    processes = influence * (fit.left + fit.rows.slow)[:, None]
+    pulled = influence * fit.left[:, None]
     wider, length, blocks = _beyond_white(fit, pulled, np.diag(model))
     reach = _quantile(confidence, blocks - 1)
     root = np.sqrt(wider)
@@ -65,16 +65,29 @@ def spread_of(
         part = slice(kinds + 1, 2 * kinds + 1)
         kinds_only[part, part] = 0.0
     if fit.time_error > 0:
-        energy += normal**2 * _misplaced(fit, observed, apart, seed)
-    # That all kinds which the samples tell are alike does not prove the others to be.
-    unlike = max(1.0, (UNLIKE * float(fit.rows.watts.mean())) ** 2 / fit.spread)
-    kinds_only[: kinds + 1, : kinds + 1] *= unlike
+        energy += normal**2 * _misplaced(fit, observed, influence, seed)
     energy += normal**2 * (apart.T @ kinds_only @ apart)
+    unlike = max(0.0, (UNLIKE * float(fit.rows.watts.mean())) ** 2 - fit.spread)
+    drawn = kinds_only[: kinds + 1, : kinds + 1] @ apart[: kinds + 1]
+    # That all kinds which the samples tell are alike does not prove the others to be. But they lie
+    # about the mean of the samples: what is more in some is less in others.
+    drawn = drawn - fit.columns[:, : kinds + 1].mean(axis=0)[:, None] * drawn.sum(axis=0)
+    energy += normal**2 * unlike * (drawn.T @ drawn)
     energy += _processes(fit, processes, np.diag(model), wider, confidence)
-    traced, times = _traced(fit, observed, apart, seconds)
+    traced, times = _traced(fit, observed, influence, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
     energy += normal**2 * np.diag(_steps_of_sensor(fit, observed, seconds))
     return Spread(energy=energy, times=times, block=length, blocks=blocks)
+
+
+def _influence(fit: Fit, apart: FloatArray, seconds: FloatArray) -> FloatArray:
+    """Change of each kind's energy with each sample in J/W, shape (n, k).
+
+    Powers are fitted about the mean of the samples, which moves with each of them.
+    """
+    about = fit.columns @ apart / fit.noise
+    influence: FloatArray = about - about.mean(axis=0) + seconds / len(fit.left)
+    return influence
 
 
 def _quantile(confidence: float, freedom: float) -> float:
@@ -135,7 +148,7 @@ def _processes(
 
 
 def _traced(
-    fit: Fit, observed: Observed, apart: FloatArray, seconds: FloatArray
+    fit: Fit, observed: Observed, influence: FloatArray, seconds: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Variance from traced steps being few (a jackknife over them), and that of kinds' times."""
     axis, kinds = observed.axis, len(seconds)
@@ -147,7 +160,7 @@ def _traced(
     curves = axis.curves(watts)
     off = curves - curves.mean(axis=1, keepdims=True)
     moved = fit.rows.weights @ np.vstack([off, np.zeros(off.shape[1])])
-    change = -(moved.T @ fit.columns) @ apart / fit.noise
+    change = -(moved.T @ influence)
     pace = np.divide(seconds, total, out=np.zeros(kinds), where=total > 0)
     change += (axis.layout_share - total) * pace * watts
     scale = 1.0 / (axis.layouts * (axis.layouts - 1))
@@ -158,9 +171,9 @@ def _traced(
     return change.T @ change * scale, drawn + relative
 
 
-def _misplaced(fit: Fit, observed: Observed, apart: FloatArray, seed: int) -> FloatArray:
+def _misplaced(fit: Fit, observed: Observed, influence: FloatArray, seed: int) -> FloatArray:
     """Variance from times that are off: drawn, since what lies beside its place is not linear."""
-    axis, kinds = observed.axis, apart.shape[1]
+    axis, kinds = observed.axis, influence.shape[1]
     rng = np.random.default_rng(seed)
     powers = fit.inverse[:kinds, :kinds]
     scale = np.sqrt(np.maximum(np.diag(powers), 1e-300))
@@ -174,7 +187,7 @@ def _misplaced(fit: Fit, observed: Observed, apart: FloatArray, seed: int) -> Fl
     for j in range(DRAWS):
         change[:, j] = np.interp(axis.knots, moved[:, j], curves[:, j]) - beside[:, j]
     explained = fit.rows.weights @ np.vstack([change, np.zeros(DRAWS)])
-    errors = (explained.T @ fit.columns) @ apart / fit.noise
+    errors = explained.T @ influence
     variance: FloatArray = errors.T @ errors / DRAWS
     return variance
 

@@ -12,6 +12,7 @@ from wattstep.analysis.regression.problem import Sampled
 from wattstep.analysis.steps import FloatArray, IntArray
 
 CLEARLY = 1.25  # sample spacings: new values that are this far apart are fewer than reads
+CLOSE = 0.3  # of the spacing of reads of a counter
 MOST_UPDATES = 5.5  # between two changes that are looked at
 BY_CHANCE = 2.5  # times the repeats that values drawn at random would have
 LEAST_UPDATES = 10
@@ -122,6 +123,9 @@ def _differences(
     quantum: float,
     early: float,
 ) -> Readings:
+    # Between reads that nearly coincide there is more rounding than energy.
+    apart = np.append(True, np.diff(at) >= CLOSE * _spacing(at)) if len(at) else np.zeros(0, bool)
+    at, value, stretch = at[apart], value[apart], stretch[apart]
     lasted = np.diff(at)
     gained = np.diff(value)
     spacing = _spacing(at)

@@ -147,3 +147,9 @@ def test_what_needs_operations_says_that_there_are_none(
     (found,) = explain(load(make(tmp_path / "run")), [section])
     assert found.reason
     assert not found.tables
+
+
+def test_operations_of_a_step_of_no_length_are_no_share_of_it(tmp_path: Path) -> None:
+    rows = load(a_step_of_no_length(tmp_path / "run")).operations().rows
+    assert rows
+    assert all(row["share"].missing and row["share"].reason for row in rows)

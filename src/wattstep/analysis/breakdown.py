@@ -171,7 +171,7 @@ class Breakdown:
                     float(seconds[position]), float(pieces[position]),
                     moved[name][position] if name in moved else None,
                 )  # fmt: skip
-            row["share"] = row["time"].scaled(1 / self.step_s, "ratio")
+            row["share"] = self._share(row["time"])
             self._utilization(row)
             _gather_rails(row)
             row["memory"] = Figure(
@@ -329,7 +329,7 @@ class Breakdown:
                     self._seconds_of_rest(columns),
                     None if quantity.moved is None else quantity.moved.of_rests(columns),
                 )  # fmt: skip
-            row["share"] = row["time"].scaled(1 / self.step_s, "ratio")
+            row["share"] = self._share(row["time"])
             if "energy" in self.absent:
                 row["energy"] = missing("J", self.absent["energy"])
             row.pop("cpu_time", None)
@@ -370,6 +370,12 @@ class Breakdown:
         if quantity.moved is None or moved is None:
             return figure
         return quantity.moved.clock.widened(figure, moved)
+
+    def _share(self, time: Figure) -> Figure:
+        """Of the step; of a step without length nothing is a share."""
+        if not self.step_s:
+            return missing("ratio", "the step has no length")
+        return time.scaled(1 / self.step_s, "ratio")
 
     def _utilization(self, row: dict[str, Any]) -> None:
         """CPU time over wall time of all cores: equation 2 of the TX2 paper, for an operation."""

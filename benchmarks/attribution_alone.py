@@ -189,12 +189,12 @@ def inside(run: Run) -> dict[tuple[str, str], dict[str, float]]:
     if isinstance(process, str):
         raise SystemExit(process)
     found = regressed([process], source)
-    shared = breakdown.shared("cpu_time")
+    shared = breakdown.plain.shared("cpu_time")
     assert shared is not None
     position = {int(code): number for number, code in enumerate(process.code)}
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    codes = breakdown.codes("operations")
-    for row in breakdown.plain_rows("operations"):
+    codes = breakdown.plain.codes("operations")
+    for row in breakdown.plain.rows("operations"):
         mine = codes[row["key"]]
         members = np.array([position[int(code)] for code in mine if int(code) in position])
         entry = {

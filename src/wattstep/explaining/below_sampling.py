@@ -139,8 +139,8 @@ def _groups(found: Regressed) -> list[dict[str, Any]]:
 def _operations(run: Run) -> Iterator[dict[str, Any]]:
     """As in the tables of the run, the longest first, with plain overlap attribution beside."""
     breakdown = run.breakdown
-    shared, codes = breakdown.shared("energy"), breakdown.codes("operations")
-    for row, plain in zip(breakdown.operations(), breakdown.plain_rows("operations"), strict=True):
+    shared, codes = breakdown.plain.shared("energy"), breakdown.plain.codes("operations")
+    for row, plain in zip(breakdown.operations(), breakdown.plain.rows("operations"), strict=True):
         energy: Figure = row["energy"]
         overlap = missing("J", energy.reason or "no energy is known")
         if shared is not None:

@@ -83,23 +83,23 @@ class FilledTables:
 
     def _short(self, name: str) -> Figure | None:
         """The energy of all in a table that is too short for its source; None where nothing is."""
-        return self._breakdown.too_short(name).get("energy")
+        return self._breakdown.plain.too_short(name).get("energy")
 
     def _members(self, name: str) -> dict[int, IntArray]:
         """The kinds of each row of a table whose energy is missing, by its key."""
         number = self._numbers
-        short = {row["key"] for row in self._breakdown.plain_rows(name) if row["energy"].missing}
-        found = {key: number[codes] for key, codes in self._breakdown.codes(name).items()}
+        short = {row["key"] for row in self._breakdown.plain.rows(name) if row["energy"].missing}
+        found = {key: number[codes] for key, codes in self._breakdown.plain.codes(name).items()}
         return {key: kinds[kinds >= 0] for key, kinds in found.items() if key in short}
 
     @cached_property
     def _rest_members(self) -> dict[str, IntArray]:
         """Likewise of the rests, by name."""
         number = self._numbers
-        rests = self._breakdown.plain_rests()
+        rests = self._breakdown.plain.rests()
         found = {
             name: number[np.array(columns)]
-            for name, columns in self._breakdown.rest_columns.items()
+            for name, columns in self._breakdown.plain.rest_columns.items()
             if rests[name]["energy"].missing
         }
         return {name: kinds[kinds >= 0] for name, kinds in found.items()}
@@ -109,14 +109,14 @@ class FilledTables:
         """The position in the regression of each code of the breakdown, -1 for none."""
         assert isinstance(self.regressed, Regressed)
         (process,) = self.regressed.processes
-        number = np.full(self._breakdown.code_count, -1, np.int64)
+        number = np.full(self._breakdown.plain.code_count, -1, np.int64)
         number[process.code] = np.arange(len(process.code))
         return number
 
     # --- filling ------------------------------------------------------------------------------
 
     def _filled(self, name: str) -> Filled:
-        rows = [dict(row) for row in self._breakdown.plain_rows(name)]
+        rows = [dict(row) for row in self._breakdown.plain.rows(name)]
         short = self._short(name)
         if short is None or short.value is None or self._foreign:
             return _as_it_was(rows, short)
@@ -172,7 +172,7 @@ class FilledTables:
     @cached_property
     def rests(self) -> dict[str, Row]:
         """What no operation covers, by name."""
-        rests = {name: dict(row) for name, row in self._breakdown.plain_rests().items()}
+        rests = {name: dict(row) for name, row in self._breakdown.plain.rests().items()}
         scale, filler = self._operations_scale, None
         if scale is None or isinstance(filler := self._filler, str):
             return rests

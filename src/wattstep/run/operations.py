@@ -2,52 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from wattstep.analysis.breakdown import (
-    RAIL,
     Breakdown,
     Codes,
-    Moved,
     Quantity,
     compact,
-    rest_columns,
 )
-from wattstep.analysis.clock_error import ClockError, shifted
-from wattstep.analysis.curves import Curve
-from wattstep.analysis.folding import fold, mean_gain, stand_alone
-from wattstep.analysis.laying import LaidRows, Phases, Sharing, TracedRows, lay, match_layers
-from wattstep.analysis.power import EnergySource
+from wattstep.analysis.laying import LaidRows, Phases, TracedRows, lay, match_layers
 from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
-from wattstep.records.figure import Figure, Status, missing, weakest
-from wattstep.records.journal import Mark
+from wattstep.records.figure import Figure, Status
 from wattstep.run.below_sampling import Kind
+from wattstep.run.clean_phases import clean_phases, layer_shares, seconds_beside
+from wattstep.run.covered import covered_s
 from wattstep.run.filled import FilledTables
-from wattstep.run.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment
 from wattstep.run.instances import TracedInstances
 from wattstep.run.layouts import Labelled
-from wattstep.run.naming import Combined, Names, combined
+from wattstep.run.naming import Combined, Names
+from wattstep.run.operation_table import Row, with_power
+from wattstep.run.plain_tables import PlainTables, rest_of
 from wattstep.run.reading import Tables
-from wattstep.run.series import Series, clock_of, real_cores
+from wattstep.run.row_labels import NO_LAYER, RowLabels
+from wattstep.run.series import Series, real_cores
+from wattstep.run.sharing import OWN_TRACE, SharedOut
 from wattstep.run.totals import total_rows
-from wattstep.run.traced import COLUMNS, TracedColumns
+from wattstep.run.traced import COLUMNS, TracedColumns, outermost_above
 
-PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
-NO_LAYER = "(no single layer)"
-OWN_TRACE = "torch profiler, monotonic clock"
 WHOSE = " of the machine that trained, not of that of the sensors"
-Shares = tuple[FloatArray, FloatArray]  # of rows and rests
-BESIDE = 4  # clean steps on either side of a window that it is compared with
-PHASE_RESTS = ("data", "game", "evaluation")  # what is uncovered there is no framework's work
-Row = dict[str, Any]
 
 
 class RunBreakdown:
@@ -70,8 +58,6 @@ class RunBreakdown:
         self._series = series
         self.steps = series.steps
         self.clean = np.flatnonzero(self.steps.clean)
-        self._labelled: dict[str, tuple[Combined, Codes | None]] = {}
-        self._plain: dict[str, list[Row]] = {}
 
     @cached_property
     def step_time(self) -> Figure:
@@ -169,7 +155,7 @@ class RunBreakdown:
     @property
     def alike(self) -> Combined:
         """The row of `operations` that each traced row belongs to."""
-        return self._labels("operations")[0]
+        return self._labels.of("operations")[0]
 
     @property
     def processor(self) -> Names:
@@ -204,9 +190,14 @@ class RunBreakdown:
     def laid(self) -> LaidRows:
         """The rows on the mean clean step."""
         traced, windows, share = self._phases
-        beside = None if self.steps.only_traced else self._beside(windows)
+        beside = (
+            None
+            if self.steps.only_traced
+            else seconds_beside(self.steps, self.clean, windows, self._step_s)
+        )
         laid = lay(self.rows, traced, beside, share, self._step_s)
-        return match_layers(self.rows, laid, traced.names, self._layer_shares(traced.names))
+        shares = layer_shares(self._tables.marks, self.steps, self.clean, traced.names)
+        return match_layers(self.rows, laid, traced.names, shares)
 
     @property
     def _of_totals(self) -> bool:
@@ -224,164 +215,18 @@ class RunBreakdown:
         assert value is not None
         return value
 
-    def _layer_shares(self, names: Sequence[str]) -> dict[str, float]:
-        """Share of the forward phase of each top-level layer, in clean steps that carry marks."""
-        marks = self._tables.marks
-        marked = np.intersect1d(self.clean, marks.step[marks.kind == Mark.LAYER_START])
-        if not len(marked) or "forward" not in names:
-            return {}
-        phases, rows = marks.phases(self.steps, marked, tuple(names))
-        if not len(rows):
-            return {}
-        forward = list(names).index("forward")
-        begin, end = phases.edges_ns[:, forward], phases.edges_ns[:, forward + 1]
-        length = float(phases.durations_s[:, forward].mean())
-        times = marks.layers(rows, begin, end)
-        return {name: value / length for name, value in times.items()}
-
-    def _beside(self, windows: IntArray) -> FloatArray:
-        """Median of the clean steps around each window in s."""
-        seconds = self.steps.seconds
-        at = np.searchsorted(self.clean, windows)
-        return np.array(
-            [
-                float(np.median(seconds[self.clean[max(0, n - BESIDE) : n + BESIDE]]))
-                if len(self.clean[max(0, n - BESIDE) : n + BESIDE])
-                else self._step_s
-                for n in at
-            ]
-        )
-
-    # --- quantities -------------------------------------------------------------------------
-
-    def fold(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None = None) -> Curve | None:
-        """A curve over the mean clean step, or None where nothing was sampled in clean steps."""
-        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
-        return fold(curve, start, end, self._step_s, gauge)
-
     @cached_property
     def _quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
-        laid = self.laid
-        spread = self.step_time
-        relative = 0.0
-        if spread.low is not None and spread.high is not None:
-            relative = (spread.high - spread.low) / 2 / self._step_s
-        time = Quantity(
-            unit="s",
-            rows=laid.time_s,
-            rests=laid.rest_s,
-            relative=relative,
-            status=Status.ATTRIBUTED,
-            source=OWN_TRACE,
-            method="traced time less the cost of its events, laid onto clean steps",
-        )
-        if self.steps.only_traced:
-            time = replace(time, source=self._traced_by, method=f"wall time; {self._scope}")
-        quantities = {"time": time}
-        if self._shared is None:
-            rests = np.zeros_like(laid.rest_s)
-            quantities["busy_time"] = replace(time, rows=laid.busy_s, rests=rests)
-        sharing = Sharing(self.rows, laid)
-        absent: dict[str, str] = {}
-        energy = self._series.energy
-        if isinstance(energy, str):
-            absent["energy"] = energy
-        else:
-            self._share("energy", energy, time, sharing, quantities, absent)
-        for name, rail in self._series.rails.items():
-            self._share(f"{RAIL}{name}", rail, time, sharing, quantities, absent)
-        if self._series.process_cpu is None:
-            absent["cpu_time"] = self._series.without("the CPU time of the process was not sampled")
-        else:
-            curve, source = self._series.process_cpu
-            clock = clock_of(self._alignment_of("cpu_time"))
-            cpu = EnergySource(curve=curve, status=Status.MEASURED, source=source, clock=clock)
-            self._share("cpu_time", cpu, time, sharing, quantities, absent)
-        return quantities, absent
-
-    def _share(
-        self,
-        name: str,
-        source: EnergySource,
-        time: Quantity,
-        sharing: Sharing,
-        quantities: dict[str, Quantity],
-        absent: dict[str, str],
-    ) -> None:
-        """Shares a sampled quantity out among the rows, or says why it cannot be."""
-        if self._shared is not None and name not in self._shared:
-            absent[name] = "not asked for"
-            return
-        alignment = self._alignment_of(name)
-        if alignment is not None and alignment.uncertainty_s is None:
-            absent[name] = UNKNOWN
-            return
-        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
-        gain = mean_gain(source.curve, start, end)
-        if gain is None:
-            absent[name] = f"no samples of {source.source} in {self.steps.figures_of}"
-            return
-        seconds = float(self.steps.seconds[self.clean].sum())
-        if reason := source.too_little(seconds, gain * len(self.clean)):
-            absent[name] = reason
-            return
-        found = self._shares(sharing, source.curve, source.gauge)
-        assert found is not None
-        rows, rests = found
-        folded = "" if self._one_by_one(source.curve, source.gauge) else "folded by phase and "
-        quantities[name] = replace(
-            time,
-            unit=source.curve.unit,
-            rows=rows,
-            rests=rests,
-            status=weakest([source.status, Status.ATTRIBUTED]),
-            source=source.source,
-            method=f"what {self.steps.figures_of} gained, {folded}shared out by time",
-            sensor=source,
-            moved=None if source.clock is None else self._moved(sharing, source, source.clock),
-        )
-
-    def _one_by_one(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None) -> bool:
-        """Whether what was sampled is shared out just where it was, without folding steps."""
-        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
-        return self.steps.only_traced and stand_alone(curve, start, end, gauge)
-
-    def _shares(
-        self, sharing: Sharing, curve: Curve, gauge: tuple[IntArray, FloatArray] | None
-    ) -> Shares | None:
-        """What rows and rests take of a curve; None where nothing of it was sampled in steps."""
-        if not self._one_by_one(curve, gauge):
-            folded = self.fold(curve, gauge)
-            return None if folded is None else sharing.folded(folded)
-        gain = mean_gain(curve, self.steps.start_ns[self.clean], self.steps.end_ns[self.clean])
-        return None if gain is None else sharing.recorded(curve, gain / self._step_s)
-
-    def _moved(self, sharing: Sharing, source: EnergySource, clock: ClockError) -> Moved:
-        """What rows and rests take with the samples moved; only sums of it are kept."""
-        windows, phases = self.laid.rest_s.shape
-        code, count = self._alike
-        sums = np.full((len(clock.shifts_ns), count), np.nan)
-        rests = np.full((len(clock.shifts_ns), phases), np.nan)
-        for number, by_ns in enumerate(clock.shifts_ns):
-            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns))
-            if found is not None:
-                sums[number] = np.bincount(code, found[0], minlength=count) / windows
-                rests[number] = found[1].mean(axis=0)
-        return Moved(clock=clock, code=code, sums=sums, rests=rests)
-
-    @property
-    def _scope(self) -> str:
-        """What the operations of an imported trace are of."""
-        return WHOLE_TRACE if self._tables.imported.trace_is_one_step else TRACED
-
-    def _alignment_of(self, quantity: str) -> Alignment | None:
-        """How the clock behind a quantity that is shared out fits to that of the trace."""
-        series = self._series
-        if quantity == "energy":
-            return series.power_alignment
-        if quantity == "cpu_time":
-            return series.alignment(series.with_role(*PROCESS_CPU))
-        return series.alignment([series.channels[quantity.removeprefix(RAIL)]])
+        return SharedOut(
+            self._series,
+            self.clean,
+            self.step_time,
+            self._tables.imported,
+            self.rows,
+            self.laid,
+            lambda: self._labels.alike,
+            self._shared,
+        ).quantities()
 
     @cached_property
     def _breakdown(self) -> Breakdown:
@@ -406,16 +251,7 @@ class RunBreakdown:
     @cached_property
     def _outer(self) -> Codes:
         """The outermost operation that each row belongs to; itself for scopes without one."""
-        above = self.rows.parent
-        climbing = np.flatnonzero(~self._chosen.outermost & (above >= 0))
-        outer = np.arange(len(above), dtype=np.int32 if len(above) < 2**31 else np.int64)
-        outer[climbing] = above[climbing]
-        while len(climbing):  # each time twice as far
-            further = outer[outer[climbing]]
-            moved = further != outer[climbing]
-            outer[climbing] = further
-            climbing = climbing[moved]
-        return outer
+        return outermost_above(self.rows.parent, self._chosen.outermost)
 
     @cached_property
     def _operation(self) -> BoolArray:
@@ -443,12 +279,8 @@ class RunBreakdown:
         """Time in s of a step in which its work ran on any GPU; None where none did."""
         if not self.others:
             return None
-        ran, rows = self._processor, self.rows
-        there = np.flatnonzero(~ran.named("cpu"))
-        _, windows, _ = self._phases
-        bounds = np.searchsorted(rows.window[there], np.arange(len(windows) + 1))
-        parts = [there[low:high] for low, high in pairwise(bounds)]
-        seconds = [_union_s(rows.start_ns[mine], rows.end_ns[mine]) for mine in parts]
+        there = np.flatnonzero(~self._processor.named("cpu"))
+        seconds = covered_s(self.rows, there, len(self.window_steps))
         figure = mean_figure(seconds, "s", self.step_time.source or "", Status.MEASURED)
         words = f"time in which work of a step ran on {' or '.join(self.others)}"
         return replace(figure, method=f"{words}; {figure.method}")
@@ -482,9 +314,9 @@ class RunBreakdown:
     @cached_property
     def labelled(self) -> tuple[Labelled, tuple[Kind, ...]]:
         """The rows on the mean clean step with the kind of each, and what the kinds are."""
-        code, count = self._alike
+        code, count = self._labels.alike
         names = self._breakdown.phase_names
-        rests = [Kind(_rest_of(name), "rest", "", name) for name in names]
+        rests = [Kind(rest_of(name), "rest", "", name) for name in names]
         own = np.flatnonzero(self._chosen.outermost & self._operation)[::-1]
         first = np.full(count, -1, np.int64)
         first[code[own]] = own
@@ -518,116 +350,29 @@ class RunBreakdown:
         The second number is how many had no marks.
         """
         traced, _, share = self._phases
-        start, end = self.steps.start_ns[self.clean], self.steps.end_ns[self.clean]
-        if len(share) == 1:
-            return np.stack([start, end], axis=1), 0
-        marks = self._tables.marks
-        phases, rows = marks.phases(self.steps, self.clean, traced.names)
-        bare = ~np.isin(self.clean, marks.step[marks.kind == Mark.PHASE])
-        edges = np.concatenate([[0.0], np.cumsum(share)])
-        spread = start[bare, None] + np.rint((end - start)[bare, None] * edges).astype(np.int64)
-        spread[:, -1] = end[bare]
-        whole = np.concatenate([phases.edges_ns, spread])
-        order = np.argsort(np.concatenate([rows, self.clean[bare]]), kind="stable")
-        return whole[order], int(bare.sum())
+        return clean_phases(self._tables.marks, self.steps, self.clean, traced.names, share)
 
     # --- tables -----------------------------------------------------------------------------
 
-    def _labels(self, table: str) -> tuple[Combined, Codes | None]:
-        """What makes the rows of a table, and in which pieces a row lasts (None: in calls)."""
-        if table not in self._labelled:
-            self._labelled[table] = self._labels_of(table)
-        return self._labelled[table]
+    @cached_property
+    def _labels(self) -> RowLabels:
+        def column(name: str) -> Names:
+            return self._processor if name == "processor" else self.label(name)
 
-    def _labels_of(self, table: str) -> tuple[Combined, Codes | None]:
-        def of(column: str) -> Names:
-            names = self._processor if column == "processor" else self.label(column)
-            return names.renamed("", NO_LAYER if column == "layer" else "").at(self._outer)
-
-        names = {
-            "operations": ("name", "layer", "phase", *(["processor"] if self.others else [])),
-            "layers": ("layer",),
-            "phases": ("phase",),
-            "kinds": ("kind",),
-        }[table]
-        labels = {column: of(column) for column in names}
-        extra = {"kind": of("kind")} if table == "operations" else {}
-        lasting = table in ("layers", "phases")  # forward and backward apart
-        return combined(labels, extra, self._operation), of("phase").code if lasting else None
+        return RowLabels(column, self.laid, self._outer, self._operation, bool(self.others))
 
     @cached_property
-    def _alike(self) -> tuple[Codes, int]:
-        """A number of each row, the same for rows that no table tells apart, and how many there are.
-
-        A scope's own time is told by the phase in which it begins.
-        """
-        labels, _ = self._labels("operations")
-        kinds, _ = self._labels("kinds")
-        phases = len(self.laid.edges_s) - 1  # numbers below that are of scopes
-        code = labels.key.astype(np.int64) * (int(kinds.key.max(initial=0)) + 1) + kinds.key
-        used, code = compact(code)
-        code = np.where(self._operation, code + phases, self.laid.phase)
-        return code.astype(np.int32), len(used) + phases
-
-    def plain_rows(self, table: str) -> list[Row]:
-        """A table as samples alone have it; "key" is what its rows are told by."""
-        if table not in self._plain:
-            self._plain[table] = self._table_of(table)
-        return self._plain[table]
-
-    def _table_of(self, table: str) -> list[Row]:
-        labels, part = self._labels(table)
-        found = self._breakdown.rows(labels.key, self._operation, part)
-        rows = [{**labels.shown[row["key"]], **row} for row in found]
-        if not self._chosen.tells_allocations:
-            for row in rows:
-                row["memory"] = missing("B", "the trace does not tell what operations allocated")
-        return rows
-
-    def codes(self, table: str) -> dict[int, IntArray]:
-        """Which kinds, as in `labelled`, make each row of a table, by its key."""
-        labels, _ = self._labels(table)
-        own = self._chosen.outermost & self._operation
-        code, count = self._alike
-        pairs, _ = compact(labels.key[own].astype(np.int64) * count + code[own])
-        keys, first = np.unique(pairs // count, return_index=True)
-        return dict(zip(keys.tolist(), np.split(pairs % count, first[1:]), strict=True))
-
-    def shared(self, quantity: str) -> FloatArray | None:
-        """What each kind takes of a mean step by overlap alone; None where it is not known.
-
-        Args:
-            quantity: "energy", say.
-        """
-        found = self._with_scopes[1].quantities.get(quantity)
-        if found is None:
-            return None
-        code, count = self._alike
-        mine = self._operation
-        sums = np.bincount(code[mine], found.rows[mine], minlength=count).astype(np.float64)
-        sums[: found.rests.shape[1]] += found.rests.sum(axis=0)
-        return sums / len(found.rests)
-
-    @property
-    def code_count(self) -> int:
-        """How many kinds there may be."""
-        return self._alike[1]
-
-    def too_short(self, table: str) -> dict[str, Figure]:
-        """What rows of a table and rests leave out as samples alone have them, by quantity."""
-        names, breakdown = self._with_scopes
-        labels, part = self._labels(table)
-        return breakdown.unresolved(labels.key, self._operation, part, names)
-
-    def plain_rests(self) -> dict[str, dict[str, Figure]]:
-        """What no operation covers, as samples alone have it."""
-        names, breakdown = self._with_scopes
-        return breakdown.rests(names)
-
-    @property
-    def rest_columns(self) -> dict[str, list[int]]:
-        """The phases of each rest."""
-        return rest_columns(self._with_scopes[0])
+    def plain(self) -> PlainTables:
+        """The tables as samples alone have them; only where `reason` is None."""
+        chosen = self._chosen
+        return PlainTables(
+            self._breakdown,
+            self._labels,
+            self.laid,
+            self._operation,
+            chosen.outermost,
+            chosen.tells_allocations,
+        )
 
     @cached_property
     def filled(self) -> FilledTables:
@@ -641,7 +386,7 @@ class RunBreakdown:
     def _rows(self, table: str) -> list[Row]:
         if self.reason is not None:
             return []
-        return [_with_power(row) for row in self.filled.table(table).rows]
+        return [with_power(row) for row in self.filled.table(table).rows]
 
     def operations(self) -> list[Row]:
         """By operation, layer and phase, of a mean step; else totals, where a tool gave such."""
@@ -693,95 +438,13 @@ class RunBreakdown:
         found: dict[str, dict[str, Any]] = {}
         for table in ("operations", "layers", "phases", "kinds"):
             left = self.filled.table(table).left
-            others = {key: row for key, row in self.too_short(table).items() if key != "energy"}
+            others = {
+                key: row for key, row in self.plain.too_short(table).items() if key != "energy"
+            }
             found[table] = {**({} if left is None else {"energy": left}), **others}
         return found
-
-    @cached_property
-    def _with_scopes(self) -> tuple[list[str], Breakdown]:
-        """Names of the rests by phase, and the breakdown with the scopes' own time in its rests."""
-        names = [_rest_of(name) for name in self._breakdown.phase_names]
-        breakdown = self._breakdown
-        windows, phases = breakdown.windows, len(breakdown.phase_names)
-        scope = ~self._operation
-        cell = self.rows.window[scope].astype(np.int64) * phases + self.laid.phase[scope]
-        quantities = {}
-        for name, quantity in breakdown.quantities.items():
-            own = np.bincount(cell, quantity.rows[scope], minlength=windows * phases)
-            moved = quantity.moved
-            if moved is not None:
-                moved = replace(moved, rests=moved.rests + moved.sums[:, :phases])
-            quantities[name] = replace(
-                quantity, rests=quantity.rests + own.reshape(windows, phases), moved=moved
-            )
-        return names, replace(breakdown, quantities=quantities)
-
-
-def _with_power(row: Row) -> Row:
-    """A row as it is shown: its mean power beside its energy."""
-    row = {key: value for key, value in row.items() if key != "key"}
-    if "power" in row:
-        return row
-    energy: Figure = row["energy"]
-    power = missing("W", energy.reason or "it takes no time")
-    if energy.value is not None and row["time"].value:
-        power = energy.scaled(1 / row["time"].value, "W")
-        power = replace(power, method=f"{energy.method}; over its time")
-    return {**row, "power": power}
-
-
-def _rest_of(phase: str) -> str:
-    """What is called what no operation covers in a phase."""
-    return phase if phase in PHASE_RESTS else "framework"
-
-
-def _union_s(start_ns: IntArray, end_ns: IntArray) -> float:
-    """Length in s of what intervals cover together."""
-    order = np.argsort(start_ns, kind="stable")
-    start, end = start_ns[order], np.maximum.accumulate(end_ns[order])
-    if not len(start):
-        return 0.0
-    begin = np.maximum(start, np.concatenate([start[:1], end[:-1]]))
-    return float(np.maximum(end - begin, 0).sum()) * 1e-9
 
 
 def _has_other_sensors(device: Mapping[str, Any]) -> bool:
     """Whether the sensors are not those of the machine that trained."""
     return bool(device.get("emulated_on") or device.get("sensors_of"))
-
-
-class OperationTable:
-    """Operations as the caller likes them: a list of rows of Figures, or a table of numbers.
-
-    Tables hold the values in SI units, and the status of time and energy beside them.
-    """
-
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def to_arrow(self) -> pa.Table:
-        """As an Arrow table."""
-        columns: dict[str, list[Any]] = {}
-        for row in self.rows:
-            for key, value in row.items():
-                plain = value.value if isinstance(value, Figure) else value
-                columns.setdefault(key, []).append(plain)
-                if key in ("time", "energy"):
-                    columns.setdefault(f"{key}_status", []).append(value.status.value)
-        return pa.table(columns)
-
-    def to_pandas(self) -> Any:
-        """As a pandas DataFrame (pandas must be installed)."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """As a polars DataFrame (polars must be installed)."""
-        import polars  # type: ignore[import-not-found,unused-ignore]
-
-        return polars.from_arrow(self.to_arrow())

@@ -10,7 +10,8 @@ from typing import Any
 from wattstep.run import metrics as metric_parts
 from wattstep.run.conditions import EXCLUDABLE, Conditions, find_conditions
 from wattstep.run.document import make_document
-from wattstep.run.operations import OperationTable, RunBreakdown
+from wattstep.run.operation_table import OperationTable
+from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series, real_cores
 from wattstep.run.timeline import make_timeline

@@ -12,8 +12,9 @@ from wattstep.analysis.curves import Curve
 from wattstep.analysis.steps import IntArray
 from wattstep.records.figure import Status
 from wattstep.records.journal import Mark
-from wattstep.run.operations import NO_LAYER, RunBreakdown
+from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
+from wattstep.run.row_labels import NO_LAYER
 from wattstep.run.series import Series
 
 SHOWN = 3

@@ -146,3 +146,21 @@ class TracedColumns:
             layer=layer.code,
             layers=layer.texts,
         )
+
+
+def outermost_above(above: Codes, outermost: BoolArray) -> Codes:
+    """The outermost operation that each row belongs to; itself for scopes without one.
+
+    Args:
+        above: The row that each lies in, or -1.
+        outermost: Whether no other operation encloses it.
+    """
+    climbing = np.flatnonzero(~outermost & (above >= 0))
+    outer = np.arange(len(above), dtype=np.int32 if len(above) < 2**31 else np.int64)
+    outer[climbing] = above[climbing]
+    while len(climbing):  # each time twice as far
+        further = outer[outer[climbing]]
+        moved = further != outer[climbing]
+        outer[climbing] = further
+        climbing = climbing[moved]
+    return outer

@@ -1,0 +1,197 @@
+"""What clean steps took, time and what sensors sampled, shared out among the traced rows laid onto them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+import numpy as np
+
+from wattstep.analysis.breakdown import RAIL, Codes, Moved, Quantity
+from wattstep.analysis.clock_error import ClockError, shifted
+from wattstep.analysis.curves import Curve
+from wattstep.analysis.folding import fold, mean_gain, stand_alone
+from wattstep.analysis.laying import LaidRows, Sharing, TracedRows
+from wattstep.analysis.power import EnergySource
+from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.records.figure import Figure, Status, weakest
+from wattstep.run.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, Imported
+from wattstep.run.series import Series, clock_of
+
+PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
+OWN_TRACE = "torch profiler, monotonic clock"
+Shares = tuple[FloatArray, FloatArray]  # of rows and rests
+
+
+class SharedOut:
+    """Shares out what clean steps took.
+
+    Args:
+        series: Samples of the run.
+        clean: Positions of its clean steps.
+        step_time: Of the mean clean step, which has a value.
+        imported: How it was imported.
+        rows: The traced rows.
+        laid: The same on the mean clean step.
+        alike: Gives a number of each row, the same for rows that no table tells apart, and how many
+            there are; only asked for where a clock is uncertain.
+        shared: What is shared out beside time; None: everything.
+    """
+
+    def __init__(
+        self,
+        series: Series,
+        clean: IntArray,
+        step_time: Figure,
+        imported: Imported,
+        rows: TracedRows,
+        laid: LaidRows,
+        alike: Callable[[], tuple[Codes, int]],
+        shared: Collection[str] | None = None,
+    ) -> None:
+        assert step_time.value is not None
+        self._series, self._clean = series, clean
+        self._step_time, self._step_s = step_time, step_time.value
+        self._imported, self._shared = imported, shared
+        self._rows, self._laid, self._alike = rows, laid, alike
+
+    def _fold(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None = None) -> Curve | None:
+        """A curve over the mean clean step, or None where nothing was sampled in clean steps."""
+        start, end = (
+            self._series.steps.start_ns[self._clean],
+            self._series.steps.end_ns[self._clean],
+        )
+        return fold(curve, start, end, self._step_s, gauge)
+
+    def quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
+        """What was shared out, by name ("time", "energy", ...), and why the others were not."""
+        laid, spread = self._laid, self._step_time
+        relative = 0.0
+        if spread.low is not None and spread.high is not None:
+            relative = (spread.high - spread.low) / 2 / self._step_s
+        time = Quantity(
+            unit="s",
+            rows=laid.time_s,
+            rests=laid.rest_s,
+            relative=relative,
+            status=Status.ATTRIBUTED,
+            source=OWN_TRACE,
+            method="traced time less the cost of its events, laid onto clean steps",
+        )
+        if self._series.steps.only_traced:
+            time = replace(
+                time, source=self._imported.traced_by, method=f"wall time; {self._scope}"
+            )
+        quantities = {"time": time}
+        if self._shared is None:
+            rests = np.zeros_like(laid.rest_s)
+            quantities["busy_time"] = replace(time, rows=laid.busy_s, rests=rests)
+        sharing = Sharing(self._rows, laid)
+        absent: dict[str, str] = {}
+        energy = self._series.energy
+        if isinstance(energy, str):
+            absent["energy"] = energy
+        else:
+            self._share("energy", energy, time, sharing, quantities, absent)
+        for name, rail in self._series.rails.items():
+            self._share(f"{RAIL}{name}", rail, time, sharing, quantities, absent)
+        if self._series.process_cpu is None:
+            absent["cpu_time"] = self._series.without("the CPU time of the process was not sampled")
+        else:
+            curve, source = self._series.process_cpu
+            clock = clock_of(self._alignment_of("cpu_time"))
+            cpu = EnergySource(curve=curve, status=Status.MEASURED, source=source, clock=clock)
+            self._share("cpu_time", cpu, time, sharing, quantities, absent)
+        return quantities, absent
+
+    def _share(
+        self,
+        name: str,
+        source: EnergySource,
+        time: Quantity,
+        sharing: Sharing,
+        quantities: dict[str, Quantity],
+        absent: dict[str, str],
+    ) -> None:
+        """Shares a sampled quantity out among the rows, or says why it cannot be."""
+        if self._shared is not None and name not in self._shared:
+            absent[name] = "not asked for"
+            return
+        alignment = self._alignment_of(name)
+        if alignment is not None and alignment.uncertainty_s is None:
+            absent[name] = UNKNOWN
+            return
+        start, end = (
+            self._series.steps.start_ns[self._clean],
+            self._series.steps.end_ns[self._clean],
+        )
+        gain = mean_gain(source.curve, start, end)
+        if gain is None:
+            absent[name] = f"no samples of {source.source} in {self._series.steps.figures_of}"
+            return
+        seconds = float(self._series.steps.seconds[self._clean].sum())
+        if reason := source.too_little(seconds, gain * len(self._clean)):
+            absent[name] = reason
+            return
+        found = self._shares(sharing, source.curve, source.gauge)
+        assert found is not None
+        rows, rests = found
+        folded = "" if self._one_by_one(source.curve, source.gauge) else "folded by phase and "
+        quantities[name] = replace(
+            time,
+            unit=source.curve.unit,
+            rows=rows,
+            rests=rests,
+            status=weakest([source.status, Status.ATTRIBUTED]),
+            source=source.source,
+            method=f"what {self._series.steps.figures_of} gained, {folded}shared out by time",
+            sensor=source,
+            moved=None if source.clock is None else self._moved(sharing, source, source.clock),
+        )
+
+    def _one_by_one(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None) -> bool:
+        """Whether what was sampled is shared out just where it was, without folding steps."""
+        start, end = (
+            self._series.steps.start_ns[self._clean],
+            self._series.steps.end_ns[self._clean],
+        )
+        return self._series.steps.only_traced and stand_alone(curve, start, end, gauge)
+
+    def _shares(
+        self, sharing: Sharing, curve: Curve, gauge: tuple[IntArray, FloatArray] | None
+    ) -> Shares | None:
+        """What rows and rests take of a curve; None where nothing of it was sampled in steps."""
+        if not self._one_by_one(curve, gauge):
+            folded = self._fold(curve, gauge)
+            return None if folded is None else sharing.folded(folded)
+        gain = mean_gain(
+            curve, self._series.steps.start_ns[self._clean], self._series.steps.end_ns[self._clean]
+        )
+        return None if gain is None else sharing.recorded(curve, gain / self._step_s)
+
+    def _moved(self, sharing: Sharing, source: EnergySource, clock: ClockError) -> Moved:
+        """What rows and rests take with the samples moved; only sums of it are kept."""
+        windows, phases = self._laid.rest_s.shape
+        code, count = self._alike()
+        sums = np.full((len(clock.shifts_ns), count), np.nan)
+        rests = np.full((len(clock.shifts_ns), phases), np.nan)
+        for number, by_ns in enumerate(clock.shifts_ns):
+            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns))
+            if found is not None:
+                sums[number] = np.bincount(code, found[0], minlength=count) / windows
+                rests[number] = found[1].mean(axis=0)
+        return Moved(clock=clock, code=code, sums=sums, rests=rests)
+
+    @property
+    def _scope(self) -> str:
+        """What the operations of an imported trace are of."""
+        return WHOLE_TRACE if self._imported.trace_is_one_step else TRACED
+
+    def _alignment_of(self, quantity: str) -> Alignment | None:
+        """How the clock behind a quantity that is shared out fits to that of the trace."""
+        series = self._series
+        if quantity == "energy":
+            return series.power_alignment
+        if quantity == "cpu_time":
+            return series.alignment(series.with_role(*PROCESS_CPU))
+        return series.alignment([series.channels[quantity.removeprefix(RAIL)]])

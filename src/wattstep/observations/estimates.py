@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wattstep.analysis.differences import NORMAL
 from wattstep.analysis.student import critical_value
 from wattstep.records.figure import Figure, Status, missing, weakest
 
 CONFIDENCE = 0.95
-_NORMAL = 1.959963984540054  # half width of a 95 % interval in standard errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def of_processes(
     else:
         error, freedom = float(values.std(ddof=1)) / math.sqrt(count), float(count - 1)
         method = f"mean over {count} processes, Student's t"
-        if of_steps * _NORMAL > error * critical_value(CONFIDENCE, freedom):
+        if of_steps * NORMAL > error * critical_value(CONFIDENCE, freedom):
             error, freedom = of_steps, math.inf
             method = f"mean over {count} processes, the intervals of their own steps"
     return Estimate(
@@ -125,10 +125,10 @@ def _own_error(figure: Figure, logarithm: bool) -> float:
     if figure.low is None or figure.high is None:
         return math.inf
     if not logarithm:
-        return (figure.high - figure.low) / (2 * _NORMAL)
+        return (figure.high - figure.low) / (2 * NORMAL)
     if figure.low <= 0:
         return math.inf
-    return (math.log(figure.high) - math.log(figure.low)) / (2 * _NORMAL)
+    return (math.log(figure.high) - math.log(figure.low)) / (2 * NORMAL)
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:

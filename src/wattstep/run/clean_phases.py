@@ -47,7 +47,7 @@ def seconds_beside(
 
 
 def clean_phases(
-    marks: Marks, steps: Steps, clean: IntArray, names: Sequence[str], share: FloatArray
+    marks: Marks, steps: Steps, clean: IntArray, names: tuple[str, ...], share: FloatArray
 ) -> tuple[IntArray, int]:
     """When the phases of clean steps began and the last ended in ns, shape (steps, phases + 1).
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from wattstep.analysis.power import EnergySource
 from wattstep.analysis.steps import IntArray
-from wattstep.records.figure import Figure, missing
+from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.below_sampling import Regressed, process_of, regressed
 from wattstep.run.filling import Filler, left_over, scaled_to, together
 
@@ -192,6 +192,33 @@ class FilledTables:
         shown = together([self.table(OPERATIONS).shown, *told])
         members = [*self._members(OPERATIONS).values(), *self._rest_members.values()]
         return filler.groups(np.setdiff1d(together(members), shown), scale)
+
+    def rests_and_left(self) -> dict[str, dict[str, Any]]:
+        """The rests, and as "not_resolved" what they, operations and groups leave out."""
+        table: dict[str, dict[str, Any]] = {**self.rests}
+        if left := self.not_resolved()["operations"]:
+            none = Figure(
+                value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
+                method="their time stands with the operations and rests themselves",
+            )  # fmt: skip
+            told = replace(none, unit="J", method="regression tells all of it")
+            table["not_resolved"] = {
+                "time": none, "share": none.scaled(1.0, "ratio"), "energy": told, **left
+            }  # fmt: skip
+        return table
+
+    def not_resolved(self) -> dict[str, dict[str, Any]]:
+        """By table: the energy that its rows, the rests and groups of operations leave out."""
+        found: dict[str, dict[str, Any]] = {}
+        for table in ("operations", "layers", "phases", "kinds"):
+            left = self.table(table).left
+            others = {
+                key: row
+                for key, row in self._breakdown.plain.too_short(table).items()
+                if key != "energy"
+            }
+            found[table] = {**({} if left is None else {"energy": left}), **others}
+        return found
 
 
 def _as_it_was(rows: list[Row], short: Figure | None) -> Filled:

@@ -417,32 +417,11 @@ class RunBreakdown:
         and were told by no regression, so that operations, rests and groups together make the step;
         their time stands in their own rows.
         """
-        if self.reason is not None:
-            return {}
-        table: dict[str, dict[str, Any]] = {**self.filled.rests}
-        if left := self.not_resolved()["operations"]:
-            none = Figure(
-                value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
-                method="their time stands with the operations and rests themselves",
-            )  # fmt: skip
-            told = replace(none, unit="J", method="regression tells all of it")
-            table["not_resolved"] = {
-                "time": none, "share": none.scaled(1.0, "ratio"), "energy": told, **left
-            }  # fmt: skip
-        return table
+        return {} if self.reason is not None else self.filled.rests_and_left()
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
-        if self.reason is not None:
-            return {}
-        found: dict[str, dict[str, Any]] = {}
-        for table in ("operations", "layers", "phases", "kinds"):
-            left = self.filled.table(table).left
-            others = {
-                key: row for key, row in self.plain.too_short(table).items() if key != "energy"
-            }
-            found[table] = {**({} if left is None else {"energy": left}), **others}
-        return found
+        return {} if self.reason is not None else self.filled.not_resolved()
 
 
 def _has_other_sensors(device: Mapping[str, Any]) -> bool:

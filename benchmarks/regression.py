@@ -186,7 +186,7 @@ def whole_steps(made: Made) -> Told:
     time_of = np.stack([np.bincount(number, column) / held for column in shares.T], axis=1)
     ones = Rows(
         weights=rows.weights, watts=energy, process=np.zeros(len(held), int),
-        step=np.arange(len(held)), slow=np.zeros(len(held)), taken=rows.taken,
+        step=np.arange(len(held)), slow=np.zeros(len(held)), position=np.zeros(len(held)), taken=rows.taken,
     )  # fmt: skip
 
     def told(chosen: Array) -> Array:

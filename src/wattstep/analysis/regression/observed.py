@@ -27,6 +27,7 @@ class Rows:
         watts: Mean power of each, shape (n,).
         process: Number of each one's process, shape (n,).
         step: Number of the step in which it ended, in its process, shape (n,).
+        position: Where on the mean step each ended, shape (n,).
         slow: What slow change of all power was taken off before, in W, shape (n,).
         taken: Which of all observations these are, shape (all,).
     """
@@ -35,6 +36,7 @@ class Rows:
     watts: FloatArray
     process: IntArray
     step: IntArray
+    position: FloatArray
     slow: FloatArray
     taken: BoolArray
 
@@ -124,6 +126,7 @@ class Observed:
             watts=np.concatenate([each.watts for each in self.readings])[taken],
             process=np.repeat(np.arange(len(parts)), [len(part.weights) for part in parts]),
             step=np.concatenate([part.step for part in parts]),
+            position=np.concatenate([part.position for part in parts]),
             slow=np.concatenate([each.slow_w for each in self.readings])[taken], taken=taken,
         )  # fmt: skip
 
@@ -182,4 +185,5 @@ def _spread_over(
         weights=np.hstack([p.weights[k] for p, k in zip(parts, kept, strict=True)]) / len(parts),
         columns=np.hstack([p.columns[k] for p, k in zip(parts, kept, strict=True)]),
         whole=whole, step=parts[middle].step[kept[middle]],
+        position=parts[middle].position[kept[middle]],
     )  # fmt: skip

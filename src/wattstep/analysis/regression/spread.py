@@ -17,7 +17,9 @@ LEAST_BLOCKS = 20
 MOST_LENGTH = 64  # steps in a block
 UNLIKE = 0.25  # of the mean power: kinds that are not told may differ as much, at least
 DRAWS = 200  # of times of kinds
-PURE = 0.9  # of a sample's window: one kind by itself
+LEAST_IN_CELL = 4  # samples, for a cell of the step to show what they have in common
+PLACES = 5.0  # cells for each column that the samples have determined
+ROUNDINGS = 100  # that are drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,7 +78,7 @@ def spread_of(
     energy += _processes(fit, processes, np.diag(model), wider, confidence)
     traced, times = _traced(fit, observed, influence, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
-    energy += normal**2 * np.diag(_steps_of_sensor(fit, observed, seconds))
+    energy += normal**2 * _rounded(fit, observed, influence, seed)
     return Spread(energy=energy, times=times, block=length, blocks=blocks)
 
 
@@ -122,7 +124,25 @@ def _beyond_white(fit: Fit, pulled: FloatArray, model: FloatArray) -> tuple[Floa
         ratio = np.divide(variance, model, out=np.ones_like(model), where=model > 0)
         wider = np.maximum(wider, ratio)
         length *= 2
-    return wider, used, count
+    return np.maximum(wider, _by_place(fit, pulled, model)), used, count
+
+
+def _by_place(fit: Fit, pulled: FloatArray, model: FloatArray) -> FloatArray:
+    """By how much variances exceed those of white noise if what is left belongs to places of the step.
+
+    Rounding by the sensor, and operations that lie beside their place, err alike at each pass of
+    the same place: no number of steps takes that away.
+    """
+    determined = _effective(fit)
+    cells = int(min(len(fit.left) / LEAST_IN_CELL, PLACES * determined))
+    if cells < 2 * determined or cells < LEAST_BLOCKS:
+        return np.ones(len(model))
+    cell = np.minimum((fit.rows.position * cells).astype(np.int64), cells - 1)
+    order = np.argsort(cell, kind="stable")
+    scores = _scores(pulled[order], cell[order])
+    variance = (scores**2).sum(axis=0) * cells / (cells - determined)
+    ratio: FloatArray = np.divide(variance, model, out=np.ones_like(model), where=model > 0)
+    return ratio
 
 
 def _effective(fit: Fit) -> float:
@@ -192,17 +212,22 @@ def _misplaced(fit: Fit, observed: Observed, influence: FloatArray, seed: int) -
     return variance
 
 
-def _steps_of_sensor(fit: Fit, observed: Observed, seconds: FloatArray) -> FloatArray:
-    """Variance from rounding, where a kind shows one value only and noise does not spread it."""
+def _rounded(fit: Fit, observed: Observed, influence: FloatArray, seed: int) -> FloatArray:
+    """Variance from rounding by the sensor, drawn.
+
+    Where noise does not spread values over several steps of the sensor, each pass of the same place
+    is rounded alike. Where between two steps the true values lie is not known: powers are drawn
+    that differ by a step or so.
+    """
     quantum = max(each.quantum for each in observed.readings)
+    kinds = influence.shape[1]
     if observed.counter or not quantum:
-        return np.zeros(len(seconds))
-    noise = max(fit.noise - quantum**2 / 12, 0.0)
-    # The mean of rounded values is off by no more than this once noise reaches over the steps.
-    kept = math.exp(-4 * math.pi**2 * noise / quantum**2)
-    shares = fit.columns[:, : len(seconds)]
-    seen = shares.sum(axis=0)
-    alone = np.where(shares > PURE, shares, 0.0).sum(axis=0)
-    pure = np.divide(alone, seen, out=np.zeros(len(seconds)), where=seen > 1e-9)
-    variance: FloatArray = (seconds * pure) ** 2 * quantum**2 / 12 * kept
+        return np.zeros((kinds, kinds))
+    rng = np.random.default_rng(seed)
+    powers = fit.watts[:, None] + quantum * rng.standard_normal((kinds, ROUNDINGS))
+    exact = fit.columns[:, :kinds] @ powers + quantum * rng.random(ROUNDINGS)
+    noise = math.sqrt(max(fit.noise - quantum**2 / 12, 0.0))
+    exact += noise * rng.standard_normal(exact.shape)
+    errors = (np.rint(exact / quantum) * quantum - exact).T @ influence
+    variance: FloatArray = errors.T @ errors / ROUNDINGS
     return variance

@@ -126,12 +126,14 @@ class Covered:
         columns: Of which knots; one behind the last stands for time between steps, shape (n, c).
         whole: Which of all windows lie within clean steps: those above, shape (all,).
         step: In which step each ends, shape (n,).
+        position: Where on the mean step each ends, shape (n,).
     """
 
     weights: FloatArray
     columns: IntArray
     whole: BoolArray
     step: IntArray
+    position: FloatArray
 
 
 def covered(line: Timeline, axis: Axis, begin_s: FloatArray, end_s: FloatArray) -> Covered:
@@ -148,7 +150,11 @@ def covered(line: Timeline, axis: Axis, begin_s: FloatArray, end_s: FloatArray) 
         where = _chosen(last, last.inside)
         weights, columns = _moments(line, axis, where)
         return Covered(
-            weights=weights, columns=columns, whole=last.inside, step=line.step[where.piece]
+            weights=weights,
+            columns=columns,
+            whole=last.inside,
+            step=line.step[where.piece],
+            position=where.position,
         )
     first = places(line, axis, begin_s)
     left_out = outside_until(line, last) - outside_until(line, first)
@@ -159,7 +165,7 @@ def covered(line: Timeline, axis: Axis, begin_s: FloatArray, end_s: FloatArray) 
     return Covered(
         weights=np.hstack([later / length, -earlier / length]),
         columns=np.hstack([at_later, at_earlier]),
-        whole=whole, step=line.step[last.piece[whole]],
+        whole=whole, step=line.step[last.piece[whole]], position=last.position[whole],
     )  # fmt: skip
 
 

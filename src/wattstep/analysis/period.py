@@ -15,6 +15,7 @@ import numpy as np
 
 from wattstep.analysis.aliases import tell_aliases
 from wattstep.analysis.cycles import cycles_together
+from wattstep.analysis.multiples import settled
 from wattstep.analysis.power import spoken
 from wattstep.analysis.refresh import HOLE, refresh
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
@@ -96,7 +97,11 @@ def period(
     found = _found(even)
     if isinstance(found, str):
         return missing("s", found)
-    lag_s = found * even.step_s
+    lag_s = settled(even.t_s, even.sample, found * even.step_s)
+    if isinstance(lag_s, str):
+        return missing("s", lag_s)
+    if (whole := float(even.known.sum()) * even.step_s / lag_s) < LEAST_PERIODS:
+        return missing("s", _TOO_FEW.format(whole, spoken(lag_s), LEAST_PERIODS))
     if lag_s < LEAST_A_PERIOD * even.spacing_s:
         return missing(
             "s",
@@ -109,7 +114,7 @@ def period(
         longer_than_s=longer_than_s,
     ):  # fmt: skip
         return missing("s", why)
-    return _figure(even, found, source, status, seed)
+    return _figure(even, lag_s / even.step_s, source, status, seed)
 
 
 def rates(t_ns: IntArray, value: FloatArray) -> tuple[IntArray, FloatArray]:

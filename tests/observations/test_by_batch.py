@@ -22,6 +22,8 @@ def test_throughput_that_doubles_with_four_times_the_batch_has_exponent_a_half()
     assert case.figures()["growth"].value == pytest.approx(4.0)
     assert case.case.batches == "4 to 64"
     assert "weaker" in found.notes[0]
+    assert found.weak
+    assert found.document()["one_process"] is True
 
 
 def test_throughput_that_stands_still_or_falls_does_not_grow() -> None:
@@ -91,7 +93,7 @@ def test_disturbed_runs_are_marked() -> None:
     more = {"throughput": figure(400.0, 1.0, "samples/s")}
     runs = [observed(batch=4, metrics=values, disturbed=0.4), observed(batch=64, metrics=more)]
     assert any(
-        "1 of 2 runs disturbed" in note and "40%" in note for note in verdict_of(10, runs).notes
+        "1 of 2 runs disturbed" in note and "40 %" in note for note in verdict_of(10, runs).notes
     )
 
 

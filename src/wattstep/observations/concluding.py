@@ -88,6 +88,7 @@ def conclude(
         figures=figures or {},
         notes=tuple(_notes(judged, tested)),
         advice=advice(tested) if verdict == UNDECIDED else "",
+        weak=any(_is_weak(each) for each in tested),
     )
 
 
@@ -128,7 +129,7 @@ def conditions_of(runs: Sequence[Observed]) -> list[str]:
     ):
         marked = [share for share in shares if share >= LEAST_SHARE]
         if marked:
-            of = f"up to {max(marked):.0%}" if len(marked) > 1 else f"{marked[0]:.0%}"
+            of = f"{'up to ' if len(marked) > 1 else ''}{100 * max(marked):.0f} %"
             notes.append(f"{len(marked)} of {len(runs)} runs {word}, in {of} of their steps")
     if count := sum(run.info.state == "recording" for run in runs):
         notes.append(f"{count} of {len(runs)} runs still being recorded")

@@ -165,6 +165,7 @@ class Observation:
         figures: Statistics over all cases.
         notes: What the reader must know.
         advice: What would decide it, where it is undecided or cannot be tested.
+        weak: Whether a part of it rests on one process, and knows nothing of how processes differ.
     """
 
     about: About
@@ -175,6 +176,7 @@ class Observation:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     advice: str = ""
+    weak: bool = False
 
     @property
     def marked(self) -> str:
@@ -193,6 +195,7 @@ class Observation:
             "verdict": self.verdict,
             "status": self.status.value,
             "on": self.marked or None,
+            "one_process": self.weak,
             "sentences": list(self.sentences),
             "figures": dict(self.figures),
             "cases": [judged.document() for judged in self.cases],

@@ -16,9 +16,7 @@ CIRCULAR = (
     "was given is what it shows"
 )
 NO_PART = "the training ran on the CPU: the GPU takes no part in it"
-AT_REST = (
-    f"the GPU was busy for less than {HARDLY:.0%} of the time: it took no part in the training"
-)
+AT_REST = f"the GPU was busy for less than {100 * HARDLY:.0f} % of the time: it took no part in the training"
 
 
 def replayed(runs: Sequence[Observed]) -> bool:

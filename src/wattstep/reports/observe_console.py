@@ -26,6 +26,7 @@ MARKS = {
     "undecided": ("?", "yellow"),
     "cannot be tested here": ("·", "dim"),
 }
+ONE_PROCESS = "by one process: weaker"
 SHORT = {"cannot be tested here": "not tested"}
 
 
@@ -79,6 +80,8 @@ def _overview(found: Sequence[Observation]) -> Table:
         title = Text(each.about.title, style="dim" if style == "dim" else "")
         if each.marked:
             title.append(f" (on {each.marked})", style="dim")
+        if each.weak:
+            title.append(f" ({ONE_PROCESS})", style="dim")
         table.add_row(str(each.about.number), Text(mark, style=style), title, verdict)
     return table
 
@@ -89,10 +92,14 @@ def _print(found: Observation, console: Console) -> None:
     head = Text(f"{found.about.number:>2}  ")
     head.append(f"{mark} ", style=f"bold {style}")
     head.append(plain(found.about.title), style="bold")
-    head.append(f"  {found.verdict}", style=f"bold {style}")
+    verdict = Text(found.verdict, style=f"bold {style}")
     if found.marked:
-        head.append(f", on {found.marked}", style=style)
-    console.print(head)
+        verdict.append(f", on {found.marked}", style=style)
+    if found.weak:
+        verdict.append(f", {ONE_PROCESS}", style=style)
+    below = head.cell_len + 2 + verdict.cell_len > console.width
+    head.append("\n      " if below else "  ")
+    console.print(head + verdict)
     for sentence in found.sentences:
         console.print(Padding(Text(plain(sentence)), INDENT))
     tested = [each for each in found.cases if each.verdict != "cannot be tested here"]

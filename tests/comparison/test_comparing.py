@@ -284,3 +284,24 @@ def test_what_mars_many_runs_of_a_side_is_one_line() -> None:
         "A: the machine changed while 2 of 3 runs were made, at most: computing took 50 % more time "
         "after than before",
     ]
+
+
+def test_runs_that_do_not_tell_their_device_are_not_taken_for_alike(tmp_path: Path) -> None:
+    a, b = (recorded(tmp_path / name, device={}) for name in "ab")
+    warnings = compare(*gathered([[a], [b]])).warnings
+    assert "no run tells the device: whether they are alike in that is not known" in warnings
+    known = [recorded(tmp_path / name) for name in "cd"]
+    assert not any(
+        "no run tells" in line for line in compare(*gathered([[path] for path in known])).warnings
+    )
+
+
+def test_sides_without_a_common_operation_say_so_in_place_of_none_of_none(tmp_path: Path) -> None:
+    a, b = recorded(tmp_path / "a"), recorded(tmp_path / "b")
+    table = pq.read_table(b / "operations.parquet")
+    at = table.schema.get_field_index("name")
+    renamed = pc.binary_join_element_wise(pc.cast(table["name"], pa.string()), "other", "-")
+    pq.write_table(table.set_column(at, "name", renamed), b / "operations.parquet")
+    found = compared([a], [b])
+    assert found.operations.rows == ()
+    assert "there is none that all runs of both have" in found.sentences[-1]

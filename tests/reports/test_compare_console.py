@@ -94,3 +94,8 @@ def test_percentages_have_two_digits_and_many_times_are_told_as_such() -> None:
     assert [signed_percent(x) for x in (0.87, 1.024, 5.8, 1e6)] == [
         "-13 %", "+2.4 %", "×5.8", "×100 or more",
     ]  # fmt: skip
+
+
+def test_a_change_of_many_times_is_told_as_such_even_where_it_begins_small() -> None:
+    assert change(ratio(1.16, 3.54)) == "1.2 to 3.5 times the"
+    assert change(ratio(1.16, 1.5)) == "16 % to 50 % more"

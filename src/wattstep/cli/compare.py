@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WITH = "--with"  # stands among the paths, where an option can take one value only
+TOLERANCE = "5%"
 CONTEXT = {"ignore_unknown_options": True}
 
 
@@ -56,7 +57,7 @@ def compare(
     ] = None,
     tolerance: Annotated[
         str, typer.Option(help="With --baseline: worsening that is accepted.", metavar="PERCENT")
-    ] = "5%",
+    ] = TOLERANCE,
     strict: Annotated[
         bool,
         typer.Option(
@@ -96,6 +97,8 @@ def _compare_or_hold(
         return
     if strict:
         raise InvalidValueError("--strict goes with --baseline")
+    if tolerance != TOLERANCE:
+        raise InvalidValueError("--tolerance goes with --baseline")
     _compare(groups, meant, metric, as_json, quiet)
 
 

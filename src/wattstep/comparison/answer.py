@@ -99,8 +99,8 @@ def sentence(found: Compared, counts: tuple[int, int]) -> str:
         said = f"{words.subject} {words.verb} {change(found.ratio)} {words.thing}"
         return f"{topic}: {'of these two runs, ' if single else ''}{said}.{_beside(found.ratio)}"
     if found.ratio.low is None or found.ratio.high is None:
-        value = percent((found.ratio.value or 1.0) - 1)
-        return f"{topic}: {value} apart, and how sure that is cannot be told: no interval is known."
+        said = f"{words.subject} {words.verb} {_value_in_words(found.ratio)} {words.thing}"
+        return f"{topic}: {said}, and how sure that is cannot be told: no interval is known."
     limits = f"{words.subject} {words.verb} {between(found.ratio)} {words.thing}"
     if single:
         return f"{topic}: no difference between these two runs that their steps can show: {limits}."
@@ -112,11 +112,20 @@ def change(ratio: Figure) -> str:
     """How much more or less, from an interval that excludes 1: "12 % to 15 % less"."""
     assert ratio.low is not None
     assert ratio.high is not None
-    if ratio.low > 2:
+    if ratio.low > 2 or (ratio.low > 1 and ratio.high >= MANY_TIMES):
         return f"{ratio.low:.2g} to {ratio.high:.2g} times the"
     low, high = sorted((abs(ratio.low - 1), abs(ratio.high - 1)))
     ends = percent(low) if percent(low) == percent(high) else f"{percent(low)} to {percent(high)}"
     return f"{ends} {'less' if ratio.high < 1 else 'more'}"
+
+
+def _value_in_words(ratio: Figure) -> str:
+    """How much more or less, from a ratio without an interval: "8.4 % more", "12 times the"."""
+    value = ratio.value or 1.0
+    if value >= MANY_TIMES:
+        return f"{value:.2g} times the"
+    share = percent(value - 1)
+    return "as much" if share == "0 %" else f"{share} {'less' if value < 1 else 'more'}"
 
 
 def between(ratio: Figure) -> str:
@@ -166,8 +175,11 @@ def _of_operations(found: ComparedOperations) -> str:
     rows = found.differing("time")
     which = "in these two runs " if found.of_these else ""
     tested = found.tested.get("time", 0)
+    if not found.rows:
+        alone = f"{len(found.only_a)} only in A, {len(found.only_b)} only in B"
+        return f"Operations: not compared: there is none that all runs of both have; {alone}."
     parts = [
-        f"Operations: {which}{number(len(rows)) if len(rows) else 'none'} of {tested} differ"
+        f"Operations: {which}{number(len(rows)) if rows else 'none'} of {number(tested)} differ"
         f"{'s' if len(rows) == 1 else ''} in time (at most 5 % of them by false discovery)"
     ]
     if rows:
@@ -179,7 +191,7 @@ def _of_operations(found: ComparedOperations) -> str:
 
 
 def _named(key: Mapping[str, str], ratio: Figure) -> str:
-    return f"{key['name']} {key['phase']} in {key['layer']} {change(ratio)}"
+    return f"{key['name']} {key['phase']} in {key['layer']} {change(ratio)} time"
 
 
 def signed_percent(ratio: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wattstep.comparison.answer import answer
+from wattstep.comparison.answer import answer, joined
 from wattstep.comparison.configuration import FACETS
 from wattstep.comparison.drift import Drift, drift_between, drift_within
 from wattstep.comparison.metrics import EFFECT, Compared, compare_metric
@@ -17,6 +17,7 @@ from wattstep.errors import InvalidValueError
 
 MARRED: Final = 0.05  # of the steps that count: from here on it is said
 WARM: Final = 5.0  # °C between sides: from here on it is said
+TOLD: Final = ("device", "processor", "threads", "batch", "precision")  # by every run of wattstep
 ONE_AFTER_THE_OTHER: Final = (
     "all runs of {} were begun before all of {}: whatever changed meanwhile is in the difference; "
     "runs in turns (A B B A) would keep it out"
@@ -103,7 +104,10 @@ def compare(
 def drift_of(a: Sequence[Process], b: Sequence[Process]) -> Drift:
     """How the machine changed between two sides; nothing is known of two machines."""
     if len({each.configuration[facet] for each in (*a, *b) for facet in ("device",)}) > 1:
-        return Drift(parts={}, reason="different devices: a change of one machine is not asked for")
+        return Drift(
+            parts={},
+            reason="different devices: their canaries compare machines, not what became of one",
+        )
     return drift_between([each.canary for each in a], [each.canary for each in b])
 
 
@@ -117,6 +121,7 @@ def warnings_of(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -
         found += _marred(side, members)
         found += _unsteady(side, members)
     everyone = [process for members in processes for process in members]
+    found += _unknown(everyone)
     found += _unlike_versions(everyone)
     found += _unlike_recordings(everyone)
     return found + _between(sides, processes)
@@ -157,13 +162,25 @@ def _unsteady(side: Side, members: Sequence[Process]) -> list[str]:
     ]
 
 
+def _unknown(processes: Sequence[Process]) -> list[str]:
+    """Facets that no run tells: equal in that, which does not make them alike."""
+    words = [
+        FACETS[name]
+        for name in TOLD
+        if all(process.configuration[name] == "not known" for process in processes)
+    ]
+    if not words:
+        return []
+    return [f"no run tells {joined(words)}: whether they are alike in that is not known"]
+
+
 def _unlike_versions(processes: Sequence[Process]) -> list[str]:
     found = []
     engines = sorted({process.info.engine for process in processes})
     if len({engine.partition(" ")[0] for engine in engines}) == 1 and len(engines) > 1:
         found.append(f"different versions: {', '.join(engines)}")
     for name in ("python", "numpy"):
-        versions = {str(process.info.environment.get(name)) for process in processes}
+        versions = {str(process.info.environment.get(name) or "not known") for process in processes}
         if len(versions) > 1:
             found.append(f"different versions of {name}: {', '.join(sorted(versions))}")
     for name in ("kernel", "system"):

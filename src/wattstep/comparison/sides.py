@@ -55,7 +55,9 @@ def runs_in(path: Path) -> list[Path]:
     """
     if not path.exists():
         raise DamagedRunError(f"{path}: there is no such run")
-    if not path.is_dir() or (path / "run.json").exists():
+    if not path.is_dir():
+        raise DamagedRunError(f"{path} is a file: a run is a folder")
+    if (path / "run.json").exists():
         return [path]
     found = sorted(inside.parent for inside in path.glob("*/run.json"))
     if not found:
@@ -73,7 +75,7 @@ def gathered(groups: Sequence[Sequence[Path]]) -> list[Side]:
     sides: list[Side] = []
     for number, group in enumerate(groups):
         by = _by_configuration([run for path in group for run in runs_in(path)])
-        letter = chr(ord("A") + number)
+        letter = _letter(number)
         if len(by) > 1:
             first, second, *_ = by
             reason = refusal(first, second, frozenset(), ("two runs of it", ""))

@@ -133,8 +133,18 @@ def _print_metrics(comparison: Comparison, console: Console) -> None:
 
 
 def _print_operations(found: ComparedOperations, console: Console) -> None:
-    if found.reason is not None or not found.rows:
+    if found.reason is not None:
         return
+    if found.rows:
+        _print_rows(found, console)
+    for letter, alone in (("A", found.only_a), ("B", found.only_b)):
+        if alone:
+            names = ", ".join(f"{one['name']} in {one['layer']}" for one in alone[:4])
+            more = f" and {len(alone) - 4} more" if len(alone) > 4 else ""
+            console.print(Padding(Text(f"only in {letter}: {plain(names)}{more}"), INDENT))
+
+
+def _print_rows(found: ComparedOperations, console: Console) -> None:
     rows = found.differing("time")
     title = "Operations that differ in time, the largest difference first"
     if not rows:
@@ -157,11 +167,6 @@ def _print_operations(found: ComparedOperations, console: Console) -> None:
     left = len(rows or found.rows) - MOST_ROWS
     if left > 0:
         console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))
-    for letter, alone in (("A", found.only_a), ("B", found.only_b)):
-        if alone:
-            names = ", ".join(f"{one['name']} in {one['layer']}" for one in alone[:4])
-            more = f" and {len(alone) - 4} more" if len(alone) > 4 else ""
-            console.print(Padding(Text(f"only in {letter}: {plain(names)}{more}"), INDENT))
 
 
 def _print_drift(drift: Drift, console: Console) -> None:
@@ -233,8 +238,8 @@ def _cell(cell: Cell, *, inverse: bool) -> Text:
     if ends[0] is None or ends[1] is None:
         value = ratio.value or 1.0
         return Text(f"({signed_percent(1 / value if inverse else value)})")
-    low, high = (signed_percent(end or 1.0).removesuffix(" %") for end in ends)
-    text = f"{low} to {high} %"
+    low, high = (signed_percent(end).removesuffix(" %") for end in ends if end is not None)
+    text = f"{low} to {high}{'' if '×' in high else ' %'}"
     if cell.compared.plan is None:
         return Text(f"({text})", style="dim")
     differs = cell.verdict in ("lower", "higher")

@@ -166,3 +166,18 @@ def test_a_gpu_that_waits_for_the_host_wants_more_at_once(tmp_path: Path) -> Non
 def test_a_run_without_operations_says_why(tmp_path: Path) -> None:
     found = advice(load(trained(tmp_path / "run", trace="none")))
     assert found.reason == "tracing was off (--trace none)"
+
+
+def test_free_cores_are_those_of_the_processors_section(tmp_path: Path) -> None:
+    run = load(trained(tmp_path / "run", WORK, machine(1.0, 3.5), {"threads": 1}, steps=120))
+    (cores,) = explain(run, ["processors"])
+    free = value(cores.figures["cores_free"])
+    assert refused(advice(run))["fewer threads"] == f"{free:.2g} of 4 cores were free for 1 thread"
+
+
+def test_what_only_may_not_grow_with_the_batch_is_said_to_be_less_sure(tmp_path: Path) -> None:
+    # The optimizer takes 12 of 20 ms; the rest is an operation far below both ceilings.
+    keep(ceilings(flops=20e12))
+    row = given(advice(load(trained(tmp_path / "run", phases=OPTIMIZER))))["larger_batch"]
+    assert row["gain"].low == pytest.approx(0.3, rel=0.05)
+    assert ("if what operations take" in row["why"]) == (row["gain"].low < row["gain"].value)

@@ -15,11 +15,10 @@ def fewer_threads(facts: Facts) -> Advice | str:
     if cores.threads is None:
         return "the run does not say how many threads its operations used"
     if not cores.crowded:
-        taken = cores.others.value
-        if taken is None:
-            return cores.others.reason or "other processes were not sampled"
-        free = cores.count - taken
-        return f"{free:.2g} of {cores.count} cores were free for {spoken_threads(cores.threads)}"
+        if cores.free.value is None:
+            return cores.free.reason or "how many cores were free is not known"
+        free = f"{cores.free.value:.2g} of {cores.count} cores"
+        return f"{free} were free for {spoken_threads(cores.threads)}"
     saving, most = saved(facts.run, facts.work, cores.fitting)
     if saving is not None:
         gain = gain_of(

@@ -28,16 +28,28 @@ def larger_batch(facts: Facts) -> Advice | str:
     saving, method = _of_line(fitted, facts) if fitted is not None else _of_shares(facts)
     if saving.value < WORTH * step:
         return f"{TIMES * saving.value / step:.1%} of a step does not grow with its batch"
-    sure = TIMES * saving.value / step
     return Advice(
         title=f"Train batches of {TIMES * batch} instead of {batch}, where the task and memory allow",
-        why=f"About {sure:.0%} of a step costs the same whatever its batch: code between operations, "
-        "the optimizer, calls.",
+        why=_why(saving, step, from_line=fitted is not None),
         gain=gain_of(saving, step, f"time of a sample with {TIMES} times the batch; {method}"),
         evidence={"idle_framework": facts.time_between, "optimizer_time": facts.optimizer_time},
         how=f"wattstep run {run.info.workload} --batch {TIMES * batch}"
         if facts.ours
         else "a larger batch in your script, then wattstep profile SCRIPT",
+    )
+
+
+def _why(saving: Saving, step: float, *, from_line: bool) -> str:
+    """What does not grow, and how much of that is only likely."""
+    about, least = (f"{TIMES * seconds / step:.0%}" for seconds in (saving.value, saving.low))
+    if from_line or about == least:
+        return (
+            f"About {about} of a step costs the same whatever its batch: code between operations, "
+            "the optimizer, calls."
+        )
+    return (
+        f"Code between operations and the optimizer, {least} of a step, cost the same whatever its "
+        f"batch; it would be {about} if what operations take beyond both ceilings did not grow either."
     )
 
 

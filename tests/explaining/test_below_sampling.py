@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.run.made import make_run
 from tests.run.test_below_sampling import TRUTH, counted
 
+from wattstep.analysis.power import EnergySource
+from wattstep.analysis.regression.outcome import Regression
 from wattstep.cli import run_command_line
 from wattstep.explaining import explain
+from wattstep.explaining.below_sampling import _of_sensor, _of_shared
 from wattstep.explaining.section import Section
+from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run, load
+from wattstep.run.below_sampling import Regressed
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +37,11 @@ def section(run: Run) -> Section:
 def test_it_says_how_much_of_the_step_has_a_power_of_its_own(run: Run) -> None:
     said = " ".join(section(run).sentences)
     assert "of the step, have a power of their own" in said
-    assert "From the samples, the sensor is late by" in said
+    assert "From the samples, " in said
+    assert "the sensor is late" in said
     assert "locked in phase" in said
+    assert ".." not in said
+    assert "Of 0% of the step" not in said
 
 
 def test_power_by_operation_stands_beside_plain_overlap(run: Run) -> None:
@@ -79,3 +90,44 @@ def test_the_command_line_gives_it_as_json_and_on_a_terminal(
     (found,) = document["sections"]
     assert found["name"] == "below_sampling"
     assert found["figures"]["sensor_delay"]["unit"] == "s"
+
+
+def test_a_delay_that_may_be_none_is_not_said_to_be_one_and_keeps_its_unit() -> None:
+    said = " ".join(_of_delay(0.0032, -0.0103, 0.015))
+    assert "whether the sensor is late at all cannot be told: 3.2 ms (-10.3 ms to 15 ms)" in said
+    assert "the sensor is late by 94 ms (92 ms to 96 ms)" in " ".join(
+        _of_delay(0.094, 0.092, 0.096)
+    )
+
+
+def _of_delay(value: float, low: float, high: float) -> list[str]:
+    delay = Figure(value=value, low=low, high=high, unit="s", status=Status.ATTRIBUTED)
+    regression = SimpleNamespace(delay=delay, window=missing("s", "a counter has none"))
+    return [_of_sensor(cast(Regression, regression))]
+
+
+def test_plain_overlap_of_modelled_power_is_modelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modelled = counted(tmp_path, steps=60)
+    source = modelled.series.energy
+    assert isinstance(source, EnergySource)
+    changed = replace(source, status=Status.MODELLED)
+    monkeypatch.setattr(type(modelled.series), "energy", property(lambda _: changed))
+    (table,) = (table for table in section(modelled).tables if table.name == "operations")
+    assert table.rows
+    assert {row["overlap"].status for row in table.rows} == {Status.MODELLED}
+
+
+def test_powers_that_no_regression_told_are_named_where_groups_stay_open(run: Run) -> None:
+    found = run.breakdown.filled.regressed
+    assert isinstance(found, Regressed)
+    open_ = [replace(group, resolved=False) for group in found.regression.groups]
+    loose = replace(found, regression=replace(found.regression, groups=open_))
+    shared = Figure(
+        value=1.0, unit="J", status=Status.ATTRIBUTED, method="what clean steps gained, folded"
+    )
+    rows = [{"energy": shared}, {"energy": missing("J", "too short")}]
+    (said,) = _of_shared(rows, loose)
+    assert said.startswith("The power of 1 of 2 operations below is no regression's")
+    assert not list(_of_shared(rows[1:], loose))

@@ -122,7 +122,7 @@ class EnergySource:
 def spoken(seconds: float) -> str:
     """A time in s as words for a sentence: "422 ms", "8.3 µs"."""
     for factor, unit in ((1, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
+        if abs(seconds) * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wattstep.analysis.power import spoken
 from wattstep.analysis.regression.outcome import Regression
 from wattstep.explaining.section import Section, Table
-from wattstep.records.figure import Figure, Status, missing
+from wattstep.records.figure import Figure, Status, missing, weakest
 from wattstep.run import Run
 from wattstep.run.below_sampling import Regressed
 
@@ -26,6 +26,8 @@ OVERLAP = (
     "what samples gained while it ran, shared out by time: blind to what is shorter than they are"
 )
 
+FOLDED = "what clean steps gained"  # how `analysis/breakdown.py` begins the method of such figures
+
 
 def below_sampling(run: Run) -> Section:
     """Groups, power by operation, the sensor's delay and window, and what cannot be told apart."""
@@ -40,16 +42,17 @@ def below_sampling(run: Run) -> Section:
         "sensor_window": regression.window,
         "regressed_step_energy": regression.step_energy,
     }
+    rows = list(_operations(run))
     return Section(
         name=NAME,
         title=TITLE,
-        sentences=(*_sentences(run, found), *_notes(found)),
+        sentences=(*_sentences(run, found), *_of_shared(rows, found), *_notes(found)),
         figures=figures,
         tables=(
             Table(name="groups", title="What is told apart", columns=GROUPS, rows=_groups(found)),
             Table(
                 name="operations", title="Power by operation", columns=OPERATIONS,
-                rows=list(_operations(run)),
+                rows=rows,
             ),
         ),
     )  # fmt: skip
@@ -71,29 +74,47 @@ def _sentences(run: Run, found: Regressed) -> Iterator[str]:
     if loose:
         seconds = sum(group.seconds for group in loose)
         yield (
-            f"Of {_percent(seconds, lasting)} of the step no power is known to within 20 %: "
+            f"Of {_some(seconds, lasting)} of the step no power is known to within 20 %: "
             "record more steps, or let the sampler read more often (--interval)."
         )
     yield _of_sensor(regression)
     yield (
-        f"Step and sampler are locked in phase: {regression.locked}."
+        _sentence(f"Step and sampler are locked in phase: {regression.locked}")
         if regression.locked
         else "Step and sampler are not locked in phase: samples fall anywhere in the step."
     )
+
+
+def _of_shared(rows: Sequence[Mapping[str, Any]], found: Regressed) -> Iterator[str]:
+    """Where the table below has powers that no regression told: that they are surer than they are."""
+    shared = [row for row in rows if (row["energy"].method or "").startswith(FOLDED)]
+    if shared and not all(group.resolved for group in found.regression.groups):
+        yield (
+            f"The power of {len(shared)} of {len(rows)} operations below is no regression's: it is "
+            "what samples gained in their phase, shared out by time, so that what ran beside each "
+            "other gets the same power. Its interval knows how their time varied, and no more."
+        )
 
 
 def _percent(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else "none"
 
 
+def _some(part: float, whole: float) -> str:
+    """A share that is not nothing, however small."""
+    return "less than 1%" if part < 0.005 * whole else _percent(part, whole)
+
+
 def _of_sensor(regression: Regression) -> str:
     delay, window = regression.delay, regression.window
     late = "how late the sensor is cannot be told"
-    if not delay.missing:
+    if not delay.missing and delay.low is not None and delay.low <= 0:
+        late = f"whether the sensor is late at all cannot be told: {_spoken(delay)}"
+    elif not delay.missing:
         late = f"the sensor is late by {_spoken(delay)}"
     if window.missing:
         return f"From the samples, {late}."
-    return f"From the samples, {late} and averages over {_spoken(window)}."
+    return f"From the samples, {late}; it averages over {_spoken(window)}."
 
 
 def _spoken(figure: Figure) -> str:
@@ -140,12 +161,13 @@ def _operations(run: Run) -> Iterator[dict[str, Any]]:
     """As in the tables of the run, the longest first, with plain overlap attribution beside."""
     breakdown = run.breakdown
     shared, codes = breakdown.plain.shared("energy"), breakdown.plain.codes("operations")
+    source = run.series.energy
     for row, plain in zip(breakdown.operations(), breakdown.plain.rows("operations"), strict=True):
         energy: Figure = row["energy"]
         overlap = missing("J", energy.reason or "no energy is known")
-        if shared is not None:
+        if shared is not None and not isinstance(source, str):
             overlap = Figure(
                 value=float(shared[codes[plain["key"]]].sum()), unit="J", method=OVERLAP,
-                status=Status.ATTRIBUTED,
+                status=weakest([Status.ATTRIBUTED, source.status]), source=source.source,
             )  # fmt: skip
         yield {**{key: row.get(key) for key in OPERATIONS}, "overlap": overlap}

@@ -28,6 +28,10 @@ TITLE: Final = "Critical path of a step"
 MOST_STEPS: Final = 20
 MOST_ROWS: Final = 300_000  # traced rows of all steps that are looked at
 SHOWN: Final = 70  # letters of a name
+OF_TRACED: Final = (
+    "Times here are shares of whole traced steps, waits included, times the mean step; other "
+    "sections lay each phase on its own mean time and may say less where a traced step was disturbed."
+)
 COLUMNS: Final = {
     "name": "piece", "layer": "layer", "where": "where", "time": "on the path",
     "share": "of the path", "slack": "least slack elsewhere",
@@ -268,6 +272,7 @@ def _sentences(
         return [
             "One thread carries out everything that the trace shows: the critical path is the step "
             "itself, and nothing has time to spare. Threads within an operation do not show.",
+            OF_TRACED,
         ]
     share = figures["critical_path_share"].value or np.nan
     at_once = figures["work_at_once"].value or np.nan
@@ -279,4 +284,4 @@ def _sentences(
     ]
     if rows:
         said.append(f"Most of the path: {rows[0]['name']} on {rows[0]['where']}.")
-    return said
+    return [*said, OF_TRACED]

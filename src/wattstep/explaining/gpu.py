@@ -94,7 +94,7 @@ def _tables(traced: TracedWork, found: Sequence[Occupancy], source: str) -> tupl
     tables = [
         Table(
             name="time",
-            title="Time of each",
+            title=f"Time of each, {SPAN}",
             columns={
                 "processor": where, "total": "Total", "idle_share": "Idle",
                 "compute_share": "Computing", "other_share": "Sending or copying only",
@@ -103,7 +103,7 @@ def _tables(traced: TracedWork, found: Sequence[Occupancy], source: str) -> tupl
         ),
         Table(
             name="kinds",
-            title="Kinds of work at once, each instant counted once",
+            title=f"Kinds of work at once {SPAN}, each instant counted once",
             columns={"processor": where, "kinds": "Ran at once", "time": "Time", "share": "Of busy"},
             rows=[row for one in found for row in _together(one, source)],
         ),

@@ -99,6 +99,10 @@ def _settled(found: Changes, step: int) -> Figure:
     )  # fmt: skip
 
 
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
+
+
 def _of_warmup(found: Changes, steps: Steps, at: IntArray, warmup: int) -> list[str]:
     if found.settled is None:
         return ["The step time never settles: no stretch of it lasts long enough to end a warm-up."]
@@ -108,7 +112,7 @@ def _of_warmup(found: Changes, steps: Steps, at: IntArray, warmup: int) -> list[
             f"By the changes of the step time the warm-up ends with step {settled}, as the run has it."
         ]
     if settled < warmup:
-        over = f"is over after {settled} steps" if settled else "does not show"
+        over = f"is over after {_steps(settled)}" if settled else "does not show"
         return [
             f"By the changes of the step time the warm-up {over}; the run leaves out its first "
             f"{warmup} steps, which is on the safe side."
@@ -116,6 +120,6 @@ def _of_warmup(found: Changes, steps: Steps, at: IntArray, warmup: int) -> list[
     late = int((steps.clean & (steps.index < settled)).sum())
     return [
         f"By the changes of the step time the warm-up lasts until step {settled}, but the run counts "
-        f"{warmup} steps as warm-up: {late} steps that count had not settled yet (--warmup {settled} "
+        f"{_steps(warmup)} as warm-up: {_steps(late)} that count had not settled yet (--warmup {settled} "
         "would leave them out of another run; nothing was left out here)."
     ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wattstep.analysis.curves import Curve, curve_of_gauge
-from wattstep.analysis.power import EnergySource, modelled, summed
+from wattstep.analysis.power import EnergySource, modelled, spoken, summed
 from wattstep.records.figure import Status
 from wattstep.records.settings import POWER_MODELS, parse_power_model
 
@@ -78,3 +78,12 @@ def test_a_gap_in_one_rail_is_a_gap_in_the_sum() -> None:
     gains, covered = summed([first, second]).curve.difference(np.array([0]), np.array([10 * S]))
     assert covered == pytest.approx(0.8)
     assert gains == pytest.approx(5 * 8)
+
+
+def test_a_time_before_zero_is_spoken_in_the_unit_of_its_size() -> None:
+    assert [spoken(t) for t in (-0.0103, 0.0103, -2.0, -5e-6)] == [
+        "-10.3 ms",
+        "10.3 ms",
+        "-2 s",
+        "-5 µs",
+    ]

@@ -133,3 +133,12 @@ def test_it_fits_into_json(equal_steps, tmp_path):
     document = json.loads((tmp_path / "out.json").read_text())["section"]
     assert document["name"] == "steps"
     assert set(document["tables"]) >= {"channels", "untold", "forecasts"}
+
+
+def test_a_warm_up_of_one_step_is_said_as_one(tmp_path):
+    make_run(
+        tmp_path / "run", [], steps=200, trace="none",
+        slow=lambda index: (50 * MS if index < 1 else 0) + index * 7919 % 97 * 1000,
+    )  # fmt: skip
+    said = " ".join(section(tmp_path / "run").sentences)
+    assert "the warm-up is over after 1 step;" in said

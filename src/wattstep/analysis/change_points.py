@@ -99,7 +99,7 @@ def find_changes(
         raise InvalidValueError(f"a share of false alarms of {false_alarms:g} is none")
     known = np.flatnonzero(np.isfinite(values))
     if len(known) < LEAST:
-        return Changes(reason=f"{len(known)} steps are too few for changes: {LEAST} are needed")
+        return Changes(reason=f"too few steps for changes ({len(known)}): {LEAST} are needed")
     series = values[known]
     if not np.ptp(series):
         return Changes(settled=int(known[0]))

@@ -31,7 +31,7 @@ def backtest(run: Run) -> Found:
     usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.settling)
     seconds = (steps.seconds + steps.gap_s)[usable]
     if len(seconds) < 2 * LEAST_FIRST:
-        words = f"How well the first steps foretell the rest: {len(seconds)} steps are too few."
+        words = f"How well the first steps foretell the rest: too few steps ({len(seconds)})."
         return Found(sentences=(words,))
     gains = _gains(run, steps)[usable]
     rows: list[dict[str, Any]] = []

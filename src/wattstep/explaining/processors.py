@@ -117,7 +117,7 @@ def _moving(run: Run, work: Work, cores: Cores) -> tuple[dict[str, Figure], list
         return {"saved_by_threads": missing("s", reason or "")}, []
     threads = min(cores.fitting, cores.count)
     if threads <= cores.threads:
-        return {}, ["As many threads ran as there were free cores."]
+        return {}, ["No more cores were free than threads ran."]
     ceilings = ceilings_of(run)
     found = more_threads(run, work, ceilings if isinstance(ceilings, Ceilings) else None, threads)
     figure = saving_figure(found, "operations that are cut for threads, scaled with the ceilings")

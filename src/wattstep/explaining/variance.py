@@ -52,7 +52,7 @@ def _of_operations(found: SlowInstances) -> Iterator[str]:
     windows = of.windows
     if windows < FOR_SLOW:
         yield (
-            f"{_count(windows, 'traced step')} tell no slow instance from a usual one: at least "
+            f"From {_count(windows, 'traced step')} no slow instance can be told from a usual one: at least "
             f"{FOR_SLOW} are needed (record longer, or with --trace every:N)."
         )
     else:
@@ -124,9 +124,7 @@ def _between_shapes_told(found: SlowInstances) -> Iterator[str]:
 def _of_steps(found: SlowInstances) -> Iterator[str]:
     clean, slow = found.clean, found.slow_steps
     if len(clean) < LEAST_WINDOWS:
-        yield (
-            f"{_count(len(clean), 'step')} of the run are too few to say which of them were slow."
-        )
+        yield (f"Too few steps count ({len(clean)}) to say which of them were slow.")
         return
     seconds = found.steps.seconds[clean]
     median = float(np.median(seconds))

@@ -54,7 +54,7 @@ contracts: .venv/.tests
 docs: .venv/.tests
 	.venv/bin/python -m pytest tests/docs
 
-# About half an hour on two cores that are otherwise idle.
+# Hours; each line can be run by itself.
 bench: .venv/.tests
 	.venv/bin/python benchmarks/sampler.py
 	.venv/bin/python benchmarks/marks.py
@@ -73,6 +73,15 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/ssh.py
 	.venv/bin/python benchmarks/attribution_real.py --part load
 	.venv/bin/python benchmarks/attribution_real.py --part alone
+	.venv/bin/python benchmarks/predictability.py
+	.venv/bin/python benchmarks/forecast.py
+	.venv/bin/python benchmarks/ahead.py
+	.venv/bin/python benchmarks/variance.py speed
+	.venv/bin/python benchmarks/observations.py
+	.venv/bin/python benchmarks/compare.py
+	.venv/bin/python benchmarks/compare_truth.py synthetic
+	.venv/bin/python benchmarks/canary.py
+	.venv/bin/python benchmarks/advice.py
 
 # The picture in the README, from the demo's report (needs Debian's chromium).
 picture: .venv/.tests

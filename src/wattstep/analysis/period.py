@@ -36,6 +36,7 @@ COARSE = 64  # points of a lag that is compared with others: steps vary by more
 MOST_LAGS = 10  # either side, that a block may choose from
 NEARLY = 0.75
 MOST_DIVISOR = 12  # a lag is looked at as up to so many periods
+ASTRAY = 0.05  # of the period: the exact lag belongs to another part of the step
 MOST_TOGETHER = 8  # periods: how far apart values are whose lag gives the interval
 _RESAMPLES = 400
 _CONFIDENCE = 0.95
@@ -114,7 +115,14 @@ def period(
         longer_than_s=longer_than_s,
     ):  # fmt: skip
         return missing("s", why)
-    return _figure(even, lag_s / even.step_s, source, status, seed)
+    exact = _figure(even, lag_s / even.step_s, source, status, seed)
+    if abs((exact.value or lag_s) / lag_s - 1) > ASTRAY:
+        return missing(
+            "s",
+            f"steps vary too much against their parts: {spoken(lag_s)} over the whole recording "
+            f"is {spoken(exact.value or lag_s)} over blocks of it",
+        )
+    return exact
 
 
 def rates(t_ns: IntArray, value: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -30,6 +30,8 @@ FAR = (
 )
 NEWTON = 6
 NO_BETTER = 1e-3  # of -2 log likelihood
+INSTANT = 0.1  # of how far tries are apart: a window that may be none
+NEARER = 1e-6 * np.array([0.03, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0])  # s
 SAME = 0.02  # of the window: delays nearer than this are one
 FINE = 1e-3  # of the window or of what a try is apart: change of a difference quotient
 WORSE = 12.0  # -2 log likelihood: a mode that is so much worse is none
@@ -178,7 +180,24 @@ def _closer(
         chosen.append(at(np.array([result[0], 0.0])))
     tried = [begun, *(explaining.explain(*each) for each in chosen)]
     known = [each for each in tried if each is not None]
-    return min(known, key=lambda each: each.total)
+    best = min(known, key=lambda each: each.total)
+    if window is None and delay is None and best.window < INSTANT * apart:
+        return _instant(explaining, best)
+    return best
+
+
+def _instant(explaining: Explaining, found: Explained) -> Explained:
+    """The best delay of a sensor that averages nothing, to the sample: likelihood goes in steps."""
+    middle = found.delay + found.window / 2
+    best: Explained | None = None
+    for _ in range(2):
+        for by in np.concatenate([-NEARER[::-1], [0.0], NEARER]):
+            tried = explaining.explain(middle + by, 0.0)
+            if tried is not None and (best is None or tried.total < best.total):
+                best = tried
+        middle = best.delay if best is not None else middle
+    # A window that is hardly better than none is none.
+    return best if best is not None and best.total <= found.total + WORSE else found
 
 
 def _along(

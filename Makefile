@@ -82,6 +82,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/compare_truth.py synthetic
 	.venv/bin/python benchmarks/canary.py
 	.venv/bin/python benchmarks/advice.py
+	.venv/bin/python benchmarks/regression.py --seeds 5
 
 # The picture in the README, from the demo's report (needs Debian's chromium).
 picture: .venv/.tests

@@ -103,6 +103,7 @@ def values(run: Run, name: str) -> list[float]:
 def test_what_belongs_to_the_board_is_modelled_and_the_training_is_measured(run: Run) -> None:
     own = {
         "process_cpu", "process_threads", "process_memory", "children", "proportional_memory",
+        "page_faults", "core_wait",
         "host", "emulator",
     }  # fmt: skip
     for sensor, channel in channels(run):

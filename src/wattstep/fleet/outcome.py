@@ -23,6 +23,7 @@ STATES: Final[tuple[State, ...]] = (
     "trained", "out of memory", "killed", "crashed", "refused", "skipped", "interrupted",
     "unrecorded",
 )  # fmt: skip
+MOST_SHOWN: Final = 100  # characters of a status that is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,9 @@ class Outcome:
             raise DamagedRunError(f"an outcome lacks or garbles a field: {error}") from error
         _check(outcome)
         if outcome.status not in STATES:
-            raise DamagedRunError(f"an outcome has the unknown status {outcome.status!r}")
+            shown = repr(outcome.status)
+            shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+            raise DamagedRunError(f"an outcome has the unknown status {shown}")
         return outcome
 
 

@@ -271,6 +271,7 @@ OUTCOME = json.loads(
 
 
 @quickly
+@example("status", {"x" * 3000: "y" * 3000})
 @given(st.sampled_from(list(OUTCOME)), VALUES)
 @example("reason", STEERING)
 @example("configuration", {"workload": "another", "batch_size": 64})

@@ -11,7 +11,6 @@ import numpy as np
 from wattstep.analysis.power import EnergySource
 from wattstep.analysis.regression.outcome import Group, Regression
 from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
-from wattstep.analysis.regression.regress import regress
 from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Status, weakest
@@ -204,6 +203,9 @@ def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
         sampled.append(replace(process.sampled, layouts=found))
         seconds[number] += process.seconds / len(processes)
     levels = kinds_of(names)
+    # scipy takes two thirds of a second to load, which most readers of runs need not wait for.
+    from wattstep.analysis.regression.regress import regress
+
     found_by = regress(
         sampled,
         levels,

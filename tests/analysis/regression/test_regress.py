@@ -284,7 +284,7 @@ def test_operations_at_once_share_by_weight() -> None:
         levels=[np.arange(count + 1), *(np.append(lv, lv[0]) for lv in made.kinds.levels[1:])],
         level_names=made.kinds.level_names,
     )
-    found = regress([replace(process, layouts=layouts)], kinds)
+    found = regress([replace(process, layouts=layouts)], kinds, time_error=0.0)
     energy = found.combined(np.array([0, count]))[1]
     assert energy.low is not None
     assert energy.high is not None

@@ -22,6 +22,10 @@ from wattstep.analysis.steps import FloatArray
 
 ERRORS = (0.0, 0.02, 0.04, 0.08, 0.15, 0.25, 0.35)  # of kinds' times, that samples are asked about
 LIKELY = (0.4, 0.14, 0.13, 0.11, 0.1, 0.08, 0.04)  # before them
+# The likelihood of an error takes it for small: it is trusted by so much less, and an error is
+# assumed where it is clearly more likely (by -2 log likelihood) than none.
+TEMPER = 4.0
+CLEARLY = 6.0
 CAREFUL = 1.2  # more of it than samples speak for: to overlook a part makes intervals too narrow
 EXACT = 1e-10  # of the samples' variance: a fit that leaves no more needs no wrong times
 NONE = 1e-3  # an error of times that is as good as none
@@ -136,10 +140,11 @@ class Fitting:
                 )
             )
         scores = np.array([each.score for each in found])
-        weights = np.array(likely) * np.exp(-(scores - scores.min()) / 2)
+        behind = scores - scores.min()
+        weights = np.array(likely) * np.exp(-behind / 2 / TEMPER)
         weights /= weights.sum()
         error = CAREFUL * float(np.sqrt(weights @ np.array(asked) ** 2))
-        likeliest_error = int(np.argmax(weights))
+        likeliest_error = int(np.argmin(behind)) if behind[0] > CLEARLY else 0
         best = found[likeliest_error]
         error = error if error > NONE else 0.0
         return error, min(asked[likeliest_error], error), (best.noise, best.spread)

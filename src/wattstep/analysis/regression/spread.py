@@ -15,10 +15,11 @@ from wattstep.analysis.student import critical_value
 
 LEAST_BLOCKS = 20
 MOST_LENGTH = 64  # steps in a block
+TAILS = 1.2  # powers among kinds have longer tails than a normal's
 UNLIKE = 0.25  # of the mean power: kinds that are not told may differ as much, at least
 DRAWS = 200  # of times of kinds
 LEAST_IN_CELL = 4  # samples, for a cell of the step to show what they have in common
-PLACES = 5.0  # cells for each column that the samples have determined
+PLACES = (2.0, 5.0)  # cells for each column that the samples have determined
 ROUNDINGS = 100  # that are drawn
 
 
@@ -68,7 +69,7 @@ def spread_of(
         kinds_only[part, part] = 0.0
     if fit.time_error > 0:
         energy += normal**2 * _misplaced(fit, observed, influence, seed)
-    energy += normal**2 * (apart.T @ kinds_only @ apart)
+    energy += (TAILS * normal) ** 2 * (apart.T @ kinds_only @ apart)
     unlike = max(0.0, (UNLIKE * float(fit.rows.watts.mean())) ** 2 - fit.spread)
     drawn = kinds_only[: kinds + 1, : kinds + 1] @ apart[: kinds + 1]
     # That all kinds which the samples tell are alike does not prove the others to be. But they lie
@@ -133,16 +134,20 @@ def _by_place(fit: Fit, pulled: FloatArray, model: FloatArray) -> FloatArray:
     Rounding by the sensor, and operations that lie beside their place, err alike at each pass of
     the same place: no number of steps takes that away.
     """
-    determined = _effective(fit)
-    cells = int(min(len(fit.left) / LEAST_IN_CELL, PLACES * determined))
-    if cells < 2 * determined or cells < LEAST_BLOCKS:
-        return np.ones(len(model))
-    cell = np.minimum((fit.rows.position * cells).astype(np.int64), cells - 1)
-    order = np.argsort(cell, kind="stable")
-    scores = _scores(pulled[order], cell[order])
-    variance = (scores**2).sum(axis=0) * cells / (cells - determined)
-    ratio: FloatArray = np.divide(variance, model, out=np.ones_like(model), where=model > 0)
-    return ratio
+    determined, wider = _effective(fit), np.ones(len(model))
+    for places in PLACES:
+        cells = int(min(len(fit.left) / LEAST_IN_CELL, places * determined))
+        if cells < PLACES[0] * determined - 1 or cells < LEAST_BLOCKS:
+            break
+        cell = np.minimum((fit.rows.position * cells).astype(np.int64), cells - 1)
+        order = np.argsort(cell, kind="stable")
+        scores = _scores(pulled[order], cell[order])
+        ratio = np.divide((scores**2).sum(axis=0), model, out=np.ones_like(model), where=model > 0)
+        # What belongs to places has been fitted away in part, noise has not.
+        systematic = max(0.0, 1 - 1 / max(float(ratio.mean()), 1e-9))
+        fitted = cells / (cells - determined) - 1
+        wider = np.maximum(wider, ratio * (1 + systematic * fitted))
+    return wider
 
 
 def _effective(fit: Fit) -> float:

@@ -114,9 +114,12 @@ def test_operations_of_a_step_are_called_as_often_as_the_model_says(run: Run) ->
     calls: dict[str, float] = {}
     for row in run.operations():
         calls[row["name"]] = calls.get(row["name"], 0) + row["calls"].value
-    assert calls["aten::conv2d"] == calls["ConvolutionBackward0"] == 2
-    assert calls["aten::linear"] == calls["AddmmBackward0"] == 3
-    assert calls["AccumulateGrad"] == 10  # five layers with weight and bias
+    # Means over traced steps, summed over rows: whole but for rounding.
+    assert calls["aten::conv2d"] == pytest.approx(2)
+    assert calls["ConvolutionBackward0"] == pytest.approx(2)
+    assert calls["aten::linear"] == pytest.approx(3)
+    assert calls["AddmmBackward0"] == pytest.approx(3)
+    assert calls["AccumulateGrad"] == pytest.approx(10)  # five layers with weight and bias
 
 
 def test_flops_of_the_forward_convolutions_are_those_of_lenet(run: Run) -> None:

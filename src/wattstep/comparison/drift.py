@@ -65,7 +65,6 @@ class Drift:
         low: Logarithm of the least that a time may have changed by with the machine, at most 0.
         high: Of the most, at least 0.
         sentences: What is to be said.
-        within: By name of a run: how its machine changed while it ran, where that was much.
         reason: Why nothing is known; None where something is.
     """
 

@@ -27,7 +27,6 @@ MARKS = {
     "cannot be tested here": ("·", "dim"),
 }
 ONE_PROCESS = "by one process: weaker"
-SHORT = {"cannot be tested here": "not tested"}
 
 
 def print_observations(found: Sequence[Observation], evidence: Evidence, console: Console) -> None:

@@ -68,6 +68,22 @@ class Truth:
             total += max(min(after, end_ns) - max(before, begin_ns), 0) * 1e-9 * power
         return total
 
+    def kept_up(self) -> bool:
+        """No row is late: the machine was not too full for the emulator."""
+        return all(after - before <= 30e6 for before, after in itertools.pairwise(self.t_ns))
+
+    def edge(self, name: str, row: int) -> float:
+        """What a window's energy may differ by if it began or ended inside a row of several ticks.
+
+        Rows of one tick, which are all on a machine that keeps up, have no inside.
+        """
+        total = 0.0
+        for end in range(max(row, 1), min(row + 2, len(self.t_ns))):
+            length = self.t_ns[end] - self.t_ns[end - 1]
+            if length > 11e6:
+                total += length * 1e-9 * self.spread(name, self.t_ns[end - 1], self.t_ns[end])
+        return total
+
     def mean(self, name: str, first: int, last: int) -> float:
         """Mean power from the time of one row to that of another."""
         begin, end = self.t_ns[first], self.t_ns[last]
@@ -83,7 +99,12 @@ class Truth:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return recorded(tmp_path_factory.mktemp("emulated") / "run", "truth=10ms")
+    """A run through which the emulator kept up, or the last of four."""
+    for _ in range(4):
+        run = recorded(tmp_path_factory.mktemp("emulated") / "run", "truth=10ms")
+        if Truth.of(run).kept_up():
+            break
+    return run
 
 
 def channels(run: Run) -> Iterator[tuple[str, Channel]]:
@@ -209,7 +230,8 @@ def test_energy_is_what_the_emulator_put_in_within_quantum_and_update_interval(r
     edges = 2 * stretches * 0.02 * truth.spread("VDD_IN.true", t_ns[0], t_ns[-1])
     bound = seconds * (0.0385 / 2 + 1e-3) + edges + 4e-9 * math.hypot(*late)
     assert abs(said - put_in) <= bound
-    assert bound < 0.15 * put_in
+    if truth.kept_up():  # else the bound holds, and says little
+        assert bound < 0.15 * put_in
 
 
 def test_the_emulator_puts_in_what_its_model_says_of_the_trainings_load(run: Run) -> None:
@@ -251,8 +273,11 @@ def test_averaging_makes_values_as_old_as_its_window(tmp_path: Path) -> None:
     told = 0
     for place in (n for n in range(60, len(shown)) if shown[n] != shown[n - 1]):
         begin = next(n for n in range(place, 0, -1) if said.t_ns[place] - said.t_ns[n] >= 417e6)
-        means = [said.mean("VDD_IN.true", first, place) for first in range(begin - 1, begin + 2)]
-        assert min(abs(shown[place] - mean) for mean in means) <= 0.0385 / 2 + 1e-3
+        firsts = range(begin - 1, min(begin + 2, place))
+        means = [said.mean("VDD_IN.true", first, place) for first in firsts]
+        edges = said.edge("VDD_IN.true", begin) + said.edge("VDD_IN.true", place)
+        wrong = min(abs(shown[place] - mean) for mean in means)
+        assert wrong <= 0.0385 / 2 + 1e-3 + edges / 0.4
         told += 1
     assert told >= 1
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 LISTED_S: Final = 0.25  # how often it is looked for new children
+READ_S: Final = 0.5e-3  # a reading of the clocks that took longer was interrupted
+READINGS: Final = 5  # until one is not
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -29,24 +31,31 @@ class Training:
 
     def __init__(self, pid: int, us: int) -> None:
         self._pid, self._us = pid, us
-        self._used = {pid: time.clock_gettime_ns(process_clock(pid))}
+        time.clock_gettime_ns(process_clock(pid))  # raises where there is none
+        self._read_ns, self._used = _readings([pid])
         self._wait_s = 0.0
         self._look()
 
-    def busy_cores(self, seconds: float) -> float:
-        """Cores that were busy on average in the `seconds` since the last call."""
-        total = 0
-        for pid, before in list(self._used.items()):
-            now = _cpu_ns(pid)
-            if now is None:  # it has ended; its last moments are lost
-                del self._used[pid]
-                continue
-            total += now - before
-            self._used[pid] = now
+    def busy_cores(self) -> tuple[int, float, float]:
+        """Cores that were busy on average since the last call.
+
+        The time is that at which the clocks were read, not that at which the caller woke: on a
+        full machine the two lie tens of milliseconds apart, and one core that was busy through
+        them would count as several.
+
+        Returns:
+            When the clocks were read in ns (CLOCK_MONOTONIC), the seconds since the last time,
+            and the cores.
+        """
+        now_ns, found = _readings(list(self._used))
+        # A child that has ended is gone; its last moments are lost.
+        total = sum(used - self._used[pid] for pid, used in found.items())
+        seconds = max(now_ns - self._read_ns, 1) * 1e-9
+        self._used, self._read_ns = found, now_ns
         self._wait_s -= seconds
         if self._wait_s <= 0:
             self._look()
-        return total * 1e-9 / seconds
+        return now_ns, seconds, total * 1e-9 / seconds
 
     def resident(self) -> int:
         """Resident memory of all of them in bytes."""
@@ -58,6 +67,23 @@ class Training:
         for pid in (self._pid, *_descendants(self._pid, self._us)):
             if pid not in self._used and (used := _cpu_ns(pid)) is not None:
                 self._used[pid] = used
+
+
+def _readings(pids: list[int]) -> tuple[int, dict[int, int]]:
+    """When the processes' clocks were read, and what they showed in ns, of those that live.
+
+    Of several readings the shortest counts, so that one which was interrupted does not.
+    """
+    shortest, when, found = 0, 0, dict[int, int]()
+    for attempt in range(READINGS):
+        begin = time.monotonic_ns()
+        read = {pid: used for pid in pids if (used := _cpu_ns(pid)) is not None}
+        end = time.monotonic_ns()
+        if attempt == 0 or end - begin < shortest:
+            shortest, when, found = end - begin, (begin + end) // 2, read
+        if shortest <= READ_S * 1e9:
+            break
+    return when, found
 
 
 def _cpu_ns(pid: int) -> int | None:

@@ -266,17 +266,17 @@ def _fan(celsius: float) -> int:
 
 def run(mover: Mover, training: Training, parent: int, stopping: list[int]) -> None:
     """Ticks until it is told to stop or its parent is gone; a tick that is late moves further."""
-    before = time.monotonic_ns()
-    deadline, ticks, resident = before, 0, 0
+    deadline, ticks, resident = time.monotonic_ns(), 0, 0
     while not stopping and os.getppid() == parent:
-        deadline = max(deadline + round(TICK_S * 1e9), time.monotonic_ns())
+        # After a late tick the next is not made up for: the kernel books a running thread's time
+        # every few milliseconds, which in a tick of less would be several busy cores.
+        deadline = max(deadline + round(TICK_S * 1e9), time.monotonic_ns() + round(TICK_S * 5e8))
         time.sleep(max(deadline - time.monotonic_ns(), 0) * 1e-9)
-        now = time.monotonic_ns()
-        seconds = (now - before) * 1e-9
         if ticks % SLOW_TICKS == 0:
             resident = training.resident()
-        mover.advance(now, seconds, training.busy_cores(seconds), resident)
-        before, ticks = now, ticks + 1
+        now, seconds, busy = training.busy_cores()
+        mover.advance(now, seconds, busy, resident)
+        ticks += 1
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ from wattstep.daily.folder import DailyFolder
 from wattstep.daily.pretraining import prepare, pretrain
 from wattstep.daily.settings import DailySettings
 from wattstep.errors import InvalidValueError, RunExistsError
-from wattstep.reports.daily_html import render_daily
+from wattstep.reports.pages.daily import render_daily
 from wattstep.run import load
 
 SETTINGS = DailySettings(

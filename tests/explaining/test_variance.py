@@ -19,7 +19,7 @@ from wattstep.explaining.slow_instances import SlowInstances
 from wattstep.explaining.variance import variance
 from wattstep.records.channel import Channel
 from wattstep.records.figure import Figure
-from wattstep.reports.explain_console import print_section
+from wattstep.reports.consoles.explain import print_section
 from wattstep.reports.json_document import dump
 from wattstep.run import Run, load
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.reports import synthetic
-from tests.reports.test_console import printed
+from tests.reports.consoles.test_run import printed
 
 from wattstep.reports import wording
-from wattstep.reports.html import render_report
+from wattstep.reports.pages.report import Reported, render_report
 from wattstep.reports.values import show
 
 
@@ -24,19 +24,21 @@ def above_idle() -> dict[str, Any]:
 
 
 def test_figures_above_idle_say_so_on_the_card_in_the_summary_and_on_the_terminal() -> None:
-    page, text = render_report([(above_idle(), {})]), printed(above_idle(), width=120)
+    page, text = render_report([Reported(document=above_idle())]), printed(above_idle(), width=120)
     assert "<h3>Energy per step above idle</h3>" in page
     assert "<h3>Energy per sample above idle</h3>" in page
     assert "of energy above that of the idle device (" in page
     assert "Energy per step above idle" in text
-    assert "above idle" not in render_report([(synthetic.document(), {})])
+    assert "above idle" not in render_report([Reported(document=synthetic.document())])
 
 
 def test_what_operations_make_together_is_the_step_with_idle() -> None:
     words = "Together they make the step with idle power, 39.2 mJ."
-    assert words in render_report([(above_idle(), {})])
+    assert words in render_report([Reported(document=above_idle())])
     assert words in printed(above_idle(), width=120)
-    assert "Together they make the step.</p>" in render_report([(synthetic.document(), {})])
+    assert "Together they make the step.</p>" in render_report(
+        [Reported(document=synthetic.document())]
+    )
 
 
 def test_a_run_above_idle_is_compared_with_idle_beside_one_that_is_not() -> None:
@@ -60,13 +62,13 @@ def channel(name: str, role: str, domain: str) -> dict[str, Any]:
 def test_the_total_is_no_bar_beside_the_rails_it_contains(domain: str, said: str) -> None:
     """A package of a processor holds its own parts, and no graphics card."""
     base = synthetic.document()
-    page = render_report([({
+    page = render_report([Reported(document={
         **base,
         "channels": [channel("VDD_IN", "power_total", domain), channel("CPU", "power_part", "cpu")],
         "energy_by_rail": {
             "CPU": synthetic.figure(3e-3, "J"), "VDD_IN": synthetic.figure(9e-3, "J")
         },
-    }, {})])  # fmt: skip
+    })])  # fmt: skip
     section = page.partition("<h3>Energy by rail</h3>")[2].partition("</section>")[0]
     assert f"VDD_IN ({said})" in section
     assert f"VDD_IN ({said})" not in page.replace(section, "")  # no chart has it
@@ -91,8 +93,8 @@ def test_the_load_of_an_emulated_board_is_told_from_that_of_the_machine_that_tra
             "cpu_utilization": {**base["metrics"]["cpu_utilization"], "status": "modelled"},
         },
     }
-    page = render_report([(emulated, {})])
+    page = render_report([Reported(document=emulated)])
     assert "<h3>CPU utilization of an emulated NVIDIA Jetson TX2</h3>" in page
     assert "The processor of an emulated NVIDIA Jetson TX2 was busy for" in page
     assert "CPU of the training machine" in page
-    assert "CPU of the training machine" not in render_report([(base, {})])
+    assert "CPU of the training machine" not in render_report([Reported(document=base)])

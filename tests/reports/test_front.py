@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 
 from wattstep.records.figure import Figure, Status
+from wattstep.reports.consoles.sweep import print_sweep
 from wattstep.reports.front import front_chart, fronts
-from wattstep.reports.sweep_console import print_sweep
-from wattstep.reports.sweep_html import render_sweep
+from wattstep.reports.pages.sweep import render_sweep
 
 
 def figure(value: float, unit: str) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.reports.test_html import Page
+from tests.reports.pages.test_report import Page
 from tests.run.made import Worked, import_made, watts
 
-from wattstep.reports.console import print_runs
-from wattstep.reports.html import render_report, write_report
+from wattstep.reports.consoles.run import print_runs
+from wattstep.reports.pages.report import Reported, render_report, write_report
 from wattstep.run import Run, load
 
 TRACE = {"file": "train.json", "format": "Kineto trace", "steps": "marked"}
@@ -67,7 +67,7 @@ def made(path: Path, kind: str) -> Run:
 
 
 def page_of(run: Run) -> Page:
-    return Page(render_report([(run.document(), run.timeline())]))
+    return Page(render_report([Reported(document=run.document(), timeline=run.timeline())]))
 
 
 def printed(*runs: Run) -> str:
@@ -118,7 +118,7 @@ def test_an_alignment_of_unknown_quality_is_said_to_be_so(tmp_path: Path) -> Non
     unknown = [{"file": "power.csv", "method": "by wall clock", "uncertainty_s": None}]
     document = run.document()
     document["imported"] = {**document["imported"], "alignment": unknown}
-    text = Page(render_report([(document, {})])).text
+    text = Page(render_report([Reported(document=document)])).text
     assert "The clock of power.csv was aligned by wall clock; how exactly is not known." in text
 
 
@@ -165,7 +165,7 @@ def test_totals_say_that_they_are_totals(tmp_path: Path) -> None:
 def test_imported_runs_stand_beside_each_other(tmp_path: Path) -> None:
     runs = [made(tmp_path, kind) for kind in KINDS]
     path = tmp_path / "report.html"
-    write_report([(run.document(), run.timeline()) for run in runs], path)
+    write_report([Reported(document=run.document(), timeline=run.timeline()) for run in runs], path)
     text = Page(path.read_text(encoding="utf-8")).text
     assert "5 runs" in text
     assert not re.search(r"\b(nan|None)\b", text)

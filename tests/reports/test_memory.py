@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from wattstep.reports import memory_tables
-from wattstep.reports.memory_console import print_footprints
-from wattstep.reports.memory_html import category_chart, render_footprints, write_footprints
+from wattstep.reports.consoles.memory import print_footprints
+from wattstep.reports.pages.memory import category_chart, render_footprints, write_footprints
 
 MB = 1e6
 
@@ -130,7 +130,7 @@ def test_every_category_that_is_measured_has_a_name_and_a_colour_of_the_page() -
     from wattstep.tracing.allocations import CATEGORIES
 
     assert {*CATEGORIES, *memory._METHODS, KEPT, OUTSIDE} == set(memory_tables.CATEGORIES)
-    style = Path(memory_tables.__file__).parent / "templates" / "report.css"
+    style = Path(memory_tables.__file__).parent / "pages" / "templates" / "report.css"
     colors = set(re.findall(r"(--[\w-]+):", style.read_text(encoding="utf-8")))
     assert {known.color for known in memory_tables.CATEGORIES.values()} <= colors
 

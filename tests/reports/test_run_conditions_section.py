@@ -11,8 +11,8 @@ from tests.reports import synthetic
 
 from wattstep.reports import wording
 from wattstep.reports.conditions import power_channels, sentences, stretches
-from wattstep.reports.console import print_run
-from wattstep.reports.html import render_report
+from wattstep.reports.consoles.run import print_run
+from wattstep.reports.pages.report import Reported, render_report
 from wattstep.reports.tables import costs
 from wattstep.reports.wording import cautions
 
@@ -160,12 +160,12 @@ def test_the_terminal_shows_them_within_its_width(width: int) -> None:
 
 
 def test_the_page_shows_them_and_hostile_evidence_is_text() -> None:
-    page = render_report([(document(), {})])
+    page = render_report([Reported(document=document())])
     assert "<h3>Conditions</h3>" in page
     assert "CPU-therm reached 97.5 °C; throttling begins at 97 °C" in page
     assert synthetic.HOSTILE not in page
     assert "MUX (not in the total)" in page
-    assert "<h3>Conditions</h3>" not in render_report([(synthetic.document(), {})])
+    assert "<h3>Conditions</h3>" not in render_report([Reported(document=synthetic.document())])
 
 
 def test_many_operations_too_short_for_the_sensor_make_one_note() -> None:
@@ -188,7 +188,7 @@ def test_beside_phases_the_rest_holds_what_phases_leave_out() -> None:
         "time": none, "share": {**none, "unit": "ratio"}, "energy": synthetic.figure(9.0, "J"),
     }  # fmt: skip
     shown["not_resolved"] = {"phases": {"energy": synthetic.figure(2.0, "J")}}
-    page = render_report([(shown, {})])
+    page = render_report([Reported(document=shown)])
     part = page[page.index("Where a step goes") :]
     row = part[part.index("too short for the sensor") :]
     assert "2.00 J" in row[: row.index("</tr>")]
@@ -211,10 +211,10 @@ def test_what_is_known_together_only_is_listed_on_terminal_and_page() -> None:
     assert "Energy known together only, 1 of 1" in on_terminal
     assert "conv2d in layer2" in on_terminal
     assert "410 mJ" in on_terminal
-    page = render_report([(shown, {})])
+    page = render_report([Reported(document=shown)])
     part = page[page.index("Energy known together only") :]
     assert "aten::conv2d of layer2.2 in forward and 2 more" in part
-    assert "Energy known together only" not in render_report([(document(), {})])
+    assert "Energy known together only" not in render_report([Reported(document=document())])
 
 
 def test_operations_in_groups_make_one_note_and_missing_power_none() -> None:
@@ -235,7 +235,7 @@ def test_beside_phases_stands_what_they_leave_out_though_operations_leave_nothin
     shown = document()
     shown["rests"].pop("not_resolved", None)
     shown["not_resolved"] = {"operations": {}, "phases": {"energy": synthetic.figure(2.0, "J")}}
-    page = render_report([(shown, {})])
+    page = render_report([Reported(document=shown)])
     part = page[page.index("Where a step goes") :]
     row = part[part.index("too short for the sensor") :]
     assert "2.00 J" in row[: row.index("</tr>")]

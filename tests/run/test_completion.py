@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.run.made import Sampled, make_run, power
 
-from wattstep.reports.learning import learning_charts
+from wattstep.reports.pages.learning import learning_charts
 from wattstep.run import Run, load
 
 LEARNING = [

@@ -102,7 +102,7 @@ def write_json(document: object, path: Path) -> None:
     """
     import json
 
-    from wattstep.reports.page import write_at_once
+    from wattstep.reports.pages.page import write_at_once
 
     try:
         write_at_once(json.dumps(document, indent=1) + "\n", path)

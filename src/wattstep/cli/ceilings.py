@@ -213,6 +213,6 @@ def _show(found: Sequence[Ceilings], as_json: bool) -> None:
 
         dump(_document(found), sys.stdout)
         return
-    from wattstep.reports.ceilings_console import print_ceilings
+    from wattstep.reports.consoles.ceilings import print_ceilings
 
     print_ceilings(found)

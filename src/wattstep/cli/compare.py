@@ -122,7 +122,7 @@ def _compare(
         if as_json:
             _dump(comparison.document())
             return
-        from wattstep.reports.compare_console import print_comparison
+        from wattstep.reports.consoles.compare import print_comparison
 
         print_comparison(comparison, _console())
         return
@@ -130,7 +130,7 @@ def _compare(
     if as_json:
         _dump(matrix.document())
         return
-    from wattstep.reports.compare_console import print_matrix
+    from wattstep.reports.consoles.compare import print_matrix
 
     print_matrix(matrix, _console())
 
@@ -157,7 +157,7 @@ def _hold(
     if as_json:
         _dump(gate.document())
     else:
-        from wattstep.reports.compare_console import print_gate
+        from wattstep.reports.consoles.compare import print_gate
 
         print_gate(gate, _console())
     if gate.exit_code:

@@ -116,7 +116,7 @@ def _progress(title: str, quiet: bool) -> Callable[[dict[str, Any]], None]:
 def _show(folder: DailyFolder, sizes: list[int], as_json: bool) -> None:
     from wattstep.daily.document import describe
     from wattstep.daily.folder import REPORT
-    from wattstep.reports.daily_html import write_daily
+    from wattstep.reports.pages.daily import write_daily
 
     document = describe(folder, sizes)
     report = folder.path / REPORT
@@ -131,7 +131,7 @@ def _show(folder: DailyFolder, sizes: list[int], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from wattstep.reports.daily_console import print_daily
+    from wattstep.reports.consoles.daily import print_daily
 
     console = Console()
     print_daily(document, console)

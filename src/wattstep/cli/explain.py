@@ -30,7 +30,7 @@ def explain(
     from wattstep.cli.report import expand
     from wattstep.explaining import chosen_sections
     from wattstep.explaining import explain as explained
-    from wattstep.reports.explain_console import print_section
+    from wattstep.reports.consoles.explain import print_section
     from wattstep.reports.json_document import dump
     from wattstep.run import load
 

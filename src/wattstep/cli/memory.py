@@ -98,7 +98,7 @@ def _progress(title: str, quiet: bool) -> Any:
 
 def _show(documents: list[dict[str, Any]], as_json: bool, output: Path | None) -> None:
     if output is not None:
-        from wattstep.reports.memory_html import write_footprints
+        from wattstep.reports.pages.memory import write_footprints
 
         try:
             write_footprints(documents, output)
@@ -113,7 +113,7 @@ def _show(documents: list[dict[str, Any]], as_json: bool, output: Path | None) -
         return
     from rich.console import Console
 
-    from wattstep.reports.memory_console import print_footprints
+    from wattstep.reports.consoles.memory import print_footprints
 
     console = Console()
     print_footprints(documents, console)

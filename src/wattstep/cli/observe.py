@@ -58,7 +58,7 @@ def observe(
         return
     from rich.console import Console
 
-    from wattstep.reports.observe_console import print_observations
+    from wattstep.reports.consoles.observe import print_observations
 
     print_observations(found, evidence, Console())
 

@@ -26,27 +26,36 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write a report of recorded runs that opens in a browser, offline."""
-    from wattstep.reports.html import write_report
-    from wattstep.run import load
+    from wattstep.reports.pages.report import Reported, Unreadable, read_run, write_report
 
     if len(runs) == 1 and (runs[0] / SWEEP).exists():
         _report_sweep(runs[0], output, json)
         return
     paths = expand(runs)
-    pairs = []
+    found: list[Reported] = []
+    unreadable: list[Unreadable] = []
     for path in paths:
         if not quiet:
             print(f"reading {path}", file=sys.stderr)
-        run = load(path)
-        pairs.append((run.document(), run.timeline()))
+        run = read_run(path)
+        if isinstance(run, Reported):
+            found.append(run)
+        else:
+            unreadable.append(run)
+    if not found:
+        raise DamagedRunError("; ".join(run.reason for run in unreadable))
+    for run in unreadable:
+        print(f"wattstep: left out: {run.reason}", file=sys.stderr)
     try:
-        write_report(pairs, output)
+        write_report(found, output, unreadable)
     except OSError as error:
         raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
     if json:
         from wattstep.reports.json_document import dump
 
-        dump({"runs": [document for document, _ in pairs], "report": str(output)}, sys.stdout)
+        documents = [run.document for run in found]
+        problems = [{"run": run.path, "problem": run.reason} for run in unreadable]
+        dump({"runs": documents, "damaged": problems, "report": str(output)}, sys.stdout)
     else:
         print(f"report: {output.absolute().as_uri()}")
 
@@ -54,7 +63,7 @@ def report(
 def _report_sweep(path: Path, output: Path, as_json: bool) -> None:
     """The table of what fits; the single runs of a sweep are reported by their folders."""
     from wattstep.fleet.folder import load_sweep
-    from wattstep.reports.sweep_html import write_sweep_report
+    from wattstep.reports.pages.sweep import write_sweep_report
 
     document = load_sweep(path, warn=lambda text: print(f"wattstep: {text}", file=sys.stderr))
     try:

@@ -19,7 +19,7 @@ def show_runs(paths: Sequence[Path], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from wattstep.reports.console import print_runs
+    from wattstep.reports.consoles.run import print_runs
 
     console = Console()
     print_runs(documents, console)

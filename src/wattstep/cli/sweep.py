@@ -335,7 +335,7 @@ def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
         return
     from rich.console import Console
 
-    from wattstep.reports.sweep_console import print_sweep
+    from wattstep.reports.consoles.sweep import print_sweep
 
     console = Console()
     print_sweep(document, console)
@@ -351,7 +351,7 @@ def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
 def _write_report(document: dict[str, Any], out: Path, warn: Callable[[str], None]) -> Path | None:
     """The report, or None where it cannot be written: what stopped a sweep must still be said."""
     from wattstep.fleet.folder import REPORT
-    from wattstep.reports.sweep_html import write_sweep_report
+    from wattstep.reports.pages.sweep import write_sweep_report
 
     try:
         write_sweep_report(document, out / REPORT)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wattstep.records.figure import Figure
-from wattstep.reports.charts import Chart, series_color
+from wattstep.reports.pages.charts import Chart, series_color
 from wattstep.reports.values import Shown, plain, show
 
 Document = Mapping[str, Any]

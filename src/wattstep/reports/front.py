@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wattstep.analysis.front import non_dominated
-from wattstep.reports.charts import Chart, series_color
+from wattstep.reports.pages.charts import Chart, series_color
 from wattstep.reports.values import Shown, is_figure, plain, quantity, scale_of, show
 
 _HEIGHT = 320

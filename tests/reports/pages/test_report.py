@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.reports import synthetic
 
-from wattstep.reports.html import render_report, write_report
-from wattstep.reports.page import embedded
+from wattstep.reports.pages.page import embedded
+from wattstep.reports.pages.report import Reported, render_report, write_report
 from wattstep.reports.values import is_figure, show
 from wattstep.reports.wording import metric
 
@@ -48,7 +48,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> Page:
-    return Page(render_report([(synthetic.document(), synthetic.timeline())]))
+    return Page(
+        render_report([Reported(document=synthetic.document(), timeline=synthetic.timeline())])
+    )
 
 
 def figures(thing: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -101,7 +103,7 @@ def test_missing_shows_its_reason_and_never_zero(page: Page) -> None:
 
 def test_a_run_whose_energy_is_missing_says_so_in_words() -> None:
     metrics = {"energy_per_step": synthetic.missing("J", "no sensor of power was found")}
-    text = Page(render_report([(synthetic.document(metrics=metrics), {})])).text
+    text = Page(render_report([Reported(document=synthetic.document(metrics=metrics))])).text
     assert "Energy per step is missing: no sensor of power was found." in text
 
 
@@ -157,7 +159,9 @@ def test_nothing_is_loaded_from_anywhere(page: Page) -> None:
         if name in ("src", "href", "srcset", "action", "data", "poster") and value is not None
     ]
     assert set(links) == {"data:,"}
-    style = (Path(__file__).parents[2] / "src/wattstep/reports/templates/report.css").read_text()
+    style = (
+        Path(__file__).parents[3] / "src/wattstep/reports/pages/templates/report.css"
+    ).read_text()
     assert "url(" not in style
     assert "@import" not in style
 
@@ -174,8 +178,8 @@ def test_the_policy_allows_the_scripts_of_the_page_and_no_other(page: Page) -> N
 
 def test_several_runs_are_set_side_by_side() -> None:
     runs = [
-        (synthetic.document(), synthetic.timeline()),
-        (synthetic.document(title="ResNet", engine="mnn 3.2"), {}),
+        Reported(document=synthetic.document(), timeline=synthetic.timeline()),
+        Reported(document=synthetic.document(title="ResNet", engine="mnn 3.2")),
     ]
     found = Page(render_report(runs))
     assert "Side by side" in found.text
@@ -188,29 +192,31 @@ def test_several_runs_are_set_side_by_side() -> None:
 
 def test_operations_of_another_step_have_an_axis_of_their_own() -> None:
     timeline = synthetic.timeline(operations_note="Step 55, which was traced.")
-    found = Page(render_report([(synthetic.document(), timeline)]))
+    found = Page(render_report([Reported(document=synthetic.document(), timeline=timeline)]))
     assert "Operations of a traced step Step 55, which was traced." in found.text
 
 
 def test_a_document_with_little_in_it_is_shown() -> None:
-    found = Page(render_report([({"run": "runs/a", "workload": "lenet", "metrics": {}}, {})]))
+    found = Page(
+        render_report([Reported(document={"run": "runs/a", "workload": "lenet", "metrics": {}})])
+    )
     assert "lenet" in found.text
     assert "Three steps" not in found.text
 
 
 def test_the_file_is_written_in_one_piece(tmp_path: Path) -> None:
     path = tmp_path / "new" / "report.html"
-    write_report([(synthetic.document(), synthetic.timeline())], path)
+    write_report([Reported(document=synthetic.document(), timeline=synthetic.timeline())], path)
     first = path.read_text(encoding="utf-8")
     assert first.startswith("<!doctype html>")
     broken = {"metrics": {"step_time": {"value": None, "unit": "s", "status": "measured"}}}
     with pytest.raises(ValueError, match="needs a value"):
-        write_report([(broken, {})], path)
+        write_report([Reported(document=broken)], path)
     assert path.read_text(encoding="utf-8") == first
     assert [each.name for each in path.parent.iterdir()] == ["report.html"]
 
 
 def test_a_name_that_utf_8_cannot_hold_does_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    write_report([(synthetic.document(title="a\ud800b"), {})], path)
+    write_report([Reported(document=synthetic.document(title="a\ud800b"))], path)
     assert "a�b · batch 4" in path.read_text(encoding="utf-8")

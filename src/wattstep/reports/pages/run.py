@@ -1,4 +1,4 @@
-"""One HTML file for one or several runs, which opens offline and asks nothing of any network."""
+"""The part of a report about one run: its sections, in the order of the page."""
 
 from __future__ import annotations
 
@@ -7,26 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
-from wattstep.reports import charts, conditions, machines, wording
-from wattstep.reports.learning import learning_charts
+from wattstep.reports import conditions, machines, wording
 from wattstep.reports.memory_tables import category
-from wattstep.reports.page import (
+from wattstep.reports.pages import charts
+from wattstep.reports.pages.learning import learning_charts
+from wattstep.reports.pages.page import (
     Plot,
     Plots,
-    content_policy,
-    embedded,
-    own_file,
-    script_source,
-    write_at_once,
 )
+from wattstep.reports.pages.thermal import course
 from wattstep.reports.tables import Table, costs, groups, seconds, table
-from wattstep.reports.thermal import course
 from wattstep.reports.values import (
-    BYTES_NOTE,
     NO_VALUE,
     Shown,
     is_figure,
@@ -47,76 +38,8 @@ _RANKED = ("step_time", "energy_per_step", "peak_memory")
 _APART = ("cpu_core_utilization", "idle_state_ratio", "memory_breakdown", "memory_highest")
 
 
-def write_report(runs: list[tuple[dict[str, Any], dict[str, Any]]], path: Path) -> None:
-    """Writes the report of some runs as one HTML file, in one piece or not at all.
-
-    Args:
-        runs: A run document and its timeline (`{}` if there is none), for each run.
-        path: The file; its folder is made if need be, and an older file is replaced.
-    """
-    write_at_once(render_report(runs), path)
-
-
-def render_report(runs: Sequence[tuple[Document, Timeline]]) -> str:
-    """The report of some runs as the text of an HTML page."""
-    environment = Environment(
-        loader=PackageLoader("wattstep.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    plots = Plots()
-    overview = _overview([document for document, _ in runs], plots) if len(runs) > 1 else None
-    sections = [
-        _run(f"run-{number}", document, timeline, plots)
-        for number, (document, timeline) in enumerate(runs, start=1)
-    ]
-    scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
-    return environment.get_template("report.html").render(
-        title=_page_title([document for document, _ in runs]),
-        runs=sections,
-        overview=overview,
-        meanings=wording.STATUS_MEANINGS,
-        bytes_note=BYTES_NOTE,
-        style=Markup(own_file("report.css")),
-        scripts=scripts,
-        policy=content_policy(scripts),
-        charts=Markup(embedded(plots.placed)),
-    )
-
-
-def _page_title(documents: Sequence[Document]) -> str:
-    return wording.title(documents[0]) if len(documents) == 1 else f"{len(documents)} runs"
-
-
-def _overview(documents: Sequence[Document], plots: Plots) -> dict[str, Any]:
-    rows = [
-        {
-            "run": title,
-            "engine": document.get("engine"),
-            "machine": machines.short(document),
-            **metrics,
-        }
-        for title, document, metrics in zip(
-            wording.titles(documents), documents, wording.side_by_side(documents), strict=True
-        )
-    ]
-    names = dict.fromkeys((*wording.compared(documents), *_COMPARED))
-    labels = {name: wording.metric_of({"metrics": rows[0]}, name).label for name in names}
-    ranked = dict.fromkeys((*wording.compared(documents)[:1], *_RANKED))
-    differing = {
-        key: wording.label(key)
-        for key in ("engine", "machine")
-        if len({row[key] for row in rows}) > 1
-    }
-    return {
-        "table": table(rows, {"run": "Run", **differing}, labels),
-        "plots": _rankings(rows, "run", {name: labels[name] for name in ranked}, plots),
-    }
-
-
-def _run(id: str, document: Document, timeline: Timeline, plots: Plots) -> dict[str, Any]:
+def run_section(id: str, document: Document, timeline: Timeline, plots: Plots) -> dict[str, Any]:
+    """What the template `run.html` is told of a run."""
     metrics = document.get("metrics") or {}
     return {
         "id": id,
@@ -271,7 +194,7 @@ def _operations(document: Document, plots: Plots) -> dict[str, Any] | None:
     keys = {"time": f"Most time, {of}", "energy": f"Most energy, {of}"}
     return {
         "table": costs(sorted(rows, key=seconds, reverse=True), **_whose_cores(document)),
-        "plots": _rankings(rows, "name", keys, plots, _TOP_OPERATIONS),
+        "plots": rankings(rows, "name", keys, plots, _TOP_OPERATIONS),
         "count": len(rows),
         "groups": groups(found, listed=True) if (found := document.get("energy_groups")) else None,
         "phases": [(plain(phase), charts.color_of(phase)) for phase in charts.phases_of(rows)],
@@ -288,7 +211,7 @@ def _layers(document: Document, plots: Plots) -> dict[str, Any] | None:
     keys = {"time": f"Time, {of}", "energy": f"Energy, {of}"}
     return {
         "table": costs(rows, first="layer", name="Operation", **_whose_cores(document)),
-        "plots": _rankings(rows, "layer", keys, plots, most),
+        "plots": rankings(rows, "layer", keys, plots, most),
     }
 
 
@@ -348,7 +271,7 @@ def _rails(document: Document, plots: Plots) -> dict[str, Any] | None:
     return {
         "with_idle": "energy_per_step_with_idle" in (document.get("metrics") or {}),
         "table": table([*first, *rows], {"rail": "Rail"}, {"energy": "Energy"}),
-        "plots": _rankings(rows, "rail", {"energy": wording.label(of)}, plots),
+        "plots": rankings(rows, "rail", {"energy": wording.label(of)}, plots),
     }
 
 
@@ -376,7 +299,7 @@ def _conditions(document: Document) -> dict[str, Any] | None:
     return parts if any(parts.values()) else None
 
 
-def _rankings(
+def rankings(
     rows: Sequence[Mapping[str, Any]],
     name: str,
     keys: Mapping[str, str],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.reports import synthetic
 
-from wattstep.reports.html import write_report
+from wattstep.reports.pages.report import Reported, write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -23,8 +23,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     other = synthetic.timeline(operations_note="Step 55, which was traced.")
     runs = [
-        (synthetic.document(), synthetic.timeline()),
-        (synthetic.document(title="ResNet", batch_size=16), other),
+        Reported(document=synthetic.document(), timeline=synthetic.timeline()),
+        Reported(document=synthetic.document(title="ResNet", batch_size=16), timeline=other),
     ]
     write_report(runs, path)
     return path

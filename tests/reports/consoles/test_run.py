@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from tests.reports import synthetic
 
-from wattstep.reports.console import print_run, print_runs
+from wattstep.reports.consoles.run import print_run, print_runs
 
 
 def printed(*documents: dict[str, Any], width: int = 80) -> str:

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from wattstep.reports import conditions, machines, wording
 from wattstep.reports.conditions import TextTable
+from wattstep.reports.pages.thermal import sentences
 from wattstep.reports.tables import Column, Table, costs, groups, seconds, table
-from wattstep.reports.thermal import sentences
 from wattstep.reports.values import BYTES_NOTE, Shown, is_figure, plain, show
 from wattstep.reports.wording import Document
 

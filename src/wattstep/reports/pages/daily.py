@@ -11,7 +11,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from wattstep.reports import daily_tables
-from wattstep.reports.page import (
+from wattstep.reports.pages.page import (
     Plots,
     content_policy,
     embedded,
@@ -37,7 +37,7 @@ def write_daily(document: Mapping[str, Any], path: Path) -> None:
 def render_daily(document: Mapping[str, Any]) -> str:
     """The report as the text of an HTML page."""
     environment = Environment(
-        loader=PackageLoader("wattstep.reports"),
+        loader=PackageLoader("wattstep.reports.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wattstep.reports.charts import Chart, series_color
+from wattstep.reports.pages.charts import Chart, series_color
 from wattstep.reports.values import is_figure, show
 from wattstep.reports.wording import label
 

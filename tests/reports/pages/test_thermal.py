@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.reports.synthetic import figure, missing
 
-from wattstep.reports.html import render_report
-from wattstep.reports.thermal import course, course_chart, sentences
+from wattstep.reports.pages.report import Reported, render_report
+from wattstep.reports.pages.thermal import course, course_chart, sentences
 
 
 def column(name: str, unit: str, values: list[float | None], status: str) -> dict[str, Any]:
@@ -61,12 +61,14 @@ def test_the_onset_of_throttling_is_a_line_at_its_time() -> None:
 def test_a_run_without_a_course_has_no_section() -> None:
     assert course({"title": "LeNet-5"}) is None
     assert course({**document(), "curve": {}}) is None
-    assert "In the course of the run" not in render_report([({"title": "LeNet-5"}, {})])
+    assert "In the course of the run" not in render_report(
+        [Reported(document={"title": "LeNet-5"})]
+    )
 
 
 def test_the_page_has_the_sentences_and_the_chart() -> None:
     ratio = figure(0.75, "ratio", "measured", 0.74, 0.76)
-    page = render_report([(document(sustained={"throughput_ratio": ratio}), {})])
+    page = render_report([Reported(document=document(sustained={"throughput_ratio": ratio}))])
     assert "In the course of the run" in page
     assert "The last minute trained at 75.0% of the throughput of the first." in page
 

@@ -15,7 +15,7 @@ from wattstep.comparison.gate import hold
 from wattstep.comparison.matrix import compare_all
 from wattstep.comparison.sides import gathered, sides_of
 from wattstep.records.figure import Figure, Status
-from wattstep.reports.compare_console import print_comparison, print_gate, print_matrix
+from wattstep.reports.consoles.compare import print_comparison, print_gate, print_matrix
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from wattstep.reports.front import front_chart, fronts
-from wattstep.reports.page import (
+from wattstep.reports.pages.page import (
     Plots,
     content_policy,
     embedded,
@@ -36,7 +36,7 @@ def write_sweep_report(document: Document, path: Path) -> None:
 def render_sweep(document: Document) -> str:
     """The report of a sweep as the text of an HTML page."""
     environment = Environment(
-        loader=PackageLoader("wattstep.reports"),
+        loader=PackageLoader("wattstep.reports.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -12,7 +12,7 @@ from tests.observations.made import figure, observed, series
 from wattstep.observations import observe
 from wattstep.observations.evidence import Evidence, Observed
 from wattstep.records.figure import Status
-from wattstep.reports.observe_console import print_observations, written
+from wattstep.reports.consoles.observe import print_observations, written
 
 
 def printed(runs: Sequence[Observed], width: int, *names: str) -> str:

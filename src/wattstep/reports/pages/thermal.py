@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wattstep.records.figure import Status
-from wattstep.reports.charts import Chart, panel_title, series_color
+from wattstep.reports.pages.charts import Chart, panel_title, series_color
 from wattstep.reports.values import plain, quantity, scale_of
 
 Document = Mapping[str, Any]

@@ -11,9 +11,9 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from wattstep.reports import memory_tables
-from wattstep.reports.charts import Chart
 from wattstep.reports.memory_tables import CATEGORIES, Document, Row
-from wattstep.reports.page import (
+from wattstep.reports.pages.charts import Chart
+from wattstep.reports.pages.page import (
     Plots,
     content_policy,
     embedded,
@@ -41,7 +41,7 @@ def write_footprints(documents: Sequence[Document], path: Path) -> None:
 def render_footprints(documents: Sequence[Document]) -> str:
     """The report of some footprints as the text of an HTML page."""
     environment = Environment(
-        loader=PackageLoader("wattstep.reports"),
+        loader=PackageLoader("wattstep.reports.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

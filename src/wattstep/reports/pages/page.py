@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from wattstep.reports.charts import Bar, Chart
+from wattstep.reports.pages.charts import Bar, Chart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def embedded(thing: object) -> str:
 
 def own_file(name: str) -> str:
     """A template, style or script that comes with the reports."""
-    return (files("wattstep.reports") / "templates" / name).read_text(encoding="utf-8")
+    return (files("wattstep.reports.pages") / "templates" / name).read_text(encoding="utf-8")
 
 
 def script_source(source: str) -> Markup:

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from wattstep.reports.sweep_console import print_sweep
-from wattstep.reports.sweep_html import render_sweep
+from wattstep.reports.consoles.sweep import print_sweep
+from wattstep.reports.pages.sweep import render_sweep
 from wattstep.reports.sweep_table import evidence, facts, fit_table, spell_duration, unfit
 
 NOTHING: dict[str, Any] = {

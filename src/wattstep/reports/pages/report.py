@@ -1,0 +1,135 @@
+"""One HTML file for one or several runs, which opens offline and asks nothing of any network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from wattstep.errors import DamagedRunError
+from wattstep.reports import machines, wording
+from wattstep.reports.pages.page import (
+    Plots,
+    content_policy,
+    embedded,
+    own_file,
+    script_source,
+    write_at_once,
+)
+from wattstep.reports.pages.run import Timeline, rankings, run_section
+from wattstep.reports.tables import table
+from wattstep.reports.values import BYTES_NOTE
+from wattstep.reports.wording import Document
+from wattstep.run import load
+
+_COMPARED = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory")
+_RANKED = ("step_time", "energy_per_step", "peak_memory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """What a report is told of a run.
+
+    Attributes:
+        document: The run document, as `--json` prints it.
+        timeline: Three steps in full (`Run.timeline`); `{}` if there is none.
+    """
+
+    document: Document
+    timeline: Timeline = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """A run that cannot be shown, and why; the report says so and goes on."""
+
+    path: str
+    reason: str
+
+
+def read_run(path: Path) -> Reported | Unreadable:
+    """Opens a run for a report."""
+    try:
+        run = load(path)
+        return Reported(document=run.document(), timeline=run.timeline())
+    except DamagedRunError as error:
+        return Unreadable(path=path.name, reason=str(error))
+
+
+def write_report(
+    runs: Sequence[Reported], path: Path, unreadable: Sequence[Unreadable] = ()
+) -> None:
+    """Writes the report of some runs as one HTML file, in one piece or not at all.
+
+    Args:
+        runs: What is told of each.
+        path: The file; its folder is made if need be, and an older file is replaced.
+        unreadable: Runs that were asked for and cannot be shown.
+    """
+    write_at_once(render_report(runs, unreadable), path)
+
+
+def render_report(runs: Sequence[Reported], unreadable: Sequence[Unreadable] = ()) -> str:
+    """The report of some runs as the text of an HTML page."""
+    environment = Environment(
+        loader=PackageLoader("wattstep.reports.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    plots = Plots()
+    documents = [run.document for run in runs]
+    overview = _overview(documents, plots) if len(runs) > 1 else None
+    sections = [
+        run_section(f"run-{number}", run.document, run.timeline, plots)
+        for number, run in enumerate(runs, start=1)
+    ]
+    scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
+    return environment.get_template("report.html").render(
+        title=_page_title(documents),
+        runs=sections,
+        overview=overview,
+        unreadable=unreadable,
+        meanings=wording.STATUS_MEANINGS,
+        bytes_note=BYTES_NOTE,
+        style=Markup(own_file("report.css")),
+        scripts=scripts,
+        policy=content_policy(scripts),
+        charts=Markup(embedded(plots.placed)),
+    )
+
+
+def _page_title(documents: Sequence[Document]) -> str:
+    return wording.title(documents[0]) if len(documents) == 1 else f"{len(documents)} runs"
+
+
+def _overview(documents: Sequence[Document], plots: Plots) -> dict[str, Any]:
+    rows = [
+        {
+            "run": title,
+            "engine": document.get("engine"),
+            "machine": machines.short(document),
+            **metrics,
+        }
+        for title, document, metrics in zip(
+            wording.titles(documents), documents, wording.side_by_side(documents), strict=True
+        )
+    ]
+    names = dict.fromkeys((*wording.compared(documents), *_COMPARED))
+    labels = {name: wording.metric_of({"metrics": rows[0]}, name).label for name in names}
+    ranked = dict.fromkeys((*wording.compared(documents)[:1], *_RANKED))
+    differing = {
+        key: wording.label(key)
+        for key in ("engine", "machine")
+        if len({row[key] for row in rows}) > 1
+    }
+    return {
+        "table": table(rows, {"run": "Run", **differing}, labels),
+        "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots),
+    }

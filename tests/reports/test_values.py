@@ -108,7 +108,7 @@ def test_text_gives_the_value_back_to_three_digits(value: float, unit: str) -> N
 
 
 def test_control_characters_cannot_steer_a_terminal() -> None:
-    assert plain("a\x1b[31mb\u202ec\nd") == "a�[31mb�c d"
+    assert plain("a\x1b[31mb\u202ec\nd") == "a�[31mb⟨U+202E⟩c d"
 
 
 def test_a_plain_quantity_has_unit_and_prefix() -> None:

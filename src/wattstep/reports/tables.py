@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from wattstep.reports.values import Notation, Shown, is_figure, plain, show
+from wattstep.reports.values import Notation, Shown, exact, is_figure, plain, show
+
+# Rows that a browser lays out at once without a wait.
+MOST_DRAWN = 200
+
+Cell: TypeAlias = str | Shown | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +24,8 @@ class Column:
         numeric: Whether its cells are figures.
         status: The status of all its values; "" for text, and where they differ.
         detail: Method and source of all its values; "" for text, and where they differ.
+        unit: Unit of the numbers in all its cells, without a prefix; "" for text, and where they
+            differ.
     """
 
     key: str
@@ -26,6 +33,7 @@ class Column:
     numeric: bool
     status: str = ""
     detail: str = ""
+    unit: str = ""
 
     @property
     def mixed(self) -> bool:
@@ -44,8 +52,24 @@ class Table:
     """
 
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str | Shown | None, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...]
+
+    @property
+    def drawn(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows that a page has as they are; the browser makes the others when asked for."""
+        return self.rows[:MOST_DRAWN]
+
+    @property
+    def more(self) -> list[list[Any]]:
+        """The other rows, JSON-ready: text, None, or what `_told` makes of a figure."""
+        return [
+            [
+                _told(column, cell) if isinstance(cell, Shown) else cell
+                for column, cell in zip(self.columns, row, strict=True)
+            ]
+            for row in self.rows[MOST_DRAWN:]
+        ]
 
 
 _TEXTS = {
@@ -167,11 +191,32 @@ def _cell(thing: object, key: str) -> Shown | None:
     return show(thing, notation) if is_figure(thing) else None
 
 
-def _column(key: str, name: str, cells: Iterable[Shown]) -> Column:
+def _told(column: Column, cell: Shown) -> dict[str, str]:
+    """A figure for the browser, under the names that the macro `marks` gives its attributes."""
+    told = {
+        "value": cell.value,
+        "interval": cell.interval,
+        "figure": cell.pointer,
+        "number": exact(cell.number),
+        "low": exact(cell.low),
+        "high": exact(cell.high),
+        "status": "" if cell.status == column.status else cell.status,
+        "unit": "" if column.unit else cell.base_unit,
+        "title": cell.reason if cell.missing else "" if column.detail else cell.detail,
+    }
+    return {key: text for key, text in told.items() if text}
+
+
+def _column(key: str, name: str, cells: Sequence[Shown]) -> Column:
     known = [cell for cell in cells if not cell.missing]
-    status = _common(cell.status for cell in known)
-    detail = _common(cell.detail for cell in known)
-    return Column(key=key, label=name, numeric=True, status=status, detail=detail)
+    return Column(
+        key=key,
+        label=name,
+        numeric=True,
+        status=_common(cell.status for cell in known),
+        detail=_common(cell.detail for cell in known),
+        unit=_common(cell.base_unit for cell in cells),
+    )
 
 
 def _common(texts: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
@@ -35,6 +35,10 @@ _UNITLESS = ("", "1", "count")
 # Marks that set numbers that no sensor gave apart from those that one did, even without colour.
 _MARKS = {Status.MODELLED: "≈ ", Status.PREDICTED: "~ "}
 _LEAST_DIGITS, _MOST_DIGITS = 3, 5
+_MOST_CHARACTERS = 2_000  # of one text: the whole of it is in the JSON document
+_CUT = 1_960  # leaves room for the words that say so
+_MOST_PILED = 4  # marks on one letter; no script has words with more
+_BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # letters without ink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,10 @@ class Shown:
         reason: Why it is missing, or what the reader must know; "" if nothing.
         detail: Method, source and systematic error in one line, or "".
         number: The value itself, for sorting.
+        low: Lower end of the interval, or None.
+        high: Upper end of the interval, or None.
+        base_unit: Unit of `number`, `low` and `high`, without a prefix.
+        pointer: Where the figure stands in the document of `--json`, or "" (`located.located`).
     """
 
     amount: str
@@ -67,11 +75,21 @@ class Shown:
     reason: str
     detail: str
     number: float | None
+    low: float | None = None
+    high: float | None = None
+    base_unit: str = ""
+    pointer: str = ""
 
     @property
     def value(self) -> str:
         """Number and unit, e.g. "3.41 ms" or "≈ 5.20 W"; a dash where there is none."""
         return f"{self.amount} {self.unit}".rstrip()
+
+    @property
+    def exact(self) -> dict[str, str]:
+        """Value and ends of the interval with all digits, by name; none that is not there."""
+        found = {"number": exact(self.number), "low": exact(self.low), "high": exact(self.high)}
+        return {name: text for name, text in found.items() if text}
 
     @property
     def missing(self) -> bool:
@@ -100,6 +118,7 @@ def show(document: Mapping[str, Any], notation: Notation = "unit") -> Shown:
             plain number whatever the unit.
     """
     figure = Figure.from_dict(document)
+    pointer: str = getattr(document, "pointer", "")
     if figure.value is None:
         return Shown(
             amount=NO_VALUE,
@@ -109,6 +128,8 @@ def show(document: Mapping[str, Any], notation: Notation = "unit") -> Shown:
             reason=plain(figure.reason or ""),
             detail="",
             number=None,
+            base_unit=plain(figure.unit),
+            pointer=pointer,
         )
     scale = scale_of(figure.value or figure.high or 0.0, figure.unit, notation)
     decimals = 0 if _is_whole(figure, notation) else _decimals(figure, scale)
@@ -121,7 +142,18 @@ def show(document: Mapping[str, Any], notation: Notation = "unit") -> Shown:
         reason=plain(figure.reason or ""),
         detail=_detail(figure),
         number=figure.value,
+        low=figure.low,
+        high=figure.high,
+        base_unit=plain(figure.unit),
+        pointer=pointer,
     )
+
+
+def exact(number: float | None) -> str:
+    """A number with all its digits, as JavaScript reads it; "" for none."""
+    if number is None:
+        return ""
+    return repr(float(number)) if math.isfinite(number) else ("-" * (number < 0) + "Infinity")
 
 
 def quantity(value: float, unit: str, notation: Notation = "unit") -> str:
@@ -148,14 +180,50 @@ def scale_of(value: float, unit: str, notation: Notation = "unit") -> Scale:
 
 
 def plain(text: object) -> str:
-    """Text of unknown origin without control characters, so that it cannot steer a terminal."""
-    return "".join(_harmless(char) for char in str(text))
+    """Text of unknown origin as text that only says something: it steers no terminal and no line.
+
+    Control characters and halves of surrogate pairs become "�"; what is not seen but changes how
+    the rest is read (marks of direction, joiners of no width) is spelt, e.g. "⟨U+202E⟩"; marks
+    piled on one letter are cut to four; what is longer than 2,000 characters is cut and says so.
+    """
+    whole = str(text)
+    kept = whole[:_MOST_CHARACTERS]
+    if not (kept.isascii() and kept.isprintable()):
+        kept = "".join(_harmless_each(kept))
+    if len(whole) <= _MOST_CHARACTERS and len(kept) <= _MOST_CHARACTERS:
+        return kept
+    return f"{kept[:_CUT]}… (cut: {len(whole):,} characters in all)"
+
+
+def brief(text: object, most: int = 80) -> str:
+    """The beginning of a name, as `plain` writes it: that of a kernel may go on for a page of types.
+
+    Args:
+        text: The name.
+        most: Characters that are left, the sign that something was cut off among them.
+    """
+    shown = plain(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def _harmless_each(text: str) -> Iterator[str]:
+    """Each character, or what stands for it; "�" for all the marks too many on a letter."""
+    piled = 0
+    for char in text:
+        piled = piled + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+        if piled <= _MOST_PILED:
+            yield _harmless(char)
+        elif piled == _MOST_PILED + 1:
+            yield "�"
 
 
 def _harmless(char: str) -> str:
-    if char in "\n\r\t":
+    if char in "\n\r\t\u2028\u2029":
         return " "
-    return "�" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char
+    kind = unicodedata.category(char)
+    if kind == "Cf" or char in _BLANK:
+        return f"⟨U+{ord(char):04X}⟩"
+    return "�" if kind in ("Cc", "Cs") else char
 
 
 def _magnitude(value: float) -> int:

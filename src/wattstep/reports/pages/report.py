@@ -13,6 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from wattstep.errors import DamagedRunError
 from wattstep.reports import machines, wording
+from wattstep.reports.located import located
 from wattstep.reports.pages.page import (
     Plots,
     content_policy,
@@ -84,11 +85,11 @@ def render_report(runs: Sequence[Reported], unreadable: Sequence[Unreadable] = (
         lstrip_blocks=True,
     )
     plots = Plots()
-    documents = [run.document for run in runs]
+    documents = [located(run.document, f"/runs/{number}") for number, run in enumerate(runs)]
     overview = _overview(documents, plots) if len(runs) > 1 else None
     sections = [
-        run_section(f"run-{number}", run.document, run.timeline, plots)
-        for number, run in enumerate(runs, start=1)
+        run_section(f"run-{number}", document, run.timeline, plots)
+        for number, (document, run) in enumerate(zip(documents, runs, strict=True), start=1)
     ]
     scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
     return environment.get_template("report.html").render(

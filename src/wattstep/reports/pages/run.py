@@ -84,14 +84,14 @@ def _headlines(document: Document) -> dict[str, Any]:
         if is_figure(thing)
     }
     cards = [(wording.metric_of(document, n), single[n]) for n in wording.HEADLINES if n in single]
-    unknown: dict[str, list[str]] = {}
+    unknown: dict[str, list[tuple[wording.Metric, Shown]]] = {}
     for known, shown in cards:
         if shown.missing:
-            unknown.setdefault(shown.reason, []).append(known.label)
+            unknown.setdefault(shown.reason, []).append((known, shown))
     others = [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
     return {
         "cards": [(known, shown) for known, shown in cards if not shown.missing],
-        "unknown": [(", ".join(labels), reason) for reason, labels in unknown.items()],
+        "unknown": [(figures, reason) for reason, figures in unknown.items()],
         "others": others + list(_nested(metrics)),
     }
 

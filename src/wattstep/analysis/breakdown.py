@@ -212,9 +212,10 @@ class Breakdown:
             rests: As for `rests`.
         """
         table = {}
+        grouped = self._grouped(key, chosen, part)
         for name, quantity in self.quantities.items():
             time = self.quantities["time"]
-            values, seconds, moved = self._left_out(quantity, key, chosen, part)
+            values, seconds, moved = self._left_out(quantity, grouped, chosen)
             for columns in rest_columns(rests).values():
                 if self._unresolved_rest(quantity, columns):
                     values = values + quantity.rests[:, columns].sum(axis=1)
@@ -232,8 +233,16 @@ class Breakdown:
         _gather_rails(table)
         return table
 
+    def _grouped(self, key: Codes, chosen: BoolArray, part: Codes | None) -> _Grouped:
+        """The groups of the chosen rows and how long a piece of each lasts."""
+        keys, group = compact(key[chosen])
+        time = self.quantities["time"].rows[chosen]
+        lasting = np.bincount(group, time, minlength=len(keys)) / self.windows
+        seconds = lasting / self._pieces(group, chosen, len(keys), part)
+        return _Grouped(group=group, count=len(keys), time=time, seconds=seconds)
+
     def _left_out(
-        self, quantity: Quantity, key: Codes, chosen: BoolArray, part: Codes | None
+        self, quantity: Quantity, grouped: _Grouped, chosen: BoolArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What rows that have no figure of their own take of a quantity.
 
@@ -245,20 +254,20 @@ class Breakdown:
         none = np.zeros(0 if moved is None else len(moved.sums))
         if sensor is None or not chosen.any():
             return np.zeros(self.windows), np.zeros(self.windows), none
-        keys, group = compact(key[chosen])
-        time, values = self.quantities["time"].rows[chosen], quantity.rows[chosen]
-        lasting = np.bincount(group, time, minlength=len(keys)) / self.windows
+        group, values = grouped.group, quantity.rows[chosen]
         least, _ = sensor.shortest
-        lost = lasting / self._pieces(group, chosen, len(keys), part) < least
+        lost = grouped.seconds < least
         if moved is not None:
-            means = np.bincount(group, values, minlength=len(keys)) / self.windows
-            shifts = moved.by_group(group, chosen, len(keys))
+            means = np.bincount(group, values, minlength=grouped.count) / self.windows
+            shifts = moved.by_group(group, chosen, grouped.count)
             lost |= moved.clock.loose(means, shifts, self._least(quantity))
             none = shifts[lost].sum(axis=0)
+        if not lost.any():
+            return np.zeros(self.windows), np.zeros(self.windows), none
         mine, window = lost[group], self.window[chosen]
         sums = (
             np.bincount(window[mine], each[mine], minlength=self.windows).astype(np.float64)
-            for each in (values, time)
+            for each in (values, grouped.time)
         )
         return next(sums), next(sums), none
 
@@ -421,6 +430,23 @@ def compact(code: Codes) -> tuple[IntArray, IntArray]:
     seen = np.zeros(size, bool)
     seen[code] = True  # far quicker than sorting millions of rows
     return np.flatnonzero(seen), (np.cumsum(seen) - 1)[code]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Grouped:
+    """Chosen rows by the row of a table that they belong to.
+
+    Attributes:
+        group: Of each chosen row.
+        count: How many groups there are.
+        time: Of each chosen row in s.
+        seconds: How long a piece of each group lasts in s, shape (count,).
+    """
+
+    group: IntArray
+    count: int
+    time: FloatArray
+    seconds: FloatArray
 
 
 class _Windows:

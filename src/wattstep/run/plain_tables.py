@@ -47,6 +47,7 @@ class PlainTables:
         self._operation, self._outermost = operation, outermost
         self._tells_allocations = tells_allocations
         self._known: dict[str, list[Row]] = {}
+        self._short: dict[str, dict[str, Figure]] = {}
 
     def rows(self, table: str) -> list[Row]:
         """A table; "key" is what its rows are told by."""
@@ -94,9 +95,12 @@ class PlainTables:
 
     def too_short(self, table: str) -> dict[str, Figure]:
         """What rows of a table and rests leave out as samples alone have them, by quantity."""
-        names, breakdown = self._with_scopes
-        labels, part = self._labels.of(table)
-        return breakdown.unresolved(labels.key, self._operation, part, names)
+        if table not in self._short:
+            names, breakdown = self._with_scopes
+            labels, part = self._labels.of(table)
+            found = breakdown.unresolved(labels.key, self._operation, part, names)
+            self._short[table] = found
+        return self._short[table]
 
     def rests(self) -> dict[str, dict[str, Figure]]:
         """What no operation covers, as samples alone have it."""

@@ -10,6 +10,7 @@ from typing import Any
 from wattstep.run import metrics as metric_parts
 from wattstep.run.conditions import EXCLUDABLE, Conditions, find_conditions
 from wattstep.run.document import make_document
+from wattstep.run.lanes import Lanes, make_lanes
 from wattstep.run.operation_table import OperationTable
 from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
@@ -90,6 +91,10 @@ class Run:
     def timeline(self) -> dict[str, Any]:
         """Three steps, with what was sampled and what ran, JSON-ready."""
         return make_timeline(self.tables, self.series, self.breakdown)
+
+    def lanes(self) -> Lanes:
+        """The whole run as columns: every step, sample and traced operation instance."""
+        return make_lanes(self.tables, self.series, self.breakdown, self.conditions)
 
 
 def load(path: str | Path) -> Run:

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
-from wattstep.reports.pages.charts import color_of
+from wattstep.reports.pages.charts import color_of, phases_of
 from wattstep.reports.pages.page import embedded
 from wattstep.reports.values import plain, quantity
 from wattstep.run.lanes import Lane, Lanes, OperationLanes, StepLane
@@ -26,6 +26,7 @@ MANY = 200_000  # operations: with more, their times are rounded
 ROUNDED_NS = 10  # to this
 MOST_LABELS = 8000  # names with layer and phase, the most frequent ones
 MOST_TEXT = 120  # characters of a name
+MOST_PHASES = 12  # in the legend
 MOST_ROWS = 64  # threads times depths
 MOST_STEPS = 200_000  # drawn one by one
 TRIES = 6  # to meet the budget; each is a tenth below what would have met it
@@ -69,7 +70,16 @@ def lanes_section(id: str, lanes: Lanes | None, budget: int = BUDGET) -> Documen
         "steps": len(lanes.steps.index),
         "operations": len(lanes.operations.start_ns),
         "groups": list(dict.fromkeys(lane.group for lane in lanes.channels)),
+        "phases": _phases(lanes),
     }
+
+
+def _phases(lanes: Lanes) -> list[tuple[str, str]]:
+    """Names and colours of the phases, in the order of a step."""
+    found = [str(text) for text in lanes.steps.phase.texts]
+    found += [phase for _, _, phase in lanes.operations.labels]
+    phases = phases_of([{"phase": phase} for phase in dict.fromkeys(found)])
+    return [(_name(phase), color_of(phase)) for phase in phases[:MOST_PHASES]]
 
 
 def encode(lanes: Lanes, budget: int = BUDGET) -> Encoded:

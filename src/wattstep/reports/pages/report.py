@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 from wattstep.errors import DamagedRunError
 from wattstep.reports import machines, wording
 from wattstep.reports.located import located
+from wattstep.reports.pages.lanes import BUDGET, lanes_section
 from wattstep.reports.pages.page import (
     Plots,
     content_policy,
@@ -27,8 +28,10 @@ from wattstep.reports.tables import table
 from wattstep.reports.values import BYTES_NOTE
 from wattstep.reports.wording import Document
 from wattstep.run import load
+from wattstep.run.lanes import Lanes
 
 _COMPARED = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory")
+_SCRIPTS = ("report.js", "lanes_data.js", "lanes_drawing.js", "lanes.js")
 _RANKED = ("step_time", "energy_per_step", "peak_memory")
 
 
@@ -39,10 +42,12 @@ class Reported:
     Attributes:
         document: The run document, as `--json` prints it.
         timeline: Three steps in full (`Run.timeline`); `{}` if there is none.
+        lanes: The whole run (`Run.lanes`); None leaves its timeline out.
     """
 
     document: Document
     timeline: Timeline = field(default_factory=dict)
+    lanes: Lanes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +62,7 @@ def read_run(path: Path) -> Reported | Unreadable:
     """Opens a run for a report."""
     try:
         run = load(path)
-        return Reported(document=run.document(), timeline=run.timeline())
+        return Reported(document=run.document(), timeline=run.timeline(), lanes=run.lanes())
     except DamagedRunError as error:
         return Unreadable(path=path.name, reason=str(error))
 
@@ -88,10 +93,13 @@ def render_report(runs: Sequence[Reported], unreadable: Sequence[Unreadable] = (
     documents = [located(run.document, f"/runs/{number}") for number, run in enumerate(runs)]
     overview = _overview(documents, plots) if len(runs) > 1 else None
     sections = [
-        run_section(f"run-{number}", document, run.timeline, plots)
+        {
+            **run_section(f"run-{number}", document, run.timeline, plots),
+            "lanes": lanes_section(f"run-{number}", run.lanes, BUDGET // len(runs)),
+        }
         for number, (document, run) in enumerate(zip(documents, runs, strict=True), start=1)
     ]
-    scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
+    scripts = [script_source(get_plotlyjs()), *map(script_source, map(own_file, _SCRIPTS))]
     return environment.get_template("report.html").render(
         title=_page_title(documents),
         runs=sections,
@@ -99,7 +107,7 @@ def render_report(runs: Sequence[Reported], unreadable: Sequence[Unreadable] = (
         unreadable=unreadable,
         meanings=wording.STATUS_MEANINGS,
         bytes_note=BYTES_NOTE,
-        style=Markup(own_file("report.css")),
+        style=Markup(own_file("report.css") + own_file("lanes.css")),
         scripts=scripts,
         policy=content_policy(scripts),
         charts=Markup(embedded(plots.placed)),

@@ -49,6 +49,8 @@ def make_document(
         "processor": info.processor,
         "seed": info.seed,
         "device": dict(info.device),
+        "target": info.target,
+        "power_model": None if info.power_model is None else dict(info.power_model),
         "imported": dict(info.imported),
         "figures_of": series.steps.figures_of,
         "operations_of": breakdown.operations_of,

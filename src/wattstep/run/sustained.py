@@ -33,8 +33,9 @@ def sustained_curve(series: Series, conditions: Conditions) -> dict[str, Any]:
 
     Returns:
         "bin" (length in s), "begin" (of each bin, in s from the first step), "columns" (each with
-        name, unit, status, source and values; None where a bin has none) and "throttled_from" (s,
-        or None); empty where the run is too short for a course.
+        name, unit, status, source and values; None where a bin has none), "zones" (a column for
+        each sensor of temperature, by its name), "throttled_from" (s, or None) and "throttled"
+        (stretches: begin and end in s); empty where the run is too short for a course.
     """
     course = _Course(series)
     if not len(course.edges):
@@ -45,7 +46,9 @@ def sustained_curve(series: Series, conditions: Conditions) -> dict[str, Any]:
         "bin": float(course.edges[1] - course.edges[0]) * 1e-9,
         "begin": [round(float(t), 3) for t in (course.edges[:-1] - course.edges[0]) * 1e-9],
         "columns": [column for column in found if column is not None],
+        "zones": course.zones(),
         "throttled_from": None if onset is None else onset.value,
+        "throttled": _throttled(series, conditions),
     }
 
 
@@ -71,6 +74,23 @@ def sustained_metrics(tables: Tables, series: Series, conditions: Conditions) ->
     if isinstance(asked, Mapping):
         table["steady_after"] = _steady_after(asked)
     return {"sustained": table}
+
+
+def _throttled(series: Series, conditions: Conditions) -> list[list[float]]:
+    """Begin and end of each stretch of throttling within the steps, in s from the first step."""
+    if series.steps.span_ns is None:
+        return []
+    base, end = series.steps.span_ns
+    found = [
+        (max(one.start_ns, base), min(one.end_ns, end))
+        for one in conditions.stretches
+        if one.kind == "throttled"
+    ]
+    return [
+        [round((start - base) * 1e-9, 3), round((stop - base) * 1e-9, 3)]
+        for start, stop in found
+        if stop > start
+    ]
 
 
 def throttle_onset(series: Series, conditions: Conditions) -> Figure | None:
@@ -250,6 +270,16 @@ class _Course:
             "temperature", values, self._series.status(*channels), _sources(channels),
             "mean of the bin, hottest sensor",
         )  # fmt: skip
+
+    def zones(self) -> list[dict[str, Any]]:
+        """The temperature of each sensor by itself, by its name."""
+        found = []
+        for channel in self._series.with_role("temperature"):
+            values = self._means(channel)
+            status = self._series.status(channel)
+            column = _column("temperature", values, status, channel.source, "mean of the bin")
+            found += [] if column is None else [{**column, "zone": channel.name}]
+        return found
 
     def frequency(self) -> dict[str, Any] | None:
         """Mean of the cores that are busy in each bin, of all where it is not known which are.

@@ -18,6 +18,7 @@ from wattstep.run.row_labels import NO_LAYER
 from wattstep.run.series import Series
 
 SHOWN = 3
+RAIL = "rail_power"
 LEAST_SAMPLES = 8  # where three steps hold fewer samples, more of their surroundings are shown
 MOST_OPERATIONS = 5000
 
@@ -97,11 +98,37 @@ def _channels(series: Series, begin: int, end: int, base: int) -> list[dict[str,
             for t, v in zip(t_ns[inside], value[inside], strict=True)
         ]
         rows.append(_row("resident memory", "B", "resident_memory", None, points))
+    rows += _gpus(series, begin, end, base)
     energy = series.energy
     if not isinstance(energy, str):
         power = _rate("power", "power", None, energy.curve, begin, end, base, 0)
         rows.append({**power, "unit": "W", "status": energy.status.value})
+    rows += _rails(series, begin, end, base)
     return [row for row in rows if row["points"]]
+
+
+def _gpus(series: Series, begin: int, end: int, base: int) -> list[dict[str, Any]]:
+    return [
+        {
+            **_rate(channel.name, "gpu_utilization", None, series.curve(channel), begin, end, base, 0),
+            **_weak(Status(channel.status)),
+        }
+        for channel in series.with_role("gpu_utilization")
+    ]  # fmt: skip
+
+
+def _rails(series: Series, begin: int, end: int, base: int) -> list[dict[str, Any]]:
+    """The power of each rail that is a part of the whole, with the part that it feeds."""
+    return [
+        {
+            **_rate(name, RAIL, None, source.curve, begin, end, base, 0),
+            "unit": "W",
+            "domain": series.channels[name].domain,
+            "status": source.status.value,
+        }
+        for name, source in series.rails.items()
+        if series.channels[name].role in ("power_part", "energy_part")
+    ]
 
 
 def _weak(status: Status) -> dict[str, str]:

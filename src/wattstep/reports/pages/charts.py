@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wattstep.reports.pages.plotly_text import inert as _text
 from wattstep.reports.values import Shown, is_figure, plain, quantity, scale_of, show
 from wattstep.reports.wording import label
 
@@ -265,11 +266,6 @@ def _hover(bar: Bar) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _MOST_LABEL else f"{text[: _MOST_LABEL - 1]}…"
-
-
-def _text(text: str) -> str:
-    """Text for plotly, which would otherwise take tags in it for markup."""
-    return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _phases(steps: Sequence[Mapping[str, Any]]) -> _Panel:

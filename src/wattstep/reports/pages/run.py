@@ -223,6 +223,8 @@ def _course(document: Document, plots: Plots) -> dict[str, Any] | None:
     return {
         "plots": [replace(placed, statuses=found["statuses"])],
         "sentences": found["sentences"],
+        "zones": found["zones"],
+        "throttled": found["throttled"],
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from wattstep.records.figure import Status
 from wattstep.reports.pages.charts import Chart, panel_title, series_color
+from wattstep.reports.pages.plotly_text import inert
 from wattstep.reports.values import plain, quantity, scale_of
 
 Document = Mapping[str, Any]
@@ -20,6 +21,7 @@ MODEL = (
 )
 _PANEL, _GAP, _TOP, _BOTTOM = 92, 26, 22, 40  # pixels
 _SHORT = 5  # characters of a unit that stand beside each number of an axis
+_MOST_ZONES = 16  # sensors of temperature that are drawn
 _MARKED = ("modelled", "predicted")
 _TITLES = {
     "throughput": "Throughput",
@@ -40,7 +42,13 @@ def course(document: Document) -> dict[str, Any] | None:
     chart = course_chart(curve, "the beginning" if whole else "the first step")
     if chart is None:
         return None
-    return {"chart": chart, "statuses": _statuses(curve), "sentences": sentences(document)}
+    return {
+        "chart": chart,
+        "statuses": _statuses(curve),
+        "sentences": sentences(document),
+        "zones": [(plain(zone["zone"]), series_color(n)) for n, zone in enumerate(_zones(curve))],
+        "throttled": bool(curve.get("throttled")),
+    }
 
 
 def course_chart(curve: Mapping[str, Any], since: str = "the first step") -> Chart | None:
@@ -82,6 +90,12 @@ def course_chart(curve: Mapping[str, Any], since: str = "the first step") -> Cha
         }
         layout["annotations"].append(panel_title(_title(column, scale.suffix), high))
         data.append(_trace(column, middles, scale.factor, scale.suffix, number, suffix, unit))
+        if column["name"] == "temperature":
+            data += [
+                _zone(zone, middles, scale.suffix, color, suffix, unit)
+                for color, zone in enumerate(_zones(curve))
+            ]
+    layout["shapes"] += [_stretch(a * factor, b * factor) for a, b in curve.get("throttled") or ()]
     if curve.get("throttled_from") is not None:
         layout["shapes"].append(_onset(curve["throttled_from"] * factor))
         layout["annotations"].append(_onset_name(curve["throttled_from"] * factor))
@@ -196,6 +210,47 @@ def _trace(
         "hovertemplate": f"%{{y:.4~g}}{suffix} at %{{x:.4~g}} {unit}<extra></extra>",
         "xaxis": "x",
         "yaxis": f"y{axis}",
+    }
+
+
+def _zones(curve: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The sensors of temperature, where there are several: one is the hottest by itself."""
+    found = list(curve.get("zones") or ())
+    return found[:_MOST_ZONES] if len(found) > 1 else []
+
+
+def _zone(
+    zone: Mapping[str, Any],
+    middles: Sequence[float],
+    suffix: str,
+    number: int,
+    axis: str,
+    unit: str,
+) -> dict[str, Any]:
+    """One sensor as a thin line below that of the hottest."""
+    line = _trace(zone, middles, 1.0, suffix, number, axis, unit)
+    return {
+        **line,
+        "mode": "lines",
+        "name": inert(zone["zone"]),
+        "line": {**line["line"], "width": 1},
+        "hovertemplate": f"%{{y:.4~g}}{suffix} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
+    }
+
+
+def _stretch(begin: float, end: float) -> dict[str, Any]:
+    """A shade behind the time in which the device was throttled."""
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": begin,
+        "x1": end,
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": "--band",
+        "line": {"width": 0},
+        "layer": "below",
     }
 
 

@@ -95,11 +95,11 @@ def accuracy_chart(document: Document) -> Chart:
         {
             "type": "scatter",
             "mode": "lines+markers",
-            "name": "paper: DenseNet40",
+            "name": "published: DenseNet40, Jetson TX2, TensorFlow 1.13",
             "x": [point["day"] for point in points],
             "y": [point["accuracy"] for point in points],
-            "line": {"color": "--ink-soft", "dash": "dot", "width": 2},
-            "marker": {"color": "--ink-soft", "size": 6},
+            "line": {"color": "--ink-soft", "dash": "longdash", "width": 1.2},
+            "marker": {"color": "--ink-soft", "size": 11, "symbol": "diamond-tall-open"},
         }
     )
     layout = {

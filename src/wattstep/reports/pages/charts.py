@@ -109,9 +109,9 @@ def ranking(bars: Sequence[Bar]) -> Chart | None:
         "y": places,
         "x": [bar.shown.number for bar in bars],
         "width": 0.3,
-        "marker": _marker(bars),
-        "error_x": _error(bars),
-        "hovertext": [_hover(bar) for bar in bars],
+        "marker": marker_of(bars),
+        "error_x": error_of(bars),
+        "hovertext": [hover_of(bar) for bar in bars],
         "hoverinfo": "text",
         "textposition": "none",
     }
@@ -147,13 +147,13 @@ def stack(bars: Sequence[Bar]) -> Chart | None:
             "y": [0],
             "x": [bar.shown.number],
             "name": _text(bar.name),
-            "marker": _marker([bar]),
+            "marker": marker_of([bar]),
             "text": [_text(bar.name)],
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
             "insidetextfont": {"color": "--ink" if _uncertain(bar) else "--on-bar"},
-            "hovertext": [_hover(bar)],
+            "hovertext": [hover_of(bar)],
             "hoverinfo": "text",
         }
         for bar in bars
@@ -225,7 +225,7 @@ def _reach(bar: Bar) -> float:
     return max(bar.shown.number or 0.0, bar.interval[1] if bar.interval else 0.0)
 
 
-def _marker(bars: Sequence[Bar]) -> dict[str, Any]:
+def marker_of(bars: Sequence[Bar]) -> dict[str, Any]:
     """Hatched where no sensor gave the number."""
     shapes = ["/" if _uncertain(bar) else "" for bar in bars]
     return {
@@ -239,7 +239,8 @@ def _uncertain(bar: Bar) -> bool:
     return bar.shown.status in _UNCERTAIN
 
 
-def _error(bars: Sequence[Bar]) -> dict[str, Any]:
+def error_of(bars: Sequence[Bar]) -> dict[str, Any]:
+    """Their intervals, as plotly wants them; not drawn where none has one."""
     if not any(bar.interval for bar in bars):
         return {"visible": False}
     ends = [(bar.shown.number or 0.0, bar.interval) for bar in bars]
@@ -259,7 +260,8 @@ def _caption(bar: Bar) -> str:
     return f"{_text(_short(named))}  <b>{_text(bar.shown.value)}</b>"
 
 
-def _hover(bar: Bar) -> str:
+def hover_of(bar: Bar) -> str:
+    """What is said of a bar where the pointer rests on it."""
     place = f"<br>{_text(bar.place)}" if bar.place else ""
     return f"<b>{_text(bar.name)}</b>{place}<br>{_text(bar.shown.text)}<br>{bar.shown.status}"
 

@@ -18,7 +18,9 @@ from wattstep.reports.pages.page import embedded
 from wattstep.reports.values import plain, quantity
 from wattstep.run.lanes import Lane, Lanes, OperationLanes, StepLane
 
-BUDGET = 6_000_000  # characters of all runs of a page; plotly takes 4.8 million, and 15 are the most
+BUDGET = (
+    6_000_000  # characters of all runs of a page; plotly takes 4.8 million, and 15 are the most
+)
 CHANNELS_SHARE = 0.5  # of the budget, at most; operations get what is left
 DIGITS = 5  # of the largest value of a channel
 SAMPLE_NS = 1000  # what times of samples are rounded to
@@ -150,9 +152,7 @@ def decode(spec: Mapping[str, Any], data: bytes) -> IntArray:
     kept = count - 1 if differences and count else count
     at, planes = spec["at"], spec["planes"]
     folded = np.zeros((kept, 8), np.uint8)
-    folded[:, :planes] = (
-        np.frombuffer(data, np.uint8, kept * planes, at).reshape(planes, kept).T
-    )
+    folded[:, :planes] = np.frombuffer(data, np.uint8, kept * planes, at).reshape(planes, kept).T
     number = folded.view("<u8").ravel().astype(np.int64)
     values: IntArray = ((number >> 1) ^ -(number & 1)) + spec["middle"]
     if differences and count:
@@ -241,7 +241,9 @@ def _fitting_channels(
 
     def encoded(most: int) -> tuple[list[Document], str, int]:
         columns = Columns()
-        kept = [thinned(lane, cap) for lane, cap in zip(channels, _caps(channels, most), strict=True)]
+        kept = [
+            thinned(lane, cap) for lane, cap in zip(channels, _caps(channels, most), strict=True)
+        ]
         found = [_channel(columns, lane, base) for lane in kept]
         return found, columns.text(), sum(len(lane.t_ns) for lane in kept)
 

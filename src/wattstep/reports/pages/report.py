@@ -23,6 +23,8 @@ from wattstep.reports.pages.page import (
     script_source,
     write_at_once,
 )
+from wattstep.reports.pages.paper.readings import Readings, reading
+from wattstep.reports.pages.paper.section import paper_section
 from wattstep.reports.pages.run import Timeline, rankings, run_section
 from wattstep.reports.tables import table
 from wattstep.reports.values import BYTES_NOTE
@@ -43,11 +45,13 @@ class Reported:
         document: The run document, as `--json` prints it.
         timeline: Three steps in full (`Run.timeline`); `{}` if there is none.
         lanes: The whole run (`Run.lanes`); None leaves its timeline out.
+        state: State of the device that a sweep had set; "": as it was.
     """
 
     document: Document
     timeline: Timeline = field(default_factory=dict)
     lanes: Lanes | None = None
+    state: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +62,27 @@ class Unreadable:
     reason: str
 
 
-def read_run(path: Path) -> Reported | Unreadable:
-    """Opens a run for a report."""
+def read_run(path: Path, state: str = "") -> Reported | Unreadable:
+    """Opens a run for a report.
+
+    Args:
+        path: Its folder.
+        state: State of the device that a sweep had set.
+    """
     try:
         run = load(path)
-        return Reported(document=run.document(), timeline=run.timeline(), lanes=run.lanes())
+        return Reported(
+            document=run.document(), timeline=run.timeline(), lanes=run.lanes(), state=state
+        )
     except DamagedRunError as error:
         return Unreadable(path=path.name, reason=str(error))
 
 
 def write_report(
-    runs: Sequence[Reported], path: Path, unreadable: Sequence[Unreadable] = ()
+    runs: Sequence[Reported],
+    path: Path,
+    unreadable: Sequence[Unreadable] = (),
+    daily: Sequence[Document] = (),
 ) -> None:
     """Writes the report of some runs as one HTML file, in one piece or not at all.
 
@@ -76,11 +90,16 @@ def write_report(
         runs: What is told of each.
         path: The file; its folder is made if need be, and an older file is replaced.
         unreadable: Runs that were asked for and cannot be shown.
+        daily: Documents of daily trainings, as `daily.document` makes them.
     """
-    write_at_once(render_report(runs, unreadable), path)
+    write_at_once(render_report(runs, unreadable, daily), path)
 
 
-def render_report(runs: Sequence[Reported], unreadable: Sequence[Unreadable] = ()) -> str:
+def render_report(
+    runs: Sequence[Reported],
+    unreadable: Sequence[Unreadable] = (),
+    daily: Sequence[Document] = (),
+) -> str:
     """The report of some runs as the text of an HTML page."""
     environment = Environment(
         loader=PackageLoader("wattstep.reports.pages"),
@@ -100,10 +119,16 @@ def render_report(runs: Sequence[Reported], unreadable: Sequence[Unreadable] = (
         for number, (document, run) in enumerate(zip(documents, runs, strict=True), start=1)
     ]
     scripts = [script_source(get_plotlyjs()), *map(script_source, map(own_file, _SCRIPTS))]
+    readings = [
+        reading(document, run.timeline, run.state)
+        for document, run in zip(documents, runs, strict=True)
+    ]
+    paper = paper_section(Readings(runs=readings, daily=daily), plots)
     return environment.get_template("report.html").render(
-        title=_page_title(documents),
+        title=_page_title(documents, daily),
         runs=sections,
         overview=overview,
+        paper=paper,
         unreadable=unreadable,
         meanings=wording.STATUS_MEANINGS,
         bytes_note=BYTES_NOTE,
@@ -114,7 +139,9 @@ def render_report(runs: Sequence[Reported], unreadable: Sequence[Unreadable] = (
     )
 
 
-def _page_title(documents: Sequence[Document]) -> str:
+def _page_title(documents: Sequence[Document], daily: Sequence[Document]) -> str:
+    if not documents and daily:
+        return "Training by the day"
     return wording.title(documents[0]) if len(documents) == 1 else f"{len(documents)} runs"
 
 

@@ -1,0 +1,93 @@
+"""What the paper's text states in numbers, by figure; read from `published.toml`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from wattstep.reports.values import quantity
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_WRITTEN = {"times": "{:.3g} ×", "points": "{:.1f} points"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A number of the paper.
+
+    Attributes:
+        figure: The figure that it belongs to.
+        what: What it is of.
+        value: The number, or the least of several.
+        unit: As of figures; or "times", or "points" (of a ratio).
+        place: Where in the paper it stands.
+        high: The greatest of several, or None.
+        model: In the paper's words, or "" where it is of several.
+        workload: The same in the words of `wattstep suite`, or "".
+        quantity: The metric that it is to be set beside, or "".
+        batch: Batch size, or None.
+        day: Of a daily training, or None.
+        growth: Whether it is the ratio of two batch sizes.
+    """
+
+    figure: int
+    what: str
+    value: float
+    unit: str
+    place: str
+    high: float | None = None
+    model: str = ""
+    workload: str = ""
+    quantity: str = ""
+    batch: int | None = None
+    day: int | None = None
+    growth: bool = False
+
+    @property
+    def text(self) -> str:
+        """As the paper says it: "81.6 %", "2.2 to 10.5 ×"."""
+        if self.high is None:
+            return self._written(self.value)
+        low, high = self._written(self.value), self._written(self.high)
+        return f"{low.partition(' ')[0]} to {high}"
+
+    def _written(self, value: float) -> str:
+        if self.unit in _WRITTEN:
+            return _WRITTEN[self.unit].format(100 * value if self.unit == "points" else value)
+        return quantity(value, self.unit)
+
+
+@cache
+def _document() -> dict[str, Any]:
+    own = files("wattstep.reports.pages.paper") / "published.toml"
+    found: dict[str, Any] = tomllib.loads(own.read_text(encoding="utf-8"))
+    return found
+
+
+def label() -> str:
+    """How published values are told from the user's own."""
+    return str(_document()["label"])
+
+
+def source() -> str:
+    """The paper."""
+    return str(_document()["source"])
+
+
+@cache
+def published(figure: int) -> Sequence[Published]:
+    """The numbers that belong to a figure, in the order of the file."""
+    names = _document()["names"]
+    return tuple(
+        Published(**row, workload=names.get(row.get("model"), ""))
+        for row in _document()["values"]
+        if row["figure"] == figure
+    )

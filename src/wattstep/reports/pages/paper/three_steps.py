@@ -1,0 +1,129 @@
+"""What figures over three steps have in common: which runs are drawn, and the samples as figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wattstep.observations.groups import Group
+from wattstep.records.figure import Figure, Status
+from wattstep.reports.pages.charts import steps_chart
+from wattstep.reports.pages.paper.drawn import Panel
+from wattstep.reports.pages.paper.readings import Reading, Readings
+from wattstep.reports.values import plain
+
+Channel = Mapping[str, Any]
+
+MOST_RUNS = 4  # drawn; the others have their three steps in their own sections
+FEW = 3  # samples: with fewer of a channel there is no course to see
+FINER = "wattstep run {} --batch 64 --interval 1ms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """A run of which three steps are drawn.
+
+    Attributes:
+        label: What it is called.
+        workload: Its name in the suite.
+        reading: The run.
+        channels: Its channels, each under the name of the panel that it belongs in.
+    """
+
+    label: str
+    workload: str
+    reading: Reading
+    channels: Sequence[Channel]
+
+
+def chosen(readings: Readings, wanted: Callable[[Reading], list[Channel]]) -> list[Chosen]:
+    """One run of each group: that of the largest batch that has these channels, its steps being longest."""
+    found = []
+    for group in readings.groups:
+        for batch in sorted(group.batches, reverse=True):
+            one = _first(readings, group, batch, wanted)
+            if one is not None:
+                found.append(one)
+                break
+    return found
+
+
+def panels(runs: Sequence[Chosen]) -> list[Panel]:
+    """A chart of each run."""
+    placed = []
+    for run in runs[:MOST_RUNS]:
+        # The note keeps operations out: they have a chart of their own in the run's section.
+        drawn = {
+            **run.reading.timeline,
+            "channels": run.channels,
+            "operations": [],
+            "operations_note": "elsewhere",
+        }
+        chart = steps_chart(drawn)
+        if chart is not None:
+            statuses = dict.fromkeys(_status(channel).value for channel in run.channels)
+            placed.append(Panel(title=run.label, chart=chart, statuses=tuple(statuses)))
+    return placed
+
+
+def remarks(runs: Sequence[Chosen]) -> list[str]:
+    """Which run of several is drawn, and where samples are few."""
+    said = []
+    if len(runs) > 1:
+        said.append("Of each configuration the run with the largest batch is drawn.")
+    if len(runs) > MOST_RUNS:
+        said.append(
+            f"{MOST_RUNS} of {len(runs)} are drawn; the others have their steps in their own sections."
+        )
+    few = [run for run in runs[:MOST_RUNS] if any(len(c["points"]) < FEW for c in run.channels)]
+    if few:
+        names = " and ".join(plain(run.label) for run in few)
+        said.append(
+            f"{names}: some channels have fewer than {FEW} samples in these steps; a larger batch "
+            f"makes steps longer, --interval 1ms samples oftener: {FINER.format(few[0].workload)}"
+        )
+    return said
+
+
+def summary(channel: Channel) -> dict[str, dict[str, Any]]:
+    """Least, mean and most of the samples that are drawn, as figures; empty without any."""
+    values = [float(value) for _, value in channel["points"] if value is not None]
+    if not values:
+        return {}
+
+    def figure(value: float, method: str) -> dict[str, Any]:
+        return Figure(
+            value=value, unit=str(channel["unit"]), status=_status(channel), n=len(values),
+            method=method, source=str(channel["name"]),
+        ).to_dict()  # fmt: skip
+
+    return {
+        "least": figure(min(values), "least of the samples drawn"),
+        "mean": figure(sum(values) / len(values), "mean of the samples drawn"),
+        "most": figure(max(values), "most of the samples drawn"),
+    }
+
+
+SUMMARY = {"least": "Least", "mean": "Mean of the samples", "most": "Most"}
+
+
+def _status(channel: Channel) -> Status:
+    return Status(channel.get("status") or Status.MEASURED.value)
+
+
+def _first(
+    readings: Readings,
+    group: Group,
+    batch: int,
+    wanted: Callable[[Reading], list[Channel]],
+) -> Chosen | None:
+    for observed in group.batches[batch]:
+        reading = readings.of(observed)
+        channels = wanted(reading) if reading.timeline.get("steps") else []
+        if channels:
+            label = f"{group.label}, batch {batch}" if batch else group.label
+            return Chosen(
+                label=label, workload=observed.info.workload, reading=reading, channels=channels
+            )
+    return None

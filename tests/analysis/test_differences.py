@@ -31,6 +31,12 @@ def test_several_processes_are_compared_as_welch_does() -> None:
     assert found.high[0] == pytest.approx(interval.high, rel=1e-6)
 
 
+def test_an_interval_that_was_cut_at_0_is_no_narrower() -> None:
+    # 2 ± 12.7 without a cut; what is left, 0 to 14.7, must not pass for 2 ± 7.35.
+    cut, whole = (observed([2.0, 2.0], [low] * 2, [14.7] * 2) for low in (0.0, 2 - 12.7))
+    assert cut.variance[0] == pytest.approx(whole.variance[0])
+
+
 def test_one_process_is_held_against_the_spread_of_the_several() -> None:
     found = differences(observed(A), observed([11.0]))
     error = np.std(A, ddof=1) * math.sqrt(1 + 1 / 4)

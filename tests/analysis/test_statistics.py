@@ -102,9 +102,38 @@ def test_the_same_seed_gives_the_same_interval():
 
 def test_two_steps_give_the_interval_of_students_t():
     # Values 1 and 3: standard error 1, t for one degree of freedom 12.706.
+    result = figure(mean_figure, [101.0, 103.0])
+    assert result.low == pytest.approx(102 - 12.706, rel=0.005)
+    assert result.high == pytest.approx(102 + 12.706, rel=0.005)
+    assert "cut" not in result.method
+
+
+def test_what_cannot_be_below_0_has_no_interval_that_says_so():
+    # Values 1 and 3 as above: 2 - 12.7 is no time.
     result = figure(mean_figure, [1.0, 3.0])
-    assert result.low == pytest.approx(2 - 12.706, rel=0.05)
+    assert result.low == 0
     assert result.high == pytest.approx(2 + 12.706, rel=0.05)
+    assert result.method.endswith("; cut at 0: less than nothing cannot be")
+    assert result.half_width == pytest.approx(12.706, rel=0.05)  # its upper half, not 14.7 / 2
+    rate = ratio_figure([1.0, 9.0], [1.0, 1.0], "W", "rail", Status.MEASURED)
+    assert rate.low == 0
+
+
+def test_what_may_be_below_0_keeps_the_whole_interval():
+    differences = figure(mean_figure, [1.0, 3.0], signed=True)
+    assert differences.low == pytest.approx(2 - 12.706, rel=0.05)
+    assert differences.half_width == pytest.approx(12.706, rel=0.05)
+    assert figure(mean_figure, [-1.0, 3.0]).low < 0  # a value shows it
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_cutting_at_0_takes_no_truth_away(n):
+    # Exponential times of mean 1: where the cut interval misses, the whole one does as well.
+    times = np.random.default_rng(22).exponential(1, (200, n))
+    cut = [figure(mean_figure, row, block=1) for row in times]
+    whole = [figure(mean_figure, row, block=1, signed=True) for row in times]
+    assert sum(result.low == 0 for result in cut) > 20
+    assert [f.low <= 1 <= f.high for f in cut] == [f.low <= 1 <= f.high for f in whole]
 
 
 def test_independent_values_give_the_textbook_interval():

@@ -30,6 +30,15 @@ def test_a_ratio_is_that_of_geometric_means_with_welchs_interval() -> None:
     assert found.difference.unit == "s"
 
 
+def test_a_sides_own_interval_does_not_reach_below_0() -> None:
+    # Times of 0.1 and 0.3 s: 0.2 ± 12.706 * 0.1; a time of -1 s cannot be.
+    found = compare_metric("step_time", timed(0.1, 0.3), timed(10.0, 10.1), STILL)
+    assert (found.a.low, found.a.high) == (0.0, pytest.approx(0.2 + 1.2706, rel=1e-3))
+    assert "cut at 0" in (found.a.method or "")
+    assert found.b.low == pytest.approx(10.05 - 12.706 * 0.05, rel=1e-3)
+    assert "cut" not in (found.b.method or "")
+
+
 def test_one_process_of_each_never_shows_anything_of_the_configurations() -> None:
     found = compare_metric("step_time", timed(0.1, reach=0.001), timed(0.2, reach=0.001), STILL)
     assert found.of_these == "higher"

@@ -52,10 +52,13 @@ class Observed:
         """Mean variance of a process's value by its own interval, 0 where none has any, shape (k,).
 
         An interval that reaches 0 has no lower end as a logarithm; it is wide, not unknown: what it
-        reaches upward, relative to the value, stands for both directions.
+        reaches upward, relative to the value, stands for both directions. Likewise where it was cut
+        at 0.
         """
-        upward = np.expm1(self.high - self.values)
+        with np.errstate(over="ignore"):
+            upward = np.expm1(self.high - self.values)
         half = np.where(np.isneginf(self.low), upward, (self.high - self.low) / 2)
+        half = np.where(self.low == 0, np.maximum(half, self.high - self.values), half)
         variance = (half / NORMAL) ** 2
         known = np.isfinite(variance)
         sums = np.where(known, variance, 0.0).sum(axis=0)

@@ -19,6 +19,7 @@ _MANY = 20_000  # beyond this, runs of neighbouring steps are summed first
 _MOST_BLOCKS = 1000  # more blocks in a resample would cost time and change nothing
 _FEW_BLOCKS = 8  # percentiles of fewer cannot reach far enough
 _NORMAL = NormalDist()
+NOT_BELOW = "cut at 0: less than nothing cannot be"
 
 
 def mean_figure(
@@ -28,13 +29,16 @@ def mean_figure(
     status: Status,
     block: int | None = None,
     seed: int = 0,
+    signed: bool = False,
 ) -> Figure:
     """The mean of a quantity over steps, with a 95 % interval.
 
     The interval comes from a circular block bootstrap: percentiles of the resampled means, widened
     for few blocks (as t to normal, Hesterberg 2015) and, where blocks are too short to hold all of
     the correlation, to the long-run variance of an AR(1) process. With fewer than 8 blocks it is
-    Student's t times the bootstrap's standard error, widened likewise.
+    Student's t times the bootstrap's standard error, widened likewise. Of few blocks that differ
+    much it would reach below 0: where the quantity cannot, it is cut there, which takes away no
+    value that could be the true one.
 
     Args:
         values: One value a step, in the order of the steps, in `unit`, shape (n,).
@@ -43,6 +47,7 @@ def mean_figure(
         status: How the values came about.
         block: Steps in a block; None: chosen from the autocorrelation (Politis and White 2004).
         seed: Seed of the resampling.
+        signed: Whether the true mean may be below 0 though no value is: of differences, say.
 
     Returns:
         The figure; missing where there are no values, without interval where there is one.
@@ -51,7 +56,7 @@ def mean_figure(
         InvalidValueError: A value is NaN or infinite, or the block is less than 1.
     """
     array = _checked(values, "values")
-    return _ratio(array, np.ones(len(array)), "mean", unit, source, status, block, seed)
+    return _ratio(array, np.ones(len(array)), "mean", unit, source, status, block, seed, signed)
 
 
 def ratio_figure(
@@ -62,6 +67,7 @@ def ratio_figure(
     status: Status,
     block: int | None = None,
     seed: int = 0,
+    signed: bool = False,
 ) -> Figure:
     """Sum over sum, e.g. samples by seconds for throughput, with a 95 % interval.
 
@@ -75,6 +81,7 @@ def ratio_figure(
         status: How the values came about, the weaker of the two.
         block: Steps in a block; None: chosen from the autocorrelation.
         seed: Seed of the resampling.
+        signed: Whether the true quotient may be below 0 though no numerator is.
 
     Returns:
         The figure; missing where there are no values or the denominators add up to 0.
@@ -90,7 +97,7 @@ def ratio_figure(
     if len(below) and not below.sum() > 0:
         reason = "the denominators add up to 0"
         return _bare(None, "sum by sum", unit, source, status, len(below), reason)
-    return _ratio(above, below, "sum by sum", unit, source, status, block, seed)
+    return _ratio(above, below, "sum by sum", unit, source, status, block, seed, signed)
 
 
 def median_figure(
@@ -238,12 +245,15 @@ def _ratio(
     status: Status,
     block: int | None,
     seed: int,
+    signed: bool,
 ) -> Figure:
     n = len(above)
     value = float(above.sum() / below.sum()) if n else None
     if why := _no_interval(n, block):
         return _bare(value, name, unit, source, status, n, why)
     low, high, method = _interval(above, below, block, seed)
+    if low < 0 and not signed and (above >= 0).all():
+        low, method = 0.0, f"{method}; {NOT_BELOW}"
     return Figure(
         value=value,
         unit=unit,

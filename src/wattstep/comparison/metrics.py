@@ -20,6 +20,7 @@ from wattstep.analysis.differences import (
     processes_needed,
     ratio_of,
 )
+from wattstep.analysis.statistics import NOT_BELOW
 from wattstep.analysis.student import quantile
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.process import A_STEP, ENERGY, UNITS, Process
@@ -240,7 +241,10 @@ def _unlike(
 
 
 def of_side(figures: Sequence[Figure], unit: str) -> Figure:
-    """A side's own value: its process's, or the mean of its processes."""
+    """A side's own value: its process's, or the mean of its processes.
+
+    No metric that is compared can be below 0: the interval of a mean of such values ends there.
+    """
     if len(figures) == 1:
         return figures[0]
     lacking = next((figure for figure in figures if figure.missing), None)
@@ -249,9 +253,12 @@ def of_side(figures: Sequence[Figure], unit: str) -> Figure:
     several, n = _observed(figures), len(figures)
     mean = float(several.values.mean())
     reach = float(quantile(CONFIDENCE, n - 1.0) * np.sqrt(several.variance[0] / n))
+    low, method = mean - reach, f"Student's t over the means of {n} processes"
+    if low < 0 and (several.values >= 0).all():
+        low, method = 0.0, f"{method}; {NOT_BELOW}"
     return Figure(
-        value=mean, unit=unit, low=mean - reach, high=mean + reach, confidence=CONFIDENCE, n=n,
-        method=f"Student's t over the means of {n} processes", source=figures[0].source,
+        value=mean, unit=unit, low=low, high=mean + reach, confidence=CONFIDENCE, n=n,
+        method=method, source=figures[0].source,
         status=weakest(figure.status for figure in figures),
         systematic=max((f.systematic for f in figures if f.systematic is not None), default=None),
     )  # fmt: skip

@@ -125,7 +125,7 @@ def _own_error(figure: Figure, logarithm: bool) -> float:
     if figure.low is None or figure.high is None:
         return math.inf
     if not logarithm:
-        return (figure.high - figure.low) / (2 * NORMAL)
+        return figure.half_width / NORMAL
     if figure.low <= 0:
         return math.inf
     return (math.log(figure.high) - math.log(figure.low)) / (2 * NORMAL)

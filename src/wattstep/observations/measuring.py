@@ -44,7 +44,7 @@ def paired_difference(
     if not known.any():
         return missing(unit, f"{source}: nothing was sampled in counted steps")
     seconds = ((parts[:, 1] - parts[:, 0]) * 1e-9)[known]
-    return ratio_figure((a - b)[known] * seconds, seconds, unit, source, status)
+    return ratio_figure((a - b)[known] * seconds, seconds, unit, source, status, signed=True)
 
 
 def correlation(a: FloatArray, b: FloatArray, source: str, status: Status) -> Figure:
@@ -62,7 +62,7 @@ def correlation(a: FloatArray, b: FloatArray, source: str, status: Status) -> Fi
     a, b = (a - a.mean()) / a.std(), (b - b.mean()) / b.std()
     value = float((a * b).mean())
     influence = a * b - value / 2 * (a * a + b * b)
-    return mean_figure(value + influence, "1", source, status)
+    return mean_figure(value + influence, "1", source, status, signed=True)
 
 
 def _moves(values: FloatArray) -> bool:

@@ -83,6 +83,14 @@ class Figure:
         """Whether there is no value."""
         return self.status is Status.MISSING
 
+    @property
+    def half_width(self) -> float:
+        """Half of the interval's width, 0 without one; what it reaches upward where 0 cut it off."""
+        if self.value is None or self.low is None or self.high is None:
+            return 0.0
+        half = (self.high - self.low) / 2
+        return max(half, self.high - self.value) if self.low == 0 else half
+
     def scaled(self, factor: float, unit: str) -> Figure:
         """The same figure in another unit: value and interval times `factor` (positive)."""
 

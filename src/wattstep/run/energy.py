@@ -319,8 +319,8 @@ def _above(gross: Figure, power: Figure, idle: Figure, time: Figure, when: str) 
         reasons = (each.reason for each in (gross, idle, time) if each.missing)
         return missing("J", next(reasons, None) or "not known")
     value = gross.value - idle.value * time.value
-    powers = float(np.hypot(_half(power), _half(idle))) * time.value
-    reach = float(np.hypot(powers, _half(time) * abs(power.value - idle.value)))
+    powers = float(np.hypot(power.half_width, idle.half_width)) * time.value
+    reach = float(np.hypot(powers, time.half_width * abs(power.value - idle.value)))
     exact = gross.low is None or idle.low is None
     return replace(
         gross,
@@ -423,13 +423,14 @@ def product(a: Figure, b: Figure, unit: str, method: str) -> Figure:
     if a.value is None or b.value is None:
         return missing(unit, a.reason or b.reason or "a factor is missing")
     value = a.value * b.value
+    least = 0.0 if _not_below(a) and _not_below(b) else -np.inf
     relative = np.hypot(_relative(a), _relative(b))
     exact = a.low is None or b.low is None
     return replace(
         a,
         value=value,
         unit=unit,
-        low=None if exact else value * (1 - float(relative)),
+        low=None if exact else max(value * (1 - float(relative)), least),
         high=None if exact else value * (1 + float(relative)),
         n=b.n if a.n is None else a.n,
         method=method,
@@ -437,13 +438,12 @@ def product(a: Figure, b: Figure, unit: str, method: str) -> Figure:
 
 
 def _relative(figure: Figure) -> float:
-    return _half(figure) / figure.value if figure.value else 0.0
+    return figure.half_width / figure.value if figure.value else 0.0
 
 
-def _half(figure: Figure) -> float:
-    if figure.low is None or figure.high is None:
-        return 0.0
-    return (figure.high - figure.low) / 2
+def _not_below(figure: Figure) -> bool:
+    """Whether a figure's interval says that it cannot be below 0."""
+    return figure.low is not None and figure.low >= 0
 
 
 def _centred(figure: Figure, value: float) -> Figure:

@@ -73,7 +73,7 @@ def slowdown_figure(alone: FloatArray, beside: FloatArray) -> Figure:
     assert over.value is not None
     assert under.value is not None
     value = over.value / under.value
-    reach = float(np.hypot(_half(over) / over.value, _half(under) / under.value)) * value
+    reach = float(np.hypot(over.half_width / over.value, under.half_width / under.value)) * value
     exact = over.low is None or under.low is None
     return Figure(
         value=value,
@@ -129,7 +129,7 @@ def _difference(alone: Figure, beside: Figure) -> Figure:
     if alone.value is None or beside.value is None:
         return missing("s", alone.reason or beside.reason or "a part is missing")
     value = beside.value - alone.value
-    reach = float(np.hypot(_half(alone), _half(beside)))
+    reach = float(np.hypot(alone.half_width, beside.half_width))
     exact = alone.low is None or beside.low is None
     return Figure(
         value=value,
@@ -143,12 +143,6 @@ def _difference(alone: Figure, beside: Figure) -> Figure:
         method="mean completion of a frame beside the training less that without it; "
         "half widths added in squares",
     )
-
-
-def _half(figure: Figure) -> float:
-    if figure.low is None or figure.high is None:
-        return 0.0
-    return (figure.high - figure.low) / 2
 
 
 def _noted(figure: Figure, nice: str) -> Figure:

@@ -46,6 +46,13 @@ def test_energy_of_the_model_by_hand(shares: list[float], joule: float) -> None:
     assert "not measured" in (source.note or "")
 
 
+def test_the_model_says_what_it_is_blind_to() -> None:
+    # It gives no limit below which energy is missing: it shares by time, and says so.
+    source = modelled([busy(0.5), busy(0.1)], VCPU)
+    assert "cores were read every 10 ms: what is shorter shares the power" in (source.note or "")
+    assert source.carries_s == 0
+
+
 def test_the_model_counts_no_time_that_was_not_sampled() -> None:
     t_ns = np.array([0, S, 9 * S, 10 * S])
     core = Curve(

@@ -231,4 +231,15 @@ def modelled(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:
     whole = summed(parts)
     name = f"power model {model['name']}: {idle:g} to {full:g} W a core over busy time of cores"
     note = f"computed from the activity of the cores, not measured; {model['source']}"
+    if read_every := _spacing_s(busy):
+        note += (
+            f"{NEXT}its cores were read every {spoken(read_every)}: what is shorter shares the power "
+            "of what ran in the same time"
+        )
     return EnergySource(curve=whole.curve, status=Status.MODELLED, source=name, note=note)
+
+
+def _spacing_s(busy: Sequence[Curve]) -> float:
+    """Time in s between the samples of the core that was read least often; 0 where none was twice."""
+    gaps = [np.diff(curve.t_ns) for curve in busy if len(curve.t_ns) > 1]
+    return max((float(np.median(gap)) * 1e-9 for gap in gaps), default=0.0)

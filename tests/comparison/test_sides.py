@@ -100,6 +100,21 @@ def test_two_paths_are_two_sides_and_a_folder_of_runs_is_its_processes(tmp_path:
     assert [side.name for side in sides] == ["A (a)", "B (b)"]
 
 
+def test_sides_of_the_same_settings_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    paths = [
+        described(tmp_path / name, batch_size=batch)
+        for name, batch in (("first", 4), ("second", 4), ("third", 16))
+    ]
+    assert [side.name for side in sides_of(paths)] == [
+        "A (batch 4, first)", "B (batch 4, second)", "C (batch 16)",
+    ]  # fmt: skip
+
+
+def test_runs_of_the_same_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    paths = [described(tmp_path / place / "run") for place in ("mon", "tue")]
+    assert [side.title for side in sides_of(paths)] == ["mon/run", "tue/run"]
+
+
 def test_a_folder_alone_is_split_by_configuration(tmp_path: Path) -> None:
     for name, batch in (("1", 4), ("2", 4), ("3", 16), ("4", 64)):
         described(tmp_path / name, batch_size=batch)

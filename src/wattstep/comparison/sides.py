@@ -169,15 +169,25 @@ def _each_once(sides: list[Side]) -> list[Side]:
 
 
 def _titled(sides: list[Side], groups: Sequence[Sequence[Path]]) -> list[Side]:
-    """With what sets each apart: settings that differ, else where it lies."""
-    titled = []
-    for number, side in enumerate(sides):
+    """With what sets each apart: settings that differ, and where it lies, where these do not."""
+    titles = []
+    for side in sides:
         others = [other.configuration for other in sides if other is not side]
-        title = label(side.configuration, others)
-        if not title:
-            first = groups[number][0] if groups else side.paths[0]
-            title = (
-                first.name if len(groups[number] if groups else ()) < 2 else f"{first.name}, ..."
-            )
-        titled.append(replace(side, title=title))
-    return titled
+        titles.append(label(side.configuration, others))
+    alike = {title for title in titles if not title or titles.count(title) > 1}
+    places = _places(groups or [side.paths[:1] for side in sides])
+    return [
+        replace(side, title=", ".join(filter(None, (title, place if title in alike else ""))))
+        for side, title, place in zip(sides, titles, places, strict=True)
+    ]
+
+
+def _places(groups: Sequence[Sequence[Path]]) -> list[str]:
+    """The name of the first path of each, with its folder where names alone are the same."""
+    names = [group[0].name for group in groups]
+    if len(set(names)) < len(names):
+        names = ["/".join(group[0].parts[-2:]) for group in groups]
+    return [
+        name if len(group) < 2 else f"{name}, ..."
+        for name, group in zip(names, groups, strict=True)
+    ]

@@ -98,6 +98,7 @@ def test_a_gate_prints_one_line_a_metric(wattstep, runs: Path) -> None:  # type:
     assert code == 0
     assert len(lines) == 1
     assert lines[0].startswith("step_time: cannot exclude a worsening beyond 5.0 %; +20 %.")
+    assert out.splitlines()[-1].startswith("pass: no worsening beyond 5.0 % is shown")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.comparison.made import recorded
@@ -36,6 +37,25 @@ def test_a_regression_beyond_the_tolerance_fails(runs: Path) -> None:
     assert gate.metrics["step_time"].line.startswith(
         "step_time: regression; +20 %. A step of B takes"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "verdict"),
+    [
+        ("slow", {}, "fail: step_time and energy_per_step became worse beyond 5.0 %"),
+        ("fast", {}, "pass: no worsening of step_time and energy_per_step beyond 5.0 %"),
+        ("slow", {"tolerance": 0.2}, "pass: no worsening beyond 20 % is shown; that of step_time "
+         "and energy_per_step cannot be excluded (with --strict: fail)"),
+        ("slow", {"tolerance": 0.2, "strict": True}, "fail: a worsening of step_time and "
+         "energy_per_step beyond 20 % cannot be excluded (--strict)"),
+    ],
+)  # fmt: skip
+def test_the_verdict_over_all_metrics_says_what_made_it(
+    runs: Path, name: str, options: dict[str, Any], verdict: str
+) -> None:
+    gate = held(runs, name, **options)
+    assert gate.verdict == gate.document()["verdict"] == verdict
+    assert gate.verdict.startswith("fail") == bool(gate.exit_code)
 
 
 def test_a_regression_within_the_tolerance_passes(runs: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from wattstep.comparison.answer import percent, sentence
+from wattstep.comparison.answer import joined, percent, sentence
 from wattstep.comparison.comparing import drift_of, side_document, warnings_of
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.metrics import Compared, compare_metric
@@ -55,6 +55,27 @@ class Gate:
         failed = any(gated.outcome in failing for gated in self.metrics.values())
         return REGRESSION if failed else 0
 
+    @property
+    def verdict(self) -> str:
+        """Over all metrics, with what made it so: "fail: step_time became worse by ..."."""
+        worse, open_ = self._with("regression"), self._with("cannot exclude")
+        beyond = f"beyond {percent(self.tolerance)}"
+        if worse:
+            return f"fail: {joined(worse)} became worse {beyond}"
+        if open_ and self.strict:
+            return f"fail: a worsening of {joined(open_)} {beyond} cannot be excluded (--strict)"
+        if open_:
+            return (
+                f"pass: no worsening {beyond} is shown; that of {joined(open_)} cannot be excluded "
+                "(with --strict: fail)"
+            )
+        if fine := self._with("no regression"):
+            return f"pass: no worsening of {joined(fine)} {beyond}"
+        return "pass: nothing could be compared"
+
+    def _with(self, outcome: Outcome) -> list[str]:
+        return [name for name, gated in self.metrics.items() if gated.outcome == outcome]
+
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
@@ -63,6 +84,7 @@ class Gate:
             "tolerance": self.tolerance,
             "strict": self.strict,
             "exit_code": self.exit_code,
+            "verdict": self.verdict,
             "metrics": {
                 name: {"outcome": gated.outcome, "line": gated.line, **gated.compared.document()}
                 for name, gated in self.metrics.items()

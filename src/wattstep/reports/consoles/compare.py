@@ -75,7 +75,7 @@ def print_matrix(matrix: Matrix, console: Console) -> None:
 
 
 def print_gate(gate: Gate, console: Console) -> None:
-    """Prints one line a metric, then what mars the verdict."""
+    """Prints one line a metric, what mars the verdict, and last the verdict itself."""
     _print_sides(gate.sides, console)
     for gated in gate.metrics.values():
         console.print(
@@ -85,6 +85,8 @@ def print_gate(gate: Gate, console: Console) -> None:
     for sentence in gate.drift.sentences:
         console.print(Padding(Text(plain(sentence)), INDENT))
     _print_warnings(gate.warnings, console)
+    style = "bold red" if gate.exit_code else "bold green"
+    console.print(Text(f"\n{plain(gate.verdict)}", style=style), soft_wrap=True)
 
 
 # --- parts --------------------------------------------------------------------------------------

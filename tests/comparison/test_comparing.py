@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tests.comparison.made import edit, recorded
+from tests.comparison.made import INFO, edit, process, recorded
 from tests.run.made import MS, Sampled, make_run, power
 
-from wattstep.comparison.comparing import Comparison, compare
-from wattstep.comparison.sides import gathered
+from wattstep.comparison.comparing import Comparison, compare, warnings_of
+from wattstep.comparison.configuration import configuration_of
+from wattstep.comparison.sides import Side, gathered
 from wattstep.errors import InvalidValueError
 
 
@@ -174,6 +175,17 @@ def test_runs_of_one_step_have_no_interval(runs: Path, tmp_path: Path) -> None:
     assert found.metrics["step_time"].ratio.low is None
     assert "no interval is known" in found.sentences[1]
     assert found.metrics["energy_per_step"].ratio.missing
+
+
+def test_of_many_sides_the_coolest_and_the_warmest_are_said_not_to_be_equally_warm() -> None:
+    sides = [
+        Side(letter=letter, title="", paths=(), configuration=configuration_of(INFO))
+        for letter in "ABCD"
+    ]
+    members = [[process(temperature=t)] for t in (60.0, 41.0, 55.0, None)]
+    warnings = warnings_of(sides, members)
+    assert "not equally warm: 60 °C in A, 41 °C in B" in warnings
+    assert not any("warm" in words for words in warnings_of(sides[2:], members[2:]))
 
 
 def test_a_run_whose_steps_are_all_warm_up_is_not_compared(runs: Path, tmp_path: Path) -> None:

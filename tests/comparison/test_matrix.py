@@ -14,6 +14,12 @@ from wattstep.comparison.sides import sides_of
 from wattstep.errors import InvalidValueError
 
 
+def seen(factor: float) -> dict[str, object]:
+    """A canary's description: its work took so many times as long, before as after."""
+    look = {"right": True, "compute_s": [0.1 * factor] * 3, "memory_s": [0.1] * 3}
+    return {"version": 1, "before": look, "after": look}
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three thread counts, three runs each; the third is as fast as the second."""
@@ -46,6 +52,19 @@ def test_single_runs_are_never_marked(runs: Path) -> None:
     matrix = compare_all(sides_of([runs / "1-0", runs / "2-0"]), across=frozenset(["threads"]))
     assert matrix.cells[0].verdict == "not shown"
     assert matrix.cells[0].q is None
+
+
+def test_a_machine_that_changed_is_said_of_the_pairs_between_which_it_did(tmp_path: Path) -> None:
+    looks = {"still": 1.0, "same": 1.0, "hot": 1.5}
+    for name, factor in looks.items():
+        recorded(tmp_path / name, threads=len(name), canary=seen(factor))
+    matrix = compare_all(sides_of([tmp_path]))
+    (said,) = (words for words in matrix.warnings if "by its canary" in words)
+    by = {side.paths[0].name: side.letter for side in matrix.sides}
+    named = said.partition(" from ")[2].partition(":")[0].split(", ")
+    assert {frozenset(pair.split(" to ")) for pair in named} == {
+        frozenset((by["hot"], by[other])) for other in ("still", "same")
+    }
 
 
 def test_where_no_pair_can_be_compared_that_is_an_error(runs: Path) -> None:

@@ -208,13 +208,16 @@ def _unlike_recordings(processes: Sequence[Process]) -> list[str]:
 def _between(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -> list[str]:
     found = []
     warm = [[p.temperature for p in members if p.temperature is not None] for members in processes]
-    if len(warm) == 2 and all(warm):
-        first, second = (sum(values) / len(values) for values in warm)
-        if abs(first - second) > WARM:
-            found.append(
-                f"not equally warm: {first:.0f} °C in {sides[0].letter}, {second:.0f} °C in "
-                f"{sides[1].letter}"
-            )
+    means = [
+        (sum(values) / len(values), side.letter)
+        for side, values in zip(sides, warm, strict=True)
+        if values
+    ]
+    if len(means) > 1 and max(means)[0] - min(means)[0] > WARM:
+        # The coolest and the warmest, in the order of the sides: what lies between differs by less.
+        ends = sorted((min(means), max(means)), key=lambda end: end[1])
+        places = ", ".join(f"{value:.0f} °C in {letter}" for value, letter in ends)
+        found.append(f"not equally warm: {places}")
     if len(processes) == 2 and min(map(len, processes)) > 1:
         begun = [sorted(process.info.created for process in members) for members in processes]
         for first, second in ((0, 1), (1, 0)):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from wattstep.comparison.process import UNITS, Process
 from wattstep.comparison.sides import Side, read, why_not
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Figure, missing
+
+MOST_NAMED: Final = 6  # pairs in a warning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +106,12 @@ def compare_all(
     sizes = {process.samples for members in processes.values() for process in members}
     metric = metric or ("throughput" if len(sizes) > 1 else "step_time")
     found: list[tuple[str, str, Compared | None, str | None]] = []
+    drifted = []
     for (a, b), reason in reasons.items():
         compared = None
         if reason is None:
             drift = drift_of(processes[a], processes[b])
+            drifted += [f"{a} to {b}"] if drift.shown else []
             compared = compare_metric(metric, processes[a], processes[b], drift)
             reason = compared.ratio.reason if compared.ratio.missing else None
         found.append((a, b, compared, reason))
@@ -116,8 +120,19 @@ def compare_all(
         sides=tuple(sides),
         figures={letter: _value(metric, members) for letter, members in processes.items()},
         cells=tuple(_cells(found)),
-        warnings=tuple(warnings_of(sides, list(processes.values()))),
+        warnings=(*warnings_of(sides, list(processes.values())), *_drifts(drifted)),
     )
+
+
+def _drifts(pairs: Sequence[str]) -> list[str]:
+    """That the machine changed between sides, by its canary."""
+    if not pairs:
+        return []
+    which = f"{', '.join(pairs[:MOST_NAMED])}{' and more' if len(pairs) > MOST_NAMED else ''}"
+    return [
+        f"the machine itself changed, by its canary, from {which}: intervals of time and energy are "
+        "widened by so much; compare two sides alone for the figures"
+    ]
 
 
 def _value(metric: str, members: Sequence[Process]) -> Figure:

@@ -66,6 +66,8 @@ class Recorder:
         power_model: A model for machines without a power sensor: "vcpu", or "linear:IDLE,BUSY"
             in watts a core. What it gives is marked as modelled.
         target: Where the sensors are: "local", "replay:RECORDING" or "emulate:BOARD".
+        total_steps: How many the training will take, all in all: what watches it (`wattstep live`)
+            then tells what is left. It ends nothing.
         about: Fields of `RunInfo` that the caller knows (workload, batch_size, data, ...).
 
     Raises:
@@ -84,15 +86,19 @@ class Recorder:
         model: Any = None,
         power_model: str | None = None,
         target: str | None = None,
+        total_steps: int | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
         if warmup < 0:
             raise InvalidValueError(f"--warmup {warmup}: it cannot be negative")
+        if total_steps is not None and total_steps < 1:
+            raise InvalidValueError(f"--total-steps {total_steps}: it must be at least 1")
         self._interval_s = parse_duration(interval)
         self._mode = TraceMode.parse(trace)
         self._power_model = parse_power_model(power_model)
         self._target = parse_target(target)
-        self._about = dict(about or {})
+        asked = {} if total_steps is None else {"asked": {"steps": total_steps}}
+        self._about = {**asked, **(about or {})}
         workload = str(self._about.get("workload", "training"))
         self.path = Path(path) if path is not None else Path("runs") / new_name(workload)
         self._model = model

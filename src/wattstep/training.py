@@ -214,6 +214,15 @@ class TrainingSettings:
         )
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """When it will end, as `RunInfo.asked` has it; empty where that is not known before."""
+        if self.until is not None or self.sustain:  # either may end it at any time
+            return {}
+        if self.steps is not None:
+            return {"clean_steps": self.steps}
+        return {"seconds": self.seconds or DEFAULT_SECONDS, "least_steps": self.least_steps}
+
+    @property
     def trace_mode(self) -> str:
         """A run of few steps spreads its traced ones over them; the schedule does the rest."""
         if self.trace != "auto" or self.steps is None or self.steps > 100 * WANTED:
@@ -348,6 +357,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, engine: Any) -> 
         },
         "calibration": settings.calibration,
         "model": engine.model_facts(),
+        "asked": settings.asked,
         "options": {
             "accumulate": settings.accumulate,
             "rate_rule": settings.rate_rule,

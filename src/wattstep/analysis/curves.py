@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wattstep.errors import InvalidValueError
+from wattstep.records.channel import Channel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -159,6 +160,23 @@ def curve_of_counter(t_ns: ArrayLike, value: ArrayLike, *, unit: str) -> Curve:
     times, samples, known = _sampled(t_ns, value)
     steps = np.diff(samples)
     return _accumulated(times, steps, known & (steps >= 0), unit)
+
+
+def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: int) -> Curve:
+    """The cumulative curve of a channel: counters as they are, gauges integrated over time."""
+    if channel.kind == "gauge":
+        return curve_of_gauge(t_ns, value, max_gap_ns, unit="J" if channel.unit == "W" else "")
+    if channel.wrap is not None:
+        value = _unwrapped(value, channel)
+    return curve_of_counter(t_ns, value, unit=channel.unit)
+
+
+def _unwrapped(value: FloatArray, channel: Channel) -> FloatArray:
+    known = np.isfinite(value)
+    raw = np.rint(value[known] / channel.scale).astype(np.int64)
+    result: FloatArray = value.copy()
+    result[known] = unwrap(raw, channel.wrap) * channel.scale
+    return result
 
 
 def curve_of_clock(start_ns: int, end_ns: int) -> Curve:

@@ -48,6 +48,59 @@ class Stretches:
             self.each *= 2
 
 
+def time_given(seconds: float) -> Figure:
+    """What is left of a time that a run was given, in s."""
+    left = max(seconds, 0.0)
+    return Figure(
+        value=left, low=left, high=left, unit="s", status=Status.PREDICTED, source=CLOCK,
+        method="the time that the run was given, less what is over",
+    )  # fmt: skip
+
+
+def time_for_steps(seconds: Stretches, steps: float) -> Figure:
+    """What so many steps will take, in s, by the times of those that were."""
+    if steps <= 0:
+        return Figure(value=0.0, unit="s", status=Status.PREDICTED, source=CLOCK)
+    values = np.array(seconds.values)
+    found = outlook(values[begun(values) :], steps, seconds.each)
+    return missing("s", found) if isinstance(found, str) else predicted(found, steps, "s", CLOCK)
+
+
+def energy_for(time: Figure, watts: Stretches, every_s: float, status: str) -> Figure:
+    """What the time that is left will take, in J.
+
+    Args:
+        time: Left, in s.
+        watts: Mean power, a value for every `every_s` seconds so far.
+        every_s: See `watts`.
+        status: Of the power.
+    """
+    if not time.value:
+        return missing("J", time.reason or "nothing is left")
+    values = np.array(watts.values)
+    found = outlook(values[begun(values) :], time.value, watts.each * every_s)
+    return energy_left(time, found, f"power that is {status}")
+
+
+def level_after(energy: Figure, held: float, full: float, source: str) -> Figure:
+    """What batteries will hold at the end, over what they can.
+
+    Args:
+        energy: That is still to be used, in J.
+        held: What they hold now, in J.
+        full: What they can hold, in J.
+        source: Of what they hold.
+    """
+    if energy.value is None:
+        return missing("ratio", energy.reason or "the joules left are not known")
+    ends = [(held - (end or energy.value)) / full for end in (energy.high, energy.low)]
+    return Figure(
+        value=(held - energy.value) / full, low=ends[0], high=ends[1], unit="ratio",
+        confidence=CONFIDENCE, status=Status.PREDICTED, source=source,
+        method="what it holds less the joules left, over what it holds when full",
+    )  # fmt: skip
+
+
 class Ahead:
     """Told of every step, it says once a second what is left.
 
@@ -119,38 +172,22 @@ class Ahead:
 
     def _time(self, steps: float | None, seconds: float | None) -> Figure:
         if steps is None:
-            left = max(seconds or 0.0, 0.0)
-            return Figure(
-                value=left, low=left, high=left, unit="s", status=Status.PREDICTED, source=CLOCK,
-                method="the time that the run was given, less what is over",
-            )  # fmt: skip
-        values = np.array(self._steps.values)
-        values = values[begun(values) :]
-        if steps <= 0:
-            return Figure(value=0.0, unit="s", status=Status.PREDICTED, source=CLOCK)
-        found = outlook(values, steps, self._steps.each)
-        return (
-            missing("s", found) if isinstance(found, str) else predicted(found, steps, "s", CLOCK)
-        )
+            return time_given(seconds or 0.0)
+        return time_for_steps(self._steps, steps)
 
     def _energy(self) -> Figure:
         if self._power.reason is not None:
             return missing("J", self._power.reason)
-        if not self.time.value:
-            return missing("J", self.time.reason or "nothing is left")
-        values = np.array(self._watts.values)
-        each = self._watts.each * LOOK_EVERY_S
-        found = outlook(values[begun(values) :], self.time.value, each)
-        return energy_left(self.time, found, f"power that is {self._source}")
+        return energy_for(self.time, self._watts, LOOK_EVERY_S, self._source)
 
     def words(self) -> str:
         """What is left, in a few words; "" where nothing is known yet."""
         if self.time.missing:
             return ""
-        said = [f"{_lasting(self.time)} left"]
+        said = [f"{lasting(self.time)} left"]
         if not self.energy.missing:
             weak = f", {self._source}" * (self._power.status is not Status.MEASURED)
-            said.append(f"{_joules(self.energy)} to finish{weak}")
+            said.append(f"{joules(self.energy)} to finish{weak}")
         if self.level.value is not None:
             said.append(f"battery {max(self.level.value, 0.0):.0%} at the end")
             if self.level.value <= 0:
@@ -195,22 +232,18 @@ class _Battery:
                 return missing("ratio", f"{name} gave no value yet")
             assert channel.limit is not None
             now, full = now + self._values[name] * volts, full + channel.limit * volts
-        ends = [(now - (end or energy.value)) / full for end in (energy.high, energy.low)]
-        return Figure(
-            value=(now - energy.value) / full, low=ends[0], high=ends[1], unit="ratio",
-            confidence=CONFIDENCE, status=Status.PREDICTED, source=", ".join(self._held),
-            method="what it holds less the joules left, over what it holds when full",
-        )  # fmt: skip
+        return level_after(energy, now, full, ", ".join(self._held))
 
 
-def _lasting(time: Figure) -> str:
+def lasting(time: Figure) -> str:
+    """A time that has a value, with its interval."""
     assert time.value is not None
     if time.low is None or time.high is None or time.low == time.high:
-        return _clock_time(time.value)
-    return f"{_clock_time(time.value)} ({_clock_time(time.low)} to {_clock_time(time.high)})"
+        return clock_time(time.value)
+    return f"{clock_time(time.value)} ({clock_time(time.low)} to {clock_time(time.high)})"
 
 
-def _clock_time(seconds: float) -> str:
+def clock_time(seconds: float) -> str:
     """In s, minutes or hours."""
     if seconds >= 5400:
         return f"{seconds / 3600:.1f} h"
@@ -219,10 +252,11 @@ def _clock_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else spoken(max(seconds, 0.0))
 
 
-def _joules(energy: Figure) -> str:
+def joules(energy: Figure) -> str:
+    """An energy that has a value, with its interval, if it has one."""
     assert energy.value is not None
-    assert energy.low is not None
-    assert energy.high is not None
     factor, unit = (1e-3, "kJ") if energy.value >= 10_000 else (1.0, "J")
-    value, low, high = (factor * end for end in (energy.value, energy.low, energy.high))
-    return f"{value:.3g} {unit} ({low:.3g} to {high:.3g})"
+    value = f"{factor * energy.value:.3g} {unit}"
+    if energy.low is None or energy.high is None:
+        return value
+    return f"{value} ({factor * energy.low:.3g} to {factor * energy.high:.3g})"

@@ -40,17 +40,17 @@ class LivePower:
         calibration: Mapping[str, Any] | None,
     ) -> None:
         channels = [channel for read in reads for channel in read.channels]
-        self._meters = _chosen(channels)
+        self._meters = chosen_meters(channels)
         self._model = model if not self._meters else None
         self._busy = [c for c in channels if c.role == _BUSY] if self._model else []
         self._by = read_calibrations(calibration) if calibration else {}
-        self._volts = {_device(c): c.name for c in channels if c.role == "battery_voltage"}
+        self._volts = {device_of(c): c.name for c in channels if c.role == "battery_voltage"}
         roles = _METERS if self._meters else (_BUSY,) if self._busy else ()
         self._follower = Follower(journal, reads, roles)
         self._new: dict[str, list[Sample]] = {}
         self._voltage: dict[str, float] = {}
         self.reason = None if self._meters or self._busy else NO_SENSOR
-        self.status = Status.MODELLED if self._busy else _status(self._meters)
+        self.status = Status.MODELLED if self._busy else weakest_status(self._meters)
 
     def look(self) -> float | None:
         """Mean power in W since the last answer; None where something has no new value yet."""
@@ -88,7 +88,7 @@ class LivePower:
         return watts if by is None or watts is None else by.gain * watts + by.offset_w
 
     def _of_battery(self, channel: Channel, samples: Sequence[Sample]) -> float | None:
-        name = self._volts.get(_device(channel), "")
+        name = self._volts.get(device_of(channel), "")
         if volts := self._new.get(name):
             self._voltage[name] = volts[-1][1]
         if not samples or name not in self._voltage:
@@ -103,22 +103,24 @@ class LivePower:
         return None if busy is None else idle + (full - idle) * min(max(busy, 0.0), 1.0)
 
 
-def _chosen(channels: Sequence[Channel]) -> list[Channel]:
+def chosen_meters(channels: Sequence[Channel]) -> list[Channel]:
     """What together is the machine: counters of energy, else meters, else batteries."""
     meters = [c for c in channels if c.role == "power_total"]
     of_batteries = [c for c in meters if c.domain == "battery"]
     others = [c for c in meters if c.domain != "battery"]
-    known = {_device(c) for c in of_batteries}
-    currents = [c for c in channels if c.role == "battery_current" and _device(c) not in known]
+    known = {device_of(c) for c in of_batteries}
+    currents = [c for c in channels if c.role == "battery_current" and device_of(c) not in known]
     counters = [c for c in channels if c.role == "energy_total"]
     return counters or others or [*of_batteries, *currents]
 
 
-def _status(channels: Sequence[Channel]) -> Status:
+def weakest_status(channels: Sequence[Channel]) -> Status:
+    """What the power of these channels is at best."""
     return weakest(Status(channel.status) for channel in channels) if channels else Status.MISSING
 
 
-def _device(channel: Channel) -> str:
+def device_of(channel: Channel) -> str:
+    """The name of what the channel belongs to, e.g. its battery."""
     return channel.name.rpartition(".")[0]
 
 

@@ -26,6 +26,7 @@ _KINDS: Mapping[str, type[Any]] = {
     "environment": dict,
     "model": dict,
     "options": dict,
+    "asked": dict,
     "absent": dict,
     "lost": dict,
 }
@@ -65,6 +66,8 @@ class RunInfo:
         model: Facts of the model: parameters, layers.
         options: How the workload was built and trained (accumulate, classes, image_size,
             rate_rule, until, ...), where it was one of ours.
+        asked: When it is to end, where that is known before: "steps" (all of them), or "clean_steps"
+            (without warm-up and traced ones), or "seconds" with "least_steps".
         interval_s: The sampler's period.
         warmup: Steps at the beginning that do not count.
         power_model: Name and parameters of the power model that the user asked for, or None.
@@ -100,6 +103,7 @@ class RunInfo:
     environment: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)
     power_model: Mapping[str, Any] | None = None
     scheduling: str = ""
     reads: tuple[PlannedRead, ...] = ()

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wattstep.analysis.curves import Curve, curve_of_counter, curve_of_gauge, unwrap
 from wattstep.analysis.laying import Phases, common_phases
 from wattstep.analysis.steps import FloatArray, IntArray, Steps
 from wattstep.errors import DamagedRunError
@@ -242,20 +241,3 @@ class Marks:
             layer: float(seconds[name[pair] == layer].sum()) / steps
             for layer in dict.fromkeys(name[pair])
         }
-
-
-def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: int) -> Curve:
-    """The cumulative curve of a channel: counters as they are, gauges integrated over time."""
-    if channel.kind == "gauge":
-        return curve_of_gauge(t_ns, value, max_gap_ns, unit="J" if channel.unit == "W" else "")
-    if channel.wrap is not None:
-        value = _unwrapped(value, channel)
-    return curve_of_counter(t_ns, value, unit=channel.unit)
-
-
-def _unwrapped(value: FloatArray, channel: Channel) -> FloatArray:
-    known = np.isfinite(value)
-    raw = np.rint(value[known] / channel.scale).astype(np.int64)
-    result: FloatArray = value.copy()
-    result[known] = unwrap(raw, channel.wrap) * channel.scale
-    return result

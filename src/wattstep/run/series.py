@@ -12,14 +12,14 @@ import numpy as np
 
 from wattstep.analysis.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.analysis.clock_error import ClockError
-from wattstep.analysis.curves import Curve, add_curves, curve_of_counter, curve_of_gauge
+from wattstep.analysis.curves import Curve, add_curves, curve_of, curve_of_counter, curve_of_gauge
 from wattstep.analysis.power import EnergySource, calibrated, modelled, spoken, summed
 from wattstep.analysis.refresh import Refresh, refresh, written_unit
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps
 from wattstep.records.channel import Channel
 from wattstep.records.figure import Status, weakest
 from wattstep.run.imported import NO_TELEMETRY, Alignment, Imported
-from wattstep.run.reading import Tables, curve_of
+from wattstep.run.reading import Tables
 
 NO_SENSOR = (
     "no power sensor was found (see what could not be measured); ask for a power model with "

@@ -39,7 +39,10 @@ class ProfileSettings:
         step_marker: What ends a step.
         target: Where the sensors are, as `Recorder` takes it; or the device on which the script, or
             for a phone the command, runs.
+        total_steps: As `Recorder` takes it.
         script_output: "stdout", or "stderr" where standard output is for JSON.
+        output: Descriptor of a file of this process into which goes what the script would print on
+            the terminal, where a view has it; None: nothing does.
     """
 
     script: str
@@ -51,9 +54,13 @@ class ProfileSettings:
     trace: str = "auto"
     power_model: str | None = None
     target: str | None = None
+    total_steps: int | None = None
     script_output: str = "stdout"
+    output: int | None = None
 
     def __post_init__(self) -> None:
+        if self.total_steps is not None and self.total_steps < 1:
+            raise InvalidValueError(f"--total-steps {self.total_steps}: it must be at least 1")
         TraceMode.parse(self.trace)
         parse_power_model(self.power_model)
         parse_interval(self.interval)
@@ -96,9 +103,12 @@ def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
     Returns:
         The script's exit code and the run.
     """
+    on_screen = sys.stderr if settings.output is None else settings.output
+    to_screen = settings.script_output == "stderr" or (settings.output and sys.stdout.isatty())
     child = subprocess.Popen(
         child_command("wattstep.profiling:main", json.dumps(asdict(settings)), out),
-        stdout=sys.stderr if settings.script_output == "stderr" else None,
+        stdout=on_screen if to_screen else None,
+        stderr=settings.output,
     )
     with ends_with_us(child):
         code = outwait(child)  # Ctrl-C went to the script as well, and it decides what it does
@@ -116,6 +126,7 @@ def main() -> None:
         warmup=settings.warmup,
         power_model=settings.power_model,
         target=settings.target,
+        total_steps=settings.total_steps,
         about={"workload": Path(settings.script).stem, "engine": "torch"},
     )
     try:

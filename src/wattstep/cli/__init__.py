@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "data": "wattstep.cli.data:data",
         "run": "wattstep.cli.run:run",
         "profile": "wattstep.cli.profile:profile",
+        "live": "wattstep.cli.live:live",
         "targets": "wattstep.cli.targets:targets",
         "memory": "wattstep.cli.memory:memory",
         "sweep": "wattstep.cli.sweep:sweep",

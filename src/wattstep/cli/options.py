@@ -17,6 +17,13 @@ Json = Annotated[
     bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="A screen instead of the progress line: speed, power, heat, memory, what is left.",
+    ),
+]
 Interval = Annotated[
     str, typer.Option(help="Period of the sampler, 1ms at the finest.", metavar="DURATION")
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Optional
@@ -13,6 +14,7 @@ import typer
 from wattstep.cli.options import (
     Interval,
     Json,
+    Live,
     Name,
     Out,
     PowerModel,
@@ -67,14 +69,24 @@ def profile(
             metavar="FILE",
         ),
     ] = None,
+    total_steps: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--total-steps",
+            help="Steps that the script will take in all: then what is left can be told.",
+            metavar="N",
+        ),
+    ] = None,
     out: Out = Path("runs"),
     name: Name = None,
+    live: Live = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Record a training script of your own, without a change to it."""
+    from wattstep.cli.progress import watched_script
     from wattstep.cli.showing import show_runs
-    from wattstep.fleet.places import open_place
+    from wattstep.fleet.places import is_elsewhere, open_place
     from wattstep.profiling import ProfileSettings, rank_suffix, run_name
 
     arguments = [*context.args]
@@ -97,11 +109,15 @@ def profile(
         trace=trace,
         power_model=power_model,
         target=target,
+        total_steps=total_steps,
         script_output="stderr" if json else "stdout",
     )
     folder = run_folder(out, name and name + rank_suffix(), run_name(settings))
     with closing(open_place(target, partial(print, file=sys.stderr))) as place:
-        code, path = place.profile(settings, folder, *map(str, sent or ()))
+        here = None if is_elsewhere(target) else Path(folder)
+        with watched_script(here, live=live, quiet=quiet) as output:
+            settings = replace(settings, output=output)
+            code, path = place.profile(settings, folder, *map(str, sent or ()))
     try:
         if json or not quiet:
             show_runs([path], json)

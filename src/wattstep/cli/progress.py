@@ -6,14 +6,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wattstep.training import Progress as Stage
 
+if TYPE_CHECKING:
+    from wattstep.cli.live_view import Beside
+    from wattstep.watching.watcher import Watcher
+
 LINE_EVERY_S = 5.0
+SCRIPT_LINE_EVERY_S = 10.0  # beside a script, which prints lines of its own
+LOOK_EVERY_S = 1.0  # at the journals
 
 
 class TrainingProgress:
@@ -22,19 +30,31 @@ class TrainingProgress:
     Args:
         title: What trains.
         quiet: Show warnings only.
+        run: Folder of the run, where it is written on this machine: joules used and the battery are
+            then told by its journals, which this process reads and not the one that trains.
+        live: Show a screen instead, where standard error is a terminal.
     """
 
-    def __init__(self, title: str, *, quiet: bool) -> None:
+    def __init__(
+        self, title: str, *, quiet: bool, run: Path | None = None, live: bool = False
+    ) -> None:
         self._title = title
         self._quiet = quiet
         self._console = Console(stderr=True)
+        self._run = run
+        self._view = _view(run, self._console) if live and not quiet else None
+        self._watcher: Watcher | None = None
+        self._looked = 0.0
+        self._used = ""
         self._bar: Progress | None = None
         self._line_at = 0.0
         self._stage = ""
         self._told = False
 
     def __enter__(self) -> TrainingProgress:
-        if not self._quiet and self._console.is_terminal:
+        if self._view is not None:
+            self._view.__enter__()
+        elif not self._quiet and self._console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
@@ -53,20 +73,22 @@ class TrainingProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._view is not None:
+            self._view.__exit__(kind, error, trace)
         if self._bar is not None:
             self._bar.stop()
 
     def update(self, stage: Stage) -> None:
         """Takes note of where the training is."""
-        if self._quiet:
+        if self._quiet or self._view is not None:
             return
         detail = stage.stage if not stage.steps else f"{stage.stage}, step {stage.steps}"
         if stage.loss is not None:
             detail += f", loss {stage.loss:.3f}"
         if stage.said:
             detail += f", {stage.said}"
-        if stage.ahead:
-            detail += f", {stage.ahead}"
+        if words := self._in_use(stage):
+            detail += f", {words}"
         if stage.unpowered and not self._told:
             self._told = True
             self._console.print(
@@ -80,9 +102,63 @@ class TrainingProgress:
             self._line_at, self._stage = now + LINE_EVERY_S, stage.stage
             print(f"{self._title}: {detail} ({stage.share:.0%})", file=sys.stderr, flush=True)
 
+    def _in_use(self, stage: Stage) -> str:
+        """What was used and what is left, as the journals of the run tell; else as the training does."""
+        now = time.monotonic()
+        if self._run is None or stage.stage != "training":
+            return stage.ahead
+        if now - self._looked >= LOOK_EVERY_S:
+            from wattstep.watching.watcher import Watcher
+            from wattstep.watching.words import short_text
+
+            self._looked = now
+            self._watcher = self._watcher or Watcher(self._run)
+            self._used = short_text(self._watcher.look())
+        return self._used or stage.ahead
+
     def warn(self, text: str) -> None:
         """Shows a warning, quiet or not."""
+        if self._view is not None:
+            self._view.say(f"wattstep: warning: {text}")
+            return
         self._console.print(f"wattstep: warning: {text}", style="yellow", markup=False)
+
+
+def _view(run: Path | None, console: Console) -> Beside | None:
+    """The live view of a run that is written here; None, and a word about it, where there can be none."""
+    from wattstep.cli.live_view import NO_TERMINAL, Beside
+
+    if run is None:
+        print(
+            "wattstep: --live shows runs of this machine: lines are shown instead", file=sys.stderr
+        )
+        return None
+    if not console.is_terminal:
+        print(NO_TERMINAL, file=sys.stderr)
+        return None
+    return Beside(run, console)
+
+
+@contextmanager
+def watched_script(run: Path | None, *, live: bool, quiet: bool) -> Iterator[int | None]:
+    """Shows how far a script is that runs meanwhile; yields where all that it prints is to go.
+
+    Args:
+        run: Folder of its run; None where that is on another device.
+        live: Show a screen, where standard error is a terminal.
+        quiet: Show nothing.
+    """
+    from wattstep.cli.live_view import Lines, kept_output
+
+    view = _view(run, Console(stderr=True)) if live and not quiet else None
+    if view is not None:
+        with kept_output() as output, view:
+            yield output.fileno()
+    elif quiet or run is None:
+        yield None
+    else:
+        with Lines(run, SCRIPT_LINE_EVERY_S):
+            yield None
 
 
 @contextmanager

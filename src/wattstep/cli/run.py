@@ -24,6 +24,7 @@ from wattstep.cli.options import (
     ImageSize,
     Interval,
     Json,
+    Live,
     MemoryLimit,
     Name,
     Out,
@@ -133,6 +134,7 @@ def run(
     ] = True,
     out: Out = Path("runs"),
     name: Name = None,
+    live: Live = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -208,7 +210,8 @@ def run(
             title = f"{settings.workload}, batch {settings.batch_size}"
             title += f", {settings.precision}" * (len(precisions) > 1)
             title += f", {settings.rate_rule} rate" * (len(rules) > 1)
-            with TrainingProgress(title, quiet=quiet) as progress:
+            here = None if away or settings.out is None else Path(settings.out)
+            with TrainingProgress(title, quiet=quiet, run=here, live=live) as progress:
                 cooled = cooling.before_next(
                     lambda: progress.update(Progress(stage="cooling down"))
                 )

@@ -1,0 +1,185 @@
+"""The live view on a terminal: a screen that is drawn anew twice a second, beside whatever else goes on."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from wattstep.reports.consoles.live import Screen, draw
+from wattstep.watching.words import short_text
+
+if TYPE_CHECKING:
+    from wattstep.watching.snapshot import Snapshot
+    from wattstep.watching.watcher import Watcher
+
+EVERY_S: Final = 0.5
+LINE_EVERY_S: Final = 5.0
+NO_TERMINAL: Final = "wattstep: --live needs a terminal on standard error: lines are shown instead"
+
+
+def picture(snapshot: Snapshot, console: Console) -> Text:
+    """A snapshot as the console can show it now: it may have been resized."""
+    width, height = console.size
+    ascii_only = not (console.encoding or "ascii").lower().startswith("utf")
+    return draw(snapshot.document(), Screen(width=width, height=height - 1, ascii_only=ascii_only))
+
+
+def watch(watcher: Watcher, console: Console, wait: Callable[[], bool]) -> Snapshot:
+    """Draws the run until it is over, then leaves its last picture on the terminal.
+
+    Args:
+        watcher: Of the run.
+        console: A terminal.
+        wait: Returns when the next picture is due: False where there is to be none.
+
+    Returns:
+        What was seen last.
+    """
+    snapshot = watcher.look()
+    first = picture(snapshot, console)
+    with Live(
+        first, console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
+    ) as live:
+        try:
+            while not snapshot.over and wait():
+                snapshot = watcher.look()
+                live.update(picture(snapshot, console), refresh=True)
+        except KeyboardInterrupt:  # it ends the view, and nothing else
+            pass
+    console.print(picture(snapshot, console))
+    return snapshot
+
+
+def tell(watcher: Watcher, say: Callable[[str], None], every_s: float = LINE_EVERY_S) -> Snapshot:
+    """The same in lines, where there is no terminal."""
+    due = 0.0
+    while True:
+        snapshot = watcher.look()
+        if snapshot.over or time.monotonic() >= due:
+            due = time.monotonic() + every_s
+            say(line_of(snapshot))
+        if snapshot.over:
+            return snapshot
+        time.sleep(min(every_s, EVERY_S))
+
+
+def line_of(snapshot: Snapshot) -> str:
+    """A snapshot in one line."""
+    from wattstep.reports.consoles.live import brief
+
+    said = [snapshot.stage or snapshot.state, f"step {snapshot.steps:,}"]
+    time_of_step = snapshot.figures.get("step_time")
+    if time_of_step is not None and time_of_step.value is not None:
+        said.append(f"{1e3 * time_of_step.value:.3g} ms a step")
+    said += [words] if (words := short_text(snapshot)) else []
+    return f"{brief(snapshot.workload or snapshot.run, 60)}: {', '.join(said)}"
+
+
+def a_moment() -> bool:
+    """Waits until the next picture is due."""
+    time.sleep(EVERY_S)
+    return True
+
+
+class Beside:
+    """The view in a thread of this process, while another process trains.
+
+    Args:
+        path: Folder of the run, which need not be there yet.
+        console: A terminal.
+    """
+
+    def __init__(self, path: Path, console: Console) -> None:
+        self._path, self._console = path, console
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._draw, name="live view", daemon=True)
+        self._said: list[str] = []
+
+    def __enter__(self) -> Beside:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        for text in self._said:
+            self._console.print(text, style="yellow", markup=False)
+
+    def say(self, text: str) -> None:
+        """A line for the user, shown when the view has ended: the screen would lose it."""
+        self._said.append(text)
+
+    def _draw(self) -> None:
+        from wattstep.watching.watcher import Watcher
+
+        watch(Watcher(self._path), self._console, lambda: not self._stop.wait(EVERY_S))
+
+
+class Lines:
+    """A line now and then about a run that another process records, in a thread of this one.
+
+    Args:
+        path: Folder of the run.
+        every_s: Between two lines, and before the first.
+    """
+
+    def __init__(self, path: Path, every_s: float) -> None:
+        self._path, self._every_s = path, every_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="progress", daemon=True)
+
+    def __enter__(self) -> Lines:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        if self._stop.wait(self._every_s):
+            return
+        from wattstep.watching.watcher import Watcher
+
+        watcher = Watcher(self._path)
+        while True:
+            snapshot = watcher.look()
+            if snapshot.over:
+                return
+            print(f"wattstep: {line_of(snapshot)}", file=sys.stderr, flush=True)
+            if self._stop.wait(self._every_s):
+                return
+
+
+@contextmanager
+def kept_output() -> Iterator[IO[bytes]]:
+    """A file for what a script prints while the view has the terminal; it is shown afterwards."""
+    with tempfile.TemporaryFile() as file:
+        try:
+            yield file
+        finally:
+            file.seek(0)
+            while part := file.read(1 << 16):
+                sys.stderr.buffer.write(part)
+            sys.stderr.flush()

@@ -286,6 +286,7 @@
         if (this.find("view").clientWidth !== this.width) this.resize();
       }).observe(this.find("view"));
       dark.addEventListener("change", () => this.resize());
+      document.addEventListener("wattstep:theme", () => this.resize());
       window.addEventListener("beforeprint", () => this.resize());
       window.addEventListener("afterprint", () => this.resize());
     }

@@ -1,10 +1,14 @@
 "use strict";
-// Draws the charts as they come into view, in the colours of the theme, and sorts tables.
-// Data only ever reach the page as text: nothing here writes HTML.
+// Draws the charts as they come into view, in the colours of the theme that the reader chose; sorts,
+// filters and copies tables. Data only ever reach the page as text: nothing here writes HTML.
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const drawn = new Set();
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const element = (tag, properties = {}, ...children) => {
+    const made = Object.assign(document.createElement(tag), properties);
+    made.append(...children);
+    return made;
+  };
   const coarse = window.matchMedia("(pointer: coarse)").matches;
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -42,15 +46,15 @@
     return layout;
   }
 
-  function draw(element) {
-    const chart = charts[element.id];
+  function draw(place) {
+    const chart = charts[place.id];
     const config = {
       responsive: true, displaylogo: false,
       displayModeBar: chart.tools && !coarse ? "hover" : false,
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     };
-    drawn.add(element);
-    return Plotly.react(element, themed(chart.data, ""), layoutOf(chart), config);
+    drawn.add(place);
+    return Plotly.react(place, themed(chart.data, ""), layoutOf(chart), config);
   }
 
   const places = [...document.querySelectorAll(".chart")];
@@ -63,49 +67,309 @@
   }, { rootMargin: "600px" });
   places.forEach((place) => watcher.observe(place));
 
-  dark.addEventListener("change", () => drawn.forEach(draw));
-  window.addEventListener("beforeprint", () => {
-    places.filter((place) => !drawn.has(place)).forEach(draw);
-    drawn.forEach((place) => Plotly.Plots.resize(place));
-  });
   document.querySelectorAll("details").forEach((details) => {
     details.addEventListener("toggle", () => {
       drawn.forEach((place) => details.contains(place) && Plotly.Plots.resize(place));
     });
   });
 
-  // Sorting: numbers from large to small first; what is missing stays at the end.
-  const textOf = (cell) => cell.textContent.trim();
-  const numberOf = (cell) => ("number" in cell.dataset ? Number(cell.dataset.number) : null);
-  function sort(table, index, numeric, sign) {
-    const body = table.tBodies[0];
-    const rows = [...body.rows].sort((a, b) => {
-      const [left, right] = [a.cells[index], b.cells[index]];
-      if (!numeric) {
-        return sign * textOf(left).localeCompare(textOf(right), "en", { numeric: true });
-      }
-      const [x, y] = [numberOf(left), numberOf(right)];
-      if (x === null || y === null) return (x === null) - (y === null);
-      return sign * (x - y);
-    });
-    body.append(...rows);
+  // --- Theme: that of the system, unless the reader chooses one. -----------------------------------
+  // The rules of the dark theme stand in the style once, for systems that are dark; here they are
+  // made to hold always, or never. Others who draw in colours listen to "wattstep:theme".
+  const THEME = "wattstep-theme";
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const darkRules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules])
+    .filter((rule) => rule.media && rule.media.mediaText.includes("prefers-color-scheme: dark"))
+    .map((rule) => ({ media: rule.media, text: rule.media.mediaText }));
+  const remembered = () => {
+    try { return localStorage.getItem(THEME); } catch { return null; } // a file may have no storage
+  };
+  const remember = (theme) => {
+    try { localStorage.setItem(THEME, theme); } catch { /* it holds until the page is closed */ }
+  };
+  function wear(theme) {
+    for (const { media, text } of darkRules) {
+      media.mediaText = { auto: text, dark: "screen", light: "not all" }[theme];
+    }
+    document.documentElement.style.colorScheme = theme === "auto" ? "" : theme;
+    drawn.forEach(draw);
+    document.dispatchEvent(new CustomEvent("wattstep:theme", { detail: theme }));
   }
-  document.querySelectorAll("table.sortable").forEach((table) => {
-    const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, index) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...head.childNodes);
+  let theme = ["light", "dark"].includes(remembered()) ? remembered() : "auto";
+  dark.addEventListener("change", () => theme === "auto" && wear("auto"));
+  const header = document.querySelector("header.page");
+  if (header) {
+    const choice = element("select", {}, ...["auto", "light", "dark"].map((each) => (
+      element("option", { value: each, textContent: each, selected: each === theme }))));
+    choice.addEventListener("change", () => { theme = choice.value; remember(theme); wear(theme); });
+    header.prepend(element("label", { className: "theme", textContent: "Colours " }, choice));
+  }
+  if (theme !== "auto") wear(theme);
+
+  // On paper: light colours, every chart, and all details open; then all as it was.
+  let closed = [];
+  window.addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    closed.forEach((details) => { details.open = true; });
+    places.forEach((place) => drawn.add(place));
+    wear("light");
+    drawn.forEach((place) => Plotly.Plots.resize(place));
+  });
+  window.addEventListener("afterprint", () => {
+    closed.forEach((details) => { details.open = false; });
+    wear(theme);
+  });
+
+  // --- Tables: sorted, filtered, copied; of thousands of rows the first are shown. ------------------
+  const DRAWN = 200;
+  const FILTERED_FROM = 9; // rows; fewer are seen at a glance
+  const COPIED_FROM = 3;
+  const EXACT = ["number", "unit", "status", "low", "high"];
+  const words = new Intl.Collator("en", { numeric: true });
+  const counted = new Intl.NumberFormat("en");
+
+  // A cell as the page has it, or as the block of further rows has it.
+  function cellOf(place, column) {
+    const exact = Object.fromEntries(EXACT.map((name) => [name, place.dataset[name] ?? ""]));
+    return complete({ ...exact, text: place.textContent.trim(), title: place.title }, column);
+  }
+  function toldCell(told, column) {
+    if (told === null || typeof told === "string") return complete({ text: told ?? "" }, column);
+    return complete({ ...told, text: textOf(told, column) }, column);
+  }
+  const textOf = (told, column) => {
+    if (!("number" in told)) return "missing";
+    const status = column.status ? "" : ` ${told.status}`;
+    return `${told.value}${told.interval ? ` (${told.interval})` : ""}${status}`;
+  };
+  function complete(cell, column) {
+    if (cell.number || cell.status) {
+      cell.status ||= column.status;
+      cell.unit ||= column.unit;
+    }
+    cell.text = cell.text.replaceAll(/\s+/g, " ");
+    cell.reason = cell.status === "missing" ? cell.title : "";
+    cell.value = cell.number ? Number(cell.number) : null;
+    return cell;
+  }
+
+  // The same cell as the macro `cell` of parts.html makes.
+  function drawCell(told, column, first) {
+    if (first) return element("th", { scope: "row" }, named(told ?? ""));
+    if (typeof told === "string") return element("td", {}, named(told));
+    const place = element("td", { className: "number" });
+    if (told === null) return place;
+    const status = told.status ?? column.status;
+    place.classList.add(status);
+    for (const name of ["figure", ...EXACT]) if (told[name]) place.dataset[name] = told[name];
+    if (told.title) place.title = told.title;
+    place.append("number" in told ? told.value : "missing");
+    if (told.interval) place.append(" ", element("small", { textContent: `(${told.interval})` }));
+    if (!column.status && "number" in told) {
+      place.append(" ", element("span", { className: `badge ${status}`, textContent: status }));
+    }
+    return place;
+  }
+  const named = (text) => (
+    text.length > 20 ? element("span", { className: "name", textContent: text }) : text);
+
+  class Rows {
+    constructor(table) {
+      this.table = table;
+      this.heads = [...table.tHead.rows[0].cells];
+      this.columns = this.heads.map((head) => ({
+        label: (head.querySelector(".label") ?? head).textContent.trim(),
+        key: head.dataset.key ?? "",
+        numeric: head.classList.contains("number"),
+        status: head.dataset.status ?? "", unit: head.dataset.unit ?? "",
+      }));
+      this.rows = [...table.tBodies[0].rows].map((place) => ({
+        place, cells: [...place.cells].map((cell, at) => cellOf(cell, this.columns[at])),
+      }));
+      const more = table.parentElement.querySelector("script.rows");
+      for (const told of more ? JSON.parse(more.textContent) : []) {
+        this.rows.push({ told, cells: told.map((cell, at) => toldCell(cell, this.columns[at])) });
+      }
+      for (const row of this.rows) {
+        row.words = row.cells.map((cell) => cell.text.toLowerCase());
+      }
+      this.shown = this.rows; // as sorted and filtered
+      this.tests = [];
+      this.all = false;
+    }
+
+    // Numbers from large to small first; what is missing stays at the end.
+    sort(at, sign) {
+      const { numeric } = this.columns[at];
+      this.rows.sort(({ cells: a }, { cells: b }) => {
+        const [left, right] = [a[at], b[at]];
+        if (!numeric) return sign * words.compare(left.text, right.text);
+        if (left.value === null || right.value === null) {
+          return (left.value === null) - (right.value === null);
+        }
+        return sign * (left.value - right.value);
+      });
+      this.keep();
+    }
+
+    filter(text) {
+      this.tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word, at) => (
+        this.test(word, text.split(/\s+/).filter(Boolean)[at])));
+      this.keep();
+    }
+
+    // "conv" in any cell; "phase:backward" in one column; "time>1ms" a number of one.
+    test(word, asWritten) {
+      const parts = /^([\p{L}_/-]+)(:|>=|<=|>|<|=)(.+)$/u.exec(word);
+      const at = parts ? this.columnOf(parts[1]) : -1;
+      const bound = at < 0 ? null : boundOf(asWritten.slice(parts[1].length + parts[2].length),
+        this.columns[at]);
+      const compare = { ">": (a) => a > bound, "<": (a) => a < bound, ">=": (a) => a >= bound,
+        "<=": (a) => a <= bound, "=": (a) => a === bound }[parts?.[2]];
+      if (compare && bound !== null) {
+        return ({ cells }) => cells[at].value !== null && compare(cells[at].value);
+      }
+      if (at >= 0 && parts[2] === ":") return (row) => row.words[at].includes(parts[3]);
+      return (row) => row.words.some((each) => each.includes(word));
+    }
+
+    columnOf(name) {
+      const spelt = name.replaceAll("_", "");
+      const labels = this.columns.map(({ label }) => label.toLowerCase().replaceAll(/[\s_]/g, ""));
+      const exactly = labels.indexOf(spelt);
+      if (exactly >= 0) return exactly;
+      const keys = this.columns.map(({ key }) => key.replaceAll("_", ""));
+      return keys.includes(spelt) ? keys.indexOf(spelt)
+        : labels.findIndex((label) => label.startsWith(spelt));
+    }
+
+    keep() {
+      this.shown = this.rows.filter((row) => this.tests.every((test) => test(row)));
+      this.draw();
+    }
+
+    draw() {
+      const some = this.all ? this.shown : this.shown.slice(0, DRAWN);
+      for (const row of some) {
+        row.place ??= element("tr", {}, ...row.told.map((cell, at) => (
+          drawCell(cell, this.columns[at], at === 0))));
+      }
+      this.table.tBodies[0].replaceChildren(...some.map((row) => row.place));
+    }
+
+    // Every number with all its digits, and what belongs to it in columns of its own.
+    copied() {
+      const parts = this.columns.map(({ label, numeric }, at) => {
+        const used = (name) => this.rows.some(({ cells }) => cells[at][name]);
+        const numbers = numeric && used("number");
+        const beside = [...EXACT.slice(1), "reason"].filter((name) => numbers && used(name));
+        return [[label, (cell) => (numbers ? cell.number ?? "" : inert(cell.text))],
+          ...beside.map((name) => [`${label}, ${name}`, (cell) => cell[name] ?? ""])];
+      });
+      const heading = parts.flat().map(([label]) => label);
+      return [heading, ...this.shown.map(({ cells }) => (
+        parts.flatMap((columns, at) => columns.map(([, of]) => of(cells[at])))))];
+    }
+  }
+
+  // A bound such as "1ms" in the unit of a column; null where it is none.
+  function boundOf(text, column) {
+    const parts = /^(-?[\d.]+(?:e[+-]?\d+)?)(\D*)$/.exec(text);
+    if (!parts || Number.isNaN(Number(parts[1]))) return null;
+    const [, number, unit] = parts;
+    if (unit === "%") return Number(number) / 100;
+    const prefix = unit && unit.toLowerCase().endsWith(column.unit.toLowerCase())
+      ? unit.slice(0, unit.length - column.unit.length) : unit;
+    const power = { "": 0, p: -12, n: -9, u: -6, "µ": -6, "μ": -6, m: -3, k: 3, K: 3, M: 6, G: 9, T: 12, P: 15 }[prefix];
+    return power === undefined ? null : Number(`${number}e${power}`);
+  }
+
+  // A spreadsheet must not take a name for a formula.
+  const inert = (text) => (/^[=+\-@]/.test(text) ? `'${text}` : text);
+  const tabbed = (lines) => lines.map((line) => line.join("\t")).join("\n") + "\n";
+  const markdown = ([heading, ...lines]) => [heading, heading.map(() => "---"), ...lines]
+    .map((line) => `| ${line.map(escaped).join(" | ")} |`).join("\n") + "\n";
+  const escaped = (text) => text.replaceAll(/[\\`*_[\]<>|~&]/g, "\\$&");
+
+  // A page in a file may not reach the clipboard: then the text stands there, marked, to be taken.
+  async function copy(text, tools, say) {
+    tools.querySelector("textarea")?.remove();
+    try {
+      await navigator.clipboard.writeText(text);
+      return say("copied");
+    } catch {
+      const field = element("textarea", { value: text, readOnly: true, rows: 4 });
+      field.setAttribute("aria-label", "What is to be copied");
+      tools.append(field);
+      field.focus();
+      field.select();
+      if (document.execCommand("copy")) { field.remove(); return say("copied"); }
+      return say("press Ctrl+C to copy");
+    }
+  }
+
+  function equip(table, number) {
+    const rows = new Rows(table);
+    const box = table.parentElement;
+    const count = element("span", { className: "count" });
+    count.setAttribute("role", "status");
+    const all = element("button", { type: "button", textContent: "Show all" });
+    function tell(done = "") {
+      const [shown, of] = [rows.shown.length, rows.rows.length].map((n) => counted.format(n));
+      const seen = rows.all || rows.shown.length <= DRAWN ? "" : `, the first ${DRAWN} are shown`;
+      const what = rows.tests.length ? `${shown} of ${of} rows` : `${of} rows`;
+      count.textContent = `${what}${seen}${done && `; ${done}`}`;
+      all.hidden = !seen;
+    }
+    rows.heads.forEach((head, at) => {
+      const button = element("button", { type: "button" }, ...head.childNodes);
       head.append(button);
-      const numeric = head.classList.contains("number");
       button.addEventListener("click", () => {
         const was = head.getAttribute("aria-sort");
         const order = was ? (was === "ascending" ? "descending" : "ascending")
-          : (numeric ? "descending" : "ascending");
-        heads.forEach((other) => other.removeAttribute("aria-sort"));
+          : (rows.columns[at].numeric ? "descending" : "ascending");
+        rows.heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", order);
-        sort(table, index, numeric, order === "ascending" ? 1 : -1);
+        rows.sort(at, order === "ascending" ? 1 : -1);
       });
     });
-  });
+    const tools = element("div", { className: "tools" });
+    const many = rows.rows.length >= FILTERED_FROM;
+    if (many) tools.append(filterOf(rows, number, tell), count, all);
+    all.addEventListener("click", () => { rows.all = true; rows.draw(); tell(); });
+    const copies = { "Copy": [tabbed, "a spreadsheet"], "Markdown": [markdown, "a Markdown text"] };
+    const group = element("span", { className: "copies" });
+    for (const [label, [spell, target]] of Object.entries(copies)) {
+      const button = element("button", { type: "button", textContent: label });
+      button.title = `Copy the rows that are shown for ${target}, numbers with all digits`;
+      button.addEventListener("click", () => copy(spell(rows.copied()), tools, (done) => {
+        tell(done);
+        if (!many) count.textContent = done;
+      }));
+      group.append(button);
+    }
+    tools.append(group);
+    if (!many) group.before(count);
+    tell();
+    if (!many) count.textContent = "";
+    if (rows.rows.length >= COPIED_FROM) box.before(tools);
+  }
+
+  function filterOf(rows, number, tell) {
+    const id = `filter-${number}`;
+    const field = element("input", {
+      type: "search", id, autocomplete: "off", spellcheck: false, placeholder: hintOf(rows.columns),
+      title: "Words in any cell; column:word; column>number. All of them must be true of a row.",
+    });
+    field.addEventListener("input", () => { rows.filter(field.value); tell(); });
+    const label = element("label", { textContent: "Filter " }, field);
+    label.htmlFor = id;
+    return label;
+  }
+  function hintOf(columns) {
+    const [word, number] = ["phase", "time"].map((key) => columns.some((each) => each.key === key));
+    return `words${word ? ", phase:backward" : ""}${number ? ", time>1ms" : ""}`;
+  }
+
+  document.querySelectorAll("table.sortable").forEach(equip);
 })();

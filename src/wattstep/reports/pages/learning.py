@@ -35,6 +35,7 @@ def _curve(evaluations: Sequence[Mapping[str, Any]], measure: str, color: str) -
         "mode": "lines+markers",
         "x": [row["step"] for row in known],
         "y": [figure["value"] for figure in figures],
+        "customdata": [show(figure).pointer for figure in figures],
         "line": {"color": color, "width": 2},
         "marker": {"color": color, "size": 5},
         "hovertext": [show(figure).text for figure in figures],

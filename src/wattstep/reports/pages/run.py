@@ -155,8 +155,7 @@ def _rests_of_phases(document: Document) -> Mapping[str, Any]:
     left = (document.get("not_resolved") or {}).get("phases") or {}
     if "energy" not in left or "not_resolved" in rests:
         return rests
-    none = {"value": 0.0, "unit": "s", "status": "attributed"}
-    return {**rests, "not_resolved": {"time": none, "share": {**none, "unit": "ratio"}}}
+    return {**rests, "not_resolved": {}}
 
 
 def _of_phases(name: str, rest: Mapping[str, Any], document: Document) -> Mapping[str, Any]:
@@ -164,7 +163,7 @@ def _of_phases(name: str, rest: Mapping[str, Any], document: Document) -> Mappin
     if name != "not_resolved":
         return rest
     left: Mapping[str, Any] = (document.get("not_resolved") or {}).get("phases") or {}
-    return {"time": rest["time"], "share": rest["share"], **left}
+    return {**{key: rest[key] for key in ("time", "share") if key in rest}, **left}
 
 
 def _whose_cores(document: Document) -> dict[str, str]:
@@ -372,6 +371,7 @@ def _channel(channel: Mapping[str, Any]) -> dict[str, Any]:
         "source": plain(channel.get("source") or ""),
         "interval": "not seen" if interval is None else quantity(interval, "s"),
         "samples": NO_VALUE if samples is None else f"{samples:,}",
+        "refresh": show(channel["refresh"]) if is_figure(channel.get("refresh")) else None,
         "seconds": interval,
         "count": samples,
     }

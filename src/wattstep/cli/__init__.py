@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from wattstep.cli.saying import say
 from wattstep.errors import UnrecordedInterrupt, WattstepError
 
 # A command is a function in a file of its own; the file loads only when the command is listed
@@ -72,7 +73,7 @@ def run_command_line() -> int:
     try:
         app()
     except WattstepError as error:
-        print(f"wattstep: {error}", file=sys.stderr)
+        say(f"wattstep: {error}")
         return 2
     except BrokenPipeError:  # whoever read us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -81,7 +82,7 @@ def run_command_line() -> int:
         code = ending.code if isinstance(ending.code, int) else 0
         if code == STOPPED:  # typer makes that of Ctrl-C, before anything reaches us
             what = UNRECORDED if _is_unrecorded(ending) else KEPT
-            print(f"wattstep: stopped{what}", file=sys.stderr)
+            say(f"wattstep: stopped{what}")
         return code
     return 0
 

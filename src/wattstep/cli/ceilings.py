@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.options import Json, Quiet
+from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _measured(counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilin
 
     def tell(text: str) -> None:
         if not quiet:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     device, found = describe(), []
     with one_at_a_time():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from wattstep.cli.options import Json, Quiet
+from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _compare(
     sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
     check_metric(metric)
     if not quiet:
-        print(f"reading {sum(len(side.paths) for side in sides)} runs", file=sys.stderr)
+        say(f"reading {sum(len(side.paths) for side in sides)} runs")
     if len(sides) == 2 and metric is None:
         comparison = compare_two(sides[0], sides[1], across)
         if as_json:

@@ -21,6 +21,7 @@ from wattstep.cli.options import (
     Threads,
     parse_batches,
 )
+from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError, RecordingError
 
 if TYPE_CHECKING:
@@ -103,12 +104,12 @@ def _batches(text: str, most: int) -> list[int]:
 def _progress(title: str, quiet: bool) -> Callable[[dict[str, Any]], None]:
     def tell(news: dict[str, Any]) -> None:
         if "warning" in news:
-            print(f"wattstep: warning: {news['warning']}", file=sys.stderr)
+            say(f"wattstep: warning: {news['warning']}")
         elif not quiet:
             where = f"batch {news['batch_size']}, day {news['day']}" if "day" in news else (
                 f"pre-training, step {news['step']}"
             )  # fmt: skip
-            print(f"{title}: {where}, accuracy {news['accuracy']:.2%}", file=sys.stderr, flush=True)
+            say(f"{title}: {where}, accuracy {news['accuracy']:.2%}")
 
     return tell
 

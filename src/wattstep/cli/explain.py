@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from wattstep.cli.options import Json, Quiet
+from wattstep.cli.saying import say
 
 
 def explain(
@@ -45,7 +46,7 @@ def explain(
             console.print(f"[bold]{run.path}[/bold]", highlight=False)
         for name in names:
             if not quiet:
-                print(f"{run.path.name}: {name}", file=sys.stderr)
+                say(f"{run.path.name}: {name}")
             for found in explained(run, [name], beside):
                 sections.append(found.document())
                 if not json:

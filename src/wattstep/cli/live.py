@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from wattstep.cli.options import Json
+from wattstep.cli.saying import say
 
 
 def live(
@@ -56,6 +57,6 @@ def live(
         if screen.is_terminal:
             last = watch(watcher, screen, a_moment)
         else:
-            last = tell(watcher, lambda line: print(line, file=sys.stderr, flush=True))
+            last = tell(watcher, lambda line: say(line))
         if last.over:
-            print(f"wattstep: {path}: the recording is over ({last.state})", file=sys.stderr)
+            say(f"wattstep: {path}: the recording is over ({last.state})")

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from wattstep.cli.saying import say
 from wattstep.reports.consoles.live import Screen, draw
 from wattstep.watching.words import short_text
 
@@ -167,7 +168,7 @@ class Lines:
             snapshot = watcher.look()
             if snapshot.over:
                 return
-            print(f"wattstep: {line_of(snapshot)}", file=sys.stderr, flush=True)
+            say(f"wattstep: {line_of(snapshot)}")
             if self._stop.wait(self._every_s):
                 return
 

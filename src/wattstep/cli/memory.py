@@ -23,6 +23,7 @@ from wattstep.cli.options import (
     find_memory_limit,
     parse_batches,
 )
+from wattstep.cli.saying import say
 from wattstep.errors import RecordingError
 
 
@@ -91,7 +92,7 @@ def memory(
 def _progress(title: str, quiet: bool) -> Any:
     def tell(stage: str) -> None:
         if not quiet:
-            print(f"{title}: {stage}", file=sys.stderr, flush=True)
+            say(f"{title}: {stage}")
 
     return tell
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from wattstep.cli.options import Json, Quiet
+from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _sweep(path: Path) -> tuple[list[Attempt], dict[Path, str]]:
     from wattstep.observations.evidence import Attempt
 
     read_sweep(path)
-    outcomes = read_outcomes(path, lambda text: print(f"wattstep: {text}", file=sys.stderr))
+    outcomes = read_outcomes(path, lambda text: say(f"wattstep: {text}"))
     attempts = [
         Attempt(
             sweep=str(path), family=outcome.configuration.family,
@@ -196,6 +197,6 @@ def _lines(count: int) -> Callable[[str], None]:
         done += 1
         if done in (1, count) or time.monotonic() - told_at > LINE_EVERY_S:
             told_at = time.monotonic()
-            print(f"reading run {done} of {count}: {name}", file=sys.stderr)
+            say(f"reading run {done} of {count}: {name}")
 
     return tell

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional, TextIO
 
 import typer
 
+from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError, RunExistsError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def find_memory_limit(text: str | None) -> MemoryBound | None:
 
     limit = find_limit(parse_size(text))
     if warning := beyond_machine(limit):
-        print(f"wattstep: warning: {warning}", file=sys.stderr)
+        say(f"wattstep: warning: {warning}")
     return limit
 
 

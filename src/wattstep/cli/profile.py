@@ -24,6 +24,7 @@ from wattstep.cli.options import (
     Warmup,
     run_folder,
 )
+from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError, InvalidValueError
 
 # What follows the script's name is the script's.
@@ -124,5 +125,5 @@ def profile(
     except DamagedRunError as error:
         if code == 0:
             raise
-        print(f"wattstep: {error}", file=sys.stderr)
+        say(f"wattstep: {error}")
     raise typer.Exit(code)

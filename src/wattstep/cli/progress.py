@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from wattstep.cli.saying import say
 from wattstep.training import Progress as Stage
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class TrainingProgress:
         now = time.monotonic()
         if now > self._line_at or stage.stage != self._stage:
             self._line_at, self._stage = now + LINE_EVERY_S, stage.stage
-            print(f"{self._title}: {detail} ({stage.share:.0%})", file=sys.stderr, flush=True)
+            say(f"{self._title}: {detail} ({stage.share:.0%})")
 
     def _in_use(self, stage: Stage) -> str:
         """What was used and what is left, as the journals of the run tell; else as the training does."""
@@ -196,7 +197,7 @@ def bar_of(title: str, *, quiet: bool) -> Iterator[Callable[[str, float], None]]
         def line(stage: str, share: float) -> None:
             if time.monotonic() > due[0]:
                 due[0] = time.monotonic() + LINE_EVERY_S
-                print(f"{title}: {stage} ({share:.0%})", file=sys.stderr, flush=True)
+                say(f"{title}: {stage} ({share:.0%})")
 
         yield line
         return

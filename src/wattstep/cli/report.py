@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from wattstep.cli.options import Json, Quiet
+from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError, RecordingError
 
 SWEEP = "sweep.json"  # what a folder of a sweep is known by
@@ -36,7 +37,7 @@ def report(
     unreadable: list[Unreadable] = []
     for path in paths:
         if not quiet:
-            print(f"reading {path}", file=sys.stderr)
+            say(f"reading {path}")
         run = read_run(path)
         if isinstance(run, Reported):
             found.append(run)
@@ -45,7 +46,7 @@ def report(
     if not found:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
     for run in unreadable:
-        print(f"wattstep: left out: {run.reason}", file=sys.stderr)
+        say(f"wattstep: left out: {run.reason}")
     try:
         write_report(found, output, unreadable)
     except OSError as error:
@@ -65,7 +66,7 @@ def _report_sweep(path: Path, output: Path, as_json: bool) -> None:
     from wattstep.fleet.folder import load_sweep
     from wattstep.reports.pages.sweep import write_sweep_report
 
-    document = load_sweep(path, warn=lambda text: print(f"wattstep: {text}", file=sys.stderr))
+    document = load_sweep(path, warn=lambda text: say(f"wattstep: {text}"))
     try:
         write_sweep_report(document, output)
     except OSError as error:

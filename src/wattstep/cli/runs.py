@@ -9,7 +9,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from wattstep.cli.options import Json
+from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError
+from wattstep.reports.values import plain
 
 
 def runs(
@@ -57,9 +59,9 @@ def _list(folder: Path, as_json: bool) -> None:
     for row in rows:
         batch = "" if row.get("batch_size") is None else f", batch {row['batch_size']}"
         rest = row.get("problem") or f"{row['workload']}{batch}, {row['engine']}"
-        print(f"{row['run']}  {row['state']}  {rest}")
+        print(plain(f"{row['run']}  {row['state']}  {rest}"))
     if not rows:
-        print(f"no runs in {folder}", file=sys.stderr)
+        say(f"no runs in {folder}")
 
 
 def _show(path: Path, as_json: bool) -> None:
@@ -74,7 +76,8 @@ def _show(path: Path, as_json: bool) -> None:
         dump(document, sys.stdout)
         return
     for name, size in files.items():
-        print(f"{name:22} {size:>12,} bytes")
+        print(f"{plain(name):22} {size:>12,} bytes")
     import json as json_module
 
-    print(json_module.dumps(document["run.json"], indent=1, ensure_ascii=False))
+    text = json_module.dumps(document["run.json"], indent=1, ensure_ascii=False)
+    print("\n".join(plain(line) for line in text.split("\n")))

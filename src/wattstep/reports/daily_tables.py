@@ -37,8 +37,10 @@ def facts(document: Document) -> list[str]:
     lines = []
     if data:
         stands_for = data.get("stands_for")
-        mark = f" (a stand-in for {stands_for}: not the real data)" if data["stand_in"] else ""
-        lines.append(f"data: {data['name']}{mark}")
+        mark = (
+            f" (a stand-in for {plain(stands_for)}: not the real data)" if data["stand_in"] else ""
+        )
+        lines.append(f"data: {plain(data['name'])}{mark}")
     if "steps" in server:
         lines.append(
             f"server: {server['samples']:,} samples that no day has, {server['steps']:,} steps with "

@@ -8,6 +8,7 @@ from typing import Any
 
 from wattstep.analysis.front import non_dominated
 from wattstep.reports.pages.charts import Chart, series_color
+from wattstep.reports.pages.plotly_text import inert
 from wattstep.reports.values import Shown, is_figure, plain, quantity, scale_of, show
 
 _HEIGHT = 320
@@ -146,6 +147,6 @@ def _trace(
         "y": [p.joules * energy.factor for p in points],
         "line": {"color": color, "width": 2},
         "marker": {"color": color, "size": 9},
-        "hovertext": [f"{p.title}: {p.time}, {p.energy.text}" for p in points],
+        "hovertext": [inert(f"{p.title}: {p.time}, {p.energy.text}") for p in points],
         "hoverinfo": "text",
     }

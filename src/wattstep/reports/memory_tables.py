@@ -228,7 +228,7 @@ def notes(documents: Sequence[Document]) -> list[str]:
     """Where the peak lies, what failed, and which stage is the highest."""
     found = []
     for document in documents:
-        batch = f"batch {document['batch_size']}"
+        batch = f"batch {plain(document['batch_size'])}"
         if document.get("reason"):
             found.append(f"{batch}: {plain(document['reason'])}")
         where = document.get("peak_at")
@@ -253,7 +253,9 @@ def _highest_stage(document: Document) -> list[str]:
     if name == "steady step":
         return []
     more = show({**document["stages"][0]["peak"], "value": peaks[name] - peaks["steady step"]})
-    return [f"the highest stage is {STAGES.get(name, name).lower()}: {more.value} above the steps"]
+    return [
+        f"the highest stage is {plain(STAGES.get(name, name)).lower()}: {more.value} above the steps"
+    ]
 
 
 def _cells(documents: Sequence[Document], table: str, key: str) -> tuple[Shown | None, ...]:

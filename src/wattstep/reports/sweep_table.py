@@ -107,7 +107,7 @@ def unfit(document: Document) -> list[tuple[str, str, list[str]]]:
     return [
         (
             plain(outcome["name"]),
-            f"{outcome['status']}: {plain(outcome['reason'])}".removesuffix(": "),
+            f"{plain(outcome['status'])}: {plain(outcome['reason'])}".removesuffix(": "),
             evidence(outcome),
         )
         for outcome in document["outcomes"]
@@ -130,7 +130,7 @@ def evidence(outcome: OutcomeDocument) -> list[str]:
         ("last seen {}", _bytes(known["last_resident"])),
         ("begun {} times", outcome["attempts"] if outcome["attempts"] > 1 else None),
     ]
-    found = [text.format(value) for text, value in parts if value is not None]
+    found = [text.format(plain(value)) for text, value in parts if value is not None]
     return found + [plain(note) for note in known["notes"]]
 
 
@@ -148,7 +148,10 @@ def facts(document: Document) -> list[tuple[str, str]]:
     turns = f", in {sessions} turns" if sessions > 1 else ""
     found = [
         ("Memory limit", "; ".join(plain(each) for each in limits) or _bytes(asked) or "none"),
-        ("Outcomes", ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"),
+        (
+            "Outcomes",
+            ", ".join(f"{count} {plain(status)}" for status, count in counts.items()) or "none",
+        ),
         ("Not run yet", str(_planned(sweep) - len(outcomes))),
         ("Whole sweep took", spell_duration(sweep["duration"]) + turns),
         ("Of that, cool-down", spell_duration(cooled) if cooled else "none"),
@@ -211,7 +214,7 @@ def _cell(outcomes: Sequence[OutcomeDocument]) -> Cell:
     if other:
         first = other[0]
         steps = first["evidence"]["steps"]
-        words = [first["status"]]
+        words = [plain(first["status"])]
         if first["status"] in ("out of memory", "crashed", "killed"):
             words.append(f"after {steps} step{'s' * (steps != 1)}" if steps else "never started")
         if len(other) < len(outcomes):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wattstep.reports.machines import host, sensors, virtuality
-from wattstep.reports.values import Notation, Shown, is_figure, plain, show
+from wattstep.reports.values import Notation, Shown, brief, is_figure, plain, show
 
 Document = Mapping[str, Any]
 
@@ -257,6 +257,7 @@ _OF_IMPORTED = {
     "mean_power": {RECORDING: "Mean power over the whole recording"},
 }
 _WITH_IDLE = "_with_idle"
+_MOST_TITLE = 120  # characters
 _ACRONYMS = {"cpu": "CPU", "gpu": "GPU", "sha256": "SHA-256", "p99": "99th percentile"}
 
 HEADLINES = (
@@ -359,9 +360,9 @@ def show_metric(document: Document, name: str) -> Shown | None:
 
 def title(document: Document) -> str:
     """What the run is called: its workload's title and the batch size."""
-    name = plain(document.get("title") or document.get("workload") or "A run")
+    name = brief(document.get("title") or document.get("workload") or "A run", _MOST_TITLE)
     batch = document.get("batch_size")
-    return name if batch is None else f"{name} · batch {batch}"
+    return name if batch is None else f"{name} · batch {plain(batch)}"
 
 
 def titles(documents: Sequence[Document]) -> list[str]:

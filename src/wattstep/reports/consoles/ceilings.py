@@ -10,7 +10,7 @@ from rich.text import Text
 
 from wattstep.records.ceilings import Ceilings, spoken_threads
 from wattstep.records.figure import Figure
-from wattstep.reports.values import plain, show
+from wattstep.reports.values import brief, plain, show
 from wattstep.reports.wording import label
 
 
@@ -20,9 +20,9 @@ def print_ceilings(found: Sequence[Ceilings], console: Console | None = None) ->
     table = Table(box=None, pad_edge=False)
     table.add_column("at most")
     for one in found:
-        table.add_column(spoken_threads(one.threads), justify="right")
+        table.add_column(Text(spoken_threads(one.threads)), justify="right")
     for name, figures in _rows(found):
-        table.add_row(name, *(Text(_cell(figure)) for figure in figures))
+        table.add_row(Text(brief(name)), *(Text(_cell(figure)) for figure in figures))
     console.print(table)
     console.print(
         "Best of the repetitions, in brackets from their median to the best; wattstep explain RUN "

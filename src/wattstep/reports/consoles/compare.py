@@ -19,7 +19,7 @@ from wattstep.comparison.metrics import Verdict
 from wattstep.comparison.operations import ComparedOperations
 from wattstep.comparison.sides import Side
 from wattstep.records.figure import Figure
-from wattstep.reports.values import NO_VALUE, plain, show
+from wattstep.reports.values import NO_VALUE, brief, plain, show
 from wattstep.reports.wording import metric
 
 INDENT = (0, 0, 0, 2)
@@ -56,7 +56,7 @@ def print_matrix(matrix: Matrix, console: Console) -> None:
     for side in matrix.sides:
         shown = show(matrix.figures[side.letter].to_dict())
         value = shown.text if not shown.missing else NO_VALUE
-        grid.add_row(Text(plain(side.name)), str(len(side.paths)), Text(value))
+        grid.add_row(Text(brief(side.name)), str(len(side.paths)), Text(value))
     console.print(grid)
     if len(matrix.sides) * CELL + 6 <= console.width:
         _print_square(matrix, console)
@@ -94,17 +94,17 @@ def print_gate(gate: Gate, console: Console) -> None:
 
 def _grid(title: str) -> Table:
     return Table(
-        title=f"\n{plain(title)}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+        title=Text(f"\n{plain(title)}"), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
         pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", show_edge=False,
     )  # fmt: skip
 
 
 def _print_sides(sides: Sequence[Side], console: Console) -> None:
     for side in sides:
-        runs = ", ".join(path.name for path in side.paths[:6])
+        runs = ", ".join(brief(path.name) for path in side.paths[:6])
         more = f" and {len(side.paths) - 6} more" if len(side.paths) > 6 else ""
         count = len(side.paths)
-        line = Text(plain(side.name), style="bold")
+        line = Text(brief(side.name), style="bold")
         line.append(f": {count} run{'s' if count > 1 else ''}: {plain(runs)}{more}", style="dim")
         console.print(line)
 
@@ -141,7 +141,7 @@ def _print_operations(found: ComparedOperations, console: Console) -> None:
         _print_rows(found, console)
     for letter, alone in (("A", found.only_a), ("B", found.only_b)):
         if alone:
-            names = ", ".join(f"{one['name']} in {one['layer']}" for one in alone[:4])
+            names = ", ".join(brief(f"{one['name']} in {one['layer']}") for one in alone[:4])
             more = f" and {len(alone) - 4} more" if len(alone) > 4 else ""
             console.print(Padding(Text(f"only in {letter}: {plain(names)}{more}"), INDENT))
 
@@ -162,7 +162,7 @@ def _print_rows(found: ComparedOperations, console: Console) -> None:
         name = f"{row.key['name']}, {row.key['phase']}, {row.key['layer']}"
         name += f" (other work: {row.work})" * bool(row.work)
         grid.add_row(
-            Text(plain(name)), _value(time.a), _value(time.b), _change(time.ratio),
+            Text(brief(name)), _value(time.a), _value(time.b), _change(time.ratio),
             _change(energy.ratio, brief=True),
         )  # fmt: skip
     console.print(grid)

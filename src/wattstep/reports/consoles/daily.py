@@ -40,8 +40,8 @@ def _print_batch(batch: Mapping[str, Any], console: Console) -> None:
     for _, label in daily_tables.COLUMNS:
         table.add_column(label, justify="right")
     for day, cells in daily_tables.rows(batch):
-        table.add_row(str(day), *(_written(cell) for cell in cells))
-    sums = [_written(cell) for cell in daily_tables.totals(batch)]
+        table.add_row(str(day), *map(_written, cells))
+    sums = map(_written, daily_tables.totals(batch))
     table.add_row("all", *sums, style="bold")
     console.print(Padding(table, (1, 0, 0, 2)))
     last = batch["days"][-1]
@@ -51,5 +51,5 @@ def _print_batch(batch: Mapping[str, Any], console: Console) -> None:
         console.print(Padding(Text(note), (0, 0, 0, 2)))
 
 
-def _written(cell: Shown | None) -> str:
-    return "" if cell is None else cell.value
+def _written(cell: Shown | None) -> Text:
+    return Text("" if cell is None else cell.value)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from wattstep.explaining.section import Section, Table
 from wattstep.records.figure import Figure
-from wattstep.reports.values import plain, show
+from wattstep.reports.values import brief, plain, show
 from wattstep.reports.wording import metric
 
 INDENT = (0, 0, 0, 2)
@@ -39,20 +39,20 @@ def _figures(section: Section) -> Grid:
     for name, figure in section.figures.items():
         known = metric(name)
         shown = show(figure.to_dict(), known.notation)
-        grid.add_row(Text(known.label), Text(shown.text), Text(shown.status, style="dim"))
+        grid.add_row(Text(brief(known.label)), Text(shown.text), Text(shown.status, style="dim"))
     return grid
 
 
 def _print_table(table: Table, console: Console) -> None:
     rows = table.rows[:MOST_ROWS]
-    grid = Grid(title=plain(table.title), title_justify="left", title_style="bold", box=None)
+    grid = Grid(title=Text(plain(table.title)), title_justify="left", title_style="bold", box=None)
     grid.padding = (0, 1, 0, 0)
     for number, (key, heading) in enumerate(table.columns.items()):
-        words = [plain(row[key]) for row in rows if isinstance(row.get(key), str)]
+        words = [brief(row[key]) for row in rows if isinstance(row.get(key), str)]
         # Names are what a row is known by: numbers give way to them on a narrow terminal.
         least = min(max(map(len, words), default=0), MOST_OF_NAME if number == 0 else 1)
         grid.add_column(
-            heading,
+            Text(plain(heading)),
             justify="left" if words or number == 0 else "right",
             overflow="fold",
             min_width=max(least, 1),
@@ -68,7 +68,7 @@ def _print_table(table: Table, console: Console) -> None:
 def _cell(value: Any) -> Text:
     """A number with its interval below it, or words."""
     if not isinstance(value, Figure):
-        return Text("" if value is None else plain(value))
+        return Text("" if value is None else brief(value))
     shown = show(value.to_dict())
     if shown.missing or not shown.interval:
         return Text(shown.value)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from wattstep.reports import memory_tables
 from wattstep.reports.memory_tables import Document, Row
-from wattstep.reports.values import BYTES_NOTE, Shown
+from wattstep.reports.values import BYTES_NOTE, Shown, brief, plain
 
 
 def print_footprints(documents: Sequence[Document], console: Console) -> None:
@@ -50,7 +50,7 @@ def _print(
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
     table.add_column("batch")
     for document in documents:
-        table.add_column(str(document["batch_size"]), justify="right", no_wrap=True)
+        table.add_column(Text(plain(document["batch_size"])), justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     for row in rows:
         table.add_row(*_line(row))
@@ -61,7 +61,7 @@ def _print(
 
 def _line(row: Row) -> list[Text]:
     cells = [Text(_written(cell)) for cell in row.cells]
-    return [Text(row.label), *cells, Text(", ".join(row.statuses))]
+    return [Text(brief(row.label)), *cells, Text(", ".join(row.statuses))]
 
 
 def _written(cell: Shown | None) -> str:

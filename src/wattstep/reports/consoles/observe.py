@@ -16,7 +16,7 @@ from wattstep.observations.evidence import Evidence
 from wattstep.observations.groups import conditions_by_letter
 from wattstep.observations.observation import PAPER, Column, Judged, Observation, Published
 from wattstep.records.figure import Figure, Status
-from wattstep.reports.values import plain, quantity, show
+from wattstep.reports.values import brief, plain, quantity, show
 
 INDENT = (0, 0, 0, 6)
 MOST_CASES = 12
@@ -76,7 +76,7 @@ def _overview(found: Sequence[Observation]) -> Table:
     for each in found:
         mark, style = MARKS[each.verdict]
         verdict = Text(each.verdict, style=style)
-        title = Text(each.about.title, style="dim" if style == "dim" else "")
+        title = Text(plain(each.about.title), style="dim" if style == "dim" else "")
         if each.marked:
             title.append(f" (on {each.marked})", style="dim")
         if each.weak:
@@ -125,9 +125,9 @@ def _cases(found: Observation, tested: Sequence[Judged]) -> Table:
     shown = sorted(tested, key=lambda each: order.get(each.verdict, 3))[:MOST_CASES]
     for each in shown:
         mark, style = MARKS[each.verdict]
-        cells = [Text(each.case.batches)] if batches else []
+        cells = [Text(brief(each.case.batches))] if batches else []
         cells += [_cell(each, column) for column in columns]
-        table.add_row(Text(plain(each.case.label)), *cells, Text(mark, style=style))
+        table.add_row(Text(brief(each.case.label)), *cells, Text(mark, style=style))
     return table
 
 

@@ -15,12 +15,12 @@ from wattstep.reports import conditions, machines, wording
 from wattstep.reports.conditions import TextTable
 from wattstep.reports.pages.thermal import sentences
 from wattstep.reports.tables import Column, Table, costs, groups, seconds, table
-from wattstep.reports.values import BYTES_NOTE, Shown, is_figure, plain, show
+from wattstep.reports.values import BYTES_NOTE, Shown, brief, is_figure, plain, show
 from wattstep.reports.wording import Document
 
 _TOP_OPERATIONS = 12
 _MOST_STRETCHES = 12
-_MOST_NAME = 80  # characters of an operation's name
+_MOST_WORDS = 400  # characters of evidence
 _TEXT_WIDTH = 12  # layers and phases; what is over is left to the name of the operation
 _STYLES = {
     "modelled": "yellow",
@@ -85,7 +85,7 @@ def _print_metrics(document: Document, console: Console) -> None:
     grid.add_column("interval, or why missing", ratio=6)
     grid.add_column("status", no_wrap=True, min_width=10)
     for name, value, interval, status in rows:
-        grid.add_row(Text(name), Text(value), Text(interval), _status(status))
+        grid.add_row(Text(brief(name)), Text(value), Text(interval), _status(status))
     console.print(grid)
     _print_note(BYTES_NOTE, console)
 
@@ -143,8 +143,7 @@ def _print_operations(document: Document, console: Console) -> None:
     name = f"Operations that cost most time, {len(top)} of {len(operations)}, {of}"
     texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
     figures = {"time": "time", "share": "share", "energy": "energy"}
-    rows = [{**row, "name": _brief(plain(row.get("name", "")))} for row in top]
-    _print_table(name, table(rows, texts, figures), console)
+    _print_table(name, table(top, texts, figures), console)
 
 
 def _print_groups(document: Document, console: Console) -> None:
@@ -152,11 +151,6 @@ def _print_groups(document: Document, console: Console) -> None:
     if found:
         name = f"Energy known together only, {min(len(found), _TOP_OPERATIONS)} of {len(found)}"
         _print_table(name, groups(found[:_TOP_OPERATIONS]), console)
-
-
-def _brief(name: str) -> str:
-    """The beginning of a name: that of a kernel may go on for a thousand characters of types."""
-    return name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 1]}…"
 
 
 def _print_rests(document: Document, console: Console) -> None:
@@ -186,7 +180,7 @@ def _print_texts(shown: TextTable | None, console: Console, most: int | None = N
     for heading in shown.headings:
         grid.add_column(heading, overflow="fold")
     for row in shown.rows[:most]:
-        grid.add_row(*map(Text, row))
+        grid.add_row(*(Text(brief(cell, _MOST_WORDS)) for cell in row))
     console.print()
     console.print(grid)
     more = 0 if most is None else len(shown.rows) - most
@@ -214,7 +208,7 @@ def _print_recording(document: Document, console: Console) -> None:
         shown = show(thing) if is_figure(thing) else None
         value = plain(thing) if shown is None else shown.text
         status = Text("") if shown is None else _status(shown.status)
-        grid.add_row(Text(wording.label(name)), Text(value), status)
+        grid.add_row(Text(brief(wording.label(name))), Text(value), status)
     console.print(grid)
 
 
@@ -251,13 +245,13 @@ def _print_table(name: str, shown: Table, console: Console) -> None:
 
 def _heading(column: Column) -> Text:
     if not column.status:
-        return Text(column.label)
+        return Text(brief(column.label))
     return Text.assemble(column.label, "\n", (column.status, _STYLES.get(column.status, "")))
 
 
 def _cell(column: Column, cell: str | Shown | None) -> Text:
     if cell is None or isinstance(cell, str):
-        return Text(cell or "")
+        return Text(brief(cell or ""))
     if column.mixed and not cell.missing:
         return Text.assemble(cell.value, "\n", _status(cell.status))
     return Text("missing" if cell.missing else cell.value, style=_STYLES.get(cell.status, ""))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from wattstep.reports.front import Front, fronts
 from wattstep.reports.sweep_table import BOARD, Cell, Document, facts, fit_table, unfit
-from wattstep.reports.values import BYTES_NOTE
+from wattstep.reports.values import BYTES_NOTE, brief, plain
 
 _STYLES = {
     "trained": "",
@@ -41,7 +41,7 @@ def print_sweep(document: Document, console: Console) -> None:
     if found:
         console.print(Text("\nWhat did not train or left a note, and the evidence", style="bold"))
     for name, reason, evidence in found:
-        console.print(Padding(Text(f"{name}: {reason}"), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"{brief(name)}: {reason}"), (0, 0, 0, 2)))
         if evidence:
             console.print(Padding(Text("; ".join(evidence), style="dim"), (0, 0, 0, 4)))
 
@@ -58,14 +58,14 @@ def _print_table(document: Document, console: Console) -> None:
     )
     grid.add_column("workload", overflow="fold")
     for batch in table.batches:
-        grid.add_column(f"batch {batch}", justify="right", overflow="fold")
+        grid.add_column(Text(f"batch {plain(batch)}"), justify="right", overflow="fold")
     grid.add_column("successful training?", overflow="fold")
     if table.source:
         grid.add_column("the paper's board", overflow="fold")
     for row in table.rows:
         verdict = Text(row.verdict, style="" if row.fits else "yellow")
         paper = [Text(row.paper, style="dim")] if table.source else []
-        grid.add_row(Text(row.title), *(_cell(cell) for cell in row.cells), verdict, *paper)
+        grid.add_row(Text(brief(row.title)), *(_cell(cell) for cell in row.cells), verdict, *paper)
     console.print(grid)
     console.print(Padding(Text(BYTES_NOTE, style="dim"), (0, 0, 0, 2)))
     if table.source:
@@ -83,9 +83,9 @@ def _print_front(front: Front, console: Console) -> None:
         power = point.power.value if point.power else ""
         mark = Text("yes" if point.on_front else "", style="green")
         energy = f"{point.energy.value} {point.energy.status}"
-        grid.add_row(Text(point.title), point.time, energy, power, mark)
+        grid.add_row(Text(brief(point.title)), point.time, Text(energy), Text(power), mark)
     console.print(grid)
 
 
 def _cell(cell: Cell) -> Text:
-    return Text("\n".join(cell.words), style=_STYLES.get(cell.status, ""))
+    return Text("\n".join(map(plain, cell.words)), style=_STYLES.get(cell.status, ""))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wattstep.reports.pages.charts import Chart, series_color
+from wattstep.reports.pages.plotly_text import inert
 from wattstep.reports.values import is_figure, show
 from wattstep.reports.wording import label
 
@@ -38,8 +39,8 @@ def _curve(evaluations: Sequence[Mapping[str, Any]], measure: str, color: str) -
         "customdata": [show(figure).pointer for figure in figures],
         "line": {"color": color, "width": 2},
         "marker": {"color": color, "size": 5},
-        "hovertext": [show(figure).text for figure in figures],
-        "hovertemplate": f"after %{{x:,}} steps: %{{hovertext}}<extra>{label(measure)}</extra>",
+        "hovertext": [inert(show(figure).text) for figure in figures],
+        "hovertemplate": "after %{x:,} steps: %{hovertext}<extra></extra>",
     }
     if all(figure["low"] is not None for figure in figures):
         trace["error_y"] = _bars(figures)

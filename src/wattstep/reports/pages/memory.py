@@ -21,6 +21,7 @@ from wattstep.reports.pages.page import (
     script_source,
     write_at_once,
 )
+from wattstep.reports.pages.plotly_text import inert
 from wattstep.reports.values import BYTES_NOTE, Shown, scale_of
 from wattstep.reports.wording import STATUS_MEANINGS
 
@@ -93,7 +94,7 @@ def stage_chart(documents: Sequence[Document]) -> Chart | None:
             "type": "bar",
             "orientation": "h",
             "name": f"batch {document['batch_size']}",
-            "y": [row.label for row in rows],
+            "y": [inert(row.label) for row in rows],
             "x": [_scaled(row.cells[index], scale.factor) for row in rows],
             "marker": {"color": f"--series-{index % 6 + 1}"},
         }
@@ -135,12 +136,12 @@ def _group(documents: Sequence[Document], plots: Plots) -> dict[str, Any]:
 def _trace(row: Row, batches: Sequence[str], factor: float) -> dict[str, Any]:
     return {
         "type": "bar",
-        "name": row.label,
+        "name": inert(row.label),
         "x": list(batches),
         "y": [_scaled(cell, factor) for cell in row.cells],
         "marker": {"color": CATEGORIES[row.key].color},
         "hovertext": [
-            "" if cell is None else f"<b>{row.label}</b><br>{cell.value}<br>{cell.status}"
+            "" if cell is None else f"<b>{inert(row.label)}</b><br>{cell.value}<br>{cell.status}"
             for cell in row.cells
         ],
         "hoverinfo": "text",

@@ -27,7 +27,7 @@ from wattstep.reports.pages.paper.readings import Readings, reading
 from wattstep.reports.pages.paper.section import paper_section
 from wattstep.reports.pages.run import Timeline, rankings, run_section
 from wattstep.reports.tables import table
-from wattstep.reports.values import BYTES_NOTE
+from wattstep.reports.values import BYTES_NOTE, plain
 from wattstep.reports.wording import Document
 from wattstep.run import load
 from wattstep.run.lanes import Lanes
@@ -75,7 +75,7 @@ def read_run(path: Path, state: str = "") -> Reported | Unreadable:
             document=run.document(), timeline=run.timeline(), lanes=run.lanes(), state=state
         )
     except DamagedRunError as error:
-        return Unreadable(path=path.name, reason=str(error))
+        return Unreadable(path=plain(path.name), reason=plain(error))
 
 
 def write_report(

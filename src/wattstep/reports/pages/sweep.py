@@ -76,7 +76,7 @@ def _outcome(outcome: Mapping[str, Any]) -> dict[str, Any]:
     temperature = outcome["temperature"]
     return {
         "name": plain(outcome["name"]),
-        "status": outcome["status"],
+        "status": plain(outcome["status"]),
         "state": outcome["status"].replace(" ", "-"),
         "reason": plain(outcome["reason"]),
         "seconds": outcome["ended"] - outcome["started"],

@@ -1,0 +1,147 @@
+"""Every console with hostile text in all that it is told: nothing steers the terminal, and it ends."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from tests.comparison.made import recorded
+from tests.explaining.made import ceilings, measured
+from tests.observations.made import observed
+from tests.reports import synthetic
+from tests.reports.hostile import EVIL, LONG, poisoned
+from tests.reports.pages import test_sweep
+from tests.reports.test_hostile_values import harmful
+from tests.reports.test_memory import footprint
+
+from wattstep.comparison.comparing import compare
+from wattstep.comparison.gate import hold
+from wattstep.comparison.matrix import compare_all
+from wattstep.comparison.sides import gathered, sides_of
+from wattstep.explaining.section import Section, Table
+from wattstep.observations import observe
+from wattstep.observations.evidence import Evidence
+from wattstep.records.figure import Figure
+from wattstep.reports.consoles.ceilings import print_ceilings
+from wattstep.reports.consoles.compare import print_comparison, print_gate, print_matrix
+from wattstep.reports.consoles.daily import print_daily
+from wattstep.reports.consoles.explain import print_section
+from wattstep.reports.consoles.memory import print_footprints
+from wattstep.reports.consoles.observe import print_observations
+from wattstep.reports.consoles.run import print_runs
+from wattstep.reports.consoles.sweep import print_sweep
+
+WIDTH = 100
+MOST_LINES = 1_500  # two runs of which every text is as long as it may be shown
+
+
+def run_documents(text: str) -> list[dict[str, Any]]:
+    return [poisoned(synthetic.document(), text), poisoned(synthetic.document(title="b"), text)]
+
+
+def sweep(text: str) -> dict[str, Any]:
+    died = test_sweep.outcome("vgg", 4, "out of memory", reason="it ended", run="runs/a")
+    died["evidence"] |= {"said": "no more", "kernel": "killed", "notes": ["a note"]}
+    found: dict[str, Any] = poisoned(
+        test_sweep.document(test_sweep.outcome("net", 1), test_sweep.outcome("net", 4), died), text
+    )
+    return found
+
+
+def section(text: str) -> Section:
+    row = {"name": f"op{text}", "time": measured(1e-3, "s"), "why": text}
+    columns = {"name": f"operation{text}", "time": "time", "why": text}
+    table = Table(name="a", title=f"A table{text}", columns=columns, rows=[row] * 3)
+    return Section(
+        name="a", title=f"A section{text}", sentences=(text, f"so{text}"), tables=(table,),
+        figures={f"a_figure{text}": measured(1.0, "s")}, reason=text,
+    )  # fmt: skip
+
+
+def limits(text: str) -> list[Any]:
+    found = ceilings()
+    level = replace(found.levels[0], name=f"memory{text}")
+    return [replace(found, levels=(level,), notes=(f"a note{text}",))]
+
+
+def daily(text: str) -> dict[str, Any]:
+    share = Figure.from_dict(synthetic.figure(0.6, "ratio", "measured", 0.5, 0.7))
+    lost = Figure.from_dict(synthetic.missing("J", f"no sensor{text}"))
+    day = {"day": 1, "accuracy": share, "gain": share, "time": share, "energy": lost}
+    batch = {"batch_size": 8, "steps_per_day": 2, "complete": True, "days": [day],
+             "total_time": share, "total_energy": lost}  # fmt: skip
+    data = {"name": f"digits{text}", "stand_in": True, "stands_for": f"MNIST{text}"}
+    paper = {"accuracy": [{"day": 0, "accuracy": 0.6}, {"day": 17, "accuracy": 0.61}],
+             "images_per_day": 100}  # fmt: skip
+    return {"title": f"LeNet{text}", "images_per_day": 16, "days": 1, "epochs_per_day": 1,
+            "pretrained": {}, "data": data, "batches": [batch], "paper": paper}  # fmt: skip
+
+
+def show_observations(text: str, console: Console) -> None:
+    evidence = Evidence(runs=[observed(f"evil{text}"), observed(f"other{text}")])
+    print_observations(list(observe(evidence, ())), evidence, console)
+
+
+CONSOLES: Mapping[str, Callable[[str, Console], None]] = {
+    "run": lambda text, console: print_runs(run_documents(text), console),
+    "memory": lambda text, console: print_footprints(
+        [poisoned(footprint(), text), poisoned(footprint(8), text)], console
+    ),
+    "sweep": lambda text, console: print_sweep(sweep(text), console),
+    "explain": lambda text, console: print_section(section(text), console),
+    "ceilings": lambda text, console: print_ceilings(limits(text), console),
+    "daily": lambda text, console: print_daily(daily(text), console),
+    "observe": show_observations,
+}
+
+
+def printed(name: str, text: str, width: int = WIDTH) -> str:
+    stream = io.StringIO()
+    CONSOLES[name](text, Console(file=stream, width=width, no_color=True))
+    return stream.getvalue()
+
+
+def check(text: str, width: int = WIDTH) -> None:
+    assert harmful(text) <= {"\n"}
+    lines = text.split("\n")
+    assert max(map(cell_len, lines)) <= width
+    assert len(lines) < MOST_LINES
+
+
+@pytest.mark.parametrize("name", CONSOLES)
+def test_hostile_text_is_shown_and_steers_nothing(name: str) -> None:
+    text = printed(name, EVIL)
+    check(text)
+    wide = printed(name, "[red]evil[/red] [/] [link=x]", 1_000)
+    if name != "observe":  # which names runs only where it can tell something of them
+        assert "[red]evil[/red] [/] [link=x]" in wide  # rich took it for text
+
+
+@pytest.mark.parametrize("name", CONSOLES)
+def test_text_without_an_end_leaves_the_layout(name: str) -> None:
+    check(printed(name, LONG))
+    check(printed(name, "\u202e" * 10_000))
+
+
+def test_comparisons_of_runs_with_hostile_names_steer_nothing(tmp_path: Path) -> None:
+    evil = "\x1b[31m[red]\u202e<b>\n"
+    paths = [
+        [recorded(tmp_path / f"{side}{n}{evil}", 1 + n / 50, title=f"{side}{evil}")
+         for n in range(2)]
+        for side in "ab"
+    ]  # fmt: skip
+    stream = io.StringIO()
+    console = Console(file=stream, width=WIDTH, no_color=True)
+    a, b = gathered(paths)
+    print_comparison(compare(a, b), console)
+    print_gate(hold(a, b, tolerance=0.05, strict=False), console)
+    print_matrix(compare_all(sides_of(paths)), console)
+    text = stream.getvalue()
+    assert harmful(text) <= {"\n"}
+    assert "[red]" in text

@@ -91,7 +91,7 @@ def test_hostile_text_makes_no_element(name: str, text: str, harmless: dict[str,
     assert longest < 25_000  # a sentence or two of texts of 2,000 characters each
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_no_name_changes_what_a_page_is_made_of(text: str, harmless: dict[str, Element]) -> None:
     check(run_page(text), harmless["report"])

@@ -14,6 +14,7 @@ from rich.text import Text
 from wattstep.reports import conditions, machines, wording
 from wattstep.reports.conditions import TextTable
 from wattstep.reports.pages.thermal import sentences
+from wattstep.reports.several import summary_of_all
 from wattstep.reports.tables import Column, Table, costs, groups, seconds, table
 from wattstep.reports.values import BYTES_NOTE, Shown, brief, is_figure, plain, show
 from wattstep.reports.wording import Document
@@ -224,6 +225,8 @@ def _print_comparison(documents: Sequence[Document], console: Console) -> None:
         for name in wording.compared(documents)
     }
     _print_table("Comparison", table(rows, {"run": "run"}, figures), console)
+    for sentence in summary_of_all(documents):
+        _print_note(sentence, console, mark="-")
 
 
 def _print_table(name: str, shown: Table, console: Console) -> None:

@@ -26,6 +26,7 @@ from wattstep.reports.pages.page import (
 from wattstep.reports.pages.paper.readings import Readings, reading
 from wattstep.reports.pages.paper.section import paper_section
 from wattstep.reports.pages.run import Timeline, rankings, run_section
+from wattstep.reports.several import summary_of_all
 from wattstep.reports.tables import table
 from wattstep.reports.values import BYTES_NOTE, plain
 from wattstep.reports.wording import Document
@@ -166,6 +167,7 @@ def _overview(documents: Sequence[Document], plots: Plots) -> dict[str, Any]:
         if len({row[key] for row in rows}) > 1
     }
     return {
+        "summary": summary_of_all(documents),
         "table": table(rows, {"run": "Run", **differing}, labels),
         "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots),
     }

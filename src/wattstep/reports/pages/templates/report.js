@@ -170,8 +170,13 @@
     }
     return place;
   }
-  const named = (text) => (
-    text.length > 20 ? element("span", { className: "name", textContent: text }) : text);
+  function named(text) {
+    if (text.length <= 20) return text;
+    const long = text.length > 120;
+    return element("span", {
+      className: long ? "name long" : "name", title: long ? text : "", textContent: text,
+    });
+  }
 
   class Rows {
     constructor(table) {

@@ -1,0 +1,68 @@
+"""What is said of several runs together: who is best, and when nobody can say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.reports.synthetic import figure, missing
+
+from wattstep.reports.several import summary_of_all
+
+
+def run(name: str, step: dict[str, Any], **metrics: Any) -> dict[str, Any]:
+    return {"title": name, "workload": "w", "metrics": {"step_time": step, **metrics}}
+
+
+def about(words: str, *runs: dict[str, Any]) -> str:
+    return next(sentence for sentence in summary_of_all(runs) if words in sentence)
+
+
+def test_intervals_apart_make_one_the_fastest() -> None:
+    quick = run("Quick", figure(2e-3, "s", "measured", 1.9e-3, 2.1e-3))
+    slow = run("Slow", figure(3e-3, "s", "measured", 2.9e-3, 3.1e-3))
+    assert about("shortest step", slow, quick) == (
+        "Quick has the shortest step: 2.00 ms (1.90 to 2.10)."
+    )
+
+
+def test_overlapping_intervals_leave_it_open() -> None:
+    one = run("One", figure(2e-3, "s", "measured", 1.5e-3, 2.5e-3))
+    other = run("Other", figure(2.4e-3, "s", "measured", 2.2e-3, 2.6e-3))
+    far = run("Far", figure(9e-3, "s", "measured", 8e-3, 10e-3))
+    assert about("shortest step", one, other, far) == (
+        "Which has the shortest step cannot be said for sure: the interval of One, 2.00 ms "
+        "(1.50 to 2.50), overlaps with that of Other."
+    )
+
+
+def test_the_most_throughput_is_the_best() -> None:
+    runs = [
+        run(name, figure(1.0, "s"), throughput=figure(value, "samples/s"))
+        for name, value in (("A", 10.0), ("B", 30.0), ("C", 20.0))
+    ]
+    assert about("most samples", *runs) == "B trains most samples in a second: 30 samples/s."
+
+
+def test_what_is_missing_is_not_the_least() -> None:
+    known = run("A", figure(1.0, "s"), energy_per_sample=figure(2.0, "J", "modelled"))
+    other = run("B", figure(2.0, "s"), energy_per_sample=figure(3.0, "J"))
+    unknown = run("C", figure(3.0, "s"), energy_per_sample=missing("J"))
+    assert about("least energy", known, other, unknown) == (
+        "A needs the least energy for a sample: ≈ 2.00 J (modelled). Some of these figures are "
+        "modelled, others measured. Of 1 of the 3 it is not known."
+    )
+    assert about("least energy", known, unknown) == (
+        "Which needs the least energy cannot be said: it is known of A only."
+    )
+    assert about("least energy", unknown, unknown).startswith(
+        "Which needs the least energy cannot be said: no /sys/class/powercap"
+    )
+
+
+def test_equal_figures_and_different_machines_are_said() -> None:
+    one = {**run("A", figure(1.0, "s")), "device": {"cpu": "a"}}
+    other = {**run("B", figure(1.0, "s")), "device": {"cpu": "b"}}
+    found = summary_of_all([one, other])
+    assert found[0] == "These are 2 runs of different machines."
+    assert found[1] == "Which has the shortest step cannot be said: all have 1.00 s."
+    assert "wattstep compare" in found[-1]

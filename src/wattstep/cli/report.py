@@ -11,6 +11,7 @@ import typer
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.reports.values import plain
 
 SWEEP = "sweep.json"  # what a folder of a sweep is known by
 
@@ -32,9 +33,13 @@ def report(
     if len(runs) == 1 and (runs[0] / SWEEP).exists():
         _report_sweep(runs[0], output, json)
         return
-    paths = expand(runs)
+    empty = [path for path in runs if _holds_nothing(path)] if len(runs) > 1 else []
+    paths = expand([path for path in runs if path not in empty] or runs)
     found: list[Reported] = []
-    unreadable: list[Unreadable] = []
+    unreadable = [
+        Unreadable(path=plain(path.name), reason=plain(f"{path} is not a run, and holds none"))
+        for path in empty
+    ]
     for path in paths:
         if not quiet:
             say(f"reading {path}")
@@ -59,6 +64,11 @@ def report(
         dump({"runs": documents, "damaged": problems, "report": str(output)}, sys.stdout)
     else:
         print(f"report: {output.absolute().as_uri()}")
+
+
+def _holds_nothing(path: Path) -> bool:
+    """Whether a folder is there, and no run is: beside others it is listed, and they are shown."""
+    return path.is_dir() and not (path / "run.json").exists() and not any(path.glob("*/run.json"))
 
 
 def _report_sweep(path: Path, output: Path, as_json: bool) -> None:

@@ -15,12 +15,11 @@ from markupsafe import Markup
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.reports.pages.charts import color_of, phases_of
 from wattstep.reports.pages.page import embedded
-from wattstep.reports.values import plain, quantity
+from wattstep.reports.values import brief, plain, quantity
 from wattstep.run.lanes import Lane, Lanes, OperationLanes, StepLane
 
-BUDGET = (
-    6_000_000  # characters of all runs of a page; plotly takes 4.8 million, and 15 are the most
-)
+LANES_SCRIPTS = ("lanes_data.js", "lanes_drawing.js", "lanes.js")
+BUDGET = 6_000_000  # characters of all runs of a page; plotly takes 4.8 million of the 15 at most
 CHANNELS_SHARE = 0.5  # of the budget, at most; operations get what is left
 DIGITS = 5  # of the largest value of a channel
 SAMPLE_NS = 1000  # what times of samples are rounded to
@@ -401,5 +400,4 @@ def _labels(operations: OperationLanes, notes: list[str]) -> tuple[Document, Int
 
 def _name(text: object) -> str:
     """A text that is data and nothing else, and no longer than a page has room for."""
-    whole = plain(str(text)[: MOST_TEXT + 1])
-    return whole if len(whole) <= MOST_TEXT else f"{whole[: MOST_TEXT - 1]}…"
+    return brief(text, MOST_TEXT)

@@ -14,7 +14,7 @@ from plotly.offline import get_plotlyjs
 from wattstep.errors import DamagedRunError
 from wattstep.reports import machines, wording
 from wattstep.reports.located import located
-from wattstep.reports.pages.lanes import BUDGET, lanes_section
+from wattstep.reports.pages.lanes import BUDGET, LANES_SCRIPTS, lanes_section
 from wattstep.reports.pages.page import (
     Plots,
     content_policy,
@@ -34,7 +34,6 @@ from wattstep.run import load
 from wattstep.run.lanes import Lanes
 
 _COMPARED = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory")
-_SCRIPTS = ("report.js", "lanes_data.js", "lanes_drawing.js", "lanes.js")
 _RANKED = ("step_time", "energy_per_step", "peak_memory")
 
 
@@ -119,7 +118,10 @@ def render_report(
         }
         for number, (document, run) in enumerate(zip(documents, runs, strict=True), start=1)
     ]
-    scripts = [script_source(get_plotlyjs()), *map(script_source, map(own_file, _SCRIPTS))]
+    whole = any(section["lanes"] for section in sections)
+    names = ("report.js", *(LANES_SCRIPTS if whole else ()))
+    scripts = [script_source(own_file(name)) for name in names]
+    plotly = script_source(get_plotlyjs())
     readings = [
         reading(document, run.timeline, run.state)
         for document, run in zip(documents, runs, strict=True)
@@ -135,7 +137,8 @@ def render_report(
         bytes_note=BYTES_NOTE,
         style=Markup(own_file("report.css") + own_file("lanes.css")),
         scripts=scripts,
-        policy=content_policy(scripts),
+        plotly=plotly,
+        policy=content_policy([*scripts, plotly]),
         charts=Markup(embedded(plots.placed)),
     )
 

@@ -371,7 +371,10 @@
       timelines.find((each) => each.section === entry.target).load();
     }
   }, { rootMargin: "300px" });
-  timelines.forEach((each) => watcher.observe(each.section));
+  // The data stand at the end of the page.
+  document.addEventListener("DOMContentLoaded", () => {
+    timelines.forEach((each) => watcher.observe(each.section));
+  });
   window.addEventListener("load", () => setTimeout(async () => {
     for (const each of timelines) await each.load();
   }, IDLE));

@@ -214,7 +214,9 @@ const lanesDrawing = (() => {
     const bars = new Bars();
     const { phaseStart, phaseEnd, phase } = steps;
     eachMerged(view, phaseStart, phaseEnd, 0, phase.length, (i, j, left, right) => {
-      bars.add(steps.phase_colors[phase[i]], left, band.y + 1, right - left, PHASES - 2);
+      const several = j - i > 1;
+      const color = several ? "--rule" : steps.phase_colors[phase[i]];
+      bars.add(color, left, band.y + 1, right - left, PHASES - 2);
     });
     bars.fill(view);
   }
@@ -302,8 +304,8 @@ const lanesDrawing = (() => {
     view.ctx.fillRect(0, top + height, view.width, 1);
     drawCurve(view, lane, top, height);
     const ends = `${quantity(lane.low, lane.unit)} to ${quantity(lane.high, lane.unit)}`;
-    const text = `${marked(lane.name, lane.status)} · ${ends} · ${lane.status}`;
-    writeInside(view, text, -3, view.width * 0.75, band.y + 12, "--ink-soft");
+    const text = `${marked(lane.name, lane.status)}, ${lane.status} · ${ends}`;
+    writeInside(view, text, -3, view.width - 84, band.y + 12, "--ink-soft");
   }
 
   function drawRow(view, band) {
@@ -311,7 +313,8 @@ const lanesDrawing = (() => {
     const [bars, named] = [new Bars(), []];
     eachMerged(view, start, end, band.row.first, band.row.last, (i, j, left, right) => {
       const gap = right - left > 3 ? 1 : 0;
-      const color = colors[labels[label[i]][2]];
+      const [phase, last] = [labels[label[i]][2], labels[label[j - 1]][2]];
+      const color = phase === last ? colors[phase] : "--other"; // of several phases
       bars.add(color, left, band.y + 1, right - left - gap, ROW - 2);
       if (right - left > 24) named.push([texts[labels[label[i]][0]], left, right]);
     });

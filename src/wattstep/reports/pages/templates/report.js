@@ -46,7 +46,16 @@
     return layout;
   }
 
+  // Where the page has it as text, plotly runs when it is needed: that takes as long as all the rest.
+  function ready() {
+    if (window.Plotly) return;
+    const script = document.createElement("script");
+    script.textContent = document.getElementById("plotly").textContent;
+    document.head.append(script);
+  }
+
   function draw(place) {
+    ready();
     const chart = charts[place.id];
     const config = {
       responsive: true, displaylogo: false,
@@ -57,15 +66,19 @@
     return Plotly.react(place, themed(chart.data, ""), layoutOf(chart), config);
   }
 
+  // What is there is painted, and input answered, first.
+  const later = (work) => (window.requestIdleCallback ?? setTimeout)(work, { timeout: 1000 });
   const places = [...document.querySelectorAll(".chart")];
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       watcher.unobserve(entry.target);
-      draw(entry.target);
+      later(() => draw(entry.target));
     }
   }, { rootMargin: "600px" });
-  places.forEach((place) => watcher.observe(place));
+  document.addEventListener("DOMContentLoaded", () => {
+    places.forEach((place) => watcher.observe(place));
+  });
 
   document.querySelectorAll("details").forEach((details) => {
     details.addEventListener("toggle", () => {

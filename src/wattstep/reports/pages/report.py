@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,12 @@ from plotly.offline import get_plotlyjs
 from wattstep.errors import DamagedRunError
 from wattstep.reports import machines, wording
 from wattstep.reports.located import located
-from wattstep.reports.pages.lanes import BUDGET, LANES_SCRIPTS, lanes_section
+from wattstep.reports.pages.lanes import (
+    BUDGET,
+    LANES_SCRIPTS,
+    LEAST_BUDGET,
+    lanes_section,
+)
 from wattstep.reports.pages.page import (
     Plots,
     content_policy,
@@ -33,6 +39,7 @@ from wattstep.reports.wording import Document
 from wattstep.run import load
 from wattstep.run.lanes import Lanes
 
+MOST_CHARACTERS = 14_900_000  # of a page; those beyond ASCII take two bytes or three
 _COMPARED = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory")
 _RANKED = ("step_time", "energy_per_step", "peak_memory")
 
@@ -112,14 +119,10 @@ def render_report(
     documents = [located(run.document, f"/runs/{number}") for number, run in enumerate(runs)]
     overview = _overview(documents, plots) if len(runs) > 1 else None
     sections = [
-        {
-            **run_section(f"run-{number}", document, run.timeline, plots),
-            "lanes": lanes_section(f"run-{number}", run.lanes, BUDGET // len(runs)),
-        }
+        run_section(f"run-{number}", document, run.timeline, plots)
         for number, (document, run) in enumerate(zip(documents, runs, strict=True), start=1)
     ]
-    whole = any(section["lanes"] for section in sections)
-    names = ("report.js", *(LANES_SCRIPTS if whole else ()))
+    names = ("report.js", *(LANES_SCRIPTS if any(run.lanes for run in runs) else ()))
     scripts = [script_source(own_file(name)) for name in names]
     plotly = script_source(get_plotlyjs())
     readings = [
@@ -127,9 +130,9 @@ def render_report(
         for document, run in zip(documents, runs, strict=True)
     ]
     paper = paper_section(Readings(runs=readings, daily=daily), plots)
-    return environment.get_template("report.html").render(
+    render = partial(
+        environment.get_template("report.html").render,
         title=_page_title(documents, daily),
-        runs=sections,
         overview=overview,
         paper=paper,
         unreadable=unreadable,
@@ -141,6 +144,30 @@ def render_report(
         policy=content_policy([*scripts, plotly]),
         charts=Markup(embedded(plots.placed)),
     )
+    return _within_size([run.lanes for run in runs], sections, render)
+
+
+def _within_size(
+    lanes: Sequence[Lanes | None], sections: Sequence[Mapping[str, Any]], render: Callable[..., str]
+) -> str:
+    """The page with as much of the whole runs as it has room for."""
+    budget = BUDGET
+    while True:
+        share = budget // max(len(lanes), 1)
+        whole = [
+            {**section, "lanes": lanes_section(section["id"], each, share)}
+            for section, each in zip(sections, lanes, strict=True)
+        ]
+        page = render(runs=whole)
+        over = len(page) - MOST_CHARACTERS
+        if over <= 0 or budget <= LEAST_BUDGET:
+            return page
+        budget = max(min(budget, _taken(whole)) - over, LEAST_BUDGET)
+
+
+def _taken(sections: Sequence[Mapping[str, Any]]) -> int:
+    found = [section["lanes"] for section in sections if section["lanes"]]
+    return sum(len(blob) for each in found for blob in each["blobs"].values())
 
 
 def _page_title(documents: Sequence[Document], daily: Sequence[Document]) -> str:

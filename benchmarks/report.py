@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import compare
 import numpy as np
 
+import compare
 from wattstep.records.channel import Channel
 from wattstep.records.run_info import PlannedRead, RunInfo
 from wattstep.store.writing import write_run
@@ -171,3 +171,128 @@ def report(run: Path, page: Path) -> dict[str, float]:
         "peak_B": int(said.split()[-1]) * 1024,
         "page_B": page.stat().st_size,
     }
+
+
+# Runs before the page's own scripts: when the first figure was painted, when a click was answered,
+# and which tasks kept the page from answering.
+WATCH = """
+window.watched = { tasks: [] };
+new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) watched.tasks.push([task.startTime, task.duration]);
+}).observe({ type: "longtask", buffered: true });
+new MutationObserver((_, observer) => {
+  if (!document.querySelector(".cards .card .big")) return;
+  observer.disconnect();
+  requestAnimationFrame(() => setTimeout(() => { watched.readable = performance.now(); }));
+}).observe(document, { childList: true, subtree: true });
+document.addEventListener("toggle", () => { watched.answered ??= performance.now(); }, true);
+"""
+# Zooms from the whole run into one step and out again about `share` of the width, then pans, one
+# movement a frame; gives the time of each redraw and of each frame in ms.
+MOVE = """
+async (canvas) => {
+  const section = canvas.closest(".lanes");
+  const redraws = [], frames = [];
+  section.addEventListener("lanes-drawn", (event) => redraws.push(event.detail.ms));
+  const frame = () => new Promise(requestAnimationFrame);
+  const box = canvas.getBoundingClientRect();
+  const wheel = (deltaX, deltaY, share) => canvas.dispatchEvent(new WheelEvent("wheel", {
+    deltaX, deltaY, clientX: box.left + share * box.width, clientY: box.top + 100, ctrlKey: true,
+    bubbles: true, cancelable: true,
+  }));
+  let before = await frame();
+  const moves = [];
+  for (const share of [0.1, 0.5, 0.8]) {
+    for (let n = 0; n < 30; n += 1) moves.push([0, -200, share]);
+    for (let n = 0; n < 10; n += 1) moves.push([100, 0, share]);
+    for (let n = 0; n < 30; n += 1) moves.push([0, 200, share]);
+    for (let n = 0; n < 5; n += 1) moves.push([0, -80, share]);
+    for (let n = 0; n < 10; n += 1) moves.push([100, 0, share]);
+    for (let n = 0; n < 5; n += 1) moves.push([0, 80, share]);
+  }
+  for (const [x, y, share] of moves) {
+    wheel(x, y, share);
+    const now = await frame();
+    frames.push(now - before);
+    before = now;
+  }
+  return { redraws, frames };
+}
+"""
+
+
+def browse(page: Path) -> dict[str, float]:
+    """How one opening of the page went, in s and ms."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        tab = chromium.new_page(viewport={"width": 1280, "height": 900})
+        tab.add_init_script(WATCH)
+        tab.goto(page.as_uri(), wait_until="commit")
+        tab.locator(".cards .card .big").first.wait_for(state="attached")
+        box = tab.locator("details > summary").first.bounding_box()
+        assert box is not None
+        tab.mouse.click(box["x"] + 5, box["y"] + 5)
+        tab.wait_for_load_state("load")
+        tab.locator(".lanes").scroll_into_view_if_needed()
+        tab.locator(".lanes[data-state=ready]").wait_for(timeout=60_000)
+        ready = tab.evaluate("performance.now()")
+        tab.wait_for_timeout(2000)  # charts that are near are drawn
+        watched = tab.evaluate("watched")
+        moved = tab.locator(".lanes-canvas").evaluate(MOVE)
+        chromium.close()
+    return {
+        "readable_s": watched["readable"] / 1e3,
+        "answered_s": watched["answered"] / 1e3,
+        "longest_task_ms": max((length for _, length in watched["tasks"]), default=0.0),
+        "timeline_ready_s": ready / 1e3,
+        "redraws": len(moved["redraws"]),
+        "redraw_median_ms": statistics.median(moved["redraws"]),
+        "redraw_most_ms": max(moved["redraws"]),
+        "frame_median_ms": statistics.median(moved["frames"]),
+        "frame_most_ms": max(moved["frames"]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--instances", type=int, default=1_000_000)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="a folder in which run and page are left")
+    parser.add_argument("--no-browser", action="store_true", help="only write the page")
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        place = (given.keep or Path(folder)).resolve()
+        run, page = place / "run", place / "report.html"
+        if not run.exists():
+            write(run, given.steps, given.instances, given.samples)
+        written = [report(run, page) for _ in range(given.repetitions)]
+        opened = [] if given.no_browser else [browse(page) for _ in range(given.repetitions)]
+    if given.json:
+        print(json.dumps({"written": written, "opened": opened, "load": os.getloadavg()[0]}))
+        return
+    print(
+        f"{given.steps:,} steps, {given.instances:,} operation instances, {given.samples:,} samples; "
+        f"{given.repetitions} repetitions; load of the machine {os.getloadavg()[0]:.1f}"
+    )
+    for name, unit, factor in (
+        ("s", "s", 1), ("processor_s", "s", 1), ("peak_B", "MB", 1e-6), ("page_B", "MB", 1e-6),
+    ):  # fmt: skip
+        said(f"report: {name}", [factor * one[name] for one in written], unit)
+    for name in opened[0] if opened else ():
+        said(f"page: {name}", [one[name] for one in opened], "")
+
+
+def said(name: str, values: list[float], unit: str) -> None:
+    median, most = statistics.median(values), max(values)
+    print(f"{name}: median {median:.4g}, most {most:.4g} {unit}".rstrip())
+
+
+if __name__ == "__main__":
+    main()

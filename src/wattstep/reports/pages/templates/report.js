@@ -73,6 +73,7 @@
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       watcher.unobserve(entry.target);
+      later(ready);
       later(() => draw(entry.target));
     }
   }, { rootMargin: "600px" });

@@ -120,7 +120,7 @@ def _letters(
     words = {}
     for own in settings:
         letter = letters[tuple(repr(own[name]) for name in apart)]
-        words[letter] = ", ".join(_told(name, own[name]) for name in apart)
+        words[letter] = ", ".join(told for name in apart if (told := _told(name, own[name])))
     return letters, words
 
 
@@ -158,6 +158,8 @@ def _labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _told(name: str, value: Any) -> str:
     if value is None:
-        return f"no {name}"
+        return "" if name == "on" else f"no {name}"  # not emulated: nothing to say
+    if isinstance(value, Mapping):
+        return f"{name} {', '.join(sorted({str(each) for each in value.values()}))}"
     plain = ("device", "target", "engine", "precision", "data", "state")
     return str(value) if name in plain else f"{name} {value}"

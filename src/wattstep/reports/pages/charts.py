@@ -385,6 +385,8 @@ def _channel_panel(
     statuses = sorted({str(member["status"]) for member in members if member.get("status")})
     status = f" ({', '.join(statuses)})" if statuses else ""
     axis: dict[str, Any] = {"nticks": 4, "ticksuffix": _text(scale.suffix)}
+    if unit == "W":
+        axis["rangemode"] = "tozero"  # else a steady rail fills its panel with its last digits
     if unit == "ratio":
         axis.update(range=[0, 106 * max([1.0, *values])], tickvals=[0, 50, 100])
         axis["ticktext"] = [f"{tick} %" for tick in axis["tickvals"]]

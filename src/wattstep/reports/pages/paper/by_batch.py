@@ -22,7 +22,7 @@ from wattstep.reports.pages.paper.published import Published
 from wattstep.reports.pages.paper.published import label as published_label
 from wattstep.reports.pages.paper.readings import pooled
 from wattstep.reports.pages.plotly_text import inert
-from wattstep.reports.values import Notation, plain, scale_of, show
+from wattstep.reports.values import plain, scale_of, show
 
 SWEEP = "wattstep run {} --batch 4,16,64"
 _MARKS = (
@@ -85,6 +85,12 @@ def statuses_of(lines: Iterable[Line]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def together(remark: str, groups: Sequence[Group]) -> list[str]:
+    """A remark about some groups, said once; nothing where there are none."""
+    names = ", ".join(plain(group.label) for group in groups)
+    return [f"{names}: {remark}."] if groups else []
+
+
 def growth(group: Group, name: str, unit: str, what: str) -> str:
     """How many times as much at the largest batch as at the smallest, in a sentence, or ""."""
     ends = ends_of(group, name, unit, logarithm=True)
@@ -134,22 +140,15 @@ def line_chart(
 
 def published_key(published: Sequence[Published], colors: Mapping[str, str]) -> list[KeyEntry]:
     """What the outlined points stand for."""
-    models = dict.fromkeys((point.model, point.workload) for point in published)
-    return [
-        KeyEntry(
-            mark=_PUBLISHED[1],
-            color=colors.get(workload, "--ink-soft"),
-            label=f"{model}: {published_label()}",
-        )
-        for model, workload in models
-    ]
+    colored = dict.fromkeys(colors.get(point.workload, "--ink-soft") for point in published)
+    return [KeyEntry(mark=_PUBLISHED[1], color=each, label=published_label()) for each in colored]
 
 
 def grouped_bars(
     places: Sequence[str],
     series: Sequence[Sequence[Bar | None]],
     unit: str,
-    bound: tuple[float, str] | None = None,
+    bound: float | None = None,
 ) -> Chart | None:
     """Bars side by side: at each place one of every series; None where there is none.
 
@@ -157,7 +156,7 @@ def grouped_bars(
         places: What stands below each place.
         series: A bar, or None, for each place.
         unit: Of all bars.
-        bound: A value of the paper that is no bar but a level, and what to call it.
+        bound: A value of the paper that is no bar but a level.
     """
     known = [bar for bars in series for bar in bars if bar is not None]
     if not known:
@@ -181,9 +180,8 @@ def grouped_bars(
         "yaxis": {**_value_axis(scale.suffix, wide=False), "rangemode": "tozero"},
     }
     if bound is not None:
-        level = bound[0] * scale.factor
+        level = bound * scale.factor
         layout["shapes"] = [_level(level)]
-        layout["annotations"] = [_level_name(level, bound[1])]
         layout["yaxis"]["range"] = [0, 1.08 * max(level, *(top * scale.factor for top in tops))]
     return {
         "data": [trace for bars in series if (trace := _bars(bars, scale.factor))],
@@ -204,12 +202,6 @@ def bar_of(name: str, place: str, figure: Figure, color: str) -> Bar | None:
         interval=ends,
         color=color,
     )
-
-
-def shown_text(figure: Figure, notation: Notation = "unit") -> str:
-    """A figure with its interval and status, for sentences."""
-    shown = show(figure.to_dict(), notation)
-    return shown.text if shown.missing else f"{shown.text}, {shown.status}"
 
 
 # --- parts of charts --------------------------------------------------------------------------------
@@ -263,11 +255,15 @@ def _published(
         found.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers",
+                "mode": "lines+markers+text",
+                "text": [*[""] * (len(own) - 1), inert(model)],
+                "textposition": "top left",
+                "textfont": {"size": 11, "color": color},
                 "x": [point.batch for point in own],
                 "y": [factor * point.value for point in own],
                 "line": {"color": color, "width": 1.2, "dash": "longdash"},
                 "marker": {"color": color, "size": 11, "symbol": _PUBLISHED[0]},
+                "cliponaxis": False,
                 "hovertext": [
                     f"<b>{inert(model)}</b><br>{inert(point.text)} at batch {point.batch}"
                     f"<br>{inert(published_label())}"
@@ -340,20 +336,5 @@ def _level(value: float) -> dict[str, Any]:
         "x1": 1,
         "y0": value,
         "y1": value,
-        "line": {"color": "--ink-soft", "width": 1.4, "dash": "longdash"},
-    }
-
-
-def _level_name(value: float, name: str) -> dict[str, Any]:
-    return {
-        "text": inert(name),
-        "xref": "paper",
-        "x": 1,
-        "xanchor": "right",
-        "yref": "y",
-        "y": value,
-        "yanchor": "bottom",
-        "showarrow": False,
-        "bgcolor": "--surface",
-        "font": {"size": 11, "color": "--ink-soft"},
+        "line": {"color": "--ink", "width": 1.4, "dash": "longdash"},
     }

@@ -36,7 +36,7 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
     texts = {"run": "Run", "part": "Processor"}
     return Drawn(
         panels=panels(runs),
-        sentences=[*remarks(runs), *_without_gpu(runs)],
+        sentences=[*remarks(runs), *_without_cores(runs), *_without_gpu(runs)],
         table=table(rows, texts, {**SUMMARY, "whole": "Over all counted steps"}),
     )
 
@@ -67,6 +67,18 @@ def _rows(run: Chosen) -> list[dict[str, Any]]:
         known = {"whole": whole.to_dict()} if isinstance(whole, Figure) else {}
         rows.append({"run": run.label, "part": part, **summary(channel), **known})
     return rows
+
+
+def _without_cores(runs: list[Chosen]) -> list[str]:
+    """Cores whose load was sampled, but not within these steps."""
+    lacking = [
+        plain(run.label)
+        for run in runs[:MOST_RUNS]
+        if "cpu_core_utilization.0" in run.reading.observed.metrics
+        and all(channel.get("role") == "gpu_utilization" for channel in run.channels)
+    ]
+    where = "; ".join(lacking)
+    return [f"{where}: the load of cores has no sample within these steps."] if lacking else []
 
 
 def _without_gpu(runs: list[Chosen]) -> list[str]:

@@ -11,6 +11,7 @@ from wattstep.reports.pages.paper.by_batch import (
     lines_of,
     published_key,
     statuses_of,
+    together,
 )
 from wattstep.reports.pages.paper.drawn import Drawn, NotDrawn, Panel
 from wattstep.reports.pages.paper.published import published
@@ -62,6 +63,4 @@ def _sentences(readings: Readings) -> list[str]:
                     f"{plain(group.label)}: {title} changes by {change} from batch {ends.least} to "
                     f"{ends.most}."
                 )
-        if replayed(group.runs):
-            said.append(f"{plain(group.label)}: {NOT_FOLLOWING}.")
-    return said
+    return said + together(NOT_FOLLOWING, [g for g in readings.groups if replayed(g.runs)])

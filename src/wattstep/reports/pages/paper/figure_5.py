@@ -15,6 +15,9 @@ from wattstep.reports.values import plain
 
 TITLE = "Idle state ratio of each core"
 _PREFIX = "idle_state_ratio"
+_LEVEL = KeyEntry(
+    mark="╌", color="--ink", label=f"{label()}: a Denver2 core, up to {published(5)[0].text}"
+)
 _LACKING = "the load of single cores was not sampled"
 
 
@@ -35,9 +38,12 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
     texts = {"run": "Runs", "batch": "Batch", "core": "Core", "kind": "Kind"}
     return Drawn(
         panels=panels,
-        sentences=["A core is idle in a window of samples in which it does next to nothing."],
+        sentences=[
+            "A core is idle in a window of samples in which it does next to nothing.",
+            *(words for group in readings.groups if (words := _kinds(readings, group))),
+        ],
         table=table(rows, texts, {"idle": "Idle state ratio"}),
-        key=tuple(key.values()),
+        key=(*key.values(), _LEVEL),
     )
 
 
@@ -64,23 +70,26 @@ def _panel(group: Group, rows: list[dict[str, Any]]) -> Panel | None:
         own = {row["core"]: row for row in rows if row["batch"] == batch}
         series.append(
             [
-                bar_of(f"core {core}", f"batch {batch}" if batch else "", own[core]["figure"],
-                       series_color(number))
+                bar_of(" ".join(["core", core, own[core]["kind"]]).strip(),
+                       f"batch {batch}" if batch else "", own[core]["figure"], series_color(number))
+                if core in own else None
                 for core in cores
             ]
         )  # fmt: skip
-    kinds = {row["core"]: row["kind"] for row in rows}
-    places = [f"{core}<br>{plain(kinds[core])}" if kinds[core] else core for core in cores]
-    bound = published(5)[0]
-    chart = grouped_bars(places, series, "ratio", (bound.value, f"{label()}: {_words()}"))
+    chart = grouped_bars(cores, series, "ratio", published(5)[0].value)
     if chart is None:
         return None
     statuses = dict.fromkeys(bar.shown.status for bars in series for bar in bars if bar is not None)
     return Panel(title=group.label, chart=chart, statuses=tuple(statuses))
 
 
-def _words() -> str:
-    return f"Denver2 up to {published(5)[0].text}"
+def _kinds(readings: Readings, group: Group) -> str:
+    """Which cores are of which kind, in a sentence, or "" where there is one kind."""
+    by_kind: dict[str, list[str]] = {}
+    for core, kind in sorted(readings.of(group.runs[0]).kinds.items()):
+        by_kind.setdefault(kind, []).append(str(core))
+    words = "; ".join(f"{plain(kind)}: {', '.join(cores)}" for kind, cores in by_kind.items())
+    return f"{plain(group.label)}, cores by kind: {words}." if words else ""
 
 
 def _key(group: Group) -> list[KeyEntry]:

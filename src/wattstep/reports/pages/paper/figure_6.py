@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from wattstep.observations.energy_by_batch import COMPUTED
 from wattstep.observations.groups import Group
 from wattstep.observations.sensors import NOT_FOLLOWING, computed_power, replayed
 from wattstep.reports.pages.charts import Bar
-from wattstep.reports.pages.paper.by_batch import SWEEP, bar_of, grouped_bars, growth
+from wattstep.reports.pages.paper.by_batch import SWEEP, bar_of, grouped_bars, growth, together
 from wattstep.reports.pages.paper.drawn import Drawn, KeyEntry, NotDrawn, Panel
 from wattstep.reports.pages.paper.parts import PARTS_MISSING, color_of_part, name_of_part, parts_of
 from wattstep.reports.pages.paper.readings import WHOLE, Readings, pooled
@@ -15,10 +17,6 @@ from wattstep.reports.tables import table
 from wattstep.reports.values import plain
 
 TITLE = "Energy of a step by batch size, by GPU, CPU and memory"
-COMPUTED = (
-    "energy is computed from the activity of the cores: what is seen is how time and load of a step "
-    "grow, not what a sensor says"
-)
 
 
 def draw(readings: Readings) -> Drawn | NotDrawn:
@@ -41,7 +39,7 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
     texts = {"run": "Runs", "batch": "Batch", "processes": "Processes"}
     return Drawn(
         panels=panels,
-        sentences=[sentence for group in wide for sentence in _sentences(group)],
+        sentences=_sentences(wide),
         table=table(rows, texts, {name: name_of_part(name) for name in names}),
         key=[
             KeyEntry(mark="■", color=color_of_part(name), label=name_of_part(name))
@@ -72,16 +70,14 @@ def _panel(group: Group) -> Panel | None:
     return Panel(title=group.label, chart=chart, statuses=tuple(statuses))
 
 
-def _sentences(group: Group) -> list[str]:
-    label = plain(group.label)
-    said = [growth(group, WHOLE, "J", "the energy of a step")]
-    if not parts_of(group):
-        said.append(f"{label}: {PARTS_MISSING}.")
-    if computed_power(group.runs):
-        said.append(f"{label}: {COMPUTED}.")
-    if replayed(group.runs):
-        said.append(f"{label}: {NOT_FOLLOWING}.")
-    return [sentence for sentence in said if sentence]
+def _sentences(groups: Sequence[Group]) -> list[str]:
+    grown = (growth(group, WHOLE, "J", "the energy of a step") for group in groups)
+    return [
+        *(sentence for sentence in grown if sentence),
+        *together(PARTS_MISSING, [group for group in groups if not parts_of(group)]),
+        *together(COMPUTED, [group for group in groups if computed_power(group.runs)]),
+        *together(NOT_FOLLOWING, [group for group in groups if replayed(group.runs)]),
+    ]
 
 
 def _reason(readings: Readings) -> str:

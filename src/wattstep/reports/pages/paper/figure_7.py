@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wattstep.reports.pages.paper.drawn import Drawn, NotDrawn
-from wattstep.reports.pages.paper.parts import PARTS_MISSING, name_of_part
-from wattstep.reports.pages.paper.readings import WHOLE, Reading, Readings
+from wattstep.reports.pages.paper.parts import PARTS_MISSING, name_of_part, rank_of_part
+from wattstep.reports.pages.paper.readings import Reading, Readings
 from wattstep.reports.pages.paper.three_steps import (
     MOST_RUNS,
     SUMMARY,
@@ -48,19 +48,16 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
 def _channels(reading: Reading) -> list[Mapping[str, Any]]:
     found = reading.timeline.get("channels") or ()
     whole = [{**one, "role": "Whole"} for one in found if one.get("role") == "power"]
-    rails = [
-        {**one, "role": name_of_part(f"{WHOLE.partition('.')[0]}.{one.get('domain')}")}
-        for one in found
-        if one.get("role") == RAIL
-    ]
-    return [*rails, *whole]
+    rails = [(f"energy.{one.get('domain')}", one) for one in found if one.get("role") == RAIL]
+    rails.sort(key=lambda rail: rank_of_part(rail[0]))
+    return [*({**one, "role": name_of_part(part)} for part, one in rails), *whole]
 
 
 def _without_parts(runs: list[Chosen]) -> list[str]:
     lacking = [
         run.label for run in runs[:MOST_RUNS] if all(c["role"] == "Whole" for c in run.channels)
     ]
-    return [f"{plain(label)}: {PARTS_MISSING}." for label in lacking]
+    return [f"{plain('; '.join(lacking))}: {PARTS_MISSING}."] if lacking else []
 
 
 def _reason(readings: Readings) -> str:

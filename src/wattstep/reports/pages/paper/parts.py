@@ -9,7 +9,8 @@ from wattstep.reports.values import plain
 PARTS_MISSING = "no rails tell GPU, CPU and memory apart, so that the whole alone is drawn"
 _PREFIX = "energy"
 _NAMES = {
-    "gpu": "GPU", "cpu": "CPU", "memory": "Memory", "soc": "Rest of the chip", "whole": "Whole",
+    "gpu": "GPU", "cpu": "CPU", "memory": "Memory", "soc": "Rest of the chip", "wifi": "Wi-Fi",
+    "system": "Other rails", "whole": "Whole",
 }  # fmt: skip
 _COLORS = {
     "gpu": "--series-1", "cpu": "--series-2", "memory": "--series-3", "soc": "--series-4",
@@ -20,8 +21,13 @@ _COLORS = {
 def parts_of(group: Group) -> list[str]:
     """The parts that some run tells apart, those of the paper first: "energy.gpu", ..."""
     found = [name for name in names_of(group, _PREFIX) if name != WHOLE]
+    return sorted(found, key=rank_of_part)
+
+
+def rank_of_part(name: str) -> int:
+    """Its place: GPU, CPU and memory first, the whole last."""
     order = [f"{_PREFIX}.{part}" for part in _NAMES]
-    return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
+    return order.index(name) if name in order else order.index(WHOLE) - 1
 
 
 def name_of_part(name: str) -> str:

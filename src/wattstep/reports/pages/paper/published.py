@@ -9,14 +9,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from wattstep.reports.values import quantity
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-_WRITTEN = {"times": "{:.3g} ×", "points": "{:.1f} points"}
+# The paper's own digits: no more, and none dropped.
+_WRITTEN = {
+    "times": (1.0, "{:g} ×"), "points": (100.0, "{:g} points"), "ratio": (100.0, "{:.4g} %"),
+    "B": (1e-9, "{:g} GB"), "samples/s": (1.0, "{:,g} samples/s"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +62,8 @@ class Published:
         return f"{low.partition(' ')[0]} to {high}"
 
     def _written(self, value: float) -> str:
-        if self.unit in _WRITTEN:
-            return _WRITTEN[self.unit].format(100 * value if self.unit == "points" else value)
-        return quantity(value, self.unit)
+        factor, pattern = _WRITTEN[self.unit]
+        return pattern.format(factor * value)
 
 
 @cache

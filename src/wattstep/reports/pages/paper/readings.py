@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,7 +43,8 @@ class Reading:
     def kinds(self) -> Mapping[int, str]:
         """The kind of each core, where the board has several kinds."""
         clusters = (self.document.get("device") or {}).get("clusters") or ()
-        return {int(core): str(one["kind"]) for one in clusters for core in one["cores"]}
+        found = {int(core): str(one["kind"]) for one in clusters for core in one["cores"]}
+        return found if len(set(found.values())) > 1 else {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +94,10 @@ def reading(document: Document, timeline: Document, state: str = "") -> Reading:
 def pooled(group: Group, name: str, batch: int, unit: str) -> Figure:
     """A quantity at a batch size: of one process its own figure, of several their mean."""
     figures = group.figures(name, batch, unit)
-    return figures[0] if len(figures) == 1 else as_figure(of_processes(figures), unit)
+    within = (0.0, 1.0) if unit == "ratio" else (0.0, math.inf)
+    return (
+        figures[0] if len(figures) == 1 else as_figure(of_processes(figures, within=within), unit)
+    )
 
 
 def names_of(group: Group, prefix: str) -> list[str]:

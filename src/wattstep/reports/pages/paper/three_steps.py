@@ -36,16 +36,22 @@ class Chosen:
     reading: Reading
     channels: Sequence[Channel]
 
+    @property
+    def seen(self) -> int:
+        """How many channels have samples enough to show a course."""
+        return sum(len(channel["points"]) >= FEW for channel in self.channels)
+
 
 def chosen(readings: Readings, wanted: Callable[[Reading], list[Channel]]) -> list[Chosen]:
-    """One run of each group: that of the largest batch that has these channels, its steps being longest."""
+    """One run of each group: that with the most channels to be seen, of those the largest batch."""
     found = []
     for group in readings.groups:
-        for batch in sorted(group.batches, reverse=True):
-            one = _first(readings, group, batch, wanted)
-            if one is not None:
-                found.append(one)
-                break
+        able = [
+            one
+            for batch in sorted(group.batches, reverse=True)
+            if (one := _first(readings, group, batch, wanted)) is not None
+        ]
+        found += [max(able, key=lambda one: one.seen)] if able else []
     return found
 
 
@@ -71,14 +77,16 @@ def remarks(runs: Sequence[Chosen]) -> list[str]:
     """Which run of several is drawn, and where samples are few."""
     said = []
     if len(runs) > 1:
-        said.append("Of each configuration the run with the largest batch is drawn.")
+        said.append(
+            "Of each configuration one run is drawn: that with the longest steps to be seen."
+        )
     if len(runs) > MOST_RUNS:
         said.append(
             f"{MOST_RUNS} of {len(runs)} are drawn; the others have their steps in their own sections."
         )
     few = [run for run in runs[:MOST_RUNS] if any(len(c["points"]) < FEW for c in run.channels)]
     if few:
-        names = " and ".join(plain(run.label) for run in few)
+        names = "; ".join(plain(run.label) for run in few)
         said.append(
             f"{names}: some channels have fewer than {FEW} samples in these steps; a larger batch "
             f"makes steps longer, --interval 1ms samples oftener: {FINER.format(few[0].workload)}"

@@ -86,6 +86,8 @@ def _along(score: FloatArray) -> IntArray:
 
 
 def _group(cycles: FloatArray, whole: BoolArray) -> int:
+    if not whole.any():
+        return 1
     left = np.where(whole[:, None], cycles - cycles[whole].mean(axis=0), 0.0)
     spread = float((cycles[whole] ** 2).mean())
     if not spread > 0:

@@ -28,7 +28,7 @@ def explain(
     """Where time and energy go: below the sampling interval, between operations, and what would help."""
     from rich.console import Console
 
-    from wattstep.cli.report import expand
+    from wattstep.cli.folders import expand
     from wattstep.explaining import chosen_sections
     from wattstep.explaining import explain as explained
     from wattstep.reports.consoles.explain import print_section

@@ -18,10 +18,9 @@ from wattstep.errors import DamagedRunError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from wattstep.fleet.outcome import Outcome
     from wattstep.observations.evidence import Attempt, DailyCourse, Evidence
 
-SWEEP = "sweep.json"  # what the folder of a sweep is known by
-DAILY = "daily.json"  # and that of a daily training
 LINE_EVERY_S = 2.0
 
 
@@ -70,63 +69,34 @@ def _evidence(paths: Sequence[Path], names: Sequence[str], quiet: bool) -> Evide
     Raises:
         DamagedRunError: One of them is not there, holds nothing, or cannot be read.
     """
+    from wattstep.cli.folders import find
     from wattstep.observations import gather
     from wattstep.observations.evidence import Evidence
     from wattstep.run import load
 
-    found, daily, attempts = _found(paths)
+    found = find(paths)
+    daily = [course for path in found.daily for course in _daily(path)]
+    attempts = [one for path, own in found.outcomes.items() for one in _attempts(path, own)]
     runs = []
-    with _progress(len(found), quiet) as tell:
-        for path, state in found.items():
+    with _progress(len(found.runs), quiet) as tell:
+        for path, state in found.runs.items():
             tell(str(path))
             runs.append(gather(load(path), str(path), names, state))
     return Evidence(runs=runs, daily=daily, attempts=attempts)
 
 
-def _found(
-    paths: Sequence[Path],
-) -> tuple[dict[Path, str], list[DailyCourse], list[Attempt]]:
-    """Runs with the state of the device that a sweep had set, daily trainings, outcomes."""
-    from wattstep.cli.report import expand
-
-    runs: dict[Path, str] = {}
-    daily: list[DailyCourse] = []
-    attempts: list[Attempt] = []
-    for path in dict.fromkeys(paths):
-        if (path / DAILY).exists():
-            daily += _daily(path)
-        elif (path / SWEEP).exists():
-            own, states = _sweep(path)
-            attempts += own
-            runs |= states
-        else:
-            runs |= dict.fromkeys(expand([path]), "")
-    by_place = {run.resolve(): (run, state) for run, state in runs.items()}  # each once
-    return dict(by_place.values()), daily, attempts
-
-
-def _sweep(path: Path) -> tuple[list[Attempt], dict[Path, str]]:
-    from wattstep.fleet.folder import read_outcomes, read_sweep
+def _attempts(path: Path, outcomes: Sequence[Outcome]) -> list[Attempt]:
+    """What became of each configuration of a sweep."""
     from wattstep.observations.evidence import Attempt
 
-    read_sweep(path)
-    outcomes = read_outcomes(path, lambda text: say(f"wattstep: {text}"))
-    attempts = [
+    return [
         Attempt(
             sweep=str(path), family=outcome.configuration.family,
             workload=outcome.configuration.workload, batch_size=outcome.configuration.batch_size,
             status=outcome.status, limit=outcome.limit,
         )
-        for outcome in outcomes.values()
+        for outcome in outcomes
     ]  # fmt: skip
-    states = {
-        path / outcome.run: outcome.configuration.state
-        for outcome in outcomes.values()
-        if outcome.status == "trained"
-        and outcome.run is not None
-        and (path / outcome.run / "run.json").exists()
-    }
-    return attempts, states
 
 
 def _daily(path: Path) -> list[DailyCourse]:

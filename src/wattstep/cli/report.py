@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wattstep.cli.folders import DAILY, SWEEP, Found, find, read_sweep, trained
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.reports.values import plain
 
-SWEEP = "sweep.json"  # what a folder of a sweep is known by
+if TYPE_CHECKING:
+    from wattstep.reports.pages.report import Reported, Unreadable
+
+MOST_EXPLAINED = 8  # runs of a report whose explanations stand in it
 
 
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs; or one sweep."),
+        typer.Argument(
+            metavar="RUN...", help="Runs, folders that hold runs, sweeps, daily trainings."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path(
         "report.html"
@@ -28,82 +35,106 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write a report of recorded runs that opens in a browser, offline."""
-    from wattstep.reports.pages.report import Reported, Unreadable, read_run, write_report
-
     if len(runs) == 1 and (runs[0] / SWEEP).exists():
-        _report_sweep(runs[0], output, json)
+        _report_sweep(runs[0], output, json, quiet)
         return
     empty = [path for path in runs if _holds_nothing(path)] if len(runs) > 1 else []
-    paths = expand([path for path in runs if path not in empty] or runs)
-    found: list[Reported] = []
-    unreadable = [
-        Unreadable(path=plain(path.name), reason=plain(f"{path} is not a run, and holds none"))
-        for path in empty
-    ]
-    for path in paths:
-        if not quiet:
-            say(f"reading {path}")
-        run = read_run(path)
-        if isinstance(run, Reported):
-            found.append(run)
-        else:
-            unreadable.append(run)
-    if not found:
-        raise DamagedRunError("; ".join(run.reason for run in unreadable))
-    for run in unreadable:
-        say(f"wattstep: left out: {run.reason}")
-    try:
-        write_report(found, output, unreadable)
-    except OSError as error:
-        raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
-    if json:
-        from wattstep.reports.json_document import dump
-
-        documents = [run.document for run in found]
-        problems = [{"run": run.path, "problem": run.reason} for run in unreadable]
-        dump({"runs": documents, "damaged": problems, "report": str(output)}, sys.stdout)
-    else:
-        print(f"report: {output.absolute().as_uri()}")
+    found = find([path for path in runs if path not in empty] or runs)
+    _report_runs(found, empty, output, json, quiet)
 
 
 def _holds_nothing(path: Path) -> bool:
     """Whether a folder is there, and no run is: beside others it is listed, and they are shown."""
-    return path.is_dir() and not (path / "run.json").exists() and not any(path.glob("*/run.json"))
+    known = ("run.json", SWEEP, DAILY)
+    return (
+        path.is_dir()
+        and not any((path / name).exists() for name in known)
+        and not any(path.glob("*/run.json"))
+    )
 
 
-def _report_sweep(path: Path, output: Path, as_json: bool) -> None:
-    """The table of what fits; the single runs of a sweep are reported by their folders."""
+def _report_runs(
+    found: Found, empty: Sequence[Path], output: Path, as_json: bool, quiet: bool
+) -> None:
+    from wattstep.reports.pages.report import Unreadable, write_report
+
+    reported, unreadable = _read(found.runs, quiet)
+    unreadable = [
+        *(
+            Unreadable(path=plain(path.name), reason=plain(f"{path} is not a run, and holds none"))
+            for path in empty
+        ),
+        *unreadable,
+    ]
+    daily = [_daily(path) for path in found.daily]
+    if not reported and not daily:
+        raise DamagedRunError("; ".join(run.reason for run in unreadable))
+    for run in unreadable:
+        say(f"wattstep: left out: {run.reason}")
+    _written(output, lambda: write_report(reported, output, unreadable, daily))
+    documents = [run.document for run in reported]
+    problems = [{"run": run.path, "problem": run.reason} for run in unreadable]
+    days = {"daily": daily} if daily else {}
+    _tell({"runs": documents, "damaged": problems, **days, "report": str(output)}, output, as_json)
+
+
+def _report_sweep(path: Path, output: Path, as_json: bool, quiet: bool) -> None:
+    """The table of what fits, and the paper's figures; single runs are reported by their folders."""
     from wattstep.fleet.folder import load_sweep
     from wattstep.reports.pages.sweep import write_sweep_report
 
     document = load_sweep(path, warn=lambda text: say(f"wattstep: {text}"))
+    reported, _ = _read(trained(path, read_sweep(path)), quiet)
+    _written(output, lambda: write_sweep_report(document, output, reported))
+    _tell({**document, "report": str(output)}, output, as_json)
+
+
+def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
+    """The runs that can be shown, and the others."""
+    from wattstep.reports.pages.report import Reported, read_run
+
+    found: list[Reported] = []
+    unreadable: list[Unreadable] = []
+    for path, state in runs.items():
+        if not quiet:
+            say(f"reading {path}")
+        run = read_run(path, state, explained=len(runs) <= MOST_EXPLAINED)
+        if isinstance(run, Reported):
+            found.append(run)
+        else:
+            unreadable.append(run)
+    return found, unreadable
+
+
+def _daily(path: Path) -> dict[str, Any]:
+    """The document of a daily training.
+
+    Raises:
+        DamagedRunError: No day has begun, or its days are damaged.
+    """
+    from wattstep.daily.document import describe
+    from wattstep.daily.folder import DailyFolder
+
     try:
-        write_sweep_report(document, output)
+        document = describe(DailyFolder(path))
+    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise DamagedRunError(f"{path}: its days are damaged") from error
+    if not document["batches"]:
+        raise DamagedRunError(f"{path} is a daily training of which no day has begun")
+    return document
+
+
+def _written(output: Path, write: Callable[[], None]) -> None:
+    try:
+        write()
     except OSError as error:
         raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
+
+
+def _tell(document: Mapping[str, Any], output: Path, as_json: bool) -> None:
     if as_json:
         from wattstep.reports.json_document import dump
 
-        dump({**document, "report": str(output)}, sys.stdout)
+        dump(document, sys.stdout)
     else:
         print(f"report: {output.absolute().as_uri()}")
-
-
-def expand(paths: list[Path]) -> list[Path]:
-    """Runs as they are; folders as the runs in them, the oldest first.
-
-    Raises:
-        DamagedRunError: There is no run.
-    """
-    found = []
-    for path in paths:
-        if not path.exists():
-            raise DamagedRunError(f"{path}: there is no such run")
-        if path.is_dir() and not (path / "run.json").exists():
-            inside = sorted(p.parent for p in path.glob("*/run.json"))
-            if not inside:
-                raise DamagedRunError(f"{path} is not a run, and holds none")
-            found.extend(inside)
-        else:
-            found.append(path)
-    return found

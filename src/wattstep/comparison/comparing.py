@@ -87,6 +87,22 @@ def compare(
     if (reason := why_not(a, b, across)) is not None:
         raise InvalidValueError(reason)
     mine, theirs = read((a, b), operations=True)
+    return compared((a, b), (mine, theirs), effect)
+
+
+def compared(
+    sides: tuple[Side, Side],
+    processes: tuple[Sequence[Process], Sequence[Process]],
+    effect: float = EFFECT,
+) -> Comparison:
+    """Compares two sides that may be compared and whose runs were read, operations included.
+
+    Args:
+        sides: A and B.
+        processes: The runs of each, in order.
+        effect: Relative difference that a plan for more processes is to show.
+    """
+    (a, b), (mine, theirs) = sides, processes
     drift = drift_of(mine, theirs)
     metrics = {name: compare_metric(name, mine, theirs, drift, effect) for name in UNITS}
     operations = compare_operations(mine, theirs, drift)

@@ -101,7 +101,24 @@ def compare_all(
     reasons = {(a.letter, b.letter): why_not(a, b, across) for a, b in combinations(sides, 2)}
     if all(reason is not None for reason in reasons.values()):
         raise InvalidValueError(str(next(iter(reasons.values()))))
-    members = read(sides, operations=False)
+    return all_compared(sides, read(sides, operations=False), metric, across)
+
+
+def all_compared(
+    sides: Sequence[Side],
+    members: Sequence[Sequence[Process]],
+    metric: str | None = None,
+    across: frozenset[str] = frozenset(),
+) -> Matrix:
+    """Compares every pair of sides whose runs were read.
+
+    Args:
+        sides: Two or more.
+        members: The runs of each, in order.
+        metric: As of `compare_all`.
+        across: Facets that may differ.
+    """
+    reasons = {(a.letter, b.letter): why_not(a, b, across) for a, b in combinations(sides, 2)}
     processes = {side.letter: found for side, found in zip(sides, members, strict=True)}
     sizes = {process.samples for members in processes.values() for process in members}
     metric = metric or ("throughput" if len(sizes) > 1 else "step_time")

@@ -15,6 +15,7 @@ from wattstep.comparison.drift import Canary, canary_of
 from wattstep.records.figure import Figure, missing
 from wattstep.records.run_info import RunInfo
 from wattstep.run import Run, load
+from wattstep.run.operations import RunBreakdown
 
 UNITS = {
     "step_time": "s",
@@ -76,11 +77,23 @@ def read_process(path: Path, *, operations: bool) -> Process:
         DamagedRunError: It is no run or cannot be read.
     """
     run = load(path)
-    found = run.headline()
-    rows, no_operations = _operations(run) if operations else ((), "not asked for")
+    breakdown = run.lean_breakdown(("energy",)) if operations else None
+    return process_of(run, breakdown, run.headline())
+
+
+def process_of(run: Run, breakdown: RunBreakdown | None, metrics: Mapping[str, Any]) -> Process:
+    """What comparisons need of a run that is open.
+
+    Args:
+        run: The run.
+        breakdown: Of it, with energy; None: without operations.
+        metrics: Of it; no more than its headline is needed.
+    """
+    found = metrics
+    rows, no_operations = ((), "not asked for") if breakdown is None else _operations(breakdown)
     sensors, rounding = _sensors(run, found["mean_power"])
     return Process(
-        path=path,
+        path=run.path,
         info=run.info,
         configuration=configuration_of(run.info),
         figures={name: found.get(name, missing(unit, "not known")) for name, unit in UNITS.items()},
@@ -96,9 +109,8 @@ def read_process(path: Path, *, operations: bool) -> Process:
     )
 
 
-def _operations(run: Run) -> tuple[Sequence[Row], str | None]:
+def _operations(breakdown: RunBreakdown) -> tuple[Sequence[Row], str | None]:
     """Rows of a mean step, or why there are none."""
-    breakdown = run.lean_breakdown(("energy",))
     if breakdown.reason is not None:
         return (), breakdown.reason
     if breakdown.operations_of == "recording":

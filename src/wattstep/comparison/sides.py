@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,6 +103,15 @@ def sides_of(paths: Sequence[Path]) -> list[Side]:
         raise InvalidValueError(
             f"{paths[0]} holds one configuration: give a second path to compare it with"
         )
+    return by_choice(by)
+
+
+def by_choice(by: Mapping[Configuration, Sequence[Path]]) -> list[Side]:
+    """Sides of runs by their configuration, whose settings somebody chose to differ.
+
+    Raises:
+        InvalidValueError: There are too many, or a run is there twice.
+    """
     sides = [
         Side(
             letter=_letter(number), title="", paths=tuple(runs), configuration=configuration,
@@ -141,7 +150,7 @@ def _by_configuration(runs: Sequence[Path]) -> dict[Configuration, list[Path]]:
     return found
 
 
-def _in_order(found: tuple[Configuration, list[Path]]) -> list[list[tuple[int, str]]]:
+def _in_order(found: tuple[Configuration, Sequence[Path]]) -> list[list[tuple[int, str]]]:
     """By facet, numbers within words by their size: batch 4 before batch 16."""
     return [
         [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", value)]

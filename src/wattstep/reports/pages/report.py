@@ -12,9 +12,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from wattstep.comparison.process import Process, process_of
 from wattstep.errors import DamagedRunError
+from wattstep.explaining.section import Section
 from wattstep.reports import machines, wording
 from wattstep.reports.located import located
+from wattstep.reports.pages.compared import compared_section
+from wattstep.reports.pages.explained import sections_of, told
 from wattstep.reports.pages.lanes import (
     BUDGET,
     LANES_SCRIPTS,
@@ -53,12 +57,16 @@ class Reported:
         timeline: Three steps in full (`Run.timeline`); `{}` if there is none.
         lanes: The whole run (`Run.lanes`); None leaves its timeline out.
         state: State of the device that a sweep had set; "": as it was.
+        process: What comparisons need of it; None: it is not compared.
+        explained: What `wattstep explain` says of it, or why that is left out.
     """
 
     document: Document
     timeline: Timeline = field(default_factory=dict)
     lanes: Lanes | None = None
     state: str = ""
+    process: Process | None = None
+    explained: Sequence[Section] | str = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +77,23 @@ class Unreadable:
     reason: str
 
 
-def read_run(path: Path, state: str = "") -> Reported | Unreadable:
+def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reported | Unreadable:
     """Opens a run for a report.
 
     Args:
         path: Its folder.
         state: State of the device that a sweep had set.
+        explained: Whether it is explained as well, which takes up to a second.
     """
     try:
         run = load(path)
         return Reported(
-            document=run.document(), timeline=run.timeline(), lanes=run.lanes(), state=state
+            document=run.document(),
+            timeline=run.timeline(),
+            lanes=run.lanes(),
+            state=state,
+            process=process_of(run, run.breakdown, run.metrics()),
+            explained=sections_of(run) if explained else (),
         )
     except DamagedRunError as error:
         return Unreadable(path=plain(path.name), reason=plain(error))
@@ -119,7 +133,10 @@ def render_report(
     documents = [located(run.document, f"/runs/{number}") for number, run in enumerate(runs)]
     overview = _overview(documents, plots) if len(runs) > 1 else None
     sections = [
-        run_section(f"run-{number}", document, run.timeline, plots)
+        {
+            **run_section(f"run-{number}", document, run.timeline, plots),
+            "explained": told(run.explained),
+        }
         for number, (document, run) in enumerate(zip(documents, runs, strict=True), start=1)
     ]
     names = ("report.js", *(LANES_SCRIPTS if any(run.lanes for run in runs) else ()))
@@ -135,6 +152,7 @@ def render_report(
         title=_page_title(documents, daily),
         overview=overview,
         paper=paper,
+        compared=compared_section([run.process for run in runs if run.process is not None]),
         unreadable=unreadable,
         meanings=wording.STATUS_MEANINGS,
         bytes_note=BYTES_NOTE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,25 @@ from wattstep.reports.pages.page import (
     script_source,
     write_at_once,
 )
+from wattstep.reports.pages.paper.readings import Readings, reading
+from wattstep.reports.pages.paper.section import paper_section
+from wattstep.reports.pages.report import Reported
 from wattstep.reports.sweep_table import BOARD, Document, evidence, facts, fit_table, unfit
 from wattstep.reports.values import BYTES_NOTE, plain
 
 
-def write_sweep_report(document: Document, path: Path) -> None:
+def write_sweep_report(document: Document, path: Path, runs: Sequence[Reported] = ()) -> None:
     """Writes the report of a sweep, in one piece or not at all.
 
     Args:
         document: Of a sweep.
         path: The file; an older one is replaced.
+        runs: Its runs, from which the paper's figures are drawn; none: they are left out.
     """
-    write_at_once(render_sweep(document), path)
+    write_at_once(render_sweep(document, runs), path)
 
 
-def render_sweep(document: Document) -> str:
+def render_sweep(document: Document, runs: Sequence[Reported] = ()) -> str:
     """The report of a sweep as the text of an HTML page."""
     environment = Environment(
         loader=PackageLoader("wattstep.reports.pages"),
@@ -48,7 +52,10 @@ def render_sweep(document: Document) -> str:
         (front, plots.place(front_chart(front), f"{front.workload}: energy and time of a sample"))
         for front in found
     ]
-    plotly = [script_source(get_plotlyjs())] if drawn else []  # 4 MB, where there is no chart
+    readings = [reading(run.document, run.timeline, run.state) for run in runs]
+    paper = paper_section(Readings(runs=readings), plots)
+    # 4 MB, where there is no chart.
+    plotly = [script_source(get_plotlyjs())] if plots.placed else []
     scripts = [*plotly, script_source(own_file("report.js"))]
     return environment.get_template("sweep.html").render(
         table=fit_table(document),
@@ -57,6 +64,7 @@ def render_sweep(document: Document) -> str:
         unfit=unfit(document),
         outcomes=[_outcome(outcome) for outcome in document["outcomes"]],
         fronts=drawn,
+        paper=paper,
         charts=Markup(embedded(plots.placed)),
         bytes_note=BYTES_NOTE,
         board=BOARD,

@@ -249,15 +249,14 @@ def _published(
 ) -> list[dict[str, Any]]:
     """A dashed line of outlined points for each model of the paper."""
     found = []
-    for model in dict.fromkeys(point.model for point in published):
+    for number, model in enumerate(dict.fromkeys(point.model for point in published)):
         own = [point for point in published if point.model == model]
         color = colors.get(own[0].workload, "--ink-soft")
         found.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers+text",
-                "text": [*[""] * (len(own) - 1), inert(model)],
-                "textposition": "top left",
+                **_named(model, len(own), number),
                 "textfont": {"size": 11, "color": color},
                 "x": [point.batch for point in own],
                 "y": [factor * point.value for point in own],
@@ -273,6 +272,16 @@ def _published(
             }
         )
     return found
+
+
+def _named(model: str, count: int, number: int) -> dict[str, Any]:
+    """Names in turn above the last point, below it, and above the first: lines lie close."""
+    place = ("top left", "bottom left", "top right")[number % 3]
+    at = 0 if place == "top right" else count - 1
+    return {
+        "text": [inert(model) if each == at else "" for each in range(count)],
+        "textposition": place,
+    }
 
 
 def _batch_axis(batches: Iterable[int]) -> dict[str, Any]:

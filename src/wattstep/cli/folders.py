@@ -1,0 +1,97 @@
+"""What folders on a command line hold: runs, sweeps with the state of the device they had set, daily trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wattstep.cli.saying import say
+from wattstep.errors import DamagedRunError
+
+if TYPE_CHECKING:
+    from wattstep.fleet.outcome import Outcome
+
+SWEEP = "sweep.json"  # what the folder of a sweep is known by
+DAILY = "daily.json"  # and that of a daily training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What lies in some folders.
+
+    Attributes:
+        runs: Each run once, with the state of the device that a sweep had set, or "".
+        daily: Daily trainings.
+        outcomes: Of each sweep.
+    """
+
+    runs: dict[Path, str]
+    daily: list[Path]
+    outcomes: dict[Path, list[Outcome]]
+
+
+def find(paths: Sequence[Path]) -> Found:
+    """Everything in these folders.
+
+    Raises:
+        DamagedRunError: One of them is not there, or holds nothing.
+    """
+    runs: dict[Path, str] = {}
+    daily: list[Path] = []
+    outcomes: dict[Path, list[Outcome]] = {}
+    for path in dict.fromkeys(paths):
+        if (path / DAILY).exists():
+            daily.append(path)
+        elif (path / SWEEP).exists():
+            outcomes[path] = read_sweep(path)
+            runs |= trained(path, outcomes[path])
+        else:
+            runs |= dict.fromkeys(expand([path]), "")
+    by_place = {run.resolve(): (run, state) for run, state in runs.items()}  # each once
+    return Found(runs=dict(by_place.values()), daily=daily, outcomes=outcomes)
+
+
+def read_sweep(path: Path) -> list[Outcome]:
+    """What came of each configuration of a sweep.
+
+    Raises:
+        DamagedRunError: It cannot be read.
+    """
+    from wattstep.fleet import folder
+
+    folder.read_sweep(path)
+    found = folder.read_outcomes(path, lambda text: say(f"wattstep: {text}"))
+    return list(found.values())
+
+
+def trained(path: Path, outcomes: Sequence[Outcome]) -> dict[Path, str]:
+    """The runs of a sweep that are there, each with the state of the device that was set."""
+    return {
+        path / outcome.run: outcome.configuration.state
+        for outcome in outcomes
+        if outcome.status == "trained"
+        and outcome.run is not None
+        and (path / outcome.run / "run.json").exists()
+    }
+
+
+def expand(paths: Sequence[Path]) -> list[Path]:
+    """Runs as they are; folders as the runs in them, the oldest first.
+
+    Raises:
+        DamagedRunError: There is no run.
+    """
+    found = []
+    for path in paths:
+        if not path.exists():
+            raise DamagedRunError(f"{path}: there is no such run")
+        if path.is_dir() and not (path / "run.json").exists():
+            inside = sorted(p.parent for p in path.glob("*/run.json"))
+            if not inside:
+                raise DamagedRunError(f"{path} is not a run, and holds none")
+            found.extend(inside)
+        else:
+            found.append(path)
+    return found

@@ -1,0 +1,173 @@
+"""The section of a report that compares its runs: the words and intervals of `wattstep compare`, or why it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from wattstep.comparison.comparing import Comparison, compared
+from wattstep.comparison.configuration import Configuration
+from wattstep.comparison.matrix import Cell, Matrix, all_compared
+from wattstep.comparison.process import A_STEP, Process
+from wattstep.comparison.sides import Side, by_choice, why_not
+from wattstep.errors import InvalidValueError
+from wattstep.records.figure import Figure
+from wattstep.reports.tables import Table, table
+from wattstep.reports.values import plain
+from wattstep.reports.wording import metric
+
+MOST_OPERATIONS = 40
+_FACTOR = "×"
+_ENERGY = "energy_per_sample"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedSection:
+    """What the template `compared.html` is told.
+
+    Attributes:
+        sides: Each side with its runs, in words.
+        sentences: The answer.
+        warnings: What mars it.
+        tables: With their headings.
+        refusal: Why nothing is compared, or "".
+    """
+
+    sides: Sequence[tuple[str, str]] = ()
+    sentences: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    tables: Sequence[tuple[str, Table]] = ()
+    refusal: str = ""
+
+
+def compared_section(processes: Sequence[Process]) -> ComparedSection | None:
+    """The runs of a report by configuration, compared; None for fewer than two runs."""
+    if len(processes) < 2:
+        return None
+    by: dict[Configuration, list[Process]] = {}
+    for process in processes:
+        by.setdefault(process.configuration, []).append(process)
+    if len(by) == 1:
+        return ComparedSection(
+            refusal=f"These {len(processes)} runs are of one configuration: there is nothing to "
+            "compare them with. Their spread is in the intervals of the figures above."
+        )
+    try:
+        sides = by_choice({one: [each.path for each in found] for one, found in by.items()})
+    except InvalidValueError as error:
+        return ComparedSection(refusal=f"Not compared: {plain(error)}.")
+    refused = [reason for a, b in combinations(sides, 2) if (reason := why_not(a, b, frozenset()))]
+    if len(refused) == len(sides) * (len(sides) - 1) // 2:
+        return ComparedSection(sides=_sides(sides), refusal=f"Not compared: {plain(refused[0])}.")
+    found = _members(sides, processes)
+    if len(sides) == 2:
+        return _of_two(compared((sides[0], sides[1]), (found[0], found[1])))
+    return _of_many(sides, found)
+
+
+def _members(sides: Sequence[Side], processes: Sequence[Process]) -> list[list[Process]]:
+    by_path: dict[Path, Process] = {process.path: process for process in processes}
+    return [[by_path[path] for path in side.paths] for side in sides]
+
+
+def _sides(sides: Sequence[Side]) -> list[tuple[str, str]]:
+    return [
+        (plain(side.name), f"{len(side.paths)} run{'s' if len(side.paths) > 1 else ''}")
+        for side in sides
+    ]
+
+
+def _of_two(found: Comparison) -> ComparedSection:
+    rows = [
+        {"metric": metric(name).label, "verdict": one.of_these, **_both(one.a, one.b, one.ratio)}
+        for name, one in found.metrics.items()
+    ]
+    tables = [("", table(rows, {"metric": "Metric", "verdict": "B is"}, _FIGURES))]
+    differing = found.operations.differing("time")[:MOST_OPERATIONS]
+    if differing:
+        named = [
+            {
+                **{key: value for key, value in row.key.items() if key != "processor"},
+                "q": _rate(row.quantities["time"].q),
+                **_both(*(getattr(row.quantities["time"], one) for one in ("a", "b", "ratio"))),
+            }
+            for row in differing
+        ]
+        texts = {"name": "Operation", "layer": "Layer", "phase": "Phase", "q": "q"}
+        tables.append(("Operations that differ in time", table(named, texts, _FIGURES)))
+    return ComparedSection(
+        sides=_sides(found.sides),
+        sentences=[plain(sentence) for sentence in found.sentences],
+        warnings=[plain(warning) for warning in found.warnings],
+        tables=tables,
+    )
+
+
+_FIGURES = {"a": "A", "b": "B", "ratio": "B against A"}
+
+
+def _both(a: Figure, b: Figure, ratio: Figure) -> dict[str, Any]:
+    return {"a": a.to_dict(), "b": b.to_dict(), "ratio": _as_factor(ratio)}
+
+
+def _as_factor(ratio: Figure) -> dict[str, Any]:
+    return {**ratio.to_dict(), "unit": _FACTOR}
+
+
+def _rate(q: float | None) -> str:
+    return "" if q is None else f"{q:.2g}"
+
+
+def _of_many(sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> ComparedSection:
+    first = all_compared(sides, members)
+    energy = "energy_per_step" if first.metric in A_STEP else _ENERGY
+    matrices = [first, all_compared(sides, members, energy)]
+    return ComparedSection(
+        sides=_sides(sides),
+        sentences=[_in_words(one) for one in matrices],
+        warnings=[plain(warning) for warning in first.warnings],
+        tables=[(f"{metric(one.metric).label}, each pair", _pairs(one)) for one in matrices],
+    )
+
+
+def _in_words(found: Matrix) -> str:
+    """How many pairs differ, with false discovery controlled over all of them."""
+    label = metric(found.metric).label
+    tested = [cell for cell in found.cells if cell.q is not None]
+    if not tested:
+        reasons = dict.fromkeys(plain(cell.reason) for cell in found.cells if cell.reason)
+        why = "; ".join(reasons) or (
+            "one run of each: how runs of one configuration differ is not known, so that no pair is "
+            "called different"
+        )
+        return f"{label}: {why}."
+    differing = [cell for cell in tested if cell.verdict in ("lower", "higher")]
+    return (
+        f"{label}: {len(differing)} of {len(tested)} pairs differ (at most 5 % of them by false "
+        "discovery)."
+    )
+
+
+def _pairs(found: Matrix) -> Table:
+    names = {side.letter: side.name for side in found.sides}
+    rows = [_pair(cell, names, found.figures) for cell in found.cells]
+    texts = {"first": "A", "second": "B", "q": "q", "verdict": "B is", "reason": "Why not compared"}
+    return table(rows, texts, _FIGURES)
+
+
+def _pair(cell: Cell, names: Mapping[str, str], figures: Mapping[str, Figure]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "first": names[cell.a],
+        "second": names[cell.b],
+        "q": _rate(cell.q),
+        "verdict": cell.verdict,
+        "reason": cell.reason or "",
+        "a": figures[cell.a].to_dict(),
+        "b": figures[cell.b].to_dict(),
+    }
+    if cell.compared is not None:
+        row["ratio"] = _as_factor(cell.compared.ratio)
+    return row

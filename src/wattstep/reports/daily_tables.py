@@ -7,6 +7,7 @@ from typing import Any
 
 from wattstep.records.figure import Figure
 from wattstep.reports.pages.charts import Chart, series_color
+from wattstep.reports.pages.learning import intervals_of
 from wattstep.reports.values import Shown, plain, show
 
 Document = Mapping[str, Any]
@@ -117,7 +118,9 @@ def accuracy_chart(document: Document) -> Chart:
 
 def _line(batch: Mapping[str, Any], color: str) -> dict[str, Any]:
     found: Sequence[Figure] = [day["accuracy"] for day in batch["days"]]
+    known = all(figure.low is not None for figure in found)
     return {
+        **({"error_y": intervals_of([figure.to_dict() for figure in found])} if known else {}),
         "type": "scatter",
         "mode": "lines+markers",
         "name": f"batch {batch['batch_size']}",

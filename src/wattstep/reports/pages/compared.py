@@ -106,7 +106,7 @@ def _of_two(found: Comparison) -> ComparedSection:
     )
 
 
-_FIGURES = {"a": "A", "b": "B", "ratio": "B against A"}
+_FIGURES = {"ratio": "B against A", "a": "A", "b": "B"}
 
 
 def _both(a: Figure, b: Figure, ratio: Figure) -> dict[str, Any]:
@@ -135,20 +135,25 @@ def _of_many(sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> Com
 
 def _in_words(found: Matrix) -> str:
     """How many pairs differ, with false discovery controlled over all of them."""
-    label = metric(found.metric).label
+    label, count = metric(found.metric).label, len(found.cells)
     tested = [cell for cell in found.cells if cell.q is not None]
-    if not tested:
-        reasons = dict.fromkeys(plain(cell.reason) for cell in found.cells if cell.reason)
-        why = "; ".join(reasons) or (
-            "one run of each: how runs of one configuration differ is not known, so that no pair is "
-            "called different"
+    refused = [cell.reason for cell in found.cells if cell.reason]
+    said = [f"{label}:"]
+    if tested:
+        differing = sum(cell.verdict in ("lower", "higher") for cell in tested)
+        said.append(
+            f"{differing} of {len(tested)} pairs differ (at most 5 % of them by false discovery)."
         )
-        return f"{label}: {why}."
-    differing = [cell for cell in tested if cell.verdict in ("lower", "higher")]
-    return (
-        f"{label}: {len(differing)} of {len(tested)} pairs differ (at most 5 % of them by false "
-        "discovery)."
-    )
+    if count > len(tested) + len(refused):
+        said.append(
+            f"{count - len(tested) - len(refused)} of {count} pairs have one run on a side: how runs "
+            "of one configuration differ is not known, so that they are not called different."
+        )
+    if refused:
+        said.append(
+            f"{len(refused)} of {count} pairs are not compared, the first because {plain(refused[0])}."
+        )
+    return " ".join(said)
 
 
 def _pairs(found: Matrix) -> Table:

@@ -43,7 +43,7 @@ def _curve(evaluations: Sequence[Mapping[str, Any]], measure: str, color: str) -
         "hovertemplate": "after %{x:,} steps: %{hovertext}<extra></extra>",
     }
     if all(figure["low"] is not None for figure in figures):
-        trace["error_y"] = _bars(figures)
+        trace["error_y"] = intervals_of(figures)
     samples = known[0]["samples"] if known else None
     judged = "" if samples is None else f" (judged on {samples:,} samples)"
     axis: dict[str, Any] = {"zeroline": False, "fixedrange": True}
@@ -64,8 +64,8 @@ def _curve(evaluations: Sequence[Mapping[str, Any]], measure: str, color: str) -
     return {"data": [trace], "layout": layout, "tools": False}
 
 
-def _bars(figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Intervals, which are wider on one side."""
+def intervals_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The intervals of figures that all have one, as plotly wants them; one side may be wider."""
     return {
         "type": "data",
         "symmetric": False,

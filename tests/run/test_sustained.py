@@ -158,6 +158,18 @@ def test_the_curve_has_a_bin_for_each_sixtieth_with_the_values_of_its_time(throt
     middle = curve["begin"][10] + curve["bin"] / 2
     assert columns["temperature"]["values"][10] == pytest.approx(warming(middle) / 1000, abs=0.6)
     assert curve["throttled_from"] == pytest.approx(THROTTLED_S, abs=1)
+    ((begin, end),) = curve["throttled"]
+    assert (begin, end) == (pytest.approx(THROTTLED_S, abs=1), pytest.approx(400, abs=2))
+
+
+def test_the_curve_has_each_sensor_of_temperature_beside_the_hottest(tmp_path: Path) -> None:
+    cooler = temperature(name="thermal.board")
+    run = make(tmp_path / "run", {temperature(): warming, cooler: lambda t_s: 30_000})
+    curve = run.document()["curve"]
+    zones = {zone["zone"]: zone["values"] for zone in curve["zones"]}
+    (hottest,) = (c["values"] for c in curve["columns"] if c["name"] == "temperature")
+    assert zones["thermal.soc"] == pytest.approx(hottest)
+    assert zones["thermal.board"] == pytest.approx([30.0] * 60)
 
 
 def test_energy_of_the_bins_is_that_of_the_run(throttled: Run) -> None:

@@ -81,16 +81,16 @@ def _throttled(series: Series, conditions: Conditions) -> list[list[float]]:
     if series.steps.span_ns is None:
         return []
     base, end = series.steps.span_ns
-    found = [
-        (max(one.start_ns, base), min(one.end_ns, end))
-        for one in conditions.stretches
-        if one.kind == "throttled"
-    ]
-    return [
-        [round((start - base) * 1e-9, 3), round((stop - base) * 1e-9, 3)]
-        for start, stop in found
-        if stop > start
-    ]
+    found: list[list[int]] = []
+    for one in sorted(conditions.stretches, key=lambda one: one.start_ns):
+        start, stop = max(one.start_ns, base), min(one.end_ns, end)
+        if one.kind != "throttled" or stop <= start:
+            continue
+        if found and start <= found[-1][1]:  # several sensors may show the same time
+            found[-1][1] = max(found[-1][1], stop)
+        else:
+            found.append([start, stop])
+    return [[round((edge - base) * 1e-9, 3) for edge in stretch] for stretch in found]
 
 
 def throttle_onset(series: Series, conditions: Conditions) -> Figure | None:

@@ -58,6 +58,42 @@ def test_the_onset_of_throttling_is_a_line_at_its_time() -> None:
     assert not plain_chart["layout"]["shapes"]
 
 
+def test_each_sensor_of_temperature_is_a_thin_line_in_the_panel_of_the_hottest() -> None:
+    zones = [
+        {**column("temperature", "°C", [low] * 6, "replayed"), "zone": name}
+        for name, low in (("thermal.gpu", 40.0), ("<b>cpu</b>", 70.0))
+    ]
+    found = course({**document(), "curve": curve(zones=zones)})
+    assert found is not None
+    hottest = found["chart"]["data"][2]
+    thin = [trace for trace in found["chart"]["data"] if trace["line"]["width"] == 1]
+    assert [trace["y"][0] for trace in thin] == [40.0, 70.0]
+    assert {trace["yaxis"] for trace in thin} == {hottest["yaxis"]}
+    assert thin[1]["name"] == "&lt;b&gt;cpu&lt;/b&gt;"
+    assert [name for name, _ in found["zones"]] == ["thermal.gpu", "<b>cpu</b>"]
+    page = render_report([Reported(document={**document(), "curve": curve(zones=zones)})])
+    assert "thermal.gpu</span>" in page
+    assert "<b>cpu</b>" not in page
+
+
+def test_one_sensor_is_the_hottest_by_itself() -> None:
+    zone = {**column("temperature", "°C", [40.0] * 6, "replayed"), "zone": "thermal.gpu"}
+    found = course({**document(), "curve": curve(zones=[zone])})
+    assert found is not None
+    assert len(found["chart"]["data"]) == 4
+    assert found["zones"] == []
+
+
+def test_stretches_of_throttling_are_shaded() -> None:
+    chart = course_chart(curve(throttled=[[170.0, 230.0], [300.0, 360.0]]))
+    assert chart is not None
+    shades = [shape for shape in chart["layout"]["shapes"] if shape["type"] == "rect"]
+    assert [(shade["x0"], shade["x1"]) for shade in shades] == [
+        (170 / 60, 230 / 60),
+        (300 / 60, 360 / 60),
+    ]
+
+
 def test_a_run_without_a_course_has_no_section() -> None:
     assert course({"title": "LeNet-5"}) is None
     assert course({**document(), "curve": {}}) is None

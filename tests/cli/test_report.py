@@ -1,0 +1,115 @@
+"""`wattstep report` on the command line: runs, sweeps and daily trainings among its folders."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.run.made import MS, make_run
+
+from wattstep.cli import run_command_line
+from wattstep.store.files import read_info, write_info
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["wattstep", "report", *arguments])
+    return run_command_line()
+
+
+def made(folder: Path, batch: int) -> Path:
+    path = folder / f"batch-{batch}"
+    phases = (("forward", 10 * MS), ("backward", 10 * MS))
+    make_run(path, [], phases=phases, trace="none", steps=40)
+    write_info(path, replace(read_info(path), workload="lenet", batch_size=batch))
+    return path
+
+
+def sweep(folder: Path) -> Path:
+    """A sweep of two runs, of which one is not there any more."""
+    folder.mkdir()
+    made(folder, 4)
+    made(folder, 64)
+    rows = [outcome(4, "batch-4"), outcome(64, "batch-64"), outcome(128, "batch-128")]
+    facts = {"schema": 1, "settings": {}, "machine": {}, "sessions": [1.0],
+             "axes": {"workloads": ["lenet"], "batches": [4, 64, 128], "threads": [1],
+                      "precisions": ["fp32"], "devices": [None], "repeats": [1]}}  # fmt: skip
+    (folder / "sweep.json").write_text(json.dumps(facts))
+    (folder / "sweep.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+def outcome(batch: int, run: str) -> dict[str, object]:
+    return {
+        "configuration": {"workload": "lenet", "batch_size": batch, "threads": 1,
+                          "precision": "fp32", "repeat": 1},
+        "status": "trained", "evidence": {"notes": []}, "run": run, "limit": "1 GiB",
+    }  # fmt: skip
+
+
+def daily(folder: Path) -> Path:
+    (folder / "batch-4").mkdir(parents=True)
+    settings = {
+        "workload": "lenet", "images_per_day": 64, "days": 5, "epochs_per_day": 1,
+        "pretrain": "accuracy=0.6", "pretrain_seconds": 60.0, "judged": 10,
+        "threads": None, "precision": "fp32", "rate_rule": "linear", "seed": 0,
+    }  # fmt: skip
+    (folder / "daily.json").write_text(json.dumps(settings))
+    zero = {"day": 0, "held_out": "1100000000", "remembered": "11", "weights_sha256": "0"}
+    (folder / "batch-4" / "days.json").write_text(json.dumps({"days": [zero]}))
+    return folder
+
+
+def test_a_sweep_among_runs_brings_the_runs_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = sweep(tmp_path / "sweep")
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    made(runs, 16)
+    page = tmp_path / "r.html"
+    assert called(monkeypatch, str(found), str(runs), "-o", str(page), "--json", "-q") == 0
+    batches = {one["batch_size"] for one in json.loads(capsys.readouterr().out)["runs"]}
+    assert batches == {4, 16, 64}
+    assert 'id="paper-figure-8" open' in page.read_text()
+
+
+def test_a_sweep_alone_has_its_table_and_the_papers_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "r.html"
+    found = sweep(tmp_path / "sweep")
+    assert called(monkeypatch, str(found), "-o", str(page), "-q") == 0
+    assert "Does it train?" in page.read_text()
+    assert 'id="paper-figure-8" open' in page.read_text()
+
+
+def test_a_daily_training_alone_makes_a_report_of_figure_10(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "r.html"
+    assert called(monkeypatch, str(daily(tmp_path / "d")), "-o", str(page), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["runs"] == []
+    assert found["daily"][0]["batches"][0]["days"][0]["accuracy"]["value"] == 0.2
+    assert 'id="paper-figure-10" open' in page.read_text()
+
+
+def test_a_daily_training_whose_days_are_damaged_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = daily(tmp_path / "d")
+    (found / "batch-4" / "days.json").write_text('{"days": [{"day": 0}]}')
+    assert called(monkeypatch, str(found)) == 2
+    assert "damaged" in capsys.readouterr().err
+
+
+def test_a_run_that_is_given_twice_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made(tmp_path, 4)
+    page = tmp_path / "r.html"
+    assert called(monkeypatch, str(run), str(tmp_path), "-o", str(page), "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 1

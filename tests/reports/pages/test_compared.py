@@ -1,0 +1,108 @@
+"""Runs of a report compared: the words of `wattstep compare`, and why nothing is compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.comparison.made import recorded
+
+from wattstep.comparison.comparing import compare
+from wattstep.comparison.process import Process
+from wattstep.comparison.sides import sides_of
+from wattstep.reports.pages.compared import ComparedSection, compared_section
+from wattstep.reports.pages.report import Reported, read_run, render_report
+from wattstep.reports.values import plain
+
+
+def process(path: Path) -> Process:
+    found = read_run(path)
+    assert isinstance(found, Reported)
+    assert found.process is not None
+    return found.process
+
+
+def section(*paths: Path) -> ComparedSection:
+    found = compared_section([process(path) for path in paths])
+    assert found is not None
+    return found
+
+
+def test_two_configurations_have_the_answer_of_compare(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    paths = [
+        recorded(folder / "a1", jitter=40_000), recorded(folder / "a2", jitter=50_000),
+        recorded(folder / "b1", 1.5, jitter=40_000, threads=2),
+        recorded(folder / "b2", 1.5, jitter=50_000, threads=2),
+    ]  # fmt: skip
+    found = section(*paths)
+    sides = sides_of([folder])
+    assert list(found.sentences) == [plain(one) for one in compare(*sides).sentences]
+    assert found.sides == [("A (threads 1)", "2 runs"), ("B (threads 2)", "2 runs")]
+    _, table = found.tables[0]
+    step = dict(zip([column.key for column in table.columns], table.rows[0], strict=True))
+    assert step["metric"] == "Step time"
+    assert step["verdict"] == "higher"
+    # Steps of 20 and 30 ms, every other one 40 or 50 µs longer.
+    assert step["ratio"].number == pytest.approx(30.0225 / 20.0225, rel=1e-5)  # type: ignore[union-attr]
+
+
+def test_one_configuration_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
+    found = section(recorded(tmp_path / "a1"), recorded(tmp_path / "a2"))
+    assert "one configuration" in found.refusal
+    assert not found.tables
+
+
+def test_runs_that_compare_refuses_say_why(tmp_path: Path) -> None:
+    other = recorded(tmp_path / "b", device={"model": "another board", "cores": 4})
+    found = section(recorded(tmp_path / "a"), other)
+    assert "A and B differ in the device" in found.refusal
+    assert "if that is what is to be compared, say --across" in found.refusal
+
+
+def test_three_configurations_have_each_pair_with_its_q(tmp_path: Path) -> None:
+    paths = [
+        recorded(tmp_path / f"t{threads}-{number}", 1.0 + 0.2 * threads,
+                 jitter=40_000 + 5_000 * number, threads=threads)
+        for threads in (1, 2, 4)
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    found = section(*paths)
+    assert found.sentences[0].startswith("Step time: 3 of 3 pairs differ")
+    heading, table = found.tables[0]
+    assert heading == "Step time, each pair"
+    keys = [column.key for column in table.columns]
+    rows = [dict(zip(keys, row, strict=True)) for row in table.rows]
+    assert [(row["first"], row["second"]) for row in rows] == [
+        ("A (threads 1)", "B (threads 2)"),
+        ("A (threads 1)", "C (threads 4)"),
+        ("B (threads 2)", "C (threads 4)"),
+    ]
+    assert all(float(str(row["q"])) < 0.05 for row in rows)
+    # 1.4 / 1.2, 1.8 / 1.2 and 1.8 / 1.4
+    assert [row["ratio"].number for row in rows] == pytest.approx(  # type: ignore[union-attr]
+        [1.1667, 1.5, 1.2857], rel=1e-3
+    )
+
+
+def test_one_run_of_each_is_never_called_different(tmp_path: Path) -> None:
+    paths = [recorded(tmp_path / f"t{n}", float(n), threads=n) for n in (1, 2, 3)]
+    assert "3 of 3 pairs have one run on a side" in section(*paths).sentences[0]
+
+
+def test_a_single_run_has_no_such_section(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "a")
+    assert compared_section([process(path)]) is None
+    found = read_run(path)
+    assert isinstance(found, Reported)
+    assert "Are the differences real?" not in render_report([found])
+
+
+def test_a_refusal_with_markup_in_it_is_inert(tmp_path: Path) -> None:
+    script = "<script>alert(1)</script>"
+    paths = [recorded(tmp_path / "a"), recorded(tmp_path / "b", device={"model": script})]
+    found = [one for path in paths if isinstance(one := read_run(path), Reported)]
+    page = render_report(found)
+    assert "Are the differences real?" in page
+    assert script not in page

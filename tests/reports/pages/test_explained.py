@@ -1,0 +1,43 @@
+"""A run's explanation in its report: the words of `wattstep explain`, unless that takes too long."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import pytest
+from tests.comparison.made import recorded
+
+from wattstep.explaining import explain
+from wattstep.reports.pages import explained
+from wattstep.reports.pages.report import Reported, read_run, render_report
+from wattstep.run import load
+
+
+def test_the_report_has_the_sentences_of_explain(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "a")
+    found = read_run(path, explained=True)
+    assert isinstance(found, Reported)
+    page = html.unescape(render_report([found]))
+    sections = list(explain(load(path)))
+    assert sections
+    for section in sections:
+        assert f"<h4>{section.title}</h4>" in page
+        assert all(sentence in page for sentence in section.sentences)
+
+
+def test_a_run_that_was_not_explained_has_no_such_section(tmp_path: Path) -> None:
+    found = read_run(recorded(tmp_path / "a"))
+    assert isinstance(found, Reported)
+    assert "Why: where time and energy go" not in render_report([found])
+
+
+def test_a_large_run_says_the_command_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explained, "MOST_INSTANCES", 10)  # the run has 30
+    found = read_run(recorded(tmp_path / "a"), explained=True)
+    assert isinstance(found, Reported)
+    page = render_report([found])
+    assert "30 operations were recorded one by one" in page
+    assert "wattstep explain a" in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import tempfile
 import threading
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 0.5
 LINE_EVERY_S: Final = 5.0
+NICE: Final = 10
 NO_TERMINAL: Final = "wattstep: --live needs a terminal on standard error: lines are shown instead"
 
 
@@ -47,6 +50,9 @@ def watch(watcher: Watcher, console: Console, wait: Callable[[], bool]) -> Snaps
     Returns:
         What was seen last.
     """
+    # Where all cores are busy the view gives way to the training. Of this thread alone.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
     snapshot = watcher.look()
     first = picture(snapshot, console)
     with Live(

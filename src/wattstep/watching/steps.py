@@ -17,6 +17,7 @@ from wattstep.watching.running import BIN_NS
 
 RECENT_NS: Final = 30 * 10**9
 MOST_BINS: Final = 128
+WORK_OUT_NS: Final = 2 * 10**9
 CLOCK: Final = "monotonic clock"
 NO_STEP: Final = "no step was done yet"
 NONE_COUNTS: Final = "no step that counts was done yet: all were warm-up, traced or settling"
@@ -115,6 +116,8 @@ class StepsSoFar:
         none = np.empty(0)
         self._end, self._seconds, self._gap, self._samples = none.astype(np.int64), none, none, none
         self._bins: dict[int, tuple[float, int]] = {}
+        self._worked_out: dict[str, Figure] = {}
+        self._worked_out_ns = 0
 
     def rest(self, start_ns: int, end_ns: int) -> None:
         """So long something else than training took the time, between two steps."""
@@ -206,8 +209,12 @@ class StepsSoFar:
                 "step_time": missing("s", NONE_COUNTS),
                 "throughput": missing("samples/s", NONE_COUNTS),
             }
-        time = median_figure(self._seconds, "s", CLOCK, Status.MEASURED)
-        return found | {"step_time": time, "throughput": self._throughput()}
+        # Intervals take milliseconds to work out: not at every look.
+        if not self._worked_out or self.last_ns - self._worked_out_ns >= WORK_OUT_NS:
+            self._worked_out_ns = self.last_ns
+            time = median_figure(self._seconds, "s", CLOCK, Status.MEASURED)
+            self._worked_out = {"step_time": time, "throughput": self._throughput()}
+        return found | self._worked_out
 
     def _throughput(self) -> Figure:
         if not np.isfinite(self._samples).all():

@@ -1,0 +1,115 @@
+"""Real recordings in other processes, watched, killed, and compared with what they were closed as."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.faults.conftest import Trainer, trainer  # noqa: F401 - a fixture
+from tests.waiting import gone, until
+
+import wattstep
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.watching.finding import find_run
+from wattstep.watching.watcher import Watcher
+
+Start = Callable[..., Trainer]
+
+
+def test_what_was_seen_of_a_run_is_what_it_is_closed_as(tmp_path: Path, trainer: Start) -> None:  # noqa: F811
+    one = trainer(tmp_path / "run", 300)
+    watcher = Watcher(one.run)
+    seen = until(lambda: (found := watcher.look()).steps > 150 and found)
+    assert seen.state == "recording"
+    assert seen.stage == "training"
+    assert find_run(tmp_path) == one.run
+    one.finish()
+    last = until(lambda: (found := watcher.look()).over and found)
+    assert last.state == "closed"
+    run = wattstep.load(one.run)
+    steps = run.tables.steps()
+    # Another process made it: the same steps, the same clock.
+    seconds = (steps.end_ns - steps.start_ns)[steps.clean][: seen.steps - 3] * 1e-9
+    assert seconds.min() <= seen.figures["step_time"].value <= seconds.max()
+    whole = Watcher(one.run).look()
+    assert (whole.state, whole.steps) == ("closed", 300)
+    recent = steps.end_ns > steps.end_ns[-1] - 30 * 10**9
+    expected = np.median((steps.end_ns - steps.start_ns)[steps.clean & recent]) * 1e-9
+    assert whole.figures["step_time"].value == pytest.approx(expected)
+    metrics = run.metrics()
+    rate = metrics["throughput"]
+    assert whole.figures["throughput"].value == pytest.approx(rate.value, rel=0.02)
+    # The highest sample may lie below the kernel's own high-water mark, and never far above it.
+    resident = run.tables.samples()["process.resident_memory"][1]
+    assert whole.figures["peak_memory"].value >= np.nanmax(resident)
+    cores = [figure.value for figure in whole.cores]
+    assert len(cores) == len(metrics["cpu_core_utilization"])
+    assert all(0 <= value <= 1 for value in cores)
+
+
+def test_joules_of_the_view_are_those_of_the_closed_run(tmp_path: Path) -> None:
+    import time
+
+    with wattstep.Recorder(
+        tmp_path / "run", power_model="linear:1,5", trace="none", total_steps=60
+    ) as recorder:
+        watcher = Watcher(recorder.path)
+        for _ in range(60):
+            with recorder.step(samples=2):
+                time.sleep(0.02)
+            looked = watcher.look()
+    assert looked.total == 60
+    assert looked.figures["energy"].status.value == "modelled"
+    whole = Watcher(tmp_path / "run").look()
+    run = wattstep.load(tmp_path / "run")
+    curve = run.series.energy.curve
+    # One part a core here, cut to what all cores share there: a read at either end may be missing.
+    assert whole.figures["energy"].value == pytest.approx(float(curve.total[-1]), rel=0.05)
+    assert looked.figures["energy"].value <= whole.figures["energy"].value
+
+
+def test_a_trainer_that_is_killed_has_ended_and_its_run_is_kept(
+    tmp_path: Path,
+    trainer: Start,  # noqa: F811
+) -> None:
+    one = trainer(tmp_path / "run", 10**6)
+    one.until(0.5)
+    watcher = Watcher(one.run)
+    assert watcher.look().state == "recording"
+    sampler = one.sampler()
+    one.process.send_signal(signal.SIGKILL)
+    one.process.wait()
+    until(lambda: gone(sampler))
+    seen = watcher.look()
+    assert seen.state == "ended"
+    assert seen.over
+    assert "did not close the run" in seen.problems[0]
+    assert seen.steps > one.last[0]
+    assert (one.run / "journal").is_dir()  # looking recovers nothing
+    with pytest.raises(DamagedRunError, match="no run is being recorded"):
+        find_run(tmp_path)
+
+
+def test_a_sampler_that_is_killed_is_said_and_the_steps_go_on(
+    tmp_path: Path,
+    trainer: Start,  # noqa: F811
+) -> None:
+    one = trainer(tmp_path / "run", 10**6)
+    one.until(0.5)
+    watcher = Watcher(one.run)
+    watcher.look()
+    os.kill(one.sampler(), signal.SIGKILL)
+    before = one.step()[0]
+    seen = until(lambda: (found := watcher.look()).problems and one.step() and found)
+    assert "sampler has written nothing" in seen.problems[0]
+    assert seen.state == "recording"
+    assert until(lambda: one.step() and watcher.look().steps > before + 10)
+
+
+def test_steps_in_all_must_be_at_least_one(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="--total-steps 0"):
+        wattstep.Recorder(tmp_path / "run", total_steps=0)

@@ -20,7 +20,7 @@ demo: .venv/.runs
 # tests run side by side, one for each core and four at most; those that watch clocks, memory, or
 # what other processes do meanwhile, two at a time.
 WATCHING = $(addprefix tests/,agent conditions faults fleet footprint foreground recorder sampling \
-  sensors targets)
+  sensors targets watching)
 QUICK = .venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR --dist loadfile
 test: .venv/.tests contracts
 	$(QUICK) -n logical --maxprocesses 4 tests $(WATCHING:%=--ignore=%)
@@ -76,6 +76,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/predictability.py
 	.venv/bin/python benchmarks/forecast.py
 	.venv/bin/python benchmarks/ahead.py
+	.venv/bin/python benchmarks/live.py
 	.venv/bin/python benchmarks/variance.py speed
 	.venv/bin/python benchmarks/observations.py
 	.venv/bin/python benchmarks/compare.py
@@ -84,8 +85,9 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/advice.py
 	.venv/bin/python benchmarks/regression.py --seeds 5
 
-# The picture in the README, from the demo's report (needs Debian's chromium).
+# The pictures in the README: of the demo's report (needs Debian's chromium), and of a run that goes on.
 picture: .venv/.tests
+	.venv/bin/python docs/live_picture.py docs/live.svg
 	.venv/bin/python docs/picture.py $(DEMO)/report.html docs/report.png
 
 clean:

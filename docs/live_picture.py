@@ -1,6 +1,6 @@
 """Makes the README's picture of the live view: python docs/live_picture.py PICTURE.svg [SECONDS] [wattstep run's ARGS...].
 
-A real training runs for so long (25 s) in a process of its own; what the console shows of it shortly
+A real training runs for so long (25 s) in a process of its own; what the console shows of it
 before its end becomes the picture, through rich's own export.
 """
 
@@ -20,9 +20,9 @@ from wattstep.reports.consoles.live import Screen, draw
 from wattstep.watching.snapshot import RECORDING
 from wattstep.watching.watcher import Watcher
 
-WIDTH, HEIGHT = 88, 19
+WIDTH, HEIGHT = 100, 18
 LOOK_AT = 0.7  # of the run
-TRAINING = ("squeezenet", "--threads", "2", "--target", "emulate:jetson-tx2")
+TRAINING = ("lenet", "--batch", "32", "--threads", "2", "--target", "emulate:jetson-tx2")
 FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 

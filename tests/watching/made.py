@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from wattstep.records.channel import Channel
 from wattstep.records.journal import JOURNAL, MARK, MARKS, MISSING, NAMES, TICKS, Mark, samples_name
@@ -23,7 +23,9 @@ def channel(name: str, role: str, unit: str = "W", kind: str = "gauge", **more: 
 
 
 class Journal:
-    """A run that records, or seems to; this process holds its lock."""
+    """A run that records, or seems to; this process holds its lock until the test is over."""
+
+    opened: ClassVar[list[Journal]] = []
 
     def __init__(self, path: Path, *channels: Channel, **info: Any) -> None:
         self.path, self.channels = path, channels
@@ -42,6 +44,7 @@ class Journal:
         self.info = RunInfo(**{**known, **info})
         write_info(path, self.info)
         self.lock = RunLock(path)
+        self.opened.append(self)
         self.now_ns = BEGIN_NS
         self.steps = 0
 

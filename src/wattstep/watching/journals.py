@@ -109,7 +109,9 @@ class JournalNews:
         if kind in BEGINS:
             self.opened[kind] = BEGINS[kind] or self._names.of(code), t_ns
         elif kind - 1 in self.opened:
-            news.rests.append((self.opened.pop(kind - 1)[1], t_ns))
+            _, begun_ns = self.opened.pop(kind - 1)
+            if kind == Mark.REST_END:  # tracing is a part of what a run takes
+                news.rests.append((begun_ns, t_ns))
 
     def _take_samples(self, news: News) -> None:
         for read, journal in self._reads:

@@ -137,8 +137,8 @@ class StepsSoFar:
             first = int(np.argmin(warm))
             self.begun_ns = int(rows.end_ns[first - 1] if first else rows.start_ns[0])
             self._counted_ns = self.begun_ns
-        self._keep_periods(rows.end_ns[~warm if self.all_count else clean])
         self._keep_recent(rows, clean)
+        self._keep_periods(rows.end_ns[~warm if self.all_count else clean])
         self.last_ns, self.loss = int(rows.end_ns[-1]), float(rows.loss[-1])
         self.last_s = float(rows.end_ns[-1] - rows.start_ns[-1]) * 1e-9
 

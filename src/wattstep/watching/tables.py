@@ -34,7 +34,7 @@ def news_of_tables(path: Path, wanted: Mapping[str, Channel]) -> Iterator[News]:
                 samples=steps.samples, loss=steps.loss, traced=steps.traced,
             )
         )  # fmt: skip
-    for spans in (steps.window_ns, *steps.rest_ns.values()):
+    for spans in steps.rest_ns.values():
         news.rests += [(int(start), int(end)) for start, end in spans]
     series = tables.samples()
     for name, (t_ns, value, _) in series.items():

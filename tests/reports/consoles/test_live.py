@@ -128,7 +128,7 @@ def test_no_colour_where_the_user_wants_none(monkeypatch: pytest.MonkeyPatch) ->
 def test_bars_and_courses() -> None:
     assert bar(0.5, 4) == "██░░"
     assert bar(7.0, 4) == "████"
-    assert course([1.0, 2.0, None, 3.0], 4) == "▁▄ █"
+    assert course([1.0, 2.0, None, 3.0], 4) == "▁▅ █"
     assert course([None, None], 4) == ""
     assert course([100.0, 100.4], 2) != "▁█"  # noise is no mountain range
     assert len(course([float(n) for n in range(100)], 10)) == 10

@@ -213,7 +213,9 @@ def _progress(document: Document, screen: Screen) -> Iterator[Line]:
         parts.append(f"{bar(share, cells)} {share:.0%}")
     parts.append(done)
     if left is not None and not left.missing:
-        parts.append(_joined([_figure(left, interval=screen.width >= NARROW), "left"], " "))
+        figure = document["figures"]["time_left"]
+        wide = screen.width >= NARROW and figure["low"] != figure["high"]
+        parts.append(_joined([_figure(left, interval=wide), "left"], " "))
     yield _line("done", _joined(parts, "  "))
 
 

@@ -83,7 +83,7 @@ def tell(watcher: Watcher, say: Callable[[str], None], every_s: float = LINE_EVE
 
 def line_of(snapshot: Snapshot) -> str:
     """A snapshot in one line."""
-    from wattstep.reports.consoles.live import brief
+    from wattstep.reports.consoles.glyphs import brief
 
     said = [snapshot.stage or snapshot.state, f"step {snapshot.steps:,}"]
     time_of_step = snapshot.figures.get("step_time")

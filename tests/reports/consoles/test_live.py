@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from wattstep.records.figure import Figure, Status, missing
-from wattstep.reports.consoles.live import Screen, bar, brief, course, draw
+from wattstep.reports.consoles.glyphs import bar, brief, course
+from wattstep.reports.consoles.live import Screen, draw
 from wattstep.watching.snapshot import Snapshot
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\u2066\r\n\x00" + "x" * 10_000

@@ -7,29 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.cells import set_cell_size
 from rich.text import Text
 
-from wattstep.reports.values import NO_VALUE, Shown, plain, quantity, show
+from wattstep.reports.consoles.glyphs import bar, block_of, brief, course, in_ascii
+from wattstep.reports.values import NO_VALUE, Shown, quantity, show
 
 Document = Mapping[str, Any]
 LABEL: Final = 10  # cells of the names on the left
 LEAST_WIDTH, LEAST_HEIGHT = 20, 4
 NARROW: Final = 60
-BLOCKS: Final = "▁▂▃▄▅▆▇█"
-PLAIN_BLOCKS: Final = "_.-~=+*#"
-FULL, EMPTY, PLAIN_FULL, PLAIN_EMPTY = "█", "░", "#", "."
-# What a terminal without Unicode gets instead.
-ASCII: Final = str.maketrans(
-    {"·": "|", "≈": "~=", "µ": "u", "°": "", "—": "-", "–": "-", "×": "x", "±": "+-", "→": ">",
-     "�": "?", "…": "~"}
-)  # fmt: skip
 STATUS_STYLES: Final = {
     "modelled": "yellow", "predicted": "magenta", "replayed": "cyan", "missing": "dim",
 }  # fmt: skip
-MOST_TEXT: Final = 400  # characters of a name that are looked at
 MOST_ZONES: Final = 6
-LOW: Final = 0.9  # of the highest: no course is drawn as if it went further down than it does
 LEAST_CORE: Final = 16  # cells of a core's number, bar, share and the space behind it
 
 
@@ -85,61 +75,12 @@ def draw(document: Document, screen: Screen) -> Text:
 
 def _fitted(text: Text, screen: Screen) -> Text:
     if screen.ascii_only:
-        text = _in_ascii(text)
+        text = in_ascii(text)
     text.truncate(screen.width, overflow="crop" if screen.ascii_only else "ellipsis")
     return text
 
 
-def _in_ascii(text: Text) -> Text:
-    swapped = text.plain.translate(ASCII).translate(
-        {ord(a): b for a, b in zip(BLOCKS, PLAIN_BLOCKS, strict=True)}
-    )
-    swapped = swapped.replace(FULL, PLAIN_FULL).replace(EMPTY, PLAIN_EMPTY)
-    return Text(swapped.encode("ascii", "replace").decode("ascii"))
-
-
 # --- pieces -----------------------------------------------------------------------------------
-
-
-def brief(thing: object, cells: int) -> str:
-    """Text of unknown origin, harmless, in at most so many cells."""
-    text = plain(str(thing)[:MOST_TEXT])
-    cut = set_cell_size(text, cells).rstrip()
-    return text if cut == text else set_cell_size(text, max(cells - 1, 0)).rstrip() + "…"
-
-
-def bar(share: float, cells: int) -> str:
-    """A bar of so many cells."""
-    full = round(min(max(share, 0.0), 1.0) * cells)
-    return FULL * full + EMPTY * (cells - full)
-
-
-def course(values: Sequence[float | None], cells: int) -> str:
-    """The last values as blocks between the lowest and the highest; a blank where there is none.
-
-    Args:
-        values: The oldest first.
-        cells: How many blocks: several values share one where there are more.
-    """
-    each = max(math.ceil(len(values) / max(cells, 1)), 1)
-    groups = [values[n : n + each] for n in range(len(values) % each, len(values), each)]
-    known = [[value for value in group if value is not None] for group in groups]
-    means = [sum(group) / len(group) if group else None for group in known]
-    seen = [mean for mean in means if mean is not None]
-    if not seen:
-        return ""
-    # Noise of a few per cent is no mountain range.
-    high = max(seen)
-    low = min(min(seen), LOW * high) if high > 0 else min(seen)
-    span = high - low
-
-    def block(mean: float | None) -> str:
-        if mean is None:
-            return " "
-        share = (mean - low) / span if span > 0 else 0.5
-        return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
-
-    return "".join(block(mean) for mean in means).strip()
 
 
 def _line(label: str, *parts: str | Text, rank: int = 0) -> Line:
@@ -322,7 +263,7 @@ def _bars(cores: Sequence[Document], screen: Screen) -> Iterator[Line]:
     """A bar for each core, as many in a line as fit; a block for each where they are many."""
     shares = [core["value"] for core in cores]
     if len(shares) > 16:
-        blocks = "".join(NO_VALUE if share is None else _block(share) for share in shares)
+        blocks = "".join(NO_VALUE if share is None else block_of(share) for share in shares)
         for begin in range(0, len(blocks), screen.room):
             yield _line("", blocks[begin : begin + screen.room], rank=3)
         return
@@ -335,10 +276,6 @@ def _bars(cores: Sequence[Document], screen: Screen) -> Iterator[Line]:
             for number, share in enumerate(shares[begin : begin + columns], begin)
         ]
         yield _line("", "  ".join(drawn), rank=3)
-
-
-def _block(share: float) -> str:
-    return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
 
 
 def _core(share: float | None, cells: int) -> str:

@@ -22,6 +22,11 @@ EXTRAS: dict[str, str] = {
     "flatbuffers": "traces",
     "perfetto": "traces",
     "google": "traces",
+    "lightning": "lightning",
+    "accelerate": "transformers",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
+    "tensorboard": "tensorboard",
 }
 
 

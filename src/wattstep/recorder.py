@@ -68,6 +68,7 @@ class Recorder:
         target: Where the sensors are: "local", "replay:RECORDING" or "emulate:BOARD".
         total_steps: How many the training will take, all in all: what watches it (`wattstep live`)
             then tells what is left. It ends nothing.
+        first_step: Number of the first step, where a training goes on from a checkpoint.
         about: Fields of `RunInfo` that the caller knows (workload, batch_size, data, ...).
 
     Raises:
@@ -87,6 +88,7 @@ class Recorder:
         power_model: str | None = None,
         target: str | None = None,
         total_steps: int | None = None,
+        first_step: int = 0,
         about: Mapping[str, Any] | None = None,
     ) -> None:
         if warmup < 0:
@@ -103,7 +105,8 @@ class Recorder:
         self.path = Path(path) if path is not None else Path("runs") / new_name(workload)
         self._model = model
         self.warmup = warmup
-        self.index = 0  # of the next step
+        self.index = first_step  # of the next step
+        self._steady_from = first_step + warmup  # steps before do not count
         self.problem: str | None = None  # why recording ended early
         self._notes: list[str] = []
         self._lost: dict[str, int] = {}
@@ -164,7 +167,9 @@ class Recorder:
             journal / OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
         undo.callback(os.close, self._operations)
-        self._windows = Windows(self._mode, self.warmup, self._marks, self._operations, self.note)
+        self._windows = Windows(
+            self._mode, self._steady_from, self._marks, self._operations, self.note
+        )
         self._companion = Companion(plan, journal)
         undo.callback(self._companion.stop)
         self._companion.start()
@@ -202,6 +207,7 @@ class Recorder:
             created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             interval_s=self._interval_s,
             warmup=self.warmup,
+            first_step=self.index,
             trace=self._mode.text,
             device=self._site.device,
             target=self._target.text,
@@ -360,7 +366,7 @@ class Recorder:
             self.index += 1
             if traced:
                 windows.close(self.index - 1)
-            elif self._contiguous and self.index > self.warmup:
+            elif self._contiguous and self.index > self._steady_from:
                 windows.schedule.clean_step(now - self._start_ns)
             self._contiguous = not traced
             self._start_ns = 0

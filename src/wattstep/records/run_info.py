@@ -18,6 +18,7 @@ _KINDS: Mapping[str, type[Any]] = {
     "state": str,
     "interval_s": float,
     "warmup": int,
+    "first_step": int,
     "device": dict,
     "target": str,
     "conditions": dict,
@@ -70,6 +71,7 @@ class RunInfo:
             (without warm-up and traced ones), or "seconds" with "least_steps".
         interval_s: The sampler's period.
         warmup: Steps at the beginning that do not count.
+        first_step: Number of the first step; above 0 where a training went on from a checkpoint.
         power_model: Name and parameters of the power model that the user asked for, or None.
         scheduling: What the sampler was granted.
         reads: What was sampled.
@@ -93,6 +95,7 @@ class RunInfo:
     interval_s: float
     warmup: int
     trace: str
+    first_step: int = 0
     data: DataFacts | None = None
     device: Mapping[str, Any] = field(default_factory=dict)
     target: str = "local"

@@ -1,0 +1,12 @@
+"""Where a training is run by another library: callbacks that record it, and loggers that get its figures.
+
+The callbacks lie beside each other, each needs its own library:
+`from wattstep.integrations.lightning import WattstepCallback`,
+`from wattstep.integrations.transformers import WattstepCallback`.
+"""
+
+from __future__ import annotations
+
+from wattstep.integrations.loggers import log_run
+
+__all__ = ["log_run"]

@@ -1,0 +1,68 @@
+"""What a figure is called in somebody's logger: unit in the name, and never measured where it is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from wattstep.records.figure import Figure, Status
+
+ROOM: Final = "wattstep"
+LONGEST: Final = 200  # characters of a name, 250 are the most that MLflow takes
+_STRONG = (Status.COUNTED, Status.MEASURED, Status.ATTRIBUTED)
+_UNITS = {"samples/s": "samples_per_s", "°C": "degC", "FLOP/s": "FLOP_per_s", "B/s": "B_per_s"}
+_STRANGE = re.compile(r"[^A-Za-z0-9_.\-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """The figures of a run as loggers take them.
+
+    Attributes:
+        numbers: Values and the ends of their intervals, in SI units.
+        words: Status, source, and why a figure is missing.
+    """
+
+    numbers: dict[str, float] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+
+
+def named(metrics: Mapping[str, Any]) -> Named:
+    """Names the metrics of a run, as `Run.metrics` gives them."""
+    found = Named()
+    for name, figure in _flat(metrics):
+        found.words[f"{ROOM}/status/{name}"] = figure.status.value
+        if figure.value is None:
+            found.words[f"{ROOM}/reason/{name}"] = figure.reason or ""
+            continue
+        key = metric_name(name, figure)
+        found.numbers[key] = float(figure.value)
+        if figure.low is not None and figure.high is not None:
+            found.numbers[f"{key}_low"] = float(figure.low)
+            found.numbers[f"{key}_high"] = float(figure.high)
+        if figure.source:
+            found.words[f"{ROOM}/source/{name}"] = figure.source
+    return found
+
+
+def metric_name(name: str, figure: Figure) -> str:
+    """For example "wattstep/energy_per_step_J", "wattstep/modelled/energy_per_step_J"."""
+    room = ROOM if figure.status in _STRONG else f"{ROOM}/{figure.status.value}"
+    unit = _UNITS.get(figure.unit, _STRANGE.sub("_", figure.unit))
+    parts = name.split("/", 1)
+    parts[0] = f"{parts[0]}_{unit}" if unit not in ("", "1") else parts[0]
+    return f"{room}/{'/'.join(parts)}"
+
+
+def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
+    """Every figure with its name; those of lists and mappings carry number or key."""
+    for name, thing in metrics.items():
+        if isinstance(thing, Figure):
+            yield name, thing
+            continue
+        pairs = thing.items() if isinstance(thing, Mapping) else enumerate(thing or ())
+        for key, figure in pairs:
+            if isinstance(figure, Figure):
+                yield f"{name}/{_STRANGE.sub('_', str(key))[:LONGEST]}", figure

@@ -1,0 +1,154 @@
+"""Turns what a trainer tells of its loop into steps, phases and named rests of a recorder."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from wattstep.recorder import Recorder
+
+LOADING, FORWARD, BACKWARD, OPTIMIZER = "data", "forward", "backward", "optimizer"
+
+
+class StepMarks:
+    """The steps of one training.
+
+    A step begins where its first batch is asked for, and ends with the optimizer's step, however
+    many batches are accumulated in it. What lies between steps and has a name is a rest.
+
+    Args:
+        recorder: Has been started.
+        processes: How many train on this machine; each has as many samples as this one.
+
+    Attributes:
+        seconds: Time of all steps so far in s.
+        interrupted: Steps that were left out: something else ran between their batches.
+    """
+
+    def __init__(self, recorder: Recorder, processes: int = 1) -> None:
+        self._recorder = recorder
+        self._processes = processes
+        self._open = False
+        self._resting = False
+        self._batches = 0  # of the step that runs
+        self._samples = 0
+        self._known = True  # whether every batch told its samples
+        self._losses = 0.0
+        self._broken = False
+        self._begun_ns = 0
+        self._ended_ns = time.perf_counter_ns()
+        self.seconds = 0.0
+        self.interrupted = 0
+
+    def asks_for_data(self) -> None:
+        """A batch is asked for: the first one begins the step."""
+        if not self._open:
+            self._begin()
+        self._recorder.phase(LOADING)
+
+    def batch(self, samples: int | None) -> None:
+        """A batch is there and goes forward; so many samples, None where that is not known."""
+        if not self._open:
+            self._begin()
+        self._recorder.phase(FORWARD)
+        self._batches += 1
+        self._samples += samples or 0
+        self._known = self._known and samples is not None
+
+    def phase(self, name: str) -> None:
+        """A part of the step begins."""
+        if self._open:
+            self._recorder.phase(name)
+
+    def loss(self, value: float) -> None:
+        """Of the batch; those of a step are added up."""
+        self._losses += value
+
+    def step_ends(self, *, mean: bool = False) -> None:
+        """The optimizer has made its step.
+
+        Args:
+            mean: Whether the step's loss is the mean of its batches' losses, not their sum.
+        """
+        if not self._open:
+            return
+        now = time.perf_counter_ns()
+        if self._broken:
+            self._recorder.index += 1
+            self.interrupted += 1
+        else:
+            if self._known and self._batches:
+                self._recorder.samples(self._samples * self._processes)
+            self._recorder.end_step(self._losses / max(self._batches, 1) if mean else self._losses)
+            self.seconds += (now - self._begun_ns) * 1e-9
+        self._open = False
+        self._ended_ns = now
+
+    def rest_begins(self, name: str) -> None:
+        """Something that is no training; a step that has had no batch yet begins after it."""
+        if self._open and self._batches:
+            self._recorder.abandon_step()
+            self._broken = True
+        elif self._open:
+            self._recorder.abandon_step()
+            self._open = False
+        if not self._resting:
+            self._recorder.rest(name)
+            self._resting = True
+
+    def rest_ends(self) -> None:
+        """What was no training is over."""
+        if self._resting:
+            self._recorder.end_rest()
+            self._resting = False
+
+    def was_rest(self, name: str) -> None:
+        """What ran since the last step ended was no training; nobody had told that it would come."""
+        if self._open and not self._batches:
+            now = time.perf_counter_ns()
+            self._recorder.split_step(name, self._ended_ns, now)
+            self._recorder.phase(LOADING)
+            self._begun_ns = self._ended_ns = now
+
+    @property
+    def resting(self) -> bool:
+        """Whether a rest goes on."""
+        return self._resting
+
+    @property
+    def within(self) -> bool:
+        """Whether a step runs, be it that it has had no batch yet."""
+        return self._open
+
+    @property
+    def training(self) -> bool:
+        """Whether a step runs that has had a batch."""
+        return self._open and self._batches > 0
+
+    def _begin(self) -> None:
+        self.rest_ends()
+        self._open, self._broken, self._known = True, False, True
+        self._batches = self._samples = 0
+        self._losses = 0.0
+        self._begun_ns = time.perf_counter_ns()
+        self._recorder.begin_step()
+
+
+def samples_in(batch: Any) -> int | None:
+    """Samples of a batch: a list of samples is counted, else the first tensor's rows are."""
+    if isinstance(batch, list) and batch and isinstance(batch[0], Mapping):
+        return len(batch)
+    from wattstep.tracing.torch_hooks import samples_of
+
+    return samples_of(batch)
+
+
+def loss_in(output: Any) -> float:
+    """The loss that a batch gave; NaN where reading it would wait for a GPU."""
+    loss = output.get("loss") if isinstance(output, Mapping) else output
+    device = getattr(loss, "device", None)
+    if device is None or device.type != "cpu" or loss.numel() != 1:
+        return math.nan
+    return float(loss.detach())

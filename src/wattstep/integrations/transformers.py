@@ -1,0 +1,260 @@
+"""A callback for Hugging Face's Trainer and those built on it (TRL): one line records a training as a run."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wattstep.integrations.session import Beginning, CallbackSettings, Session
+from wattstep.integrations.steps import BACKWARD, OPTIMIZER, loss_in, samples_in
+from wattstep.parts import load_part
+
+_transformers = load_part("transformers")
+load_part("accelerate")  # transformers installs without it, and its Trainer needs it
+Trainer = _transformers.Trainer
+TrainerCallback = _transformers.TrainerCallback
+
+
+class WattstepCallback(TrainerCallback):
+    """Records each `train` as a run.
+
+    >>> trainer = Trainer(..., callbacks=[WattstepCallback()])       # doctest: +SKIP
+
+    The first process of each machine records. What it is asked for is explained at
+    `wattstep.integrations.session.CallbackSettings`.
+
+    Attributes:
+        runs: Folders of the runs of this process, the last training's last.
+
+    Raises:
+        InvalidValueError: A setting cannot be used.
+    """
+
+    def __init__(self, folder: str | Path = "runs", **settings: Any) -> None:
+        self._settings = CallbackSettings(folder=folder, **settings)
+        self._session: Session | None = None
+        self._trainer: Any = None
+        self._first = _First(self)
+        self.runs: list[Path] = []
+        _follow_trainers()
+
+    # --- beginning and end ------------------------------------------------------------------
+
+    def enters(self, trainer: Any) -> None:
+        """`trainer.train` was called."""
+        self._trainer = trainer
+        trainer.callback_handler.callbacks.insert(0, self._first)
+
+    def leaves(self, error: BaseException | None) -> None:
+        """`trainer.train` has ended."""
+        self._trainer.callback_handler.callbacks.remove(self._first)
+        self._trainer = None
+        session, self._session = self._session, None
+        if session is not None:
+            session.end() if error is None else session.failed(error)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The model is where it will train."""
+        if args.local_process_index != 0:
+            return
+        if self._session is not None:  # begun anew, with a smaller batch
+            self._session.end(log=False)
+        trainer = self._trainer
+        session = self._session = Session(self._settings)
+        session.begin(_beginning(args, state, kwargs.get("model"), trainer, self._settings.log))
+        if session.path is None:
+            return
+        self.runs.append(session.path)
+        if trainer is None:
+            session.note("samples and phases are not known: the training was not begun by Trainer.train")
+        else:
+            self._listen(session, trainer)
+        if args.eval_on_start:
+            self._tell(lambda session: session.marks.rest_begins("evaluation"))
+
+    def _listen(self, session: Session, trainer: Any) -> None:
+        """What no event tells: batches, and the backward pass."""
+        session.wrap(trainer, "training_step", self._batch)
+        session.wrap(trainer.accelerator, "backward", self._backward)
+
+    def end(self) -> None:
+        """The training is over; the loggers are still open."""
+        if self._session is not None:
+            self._session.end()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Where nothing told so before."""
+        self.end()
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def _tell(self, work: Callable[[Session], object]) -> None:
+        session = self._session
+        if session is not None and session.open:
+            session.guard(lambda: work(session))
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Data is asked for."""
+        self._tell(lambda session: session.marks.asks_for_data())
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """All batches of the step are there."""
+        if self._trainer is None:
+            self._tell(lambda session: session.marks.batch(None))
+
+    def _batch(self, plain: Any) -> Any:
+        """Around the forward and backward pass of one batch."""
+
+        @functools.wraps(plain)
+        def training_step(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            self._tell(lambda session: session.marks.batch(samples_in(inputs)))
+            loss = plain(model, inputs, *args, **kwargs)
+            self._tell(lambda session: session.marks.loss(loss_in(loss)))
+            return loss
+
+        return training_step
+
+    def _backward(self, plain: Any) -> Any:
+        @functools.wraps(plain)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            self._tell(lambda session: session.marks.phase(BACKWARD))
+            result = plain(*args, **kwargs)
+            self._tell(lambda session: session.marks.phase(OPTIMIZER))
+            return result
+
+        return backward
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The optimizer has made its step."""
+        self._tell(lambda session: self._step_ends(session, state, control))
+
+    def _step_ends(self, session: Session, state: Any, control: Any) -> None:
+        session.step_ends(state.global_step)
+        if self._settings.progress and self._trainer is not None:
+            _show(self._trainer, session.live.words())
+        self._go_on(session, control, "")
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Values have been logged."""
+        self._tell(lambda session: self._go_on(session, control, "logging"))
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation is over."""
+        self._tell(lambda session: self._go_on(session, control, "evaluation"))
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A checkpoint is written."""
+        self._tell(lambda session: self._go_on(session, control, "checkpointing"))
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation or a checkpoint may follow."""
+        self._tell(lambda session: self._go_on(session, control, "", ends=True))
+
+    def _go_on(self, session: Session, control: Any, over: str, *, ends: bool = False) -> None:
+        """After a step, or something beside it: what the trainer does next, in its own order.
+
+        Args:
+            session: The recording.
+            control: What the trainer will do.
+            over: What has just ended; "" for a step.
+            ends: Whether no step follows at once.
+        """
+        marks = session.marks
+        if marks.training:
+            return  # somebody logs within a step
+        if over and not marks.resting:
+            marks.was_rest(over)
+        marks.rest_ends()
+        coming = _coming(control, over)
+        if coming:
+            marks.rest_begins(coming)
+        elif not ends and not control.should_training_stop:
+            marks.asks_for_data()
+
+
+class _First(TrainerCallback):
+    """Stands before the callbacks that log: at the end they close what figures are logged to."""
+
+    def __init__(self, callback: WattstepCallback) -> None:
+        self._callback = callback
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._callback.end()
+
+
+def _coming(control: Any, over: str) -> str:
+    """What follows: the trainer logs, then evaluates, then saves."""
+    names = ("logging", "evaluation", "checkpointing")
+    wanted = (control.should_log, control.should_evaluate, control.should_save)
+    since = names.index(over) + 1 if over else 0
+    return next((name for name, on in list(zip(names, wanted, strict=True))[since:] if on), "")
+
+
+@functools.cache
+def _follow_trainers() -> None:
+    """Once: callbacks are told when `train` begins, and that it has ended, by an error as well.
+
+    A Trainer tells its callbacks of the end only where all went well, and never who it is.
+    """
+    plain = Trainer.train
+
+    @functools.wraps(plain)
+    def train(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        ours = [c for c in trainer.callback_handler.callbacks if isinstance(c, WattstepCallback)]
+        error: BaseException | None = None
+        for callback in ours:
+            callback.enters(trainer)
+        try:
+            return plain(trainer, *args, **kwargs)
+        except BaseException as problem:
+            error = problem
+            raise
+        finally:
+            for callback in ours:
+                callback.leaves(error)
+
+    Trainer.train = train
+
+
+def _beginning(args: Any, state: Any, model: Any, trainer: Any, log: bool) -> Beginning:
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))  # as torchrun tells it
+    return Beginning(
+        name=type(model).__name__,
+        model=model,
+        batch_size=args.train_batch_size,
+        accumulate=args.gradient_accumulation_steps,
+        first_step=state.global_step,
+        processes=here,
+        trainer=f"transformers {_transformers.__version__}",
+        loggers=_loggers(trainer) if log and trainer is not None else (),
+    )
+
+
+def _loggers(trainer: Any) -> list[Any]:
+    """What the trainer logs to, by its callbacks."""
+    kinds = _transformers.integrations
+    found: list[Any] = []
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, kinds.TensorBoardCallback) and callback.tb_writer is not None:
+            found.append(callback.tb_writer)
+        elif isinstance(callback, kinds.WandbCallback) and load_part("wandb").run is not None:
+            found.append("wandb")
+        elif isinstance(callback, kinds.MLflowCallback) and load_part("mlflow").active_run():
+            found.append("mlflow")
+    return found
+
+
+def _show(trainer: Any, words: str) -> None:
+    """In the progress line of a terminal, or before that of a notebook."""
+    if not words:
+        return
+    for callback in trainer.callback_handler.callbacks:
+        bar = getattr(callback, "training_bar", None)
+        if bar is not None:
+            bar.set_postfix_str(words, refresh=False)
+        tracker = getattr(callback, "training_tracker", None)
+        if tracker is not None:
+            tracker.prefix = words

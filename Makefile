@@ -107,5 +107,5 @@ clean:
 	@touch $@
 
 .venv/.tests: .venv/.runs
-	$(PIP) install -c constraints.txt -e '.[suite,traces,cluster,dev]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces,cluster,integrations,dev]'
 	@touch $@

@@ -12,11 +12,11 @@ from wattstep.integrations.steps import BACKWARD, OPTIMIZER, loss_in, samples_in
 from wattstep.parts import load_part
 
 _lightning = load_part("lightning")
-Callback = load_part("lightning.pytorch.callbacks").Callback
+_callbacks: Any = load_part("lightning.pytorch.callbacks")
 FETCH = "train_dataloader_next"  # how the trainer's profiler calls the request for a batch
 
 
-class WattstepCallback(Callback):
+class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type where it is missing
     """Records each `fit` as a run.
 
     >>> trainer = Trainer(callbacks=[WattstepCallback()])            # doctest: +SKIP
@@ -51,7 +51,9 @@ class WattstepCallback(Callback):
         self._session = session
         self.runs.append(session.path)
         session.wrap(trainer.profiler, "start", self._data_begins)
-        session.wrap(trainer, "save_checkpoint", lambda plain: self._resting("checkpointing", plain))
+        session.wrap(
+            trainer, "save_checkpoint", lambda plain: self._resting("checkpointing", plain)
+        )
         for logger in trainer.loggers:
             session.wrap(logger, "log_metrics", lambda plain: self._resting("logging", plain))
         bar = trainer.progress_bar_callback
@@ -88,7 +90,9 @@ class WattstepCallback(Callback):
         if session is not None and session.open:
             session.guard(lambda: work(session))
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         """The batch is on its device."""
         self._tell(lambda session: session.marks.batch(samples_in(batch)))
 

@@ -23,6 +23,7 @@ class StepMarks:
         processes: How many train on this machine; each has as many samples as this one.
 
     Attributes:
+        resting: The rest that goes on; "" where none does.
         seconds: Time of all steps so far in s.
         interrupted: Steps that were left out: something else ran between their batches.
     """
@@ -31,7 +32,7 @@ class StepMarks:
         self._recorder = recorder
         self._processes = processes
         self._open = False
-        self._resting = False
+        self.resting = ""
         self._batches = 0  # of the step that runs
         self._samples = 0
         self._known = True  # whether every batch told its samples
@@ -94,15 +95,15 @@ class StepMarks:
         elif self._open:
             self._recorder.abandon_step()
             self._open = False
-        if not self._resting:
+        if not self.resting:
             self._recorder.rest(name)
-            self._resting = True
+            self.resting = name
 
     def rest_ends(self) -> None:
         """What was no training is over."""
-        if self._resting:
+        if self.resting:
             self._recorder.end_rest()
-            self._resting = False
+            self.resting = ""
 
     def was_rest(self, name: str) -> None:
         """What ran since the last step ended was no training; nobody had told that it would come."""
@@ -111,11 +112,6 @@ class StepMarks:
             self._recorder.split_step(name, self._ended_ns, now)
             self._recorder.phase(LOADING)
             self._begun_ns = self._ended_ns = now
-
-    @property
-    def resting(self) -> bool:
-        """Whether a rest goes on."""
-        return self._resting
 
     @property
     def within(self) -> bool:
@@ -149,6 +145,6 @@ def loss_in(output: Any) -> float:
     """The loss that a batch gave; NaN where reading it would wait for a GPU."""
     loss = output.get("loss") if isinstance(output, Mapping) else output
     device = getattr(loss, "device", None)
-    if device is None or device.type != "cpu" or loss.numel() != 1:
+    if loss is None or device is None or device.type != "cpu" or loss.numel() != 1:
         return math.nan
     return float(loss.detach())

@@ -12,13 +12,13 @@ from wattstep.integrations.session import Beginning, CallbackSettings, Session
 from wattstep.integrations.steps import BACKWARD, OPTIMIZER, loss_in, samples_in
 from wattstep.parts import load_part
 
-_transformers = load_part("transformers")
+_transformers: Any = load_part("transformers")
 load_part("accelerate")  # transformers installs without it, and its Trainer needs it
 Trainer = _transformers.Trainer
-TrainerCallback = _transformers.TrainerCallback
+_ORDER = ("logging", "evaluation", "checkpointing")  # what the trainer does after a step
 
 
-class WattstepCallback(TrainerCallback):
+class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # it has no types
     """Records each `train` as a run.
 
     >>> trainer = Trainer(..., callbacks=[WattstepCallback()])       # doctest: +SKIP
@@ -69,7 +69,9 @@ class WattstepCallback(TrainerCallback):
             return
         self.runs.append(session.path)
         if trainer is None:
-            session.note("samples and phases are not known: the training was not begun by Trainer.train")
+            session.note(
+                "samples and phases are not known: the training was not begun by Trainer.train"
+            )
         else:
             self._listen(session, trainer)
         if args.eval_on_start:
@@ -165,6 +167,8 @@ class WattstepCallback(TrainerCallback):
         marks = session.marks
         if marks.training:
             return  # somebody logs within a step
+        if over and marks.resting in _ORDER[_ORDER.index(over) + 1 :]:
+            return  # an evaluation logs what it found before it ends
         if over and not marks.resting:
             marks.was_rest(over)
         marks.rest_ends()
@@ -175,7 +179,7 @@ class WattstepCallback(TrainerCallback):
             marks.asks_for_data()
 
 
-class _First(TrainerCallback):
+class _First(_transformers.TrainerCallback):  # type: ignore[misc]  # it has no types
     """Stands before the callbacks that log: at the end they close what figures are logged to."""
 
     def __init__(self, callback: WattstepCallback) -> None:
@@ -187,10 +191,9 @@ class _First(TrainerCallback):
 
 def _coming(control: Any, over: str) -> str:
     """What follows: the trainer logs, then evaluates, then saves."""
-    names = ("logging", "evaluation", "checkpointing")
     wanted = (control.should_log, control.should_evaluate, control.should_save)
-    since = names.index(over) + 1 if over else 0
-    return next((name for name, on in list(zip(names, wanted, strict=True))[since:] if on), "")
+    since = _ORDER.index(over) + 1 if over else 0
+    return next((name for name, on in list(zip(_ORDER, wanted, strict=True))[since:] if on), "")
 
 
 @functools.cache

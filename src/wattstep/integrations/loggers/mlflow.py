@@ -52,19 +52,17 @@ class MlflowRun:
 
     def numbers(self, values: Mapping[str, float], step: int) -> None:
         """As metrics."""
-        from mlflow.entities import Metric
-
+        entity = load_part("mlflow.entities").Metric
         now = int(time.time() * 1000)
         for some in _portions(values):
-            metrics = [Metric(name, value, now, step) for name, value in some.items()]
+            metrics = [entity(name, value, now, step) for name, value in some.items()]
             self._client.log_batch(self._run_id, metrics=metrics)
 
     def words(self, words: Mapping[str, str]) -> None:
         """As tags; long ones are cut."""
-        from mlflow.entities import RunTag
-
+        entity = load_part("mlflow.entities").RunTag
         for some in _portions(words):
-            tags = [RunTag(name, text[:LONGEST]) for name, text in some.items()]
+            tags = [entity(name, text[:LONGEST]) for name, text in some.items()]
             self._client.log_batch(self._run_id, tags=tags)
 
     def file(self, path: Path) -> None:

@@ -55,5 +55,7 @@ class TensorboardWriter:
 
     def file(self, path: Path) -> None:
         """Beside the event files, which can hold none."""
-        target = Path(self._writer.log_dir if hasattr(self._writer, "log_dir") else self._writer.logdir)
+        target = Path(
+            self._writer.log_dir if hasattr(self._writer, "log_dir") else self._writer.logdir
+        )
         (target / path.name).write_bytes(path.read_bytes())

@@ -139,9 +139,12 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
             _show(self._trainer, session.live.words())
         self._go_on(session, control, "")
 
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Values have been logged."""
-        self._tell(lambda session: self._go_on(session, control, "logging"))
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any
+    ) -> None:
+        """Values have been logged; an evaluation logs what it found before it ends."""
+        if not any(str(key).startswith("eval_") for key in logs or ()):
+            self._tell(lambda session: self._go_on(session, control, "logging"))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An evaluation is over."""
@@ -167,8 +170,6 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
         marks = session.marks
         if marks.training:
             return  # somebody logs within a step
-        if over and marks.resting in _ORDER[_ORDER.index(over) + 1 :]:
-            return  # an evaluation logs what it found before it ends
         if over and not marks.resting:
             marks.was_rest(over)
         marks.rest_ends()

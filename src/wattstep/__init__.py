@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wattstep.integrations import log_run as log_run
     from wattstep.recorder import Recorder as Recorder
     from wattstep.run import load as load
 
@@ -17,6 +18,7 @@ _PUBLIC = {
     "RecordingWarning": "wattstep.recorder",
     "WattstepError": "wattstep.errors",
     "load": "wattstep.run",
+    "log_run": "wattstep.integrations",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,14 @@ class OperationTable:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"OperationTable({len(self.rows)} operations)"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        # Reports lie above this package: they are called by name, as `import wattstep` does it.
+        return str(importlib.import_module("wattstep.reports.pages.notebook").operations(self.rows))
 
     def to_arrow(self) -> pa.Table:
         """As an Arrow table."""

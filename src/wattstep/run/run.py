@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +33,16 @@ class Run:
         self.path = Path(path)
         self.tables = Tables(self.path)
         self.info = self.tables.info
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"Run({str(self.path)!r}, {info.workload[:80]!r}, {info.state!r})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        # Reports lie above this package: they are called by name, as `import wattstep` does it.
+        pages = importlib.import_module("wattstep.reports.pages.notebook")
+        return str(pages.picture(self))
 
     @cached_property
     def _sampled(self) -> Series:

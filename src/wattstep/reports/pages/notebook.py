@@ -1,0 +1,179 @@
+"""A run, and its operations, as a picture in a notebook: no script, nothing from any network, and small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from wattstep.errors import DamagedRunError
+from wattstep.records.figure import Figure
+from wattstep.reports import wording
+from wattstep.reports.pages.page import own_file
+from wattstep.reports.values import Shown, is_figure, plain, quantity, show
+
+HEADLINE = (
+    "step_time", "throughput", "energy_per_step", "energy_per_sample", "mean_power", "peak_memory",
+)  # fmt: skip
+LONGEST = 300  # characters of a sentence
+LONGEST_NAME = 60
+MOST_PARTS = 8  # of a step
+MOST_POINTS = 300  # of the curve
+MOST_ROWS = 20  # of operations
+WIDTH, BAR, CURVE = 640, 22, 90  # px
+COLORS = ("forward", "backward", "optimizer", "data")
+
+
+def picture(run: Any) -> str:
+    """A `wattstep.Run` as HTML of less than 100 kB; a damaged one says so."""
+    try:
+        document, timeline = run.document(), run.timeline()
+    except DamagedRunError as error:
+        return _framed([Markup("<p>{}</p>").format(_short(error, LONGEST))])
+    return _framed(
+        [
+            Markup("<h4>{}</h4>").format(_short(wording.title(document), LONGEST_NAME)),
+            Markup("<p>{}</p>").format(
+                " ".join(_short(sentence, LONGEST) for sentence in wording.summary(document))
+            ),
+            _figures(document),
+            _step(document),
+            _power(timeline),
+        ]
+    )
+
+
+def operations(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The operations that take most time, as an HTML table."""
+    timed = sorted(rows, key=lambda row: -(row["time"].value or 0.0))
+    head = Markup("").join(
+        Markup("<th>{}</th>").format(name)
+        for name in ("Operation", "Layer", "Phase", "Time", "Energy")
+    )
+    body = Markup("").join(_operation(row) for row in timed[:MOST_ROWS])
+    more = len(timed) - MOST_ROWS
+    note = f"{more} further operations take less." if more > 0 else ""
+    table = Markup("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(head, body)
+    return _framed([table, Markup("<p>{}</p>").format(note)])
+
+
+def _framed(parts: Sequence[Markup]) -> str:
+    style = Markup(own_file("notebook.css"))
+    return str(
+        Markup('<div class="wattstep-run"><style>{}</style>{}</div>').format(
+            style, Markup("").join(parts)
+        )
+    )
+
+
+def _short(text: object, most: int) -> str:
+    """Plain text that is no longer than so many characters."""
+    harmless = plain(text)
+    return harmless if len(harmless) <= most else f"{harmless[: most - 1]}…"
+
+
+def _badge(shown: Shown) -> Markup:
+    return Markup('<span class="status {}">{}</span>').format(shown.status, shown.status)
+
+
+def _figures(document: Mapping[str, Any]) -> Markup:
+    cells = []
+    for name in HEADLINE:
+        shown = wording.show_metric(document, name)
+        if shown is None:
+            continue
+        label = wording.metric_of(document, name).label
+        aside = _short(shown.reason if shown.missing else shown.interval, LONGEST)
+        cells.append(
+            Markup("<div><dt>{}</dt><dd><b>{}</b> {}<small>{}</small></dd></div>").format(
+                label, shown.value, _badge(shown), aside
+            )
+        )
+    return Markup("<dl>{}</dl>").format(Markup("").join(cells))
+
+
+def _step(document: Mapping[str, Any]) -> Markup:
+    """Where a step goes: its phases as one bar."""
+    timed = [
+        (_short(row.get("phase") or "other", LONGEST_NAME), float(row["time"]["value"]))
+        for row in document.get("phases") or ()
+        if is_figure(row.get("time")) and (row["time"]["value"] or 0) > 0
+    ][:MOST_PARTS]
+    total = sum(seconds for _, seconds in timed)
+    if not total:
+        return Markup("")
+    edges = [0.0, *accumulate(WIDTH * seconds / total for _, seconds in timed)]
+    bars = Markup("").join(
+        Markup('<rect class="{}" x="{:.1f}" y="0" width="{:.1f}" height="{}"/>').format(
+            _color(name), left, right - left, BAR
+        )
+        for (name, _), left, right in zip(timed, edges, edges[1:], strict=True)
+    )
+    legend = Markup("").join(
+        Markup('<li><i class="{}"></i>{} {}</li>').format(
+            _color(name), name, quantity(seconds, "s")
+        )
+        for name, seconds in timed
+    )
+    label = "Where the time of a step goes, by phase"
+    return Markup("<h5>{}</h5>{}<ul>{}</ul>").format(label, _drawing(bars, BAR, label), legend)
+
+
+def _power(timeline: Mapping[str, Any]) -> Markup:
+    """Power over three steps, the phases behind it."""
+    rows = [row for row in timeline.get("channels") or () if row["name"] == "power"]
+    steps = timeline.get("steps") or ()
+    if not rows or not steps:
+        return Markup("")
+    points = rows[0]["points"][:: 1 + len(rows[0]["points"]) // MOST_POINTS]
+    begin, end = (pick(t for t, _ in points) for pick in (min, max))
+    begin, end = min(begin, steps[0]["start"]), max(end, steps[-1]["end"])
+    most = max(watts for _, watts in points) or 1.0
+
+    def across(t: float) -> float:
+        return WIDTH * (t - begin) / ((end - begin) or 1.0)
+
+    bands = [
+        Markup('<rect class="{}" opacity="0.25" x="{:.1f}" y="0" width="{:.1f}" height="{}"/>').format(
+            _color(phase["name"]), across(phase["start"]),
+            max(across(phase["end"]) - across(phase["start"]), 0.0), CURVE,
+        )
+        for step in steps
+        for phase in step["phases"][:MOST_PARTS]
+    ]  # fmt: skip
+    line = " ".join(f"{across(t):.1f},{CURVE - 0.9 * CURVE * w / most:.1f}" for t, w in points)
+    curve = Markup('<polyline points="{}"/>').format(line)
+    status = rows[0].get("status", "measured")
+    label = (
+        f"Power over {len(steps)} steps, {quantity(end - begin, 's')}, "
+        f"up to {quantity(most, 'W')}, {status}"
+    )
+    drawing = _drawing(Markup("").join([*bands, curve]), CURVE, label)
+    return Markup("<h5>{}</h5>{}").format(label, drawing)
+
+
+def _drawing(inside: Markup, height: int, label: str) -> Markup:
+    return Markup(
+        '<svg viewBox="0 0 {} {}" preserveAspectRatio="none" style="height:{}px" role="img" '
+        'aria-label="{}">{}</svg>'
+    ).format(WIDTH, height, height, label, inside)
+
+
+def _color(phase: str) -> str:
+    """A class of ours, whatever the phase is called."""
+    return phase if phase in COLORS else "other"
+
+
+def _operation(row: Mapping[str, Any]) -> Markup:
+    names = Markup("").join(
+        Markup("<td>{}</td>").format(escape(_short(row.get(key) or "", LONGEST_NAME)))
+        for key in ("name", "layer", "phase")
+    )
+    return Markup("<tr>{}{}{}</tr>").format(names, _amount(row["time"]), _amount(row["energy"]))
+
+
+def _amount(figure: Figure) -> Markup:
+    shown = show(figure.to_dict())
+    return Markup("<td>{} {}</td>").format(shown.value, _badge(shown))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,12 +169,14 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
 
 
 def _beginning(trainer: Any, module: Any, log: bool) -> Beginning:
+    coming = trainer.estimated_stepping_batches - trainer.global_step  # infinite: nobody knows
     return Beginning(
         name=type(module).__name__,
         model=module,
         batch_size=getattr(trainer.train_dataloader, "batch_size", None),
         accumulate=trainer.accumulate_grad_batches,
         first_step=trainer.global_step,
+        total_steps=int(coming) if 0 < coming < math.inf else None,
         processes=trainer.num_devices,
         trainer=f"lightning {_lightning.__version__}",
         loggers=trainer.loggers if log else (),

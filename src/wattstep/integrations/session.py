@@ -72,6 +72,7 @@ class Beginning:
         batch_size: Of one forward pass, or None.
         accumulate: Batches of a step.
         first_step: Number of its first step.
+        total_steps: How many it will take from there on, or None where nobody knows.
         processes: How many train on this machine.
         trainer: Library with its version.
         loggers: What the trainer logs to, as `log_run` takes it.
@@ -82,6 +83,7 @@ class Beginning:
     batch_size: int | None
     accumulate: int
     first_step: int
+    total_steps: int | None
     processes: int
     trainer: str
     loggers: Sequence[Any] = ()
@@ -194,6 +196,7 @@ class Session:
             power_model=settings.power_model,
             target=settings.target,
             first_step=beginning.first_step,
+            total_steps=beginning.total_steps,
             about=_about(beginning),
         ).start()
         self._recorder, self.path, self.open = recorder, path.absolute(), True

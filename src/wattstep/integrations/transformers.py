@@ -139,9 +139,7 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
             _show(self._trainer, session.live.words())
         self._go_on(session, control, "")
 
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Values have been logged; an evaluation logs what it found before it ends."""
         if not any(str(key).startswith("eval_") for key in logs or ()):
             self._tell(lambda session: self._go_on(session, control, "logging"))
@@ -231,6 +229,7 @@ def _beginning(args: Any, state: Any, model: Any, trainer: Any, log: bool) -> Be
         batch_size=args.train_batch_size,
         accumulate=args.gradient_accumulation_steps,
         first_step=state.global_step,
+        total_steps=max(state.max_steps - state.global_step, 0) or None,
         processes=here,
         trainer=f"transformers {_transformers.__version__}",
         loggers=_loggers(trainer) if log and trainer is not None else (),

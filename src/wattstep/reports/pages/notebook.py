@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -109,7 +109,7 @@ def _step(document: Mapping[str, Any]) -> Markup:
         Markup('<rect class="{}" x="{:.1f}" y="0" width="{:.1f}" height="{}"/>').format(
             _color(name), left, right - left, BAR
         )
-        for (name, _), left, right in zip(timed, edges, edges[1:], strict=True)
+        for (name, _), (left, right) in zip(timed, pairwise(edges), strict=True)
     )
     legend = Markup("").join(
         Markup('<li><i class="{}"></i>{} {}</li>').format(

@@ -21,9 +21,10 @@ LONGEST = 300  # characters of a sentence
 LONGEST_NAME = 60
 MOST_PARTS = 8  # of a step
 MOST_POINTS = 300  # of the curve
+FEW_POINTS = 40
 MOST_ROWS = 20  # of operations
 WIDTH, BAR, CURVE = 640, 22, 90  # px
-COLORS = ("forward", "backward", "optimizer", "data")
+IN_TURN = ("data", "forward", "backward", "optimizer")  # as they follow in a step
 
 
 def picture(run: Any) -> str:
@@ -101,6 +102,7 @@ def _step(document: Mapping[str, Any]) -> Markup:
         for row in document.get("phases") or ()
         if is_figure(row.get("time")) and (row["time"]["value"] or 0) > 0
     ][:MOST_PARTS]
+    timed.sort(key=lambda part: IN_TURN.index(part[0]) if part[0] in IN_TURN else len(IN_TURN))
     total = sum(seconds for _, seconds in timed)
     if not total:
         return Markup("")
@@ -145,6 +147,13 @@ def _power(timeline: Mapping[str, Any]) -> Markup:
     ]  # fmt: skip
     line = " ".join(f"{across(t):.1f},{CURVE - 0.9 * CURVE * w / most:.1f}" for t, w in points)
     curve = Markup('<polyline points="{}"/>').format(line)
+    if len(points) < FEW_POINTS:  # a line alone would not show a single sample
+        curve += Markup("").join(
+            Markup('<rect class="sample" x="{:.1f}" y="{:.1f}" width="5" height="5"/>').format(
+                across(t) - 2.5, CURVE - 0.9 * CURVE * watts / most - 2.5
+            )
+            for t, watts in points
+        )
     status = rows[0].get("status", "measured")
     label = (
         f"Power over {len(steps)} steps, {quantity(end - begin, 's')}, "
@@ -163,7 +172,7 @@ def _drawing(inside: Markup, height: int, label: str) -> Markup:
 
 def _color(phase: str) -> str:
     """A class of ours, whatever the phase is called."""
-    return phase if phase in COLORS else "other"
+    return phase if phase in IN_TURN else "other"
 
 
 def _operation(row: Mapping[str, Any]) -> Markup:

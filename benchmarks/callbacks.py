@@ -1,10 +1,12 @@
 """What the callbacks cost of a training's steps, and whether they record what a hand-written loop does.
 
-    python benchmarks/callbacks.py [--trainers lightning,transformers] [--steps 300] [--json]
+    python benchmarks/callbacks.py [--clock wall] [--trainers lightning,transformers] [--json]
 
 Trainings without and with the callback in the order A B B A within one process, and A against A
-beside it; each is timed from its step 20 to its last by a stopwatch that both have. Begin and end
-of the recording lie outside. Then the same model, data and optimizer in a loop of our own under a
+beside it; each is timed from its step 20 to its last by a stopwatch that both have, which reads the
+CPU time of the thread that trains, or with `--clock wall` the wall clock: what the sampler takes of
+another core is in the second alone. Begin and end of the recording lie outside. `--part within` times
+the callback's own work in each step instead, whose median a crowded machine moves little. Then the same model, data and optimizer in a loop of our own under a
 `Recorder`: its run and the callback's, in turn.
 """
 
@@ -19,11 +21,12 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+
 from pairs import compare, interval, shown
 from wattstep.integrations import live
 from wattstep.recorder import Recorder
@@ -35,8 +38,13 @@ BATCH = 8
 POWER = "vcpu"
 
 
+CLOCKS = {"thread": time.thread_time, "wall": time.perf_counter}
+
+
 class Stopwatch:
     """Seconds a step, from a step to the last."""
+
+    clock = CLOCKS["thread"]
 
     def __init__(self) -> None:
         self.count = 0
@@ -44,7 +52,7 @@ class Stopwatch:
 
     def step(self) -> None:
         self.count += 1
-        self.end = time.perf_counter()
+        self.end = Stopwatch.clock()
         if self.count == SETTLING:
             self.begin = self.end
 
@@ -165,40 +173,72 @@ def callback_of(trainer: str, folder: Path, trace: str) -> Any:
     return module.WattstepCallback(folder, trace=trace, power_model=POWER, strict=True)
 
 
-def looks() -> Iterator[list[float]]:
-    """How long each look at the power takes, in s, from here on."""
-    plain, taken = live.Live.look, []
+def within(options: Any, folder: Path) -> dict[str, float]:
+    """Median time in s of a step that is spent in the callback, and of a look at the power."""
+    found: dict[str, float] = {}
+    look, looked = live.Live.look, []
 
-    def look(self: Any, *args: Any, **kwargs: Any) -> None:
-        begin = time.thread_time()
-        plain(self, *args, **kwargs)
-        taken.append(time.thread_time() - begin)
+    def looking(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin = time.perf_counter()
+        look(self, *args, **kwargs)
+        looked.append(time.perf_counter() - begin)
 
+    live.Live.look = looking  # type: ignore[method-assign]
+    for trainer in options.trainers.split(","):
+        callback = callback_of(trainer, folder, "none")
+        kind, spent, steps = type(callback), [0.0], []
+        tell, step = kind._tell, Stopwatch.step
+
+        def telling(self: Any, work: Any) -> None:
+            begin = time.perf_counter()
+            tell(self, work)  # noqa: B023
+            spent[0] += time.perf_counter() - begin  # noqa: B023
+
+        def stepping(self: Stopwatch) -> None:
+            step(self)  # noqa: B023
+            steps.append(spent[0])  # noqa: B023
+            spent[0] = 0.0  # noqa: B023
+
+        kind._tell, Stopwatch.step = telling, stepping
+        TRAINERS[trainer](768, options.steps, [callback])
+        kind._tell, Stopwatch.step = tell, step
+        found[trainer] = statistics.median(steps[SETTLING:])
+        print(f"{trainer}: {1e6 * found[trainer]:.0f} µs of a step in the callback (median)")
     live.Live.look = look  # type: ignore[method-assign]
-    yield taken
-    live.Live.look = plain  # type: ignore[method-assign]
+    if looked:
+        found["look"] = statistics.median(looked)
+        print(f"a look at the power, once a second: {1e3 * found['look']:.2g} ms (median)")
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainers", default=",".join(TRAINERS))
     parser.add_argument("--widths", default="128,768", help="of the network's layers")
+    parser.add_argument("--clock", choices=CLOCKS, default="thread")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--quadruples", type=int, default=8)
     parser.add_argument("--trace", default="none,auto")
+    parser.add_argument("--part", default="within,ratio,hand")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    Stopwatch.clock = CLOCKS[options.clock]
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    for name in ("lightning.pytorch", "transformers"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)
     folder = Path(tempfile.mkdtemp())
-    results: dict[str, Any] = {}
-    watching = looks()
-    taken = next(watching)
+    parts = {"within": within, "ratio": ratios_of, "hand": against_a_loop}
+    results = {name: parts[name](options, folder) for name in options.part.split(",")}
+    if options.json:
+        print(json.dumps(results, indent=1))
+
+
+def ratios_of(options: Any, folder: Path) -> dict[str, Any]:
+    """Steps with the callback against steps without."""
+    found: dict[str, Any] = {}
     for trainer in options.trainers.split(","):
+        train = TRAINERS[trainer]
         for width in map(int, options.widths.split(",")):
-            train = TRAINERS[trainer]
             for trace in options.trace.split(","):
 
                 def plain() -> float:
@@ -207,21 +247,13 @@ def main() -> None:
                 def recorded() -> float:
                     return train(width, options.steps, [callback_of(trainer, folder, trace)])  # noqa: B023
 
-                ms = 1e3 * plain()
+                key = f"{trainer}, steps of {1e3 * plain():.2g} ms, trace={trace}"
                 ratios = compare(plain, recorded, options.quadruples)
-                key = f"{trainer}, steps of {ms:.2g} ms, trace={trace}"
                 print(
                     f"{key:46} {shown(ratios['recorded'])}   {shown(ratios['control'])}", flush=True
                 )
-                results[key] = {name: interval(values) for name, values in ratios.items()}
-    if taken:
-        results["look, median s"] = statistics.median(taken)
-        print(
-            f"a look at the power, once a second: {1e3 * statistics.median(taken):.2g} ms of CPU time"
-        )
-    results["against a loop of our own"] = against_a_loop(options, folder)
-    if options.json:
-        print(json.dumps(results, indent=1))
+                found[key] = {name: interval(values) for name, values in ratios.items()}
+    return found
 
 
 def against_a_loop(options: Any, folder: Path) -> dict[str, Any]:

@@ -143,8 +143,7 @@ def samples_in(batch: Any) -> int | None:
 
 def loss_in(output: Any) -> float:
     """The loss that a batch gave; NaN where reading it would wait for a GPU."""
-    loss = output.get("loss") if isinstance(output, Mapping) else output
-    device = getattr(loss, "device", None)
-    if loss is None or device is None or device.type != "cpu" or loss.numel() != 1:
+    loss: Any = output.get("loss") if isinstance(output, Mapping) else output
+    if not getattr(loss, "is_cpu", False) or loss.numel() != 1:
         return math.nan
-    return float(loss.detach())
+    return float(loss.item())

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from wattstep.cli.options import Json
 from wattstep.cli.saying import say
-from wattstep.errors import DamagedRunError
 from wattstep.reports.values import plain
 
 
@@ -36,21 +35,9 @@ def runs(
 
 
 def _list(folder: Path, as_json: bool) -> None:
-    from wattstep.store.files import read_info
+    from wattstep.store.listing import listed
 
-    rows: list[dict[str, Any]] = []
-    for path in sorted(p.parent for p in folder.glob("*/run.json")):
-        row: dict[str, Any] = {"run": str(path)}
-        try:
-            info = read_info(path)
-            row |= {
-                "state": info.state, "workload": info.workload, "batch_size": info.batch_size,
-                "engine": info.engine, "created": info.created, "problem": None,
-                "imported": bool(info.imported),
-            }  # fmt: skip
-        except DamagedRunError as error:
-            row |= {"state": "damaged", "problem": str(error)}
-        rows.append(row)
+    rows = [listed(found.parent)[0] for found in sorted(folder.glob("*/run.json"))]
     if as_json:
         from wattstep.reports.json_document import dump
 

@@ -204,6 +204,17 @@ def signed_percent(ratio: float) -> str:
     return change if change == "0 %" else f"{'-' if ratio < 1 else '+'}{change}"
 
 
+def signed_change(ratio: Figure, *, brief: bool = False) -> str:
+    """A ratio as a change with its interval: "-13 % (-15 to -12)"; "" where it is missing."""
+    if ratio.value is None:
+        return ""
+    value = signed_percent(ratio.value)
+    if ratio.low is None or ratio.high is None or brief:
+        return value
+    low, high = (signed_percent(end).removesuffix(" %") for end in (ratio.low, ratio.high))
+    return f"{value} ({low} to {high})"
+
+
 def joined(parts: Sequence[str]) -> str:
     """As a list in a sentence."""
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)

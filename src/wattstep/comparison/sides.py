@@ -98,10 +98,24 @@ def sides_of(paths: Sequence[Path]) -> list[Side]:
     """
     if len(paths) > 1:
         return gathered([[path] for path in paths])
-    by = _by_configuration(runs_in(paths[0]))
+    return sides_among(runs_in(paths[0]), str(paths[0]))
+
+
+def sides_among(runs: Sequence[Path], what: str) -> list[Side]:
+    """Sides of runs that lie together: as many as they have configurations.
+
+    Args:
+        runs: All of them.
+        what: What holds them, for the error.
+
+    Raises:
+        DamagedRunError: A run cannot be read.
+        InvalidValueError: They are of one configuration, or too many.
+    """
+    by = _by_configuration(runs)
     if len(by) < 2:
         raise InvalidValueError(
-            f"{paths[0]} holds one configuration: give a second path to compare it with"
+            f"{what} holds one configuration: give a second path to compare it with"
         )
     return by_choice(by)
 
@@ -114,10 +128,10 @@ def by_choice(by: Mapping[Configuration, Sequence[Path]]) -> list[Side]:
     """
     sides = [
         Side(
-            letter=_letter(number), title="", paths=tuple(runs), configuration=configuration,
+            letter=_letter(number), title="", paths=tuple(found), configuration=configuration,
             chosen=True,
         )
-        for number, (configuration, runs) in enumerate(sorted(by.items(), key=_in_order))
+        for number, (configuration, found) in enumerate(sorted(by.items(), key=_in_order))
     ]  # fmt: skip
     return _titled(_each_once(sides), [])
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.comparison.answer import signed_percent
+from wattstep.comparison.answer import signed_change, signed_percent
 from wattstep.comparison.comparing import Comparison
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.gate import Gate
@@ -187,13 +187,7 @@ def _value(figure: Figure) -> Text:
 
 def _change(ratio: Figure, *, brief: bool = False) -> Text:
     """A ratio as a change with its interval: "-13 % (-15 to -12)"."""
-    if ratio.value is None:
-        return Text(NO_VALUE)
-    value = signed_percent(ratio.value)
-    if ratio.low is None or ratio.high is None or brief:
-        return Text(value)
-    low, high = (signed_percent(end).removesuffix(" %") for end in (ratio.low, ratio.high))
-    return Text(f"{value} ({low} to {high})")
+    return Text(signed_change(ratio, brief=brief) or NO_VALUE)
 
 
 # --- matrices -----------------------------------------------------------------------------------

@@ -1,0 +1,145 @@
+"""A process that opens runs and writes pages, so that the server itself never waits for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from wattstep.errors import WattstepError
+from wattstep.reports.pages.page import write_at_once
+
+Task = Mapping[str, Any]
+SHOWN: Final = ("step_time", "energy_per_step")
+
+
+def main() -> int:
+    """Reads tasks as JSON lines, and answers each with one, until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
+    os.nice(5)  # whoever trains on this machine comes first
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what a library prints is no answer
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        answers.flush()
+    return 0
+
+
+def answer(task: Task) -> dict[str, Any]:
+    """`{"done": ...}`, or `{"error": ...}` in words for the reader."""
+    try:
+        return {"done": TASKS[task["task"]](task)}
+    except WattstepError as error:
+        return {"error": str(error)}
+    except OSError as error:
+        return {"error": f"{error.strerror or error}{f': {error.filename}' * bool(error.filename)}"}
+    except Exception as error:  # a run that nothing foresaw is that run's problem alone
+        print(f"wattstep: {task['task']}: {type(error).__name__}: {error}", file=sys.stderr)
+        return {"error": f"cannot be worked out ({type(error).__name__}: {error})"}
+
+
+def _figures(task: Task) -> dict[str, Any]:
+    """What the list shows of a run: the number of steps, and figures."""
+    from wattstep.run import load
+
+    run = load(task["paths"][0])
+    found = run.headline()
+    return {
+        "steps": len(run.series.steps.index),
+        **{name: found[name].to_dict() for name in SHOWN if name in found},
+    }
+
+
+def _document(task: Task) -> None:
+    from wattstep.run import load
+
+    _write_json(load(task["paths"][0]).document(), task)
+
+
+def _report(task: Task) -> None:
+    from wattstep.errors import DamagedRunError
+    from wattstep.reports.pages.report import Reported, Unreadable, read_run, render_report
+
+    read = [read_run(Path(path)) for path in task["paths"]]
+    found = [run for run in read if isinstance(run, Reported)]
+    unreadable = [run for run in read if isinstance(run, Unreadable)]
+    if not found:
+        raise DamagedRunError("; ".join(run.reason for run in unreadable))
+    _write_page(render_report(found, unreadable), task)
+
+
+def _sweep(task: Task) -> None:
+    from wattstep.fleet.folder import load_sweep
+    from wattstep.reports.pages.sweep import render_sweep
+
+    document = load_sweep(Path(task["paths"][0]), warn=lambda text: print(text, file=sys.stderr))
+    _write_page(render_sweep(document), task)
+
+
+def _daily(task: Task) -> None:
+    from wattstep.daily.document import describe
+    from wattstep.daily.folder import DailyFolder
+    from wattstep.errors import DamagedRunError
+    from wattstep.reports.pages.daily import render_daily
+
+    folder = DailyFolder(Path(task["paths"][0]))
+    if not (sizes := folder.batches()):
+        raise DamagedRunError("no day of this training is done yet")
+    _write_page(render_daily(describe(folder, sizes)), task)
+
+
+def _compare(task: Task) -> None:
+    """As `wattstep compare` has it: two runs in full, more as a matrix."""
+    from wattstep.comparison.comparing import compare
+    from wattstep.comparison.configuration import check_across
+    from wattstep.comparison.matrix import compare_all
+    from wattstep.comparison.sides import sides_of
+    from wattstep.reports.pages.compare import render_comparison, render_matrix
+
+    across = check_across(task["across"])
+    sides = sides_of([Path(path) for path in task["paths"]])
+    if len(sides) == 2:
+        comparison = compare(sides[0], sides[1], across)
+        if task["as_json"]:
+            return _write_json(comparison.document(), task)
+        return _write_page(render_comparison(comparison), task)
+    matrix = compare_all(sides, None, across)
+    if task["as_json"]:
+        return _write_json(matrix.document(), task)
+    return _write_page(render_matrix(matrix), task)
+
+
+def _recover(task: Task) -> None:
+    """Closes a run that was never closed: its journals become tables."""
+    from wattstep.run import load
+
+    load(task["paths"][0])
+
+
+def _write_page(text: str, task: Task) -> None:
+    write_at_once(text, Path(task["output"]))
+
+
+def _write_json(document: Any, task: Task) -> None:
+    import io
+
+    from wattstep.reports.json_document import dump
+
+    stream = io.StringIO()
+    dump(document, stream)
+    write_at_once(stream.getvalue(), Path(task["output"]))
+
+
+TASKS: Final[Mapping[str, Callable[[Task], Any]]] = {
+    "figures": _figures,
+    "document": _document,
+    "report": _report,
+    "sweep": _sweep,
+    "daily": _daily,
+    "compare": _compare,
+    "recover": _recover,
+}

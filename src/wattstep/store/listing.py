@@ -1,0 +1,24 @@
+"""A run as a line of a list: what its `run.json` says, or why that cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wattstep.errors import DamagedRunError
+from wattstep.records.run_info import RunInfo
+from wattstep.store.files import read_info
+
+
+def listed(path: Path) -> tuple[dict[str, Any], RunInfo | None]:
+    """The row of a run, JSON-ready, and its description; None where that is damaged."""
+    try:
+        info = read_info(path)
+    except DamagedRunError as error:
+        return {"run": str(path), "state": "damaged", "problem": str(error)}, None
+    row = {
+        "run": str(path), "state": info.state, "workload": info.workload,
+        "batch_size": info.batch_size, "engine": info.engine, "created": info.created,
+        "problem": None, "imported": bool(info.imported),
+    }  # fmt: skip
+    return row, info

@@ -104,9 +104,9 @@ clean:
 
 .venv/.runs: .venv/.python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt $(TORCH)
-	$(PIP) install -c constraints.txt -e '.[suite,traces]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces,serve]'
 	@touch $@
 
 .venv/.tests: .venv/.runs
-	$(PIP) install -c constraints.txt -e '.[suite,traces,cluster,integrations,dev]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces,serve,cluster,integrations,dev]'
 	@touch $@

@@ -27,6 +27,8 @@ EXTRAS: dict[str, str] = {
     "mlflow": "mlflow",
     "wandb": "wandb",
     "tensorboard": "tensorboard",
+    "starlette": "serve",
+    "uvicorn": "serve",
 }
 
 

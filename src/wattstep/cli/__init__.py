@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "observe": "wattstep.cli.observe:observe",
         "calibrate": "wattstep.cli.calibrate:calibrate",
         "runs": "wattstep.cli.runs:runs",
+        "serve": "wattstep.cli.serve:serve",
         "agent": "wattstep.cli.agent:agent",
     }
 )

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from wattstep.errors import InvalidValueError
-from wattstep.serving.store_view import Entry, StoreView, look_at
+from wattstep.serving.store_view import Entry, StoreView, UnknownEntryError, id_of, look_at
 
 TRASH: Final = ".wattstep-trash"
+NAMES: Final = {"sweep": "sweep", "daily": "daily training", "run": "run", "link": "link"}
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -34,6 +35,7 @@ class Discarded:
         id: Name of its folder in the trash.
         when: "2026-11-22 14:03:05", local time.
         places: Where its parts were in the store.
+        ids: What they were called there.
         paths: Where they are now.
         size: Bytes that they take on the disk.
     """
@@ -41,6 +43,7 @@ class Discarded:
     id: str
     when: str
     places: tuple[str, ...]
+    ids: tuple[str, ...]
     paths: tuple[Path, ...]
     size: int
 
@@ -56,19 +59,22 @@ class Trash:
         self._store = store
         self._folder = store.root / TRASH
 
-    def refusal(self, entry: Entry, parts: Sequence[Entry]) -> str:
+    def refusal(self, entry: Entry, parts: Sequence[Entry], parent: Entry | None) -> str:
         """Why an entry is not deleted, or "".
 
         Args:
             entry: What is to go.
             parts: The runs in it, where it is a sweep or a daily training.
+            parent: The sweep or daily training that it is part of.
         """
         if entry.kind == "link":
             return "it is a link: remove it by hand, what it leads to is not touched"
         if entry.state == "recording":
             return "it is still being recorded"
         if entry.state == "in progress":
-            return f"the {entry.kind} is still going on"
+            return f"the {NAMES[entry.kind]} is still going on"
+        if parent is not None and parent.state == "in progress":
+            return f"the {NAMES[parent.kind]} that it is part of is still going on"
         if busy := [part.path.name for part in parts if part.state == "recording"]:
             return f"{', '.join(busy)} in it is still being recorded"
         return ""
@@ -117,7 +123,8 @@ class Trash:
         """Puts back what was moved at once; the places where it is again.
 
         Raises:
-            InvalidValueError: It is not in the trash, or its place is taken.
+            UnknownEntryError: It is not in the trash.
+            InvalidValueError: Its place is taken.
             OSError: It cannot be moved.
         """
         discarded = self._find(id)
@@ -136,7 +143,7 @@ class Trash:
         """Deletes for good what lies under these ids.
 
         Raises:
-            InvalidValueError: One of them is not in the trash.
+            UnknownEntryError: One of them is not in the trash.
             OSError: It cannot be removed.
         """
         for discarded in [self._find(id) for id in ids]:
@@ -148,7 +155,7 @@ class Trash:
         for each in self.listed():
             if each.id == id:
                 return each
-        raise InvalidValueError("that is no longer in the trash")
+        raise UnknownEntryError("that is no longer in the trash")
 
     def _discarded(self, folder: Path) -> Discarded | None:
         try:
@@ -162,6 +169,7 @@ class Trash:
         prefix = f"{TRASH}/{folder.name}/"
         return Discarded(
             id=folder.name, when=when, size=size, paths=tuple(each.path for each in entries),
+            ids=tuple(id_of(each.path.relative_to(folder)) for each in entries),
             places=tuple(each.place.removeprefix(prefix) for each in entries),
         )  # fmt: skip
 

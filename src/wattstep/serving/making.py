@@ -148,7 +148,9 @@ class Line:
                 self._free.append(worker)
         with self._lock:
             del self._under_way[key]
-            self._ended = {k: o for k, o in self._ended.items() if o.ended > outcome.ended - FAILED_S}
+            self._ended = {
+                k: o for k, o in self._ended.items() if o.ended > outcome.ended - FAILED_S
+            }
             if outcome.error:
                 self._ended[key] = outcome
         self._told()

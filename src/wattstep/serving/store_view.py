@@ -75,6 +75,15 @@ class Entry:
 Listing = Mapping[str, Entry]
 
 
+class UnknownEntryError(InvalidValueError):
+    """What was asked for is not in the store, or no longer."""
+
+
+def id_of(place: Path) -> str:
+    """The id of what lies there, seen from the store."""
+    return hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
+
+
 class StoreView:
     """A folder as a list of what is in it; safe for several threads.
 
@@ -216,12 +225,12 @@ class StoreView:
         return self._entry("link", path, parent, state="outside", problem=words)
 
     def _entry(self, kind: Kind, path: Path, parent: str, **more: Any) -> Entry:
-        place = os.fsencode(path.relative_to(self.root))
+        place = path.relative_to(self.root)
         return Entry(
-            id=hashlib.sha256(place).hexdigest()[:16],
+            id=id_of(place),
             kind=kind,
             path=path,
-            place=plain(place.decode("utf-8", errors="replace")),
+            place=plain(os.fsencode(place).decode("utf-8", errors="replace")),
             parent=parent,
             **more,
         )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wattstep.errors import WattstepError
 from wattstep.reports.pages.page import write_at_once
+
+if TYPE_CHECKING:
+    from wattstep.comparison.sides import Side
 
 Task = Mapping[str, Any]
 SHOWN: Final = ("step_time", "energy_per_step")
@@ -67,6 +71,7 @@ def _report(task: Task) -> None:
     read = [read_run(Path(path)) for path in task["paths"]]
     found = [run for run in read if isinstance(run, Reported)]
     unreadable = [run for run in read if isinstance(run, Unreadable)]
+    unreadable += [Unreadable(path=place, reason=reason) for place, reason in task["left_out"]]
     if not found:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
     _write_page(render_report(found, unreadable), task)
@@ -93,24 +98,41 @@ def _daily(task: Task) -> None:
 
 
 def _compare(task: Task) -> None:
-    """As `wattstep compare` has it: two runs in full, more as a matrix."""
+    """As `wattstep compare` has it: two sides in full, more as a matrix; or why it refuses."""
+    from wattstep.comparison.comparing import differing
+    from wattstep.comparison.sides import gathered, sides_among
+    from wattstep.errors import InvalidValueError
+
+    paths = [Path(path) for path in task["paths"]]
+    if task["by"] == "configuration":
+        sides = sides_among(paths, "what was chosen")
+    else:
+        sides = gathered([[path] for path in paths])
+    try:
+        _write_comparison(sides, task)
+    except InvalidValueError as error:
+        _write_json({"refused": str(error), "differing": differing(sides)}, task)
+
+
+def _write_comparison(sides: list[Side], task: Task) -> None:
     from wattstep.comparison.comparing import compare
     from wattstep.comparison.configuration import check_across
     from wattstep.comparison.matrix import compare_all
-    from wattstep.comparison.sides import sides_of
     from wattstep.reports.pages.compare import render_comparison, render_matrix
 
     across = check_across(task["across"])
-    sides = sides_of([Path(path) for path in task["paths"]])
     if len(sides) == 2:
         comparison = compare(sides[0], sides[1], across)
         if task["as_json"]:
-            return _write_json(comparison.document(), task)
-        return _write_page(render_comparison(comparison), task)
+            _write_json(comparison.document(), task)
+        else:
+            _write_page(render_comparison(comparison), task)
+        return
     matrix = compare_all(sides, None, across)
     if task["as_json"]:
-        return _write_json(matrix.document(), task)
-    return _write_page(render_matrix(matrix), task)
+        _write_json(matrix.document(), task)
+    else:
+        _write_page(render_matrix(matrix), task)
 
 
 def _recover(task: Task) -> None:
@@ -125,8 +147,6 @@ def _write_page(text: str, task: Task) -> None:
 
 
 def _write_json(document: Any, task: Task) -> None:
-    import io
-
     from wattstep.reports.json_document import dump
 
     stream = io.StringIO()

@@ -1,0 +1,81 @@
+"""`wattstep serve`: the store in a browser."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+
+if TYPE_CHECKING:
+    from wattstep.serving.starting import Served
+
+PORT = 8750
+
+
+def serve(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="Folder that holds runs.")
+    ] = Path("runs"),
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen on. Only this machine reaches the default; on any other, a "
+            "secret in the link that is printed is asked for.",
+            metavar="ADDRESS",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port; 0 takes one that is free.", metavar="N", min=0, max=65535)
+    ] = PORT,
+    login: Annotated[
+        bool,
+        typer.Option(
+            "--login",
+            help="Ask for the secret of the link on this machine, too: others have accounts here.",
+        ),
+    ] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show recorded runs in a browser: list, open, compare, delete. Ends with Ctrl-C."""
+    from wattstep.parts import load_part
+
+    for part in ("starlette", "uvicorn"):
+        load_part(part)
+    from wattstep.serving.guarding import is_loopback
+    from wattstep.serving.starting import serve as serve_folder
+
+    if not is_loopback(host):
+        print(
+            f"wattstep: warning: --host {host}: others in the network can reach this server. Whoever "
+            "has the link below sees all runs and can delete them; it travels unencrypted.",
+            file=sys.stderr,
+        )
+
+    def ready(served: Served) -> None:
+        _tell(served, json, quiet)
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(served.url)
+
+    serve_folder(folder, host, port, login=login, ready=ready)
+
+
+def _tell(served: Served, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        from dataclasses import asdict
+
+        from wattstep.reports.json_document import dump
+
+        dump(asdict(served), sys.stdout)
+        sys.stdout.flush()
+        return
+    print(f"{served.store}: {served.url}", flush=True)
+    if not quiet:
+        print("Ctrl-C ends the server", file=sys.stderr, flush=True)

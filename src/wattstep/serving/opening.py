@@ -102,8 +102,9 @@ class Opening:
 
     async def compare(self, request: Request) -> Response:
         """What `wattstep compare` says of the runs that were chosen, or why it refuses."""
-        entries = await run_in_threadpool(self._chosen, request)
-        runs, _ = self._runs(entries)
+        chosen = await run_in_threadpool(self._chosen, request)
+        entries = sorted(chosen, key=lambda entry: str(entry.row.get("created") or ""))
+        runs, _ = self._runs(entries)  # the older run is A, with which the other is compared
         if len(runs) < 2:
             raise InvalidValueError("choose two runs or more, which can be opened, to compare them")
         by = "configuration" if request.query_params.get("by") == "configuration" else "run"
@@ -129,7 +130,7 @@ class Opening:
         if wants_json(request):
             return json_page({"error": reason, "differing": refused["differing"]}, status=422)
         text = self._pages.render(
-            "refused.html", title="Not compared", reason=reason, by=by,
+            "refused.html", title="Not compared", reason=reason.partition(": if that")[0], by=by,
             ids=[entry.id for entry in entries], differing=list(refused["differing"].items()),
         )  # fmt: skip
         return page(text, status=422)

@@ -105,7 +105,7 @@ def _title(entry: Entry, parts: int) -> str:
         return f"Sweep of {runs}"
     if entry.kind == "daily":
         return f"Daily training, {runs}"
-    return entry.title or ("A link" if entry.kind == "link" else "A run")
+    return entry.title or plain(entry.path.name)
 
 
 def _why(entry: Entry, pending: bool, paused: bool) -> str:

@@ -26,8 +26,7 @@ COLUMNS: Final = (
     ("steps", "Steps", True),
     ("time", "Step time", True),
     ("energy", "Energy per step", True),
-    ("engine", "Engine", False),
-    ("device", "Device", False),
+    ("engine", "Ran with", False),
     ("size", "On disk", True),
 )
 SORTS: Final = (
@@ -82,7 +81,8 @@ class Viewing:
         site.want_figures(limited, listing)
         return self._pages.render(
             "list.html",
-            title=f"Runs in {shortened(plain(site.store.root.name or '/'), 80)}",
+            title="Runs",
+            folder=shortened(plain(site.store.root.name or "/"), 80),
             rows=limited,
             total=len(rows),
             more=len(limited) < len(shown),

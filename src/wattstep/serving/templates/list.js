@@ -82,7 +82,7 @@
     });
     // One sweep is compared by what it holds.
     const one = marked === 1 && boxes().find((box) => box.checked).closest("tr");
-    if (one && (one.classList.contains("sweep") || one.classList.contains("daily"))) {
+    if (one && (one.classList.contains("kind-sweep") || one.classList.contains("kind-daily"))) {
       chosen.querySelector("[formaction='/compare']").disabled = false;
     }
   }

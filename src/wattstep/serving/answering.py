@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wattstep.reports.json_document import dump
-from wattstep.serving.guarding import COOKIE, LARGEST_BODY, Guard
+from wattstep.serving.guarding import COOKIE, LARGEST_ADDRESS, LARGEST_BODY, Guard
 from wattstep.serving.pages import Pages
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -70,6 +70,8 @@ class Gate:
             return self._page(400, "A request has one Host header.")
         if (refusal := self._guard.refuse(scope["method"], headers)) is not None:
             return self._page(refusal.status, refusal.reason)
+        if len(scope["path"]) + len(scope["query_string"]) > LARGEST_ADDRESS:
+            return self._page(414, "That address is longer than any here.")
         if int(headers.get("content-length", "0") or 0) > LARGEST_BODY:
             return self._page(413, "That is more than any form here holds.")
         if scope["path"] == "/login" or self._guard.logged_in(headers):
@@ -142,7 +144,7 @@ async def form_of(request: Request, guard: Guard) -> dict[str, list[str]]:
         raise HTTPException(415, f"Changes are asked for as {FORM}.")
     try:
         data = await asyncio.wait_for(_body(request), BODY_S)
-        fields = parse_qs(data.decode("ascii"), max_num_fields=5000)
+        fields = parse_qs(data.decode("ascii"), keep_blank_values=True, max_num_fields=5000)
     except asyncio.TimeoutError as error:
         raise HTTPException(408, "The form did not arrive.") from error
     except ValueError as error:

@@ -58,12 +58,14 @@ def make_application(site: Site) -> Starlette:
         Route("/api/runs/{id}", opening.document),
         Route("/api/compare", opening.compare),
     ]
-    return Starlette(
+    application = Starlette(
         routes=routes,
         middleware=[Middleware(Gate, guard=site.guard, pages=pages)],
         exception_handlers=_handlers(site, pages),  # type: ignore[arg-type]
         lifespan=lifespan,
     )
+    application.router.redirect_slashes = False  # an address is right or it is not
+    return application
 
 
 def _handlers(site: Site, pages: Pages) -> dict[object, object]:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 COOKIE: Final = "wattstep"
-LARGEST_BODY: Final = 64 * 1024  # bytes; a form with a thousand runs has 40 KiB
+LARGEST_ADDRESS: Final = 48 * 1024  # characters; two thousand runs have 42,000
+LARGEST_BODY: Final = 256 * 1024  # bytes; a form with two thousand runs has 106 kB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wattstep.reports.values import BYTES_NOTE, plain, quantity
+from wattstep.reports.wording import in_words
 from wattstep.serving.answering import json_page, page
 from wattstep.serving.deleting import Discarded
 from wattstep.serving.pages import Pages
@@ -192,8 +193,8 @@ def _facts(entry: Entry, row: Row) -> list[tuple[str, str]]:
         "Device": lambda: entry.device,
         "Began": lambda: row.created,
         "Steps": lambda: row.steps,
-        "Step time": lambda: row.step_time.text if row.step_time else "",
-        "Energy per step": lambda: f"{row.energy.text} ({row.energy.status})" if row.energy else "",
+        "Step time": lambda: in_words(row.step_time) if row.step_time else "",
+        "Energy per step": lambda: in_words(row.energy) if row.energy else "",
         "On disk": lambda: row.size if entry.kind != "link" else "",
     }
     return [(name, text) for name, find in words.items() if (text := find())]

@@ -1,7 +1,8 @@
-"""One server for the tests that leave its store as it is, and fresh ones for those that do not."""
+"""One server for the tests that leave its store as it is, and one whose store is made anew for each that does not."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +19,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
+@pytest.fixture(scope="package")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    folder = tmp_path_factory.mktemp("changed")
+    model = make_store(folder / "model")
+    (folder / "runs").mkdir()
+    with serving(folder / "runs", folder) as started:
+        yield started, model
+
+
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[Server]:
+def own(changed: tuple[Server, Path]) -> Server:
     """A server whose store a test may change."""
-    with serving(make_store(tmp_path / "runs"), tmp_path) as started:
-        yield started
+    server, model = changed
+    for path in server.store.iterdir():
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
+        else:
+            shutil.rmtree(path)
+    shutil.copytree(model, server.store, dirs_exist_ok=True)
+    server.get(f"/delete?run={'0' * 16}")  # looks at the disk, whenever it last did
+    return server

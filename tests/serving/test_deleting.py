@@ -17,9 +17,14 @@ import pytest
 from tests.comparison.made import recorded
 from tests.serving.served import Server
 
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.records.journal import JOURNAL
+from wattstep.serving.changing import Changing
 from wattstep.serving.deleting import TRASH, Trash
+from wattstep.serving.guarding import Guard
+from wattstep.serving.kept import Kept
+from wattstep.serving.pages import Pages
+from wattstep.serving.site import Site
 from wattstep.serving.store_view import StoreView, UnknownEntryError
 from wattstep.store.lock import lock_folder
 
@@ -296,3 +301,24 @@ def unclosed(path: Path) -> None:
         marks.add(Mark.STEP_START, 0, 4.0, index, 0, start)
         marks.add(Mark.STEP_END, 0, 1.0, index, 0, start + 9 * 10**6)
     marks.close()
+
+
+class FullTrash(Trash):
+    """The trash of a disk that has no room for a folder."""
+
+    def _own_folder(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_on_a_full_disk_a_run_is_still_deleted_for_good_and_never_by_halves(tmp_path: Path) -> None:
+    recorded(tmp_path / "runs" / "one")
+    site = Site(tmp_path / "runs", Guard(host="127.0.0.1", login=False), Kept(tmp_path / "kept"))
+    site.trash = FullTrash(site.store)
+    changing = Changing(site, Pages(site.guard))
+    entries = list(site.store.look().values())
+    with pytest.raises(RecordingError, match="No space left"):
+        changing.let_go(entries, forever=False)
+    assert (tmp_path / "runs" / "one" / "run.json").exists()
+    assert changing.let_go(entries, forever=True) == ""
+    assert not (tmp_path / "runs" / "one").exists()
+    site.close()

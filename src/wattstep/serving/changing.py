@@ -40,6 +40,7 @@ class Changing:
     def _ask(self, ids: Sequence[str]) -> str:
         if not ids:
             raise InvalidValueError("no run is chosen: tick some in the list")
+        self._site.store.look(fresh=True)
         entries = self._outermost([self._site.find(id) for id in ids])
         refused = [(entry, reason) for entry in entries if (reason := self._refusal(entry))]
         left = [entry for entry in entries if not self._refusal(entry)]
@@ -84,9 +85,14 @@ class Changing:
             if entry.stamp != stamp:
                 raise HTTPException(409, f"{entry.place} has changed since you looked: look again")
             entries.append(entry)
-        return self._gone(self._outermost(entries), forever=fields.get("how") == ["forever"])
+        return self.let_go(self._outermost(entries), forever=fields.get("how") == ["forever"])
 
-    def _gone(self, entries: Sequence[Entry], *, forever: bool) -> str:
+    def let_go(self, entries: Sequence[Entry], *, forever: bool) -> str:
+        """Moves entries into the trash, or deletes them for good; the id in the trash, or "".
+
+        Raises:
+            RecordingError: The disk does not let it.
+        """
         trash = self._site.trash
         try:
             moved = trash.move(entries)

@@ -38,5 +38,5 @@ def own(changed: tuple[Server, Path]) -> Server:
         else:
             shutil.rmtree(path)
     shutil.copytree(model, server.store, dirs_exist_ok=True)
-    server.get(f"/delete?run={'0' * 16}")  # looks at the disk, whenever it last did
+    server.look()
     return server

@@ -81,6 +81,7 @@ def test_what_changed_since_it_was_asked_about_stays(own: Server) -> None:
 def test_a_run_that_vanished_meanwhile_is_not_there(own: Server) -> None:
     asked, id = own.asked("quick-run"), own.id("quick-run")
     shutil.rmtree(own.store / "quick-run")
+    own.look()
     assert own.post("/delete", asked).status == 404
     for path in (f"/runs/{id}", f"/runs/{id}/about", f"/api/runs/{id}", f"/delete?run={id}"):
         assert own.get(path).status == 404
@@ -134,6 +135,7 @@ def recording(own: Server) -> Iterator[Path]:
 
 
 def test_a_run_that_is_being_recorded_is_said_to_be_and_stays(own: Server, recording: Path) -> None:
+    own.look()
     assert own.runs()["quick-run"]["state"] == "recording"
     id = own.id("quick-run")
     assert "still being recorded" in own.get(f"/delete?run={id}").text
@@ -150,6 +152,7 @@ def test_a_run_that_is_being_recorded_is_said_to_be_and_stays(own: Server, recor
 def test_a_sweep_that_goes_on_and_its_runs_stay(own: Server) -> None:
     sweep = own.store / "nested"
     (sweep / "sweep.json").write_text("{}")
+    own.look()
     lock = lock_folder(sweep, "sweep.lock", "a test")
     try:
         id = own.id("nested/inside")
@@ -163,6 +166,7 @@ def test_a_sweep_that_goes_on_and_its_runs_stay(own: Server) -> None:
 def test_a_sweep_goes_with_all_its_runs_and_comes_back(own: Server) -> None:
     sweep = own.store / "nested"
     (sweep / "sweep.json").write_text("{}")
+    own.look()
     parent = re.search(
         r'href="/runs/(\w+)/about">The sweep',
         own.get(f"/runs/{own.id('nested/inside')}/about").text,
@@ -238,6 +242,7 @@ def test_a_trash_that_cannot_be_made_is_said_and_nothing_is_lost(own: Server) ->
 def test_a_run_that_was_never_closed_is_recovered_on_request_only(own: Server) -> None:
     run = own.store / "unclosed"
     unclosed(run)
+    own.look()
     id = own.id("unclosed")
     assert own.runs()["unclosed"]["state"] == "not closed"
     for path in (f"/runs/{id}", f"/api/runs/{id}", f"/report?run={id}&run={own.some}", "/changes"):

@@ -83,7 +83,7 @@ def test_figures_appear_and_the_list_filters_and_sorts(visit: Visit) -> None:
     playwright.expect(visit.row("two").locator("[data-key=time]")).to_contain_text("30.0 ms")
     playwright.expect(visit.row("one").locator("[data-key=energy]")).to_contain_text("measured")
     playwright.expect(visit.row("cut").locator(".problem")).to_contain_text("cannot be read")
-    assert visit.titles()[:2] == ["made", "made"]
+    assert visit.titles()[0] == "made"
 
     page.get_by_role("link", name="Step time").click()  # the longest first
     places = page.locator("#runs .place bdi").all_inner_texts()

@@ -61,6 +61,7 @@ def test_links_out_of_the_store_are_listed_and_not_followed(own: Server, tmp_pat
     (inner / "samples.parquet").unlink()
     (inner / "samples.parquet").symlink_to(outside / "a-run" / "samples.parquet")
     os.mkfifo(own.store / "slow" / "pipe")
+    own.look()
 
     page = own.get("/").text
     assert "a link that leads out of the store: it is not followed" in page

@@ -27,7 +27,7 @@ Kind = Literal["run", "sweep", "daily", "link"]
 
 DEEPEST: Final = 3  # store / daily training / batch size / run
 LARGEST_JSON: Final = 64 * 2**20  # bytes; a run.json that is larger is none
-KEPT_S: Final = 1.0  # how long a look at the disk serves for further pages
+KEPT_FOR: Final = 10  # times as long as a look at the disk took, it serves for further pages
 # Without these a closed run cannot be opened.
 TABLES: Final = ("steps.parquet", "spans.parquet", "samples.parquet")
 SWEEP_LOCK: Final = "sweep.lock"
@@ -103,19 +103,20 @@ class StoreView:
         self._lock = threading.Lock()
         self._seen: dict[Path, Entry] = {}
         self._listing: Listing = {}
-        self._looked = -KEPT_S
+        self._until = 0.0
 
     def look(self, *, fresh: bool = False) -> Listing:
         """Everything by id, in order of places.
 
         Args:
-            fresh: Look at the disk even if that was done within the last second.
+            fresh: Look at the disk even if that was just done.
 
         Raises:
             InvalidValueError: The folder is gone or cannot be read.
         """
         with self._lock:
-            if fresh or time.monotonic() - self._looked > KEPT_S:
+            began = time.monotonic()
+            if fresh or began > self._until:
                 try:
                     found = list(self._inside(self.root, "", 1))
                 except OSError as error:
@@ -124,7 +125,8 @@ class StoreView:
                     ) from error
                 self._listing = {entry.id: entry for entry in found}
                 self._seen = {entry.path: entry for entry in found if entry.kind == "run"}
-                self._looked = time.monotonic()
+                ended = time.monotonic()
+                self._until = ended + KEPT_FOR * (ended - began)
             return self._listing
 
     def inside(self, folder: Path) -> list[Entry]:

@@ -1,0 +1,157 @@
+"""How the server starts, says where it is, refuses to start, and ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.comparison.made import recorded
+from tests.serving.served import STARTS_S, serving
+
+COMMAND = [sys.executable, "-m", "wattstep", "serve"]
+
+
+def refused(*arguments: str) -> str:
+    """What the command says when it cannot start."""
+    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=STARTS_S)
+    assert ended.returncode == 2, ended
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused(str(tmp_path), "--port", str(port))
+    assert (
+        said
+        == f"wattstep: port {port} is taken: give another with --port, or --port 0 for a free one\n"
+    )
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    recorded(tmp_path / "run")
+    assert "there is no such folder" in refused(str(tmp_path / "nothing"))
+    assert "is a run: give the folder that holds it" in refused(str(tmp_path / "run"))
+    assert "--host" in refused(str(tmp_path), "--host", "no.such.host.invalid", "--port", "0")
+
+
+def test_the_document_says_where_it_is_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    with serving(tmp_path, tmp_path) as server:
+        assert server.get("/").status == 200
+        assert "There is no run in this folder yet" in server.get("/").text
+        server.child.send_signal(signal.SIGINT)
+        rest = server.child.communicate(timeout=STARTS_S)[0]
+    assert server.child.returncode == 130  # as every command of ours
+    assert rest == ""  # one document and nothing else
+    assert "Traceback" not in server.errors.read_text()
+
+
+def test_without_json_the_address_is_printed(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [*COMMAND, str(tmp_path), "--port", "0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline().startswith(f"{tmp_path}: http://127.0.0.1:")
+    child.terminate()
+    child.communicate(timeout=STARTS_S)
+    assert child.returncode == -signal.SIGTERM
+
+
+def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['starlette'] = None; sys.argv = ['wattstep', 'serve', sys.argv[1]]\n"
+        "from wattstep.cli import run_command_line; raise SystemExit(run_command_line())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=STARTS_S,
+    )
+    assert ended.returncode == 2
+    assert 'pip install "wattstep[serve]"' in ended.stderr
+
+
+def test_a_child_that_ends_over_a_run_is_that_run_s_failure_alone() -> None:
+    from wattstep.serving.making import Worker
+
+    worker = Worker()
+    assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
+    child = worker._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
+    worker.close()
+
+
+def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
+    import os
+    import threading
+
+    from wattstep.serving.making import Worker
+
+    worker = Worker()
+    worker.do({"task": "figures", "paths": ["/nothing"]})
+    child = worker._child
+    assert child is not None
+    os.mkfifo(tmp_path / "run.json")  # opening it waits for ever
+    ended: list[str] = []
+    task = {"task": "figures", "paths": [str(tmp_path)]}
+    asking = threading.Thread(target=lambda: ended.append(worker.do(task).error))
+    asking.start()
+    child.kill()
+    asking.join()
+    assert ended == ["the process that read it was killed: probably there is not enough memory"]
+    worker.close()
+
+
+def test_what_is_kept_stays_small_and_goes_with_its_run(tmp_path: Path) -> None:
+    import os
+
+    from wattstep.serving.kept import Kept
+
+    kept = Kept(tmp_path / "kept", most_bytes=1000)
+    for number in range(10):
+        path = kept.folder / f"run{number}-report-x"
+        path.write_bytes(b"x" * 300)
+        os.utime(path, (number, number))
+    assert kept.find(kept.folder / "run0-report-x") == b"x" * 300  # it was used just now
+    kept.shrink()
+    assert sorted(path.name[:4] for path in kept.folder.iterdir()) == ["run0", "run8", "run9"]
+    (kept.folder / "several-report-x").write_text("{}")
+    kept.forget("run8")
+    assert sorted(path.name[:4] for path in kept.folder.iterdir()) == ["run0", "run9"]
+
+
+def test_pages_are_kept_elsewhere_where_the_cache_cannot_be_written(tmp_path: Path) -> None:
+    from wattstep.serving.kept import Kept
+
+    (tmp_path / "file").write_text("")
+    kept = Kept(tmp_path / "file" / "kept")
+    kept.keep(kept.folder / "a", {"b": 1})
+    assert json.loads(kept.find(kept.folder / "a") or b"") == {"b": 1}
+    kept.close()
+    assert not kept.folder.exists()
+
+
+@pytest.mark.parametrize(
+    "task", ["figures", "document", "report", "compare", "sweep", "daily", "recover"]
+)
+def test_no_task_fails_with_more_than_a_sentence(tmp_path: Path, task: str) -> None:
+    from wattstep.serving.worker import answer
+
+    for paths in ([str(tmp_path)], [str(tmp_path / "nothing")]):
+        asked = {"task": task, "paths": paths, "output": str(tmp_path / "out"), "left_out": [],
+                 "across": [], "by": "run", "as_json": False}  # fmt: skip
+        found = answer(asked)
+        assert set(found) == {"error"}
+        assert "\n" not in found["error"]

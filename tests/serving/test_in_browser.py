@@ -96,7 +96,7 @@ def test_figures_appear_and_the_list_filters_and_sorts(visit: Visit) -> None:
     assert "1 of 4 shown" in page.locator("#shown").inner_text()
     assert "q=hacked" in page.url
     page.get_by_label("Filter").fill("")
-    page.get_by_label("State").select_option("damaged")
+    page.locator("select[name=state]").select_option("damaged")
     assert page.locator("#runs tbody tr:visible").count() == 1
 
 

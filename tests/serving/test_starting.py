@@ -90,7 +90,8 @@ def test_a_child_that_ends_over_a_run_is_that_run_s_failure_alone() -> None:
     child.kill()
     child.wait()
     assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
-    worker.close()
+    worker.kill()
+    worker.end()
 
 
 def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
@@ -111,7 +112,8 @@ def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
     child.kill()
     asking.join()
     assert ended == ["the process that read it was killed: probably there is not enough memory"]
-    worker.close()
+    worker.kill()
+    worker.end()
 
 
 def test_what_is_kept_stays_small_and_goes_with_its_run(tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from wattstep.serving.starting import Served
 
 PORT = 8750
+_WARNING = (
+    "wattstep: warning: --host {}: others in the network can reach this server. Whoever has its link "
+    "sees all runs and can delete them, and the link travels unencrypted."
+)
 
 
 def serve(
@@ -50,14 +54,9 @@ def serve(
     from wattstep.serving.guarding import is_loopback
     from wattstep.serving.starting import serve as serve_folder
 
-    if not is_loopback(host):
-        print(
-            f"wattstep: warning: --host {host}: others in the network can reach this server. Whoever "
-            "has the link below sees all runs and can delete them; it travels unencrypted.",
-            file=sys.stderr,
-        )
-
     def ready(served: Served) -> None:
+        if not is_loopback(host):
+            print(_WARNING.format(host), file=sys.stderr, flush=True)
         _tell(served, json, quiet)
         if open_browser:
             import webbrowser

@@ -59,19 +59,26 @@ class Worker:
             return _outcome(None, f"no process can be started for it: {error.strerror or error}")
         return _outcome(None, self._why_ended())
 
-    def close(self) -> None:
-        """Ends the child, whatever it is at."""
+    def kill(self) -> None:
+        """Ends the child, whatever it is at; no other follows."""
         self._closed = True
         if self._child is not None:
             self._child.kill()
+
+    def end(self) -> None:
+        """Lets the child end by itself: nobody asks any more."""
+        if self._child is not None:
+            with suppress(OSError):
+                self._child.communicate()
+            self._child = None
 
     def _running(self) -> subprocess.Popen[str]:
         if self._closed:
             raise OSError("the server is ending")
         if self._child is not None and self._tasks >= TASKS_OF_ONE:
-            self._end()
+            self.end()
         if self._child is None or self._child.poll() is not None:
-            self._end()
+            self.end()
             self._child = subprocess.Popen(
                 child_command("wattstep.serving.worker:main"),
                 stdin=subprocess.PIPE,
@@ -82,17 +89,10 @@ class Worker:
         self._tasks += 1
         return self._child
 
-    def _end(self) -> None:
-        """Lets the child end by itself: nobody asks any more."""
-        if self._child is not None:
-            with suppress(OSError):
-                self._child.communicate()
-            self._child = None
-
     def _why_ended(self) -> str:
         assert self._child is not None
         code = self._child.wait()
-        self._end()
+        self.end()
         if code == -signal.SIGKILL and not self._closed:
             return "the process that read it was killed: probably there is not enough memory"
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -160,8 +160,10 @@ class Line:
         """Ends what is under way."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
-            worker.close()
+            worker.kill()
         self._threads.shutdown(wait=True)
+        for worker in self._workers:
+            worker.end()
 
 
 def _outcome(done: Any, error: str) -> Outcome:

@@ -84,6 +84,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/compare_truth.py synthetic
 	.venv/bin/python benchmarks/canary.py
 	.venv/bin/python benchmarks/advice.py
+	.venv/bin/python benchmarks/serving.py
 	.venv/bin/python benchmarks/regression.py --seeds 5
 
 # The pictures in the README: of the demo's report (needs Debian's chromium), and of a run that goes on.

@@ -26,6 +26,10 @@ class RecordingError(WattstepError):
     """Recording cannot begin or go on: no permission, no disk, no sampler."""
 
 
+class ExportError(WattstepError):
+    """An export that cannot be written: it is there already, no room, no permission."""
+
+
 class MissingPartError(WattstepError):
     """An optional dependency or system part that is not installed."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
 from wattstep.records.figure import Figure, Status
+from wattstep.records.plain_text import brief as brief
+from wattstep.records.plain_text import plain as plain
 
 Notation = Literal["unit", "times", "count"]
 
@@ -35,10 +36,6 @@ _UNITLESS = ("", "1", "count")
 # Marks that set numbers that no sensor gave apart from those that one did, even without colour.
 _MARKS = {Status.MODELLED: "≈ ", Status.PREDICTED: "~ "}
 _LEAST_DIGITS, _MOST_DIGITS = 3, 5
-_MOST_CHARACTERS = 2_000  # of one text: the whole of it is in the JSON document
-_CUT = 1_960  # leaves room for the words that say so
-_MOST_PILED = 4  # marks on one letter; no script has words with more
-_BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # letters without ink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,53 +174,6 @@ def scale_of(value: float, unit: str, notation: Notation = "unit") -> Scale:
     lowest, highest = _USUAL[unit]
     power = min(max(3 * math.floor(_magnitude(value) / 3), lowest), highest)
     return Scale(factor=10.0**-power, suffix=f" {_PREFIXES[power]}{unit}")
-
-
-def plain(text: object) -> str:
-    """Text of unknown origin as text that only says something: it steers no terminal and no line.
-
-    Control characters and halves of surrogate pairs become "�"; what is not seen but changes how
-    the rest is read (marks of direction, joiners of no width) is spelt, e.g. "⟨U+202E⟩"; marks
-    piled on one letter are cut to four; what is longer than 2,000 characters is cut and says so.
-    """
-    whole = str(text)
-    kept = whole[:_MOST_CHARACTERS]
-    if not (kept.isascii() and kept.isprintable()):
-        kept = "".join(_harmless_each(kept))
-    if len(whole) <= _MOST_CHARACTERS and len(kept) <= _MOST_CHARACTERS:
-        return kept
-    return f"{kept[:_CUT]}… (cut: {len(whole):,} characters in all)"
-
-
-def brief(text: object, most: int = 80) -> str:
-    """The beginning of a name, as `plain` writes it: that of a kernel may go on for a page of types.
-
-    Args:
-        text: The name.
-        most: Characters that are left, the sign that something was cut off among them.
-    """
-    shown = plain(text)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
-
-
-def _harmless_each(text: str) -> Iterator[str]:
-    """Each character, or what stands for it; "�" for all the marks too many on a letter."""
-    piled = 0
-    for char in text:
-        piled = piled + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
-        if piled <= _MOST_PILED:
-            yield _harmless(char)
-        elif piled == _MOST_PILED + 1:
-            yield "�"
-
-
-def _harmless(char: str) -> str:
-    if char in "\n\r\t\u2028\u2029":
-        return " "
-    kind = unicodedata.category(char)
-    if kind == "Cf" or char in _BLANK:
-        return f"⟨U+{ord(char):04X}⟩"
-    return "�" if kind in ("Cc", "Cs") else char
 
 
 def _magnitude(value: float) -> int:

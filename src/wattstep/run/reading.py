@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,42 @@ class Tables:
                 return file.read(None if columns is None else list(columns))
         except FileNotFoundError as error:
             raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
+        except TABLE_ERRORS as error:
+            raise DamagedRunError(f"{path.name} of {self.path} cannot be read: {error}") from error
+
+    def batches(
+        self, name: str, columns: Sequence[str] | None = None, rows: int = 1 << 16
+    ) -> Iterator[pa.RecordBatch]:
+        """One of the Parquet files a piece at a time, in its order: a trace may be large.
+
+        Args:
+            name: Of the table.
+            columns: Which of its columns; those that an older file lacks are left out.
+            rows: At most, of each piece.
+
+        Raises:
+            DamagedRunError: It cannot be read; pieces before the damage were given.
+        """
+        path = self._folder / f"{name}.parquet"
+        try:
+            with pq.ParquetFile(path) as file:
+                known = file.schema_arrow.names
+                chosen = [each for each in columns or known if each in known]
+                yield from file.iter_batches(batch_size=rows, columns=chosen)
+        except FileNotFoundError as error:
+            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
+        except TABLE_ERRORS as error:
+            raise DamagedRunError(f"{path.name} of {self.path} cannot be read: {error}") from error
+
+    def count(self, name: str) -> int:
+        """Rows of one of the Parquet files; 0 where it is not there.
+
+        Raises:
+            DamagedRunError: It cannot be read.
+        """
+        path = self._folder / f"{name}.parquet"
+        try:
+            return int(pq.read_metadata(path).num_rows) if path.exists() else 0
         except TABLE_ERRORS as error:
             raise DamagedRunError(f"{path.name} of {self.path} cannot be read: {error}") from error
 

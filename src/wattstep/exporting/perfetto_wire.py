@@ -1,0 +1,131 @@
+"""Protobuf's wire format for many messages at once: one row a message, in arrays.
+
+A message that is built field by field takes microseconds, and a trace has millions. Here a field of
+all messages is a matrix of bytes with a mask of those that are used; concatenated in the order of
+rows they are the file. After the specification ("Encoding", protobuf.dev).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattstep.analysis.steps import BoolArray
+
+_VARINT, _EIGHT, _BYTES = 0, 1, 2  # kinds on the wire
+_SEVEN: Final = np.uint64(7)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """Bytes of each message.
+
+    Attributes:
+        data: Shape (n, w).
+        used: Which of them are there, shape (n, w).
+    """
+
+    data: NDArray[np.uint8]
+    used: BoolArray
+
+    def to_bytes(self) -> bytes:
+        """The messages, one after the other."""
+        return self.data[self.used].tobytes()
+
+
+def joined(parts: Sequence[Part]) -> Part:
+    """Fields of a message side by side."""
+    return Part(
+        data=np.concatenate([part.data for part in parts], axis=1),
+        used=np.concatenate([part.used for part in parts], axis=1),
+    )
+
+
+def numbers(field: int, values: NDArray[np.int64], there: BoolArray | None = None) -> Part:
+    """A field of integers (int64, uint64, bool, enum).
+
+    Args:
+        field: Its number.
+        values: Negative ones as their two's complement, shape (n,).
+        there: Which messages have the field; None: all.
+    """
+    return _tagged(field, _VARINT, _varints(values), there)
+
+
+def eights(
+    field: int, values: NDArray[np.float64] | NDArray[np.int64], there: BoolArray | None = None
+) -> Part:
+    """A field of eight bytes: double, or fixed64."""
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    data = little.view(np.uint8).reshape(len(values), 8)
+    return _tagged(field, _EIGHT, Part(data=data, used=np.ones(data.shape, bool)), there)
+
+
+def texts(field: int, values: NDArray[np.bytes_], there: BoolArray | None = None) -> Part:
+    """A field of short texts without zero bytes, of numpy's dtype S."""
+    width = values.dtype.itemsize
+    data = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
+    return message(field, [Part(data=data, used=data != 0)], there)
+
+
+def message(field: int, parts: Sequence[Part], there: BoolArray | None = None) -> Part:
+    """A field that holds a message of these fields."""
+    inner = joined(parts)
+    length = _varints(inner.used.sum(axis=1, dtype=np.int64))
+    return _tagged(field, _BYTES, joined([length, inner]), there)
+
+
+def constant(data: bytes, count: int, there: BoolArray | None = None) -> Part:
+    """The same bytes in each of so many messages."""
+    used = np.ones((count, len(data)), bool)
+    if there is not None:
+        used &= there[:, None]
+    row = np.frombuffer(data, np.uint8)
+    return Part(data=np.broadcast_to(row, (count, len(data))), used=used)
+
+
+def _tagged(field: int, kind: int, part: Part, there: BoolArray | None) -> Part:
+    found = joined([constant(varint(field << 3 | kind), len(part.data)), part])
+    return found if there is None else Part(data=found.data, used=found.used & there[:, None])
+
+
+def _varints(values: NDArray[np.int64]) -> Part:
+    """Seven bits a byte, the lowest first."""
+    unsigned = values.astype(np.int64).view(np.uint64)
+    width = max(1, -(-int(unsigned.max(initial=np.uint64(0))).bit_length() // 7))
+    left = unsigned[:, None] >> (np.arange(width, dtype=np.uint64) * _SEVEN)
+    more = np.zeros(left.shape, bool)
+    more[:, :-1] = left[:, 1:] != 0
+    data = (left & np.uint64(0x7F)).astype(np.uint8) | (more.view(np.uint8) << 7)
+    used = np.ones(left.shape, bool)
+    used[:, 1:] = more[:, :-1]
+    return Part(data=data, used=used)
+
+
+# --- single messages ----------------------------------------------------------------------------
+
+
+def varint(value: int) -> bytes:
+    """One number of seven bits a byte."""
+    found = bytearray()
+    value &= (1 << 64) - 1
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def number(field: int, value: int) -> bytes:
+    """One field with an integer."""
+    return varint(field << 3 | _VARINT) + varint(value)
+
+
+def block(field: int, data: bytes | str) -> bytes:
+    """One field with a text, bytes or a message."""
+    data = data.encode(errors="replace") if isinstance(data, str) else data
+    return varint(field << 3 | _BYTES) + varint(len(data)) + data

@@ -1,0 +1,336 @@
+"""A run as intervals on tracks, whatever the format: operations, steps, phases, layers, conditions.
+
+Operations come in pieces, each of whole tracing windows; they are the only table that is too large
+to be held.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+from wattstep.records.journal import Mark
+from wattstep.run.naming import Names, names_of
+from wattstep.run.run import Run
+
+NONE: Final = -1
+# Of an operation, as arguments of its slice.
+TOLD: Final = ("layer", "phase", "shapes")
+COUNTED: Final = ("step", "flops", "bytes", "allocated", "self_ns")
+_COLUMNS: Final = (
+    "name", "kind", "window", "thread", "processor", "start_ns", "end_ns", "launch", *TOLD, *COUNTED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Known:
+    """Numbers of which some are not known.
+
+    Attributes:
+        values: Of dtype int64, float64 or bool, shape (n,).
+        there: Which are known, shape (n,).
+    """
+
+    values: Any
+    there: BoolArray
+
+    def at(self, rows: IntArray) -> Known:
+        """Those of these rows."""
+        return Known(values=self.values[rows], there=self.there[rows])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Slices:
+    """Intervals of one track; shape (n,) each.
+
+    Attributes:
+        start_ns: Begins.
+        end_ns: Ends, none before its begin.
+        names: What they are called.
+        numbers: Where given, a number behind each name: "step" and 12 are "step 12".
+        kinds: What kind they are of, or None.
+        told: Texts beside them, by name; "" is none.
+        counted: Numbers beside them, by name.
+        number: Of each one in the whole run, to tell it by; NONE: nothing points to it.
+        launched_by: `number` of what asked for it (on a GPU), or NONE.
+    """
+
+    start_ns: IntArray
+    end_ns: IntArray
+    names: Names
+    numbers: IntArray | None = None
+    kinds: Names | None = None
+    told: Mapping[str, Names] = field(default_factory=dict)
+    counted: Mapping[str, Known] = field(default_factory=dict)
+    number: IntArray | None = None
+    launched_by: IntArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def at(self, rows: IntArray) -> Slices:
+        """Those of these rows, in this order."""
+
+        def of(values: IntArray | None) -> IntArray | None:
+            return None if values is None else values[rows]
+
+        return Slices(
+            start_ns=self.start_ns[rows],
+            end_ns=self.end_ns[rows],
+            names=self.names.at(rows),
+            numbers=of(self.numbers),
+            kinds=None if self.kinds is None else self.kinds.at(rows),
+            told={name: column.at(rows) for name, column in self.told.items()},
+            counted={name: column.at(rows) for name, column in self.counted.items()},
+            number=of(self.number),
+            launched_by=of(self.launched_by),
+        )
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where operations ran: a thread of the CPU, or a stream of another processor."""
+
+    processor: str
+    thread: int
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it is a thread."""
+        return self.processor == "cpu"
+
+    @property
+    def name(self) -> str:
+        """For readers."""
+        return f"{'thread' if self.on_cpu else f'{self.processor} stream'} {self.thread}"
+
+
+def pieces(run: Run, rows: int = 1 << 15) -> Iterator[dict[Place, Slices]]:
+    """The traced instances, a piece at a time, by the place where they ran.
+
+    A piece is of whole windows, so that what asked a GPU for work is in the piece of that work.
+
+    Args:
+        run: The run.
+        rows: About how many are in memory at once.
+    """
+    first = 0
+    for table in _whole_windows(run.tables.batches("operations", _COLUMNS, rows)):
+        slices, places = _operations_of(table, first)
+        first += len(table)
+        yield {place: slices.at(chosen) for place, chosen in places.items()}
+
+
+def _whole_windows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Tables that begin and end with a window, each of as many rows as come at once or more."""
+    waiting: list[pa.RecordBatch] = []
+    held = NONE  # the window that the waiting rows end with
+    for batch in batches:
+        if not len(batch):
+            continue
+        window = batch.column(batch.schema.get_field_index("window")).to_numpy()
+        changes = np.flatnonzero(np.diff(window))
+        cut = int(changes[-1]) + 1 if len(changes) else 0
+        if waiting and (cut or int(window[0]) != held):
+            whole = cut if int(window[0]) == held else 0
+            yield pa.Table.from_batches([*waiting, batch.slice(0, whole)])
+            batch, cut, waiting = batch.slice(whole), cut - whole, []
+        if cut:
+            yield pa.Table.from_batches([batch.slice(0, cut)])
+            batch = batch.slice(cut)
+        waiting.append(batch)
+        held = int(window[-1])
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _operations_of(table: pa.Table, first: int) -> tuple[Slices, dict[Place, IntArray]]:
+    start = table["start_ns"].to_numpy()
+    number = first + np.arange(len(table))
+    slices = Slices(
+        start_ns=start,
+        end_ns=np.maximum(table["end_ns"].to_numpy(), start),
+        names=names_of(table["name"]),
+        kinds=names_of(table["kind"]),
+        told={name: names_of(table[name]) for name in TOLD},
+        counted={name: known(table[name]) for name in COUNTED},
+        number=number,
+        launched_by=_launched_by(table, number),
+    )
+    return slices, _places(names_of(table["processor"]), table["thread"].to_numpy())
+
+
+def _places(processors: Names, threads: IntArray) -> dict[Place, IntArray]:
+    """Rows by place."""
+    pairs = np.stack([processors.code.astype(np.int64), threads.astype(np.int64)], axis=1)
+    used, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    order = np.argsort(inverse.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(inverse.ravel(), minlength=len(used)))
+    return {
+        Place(str(processors.texts[code]) or "cpu", thread): order[begin:end]
+        for (code, thread), begin, end in zip(
+            used.tolist(), [0, *ends.tolist()], ends.tolist(), strict=False
+        )
+    }
+
+
+def _launched_by(table: pa.Table, number: IntArray) -> IntArray:
+    """What asked for each: `launch` is a position within the window."""
+    found = np.full(len(table), NONE, np.int64)
+    if "launch" not in table.column_names:
+        return found
+    window = table["window"].to_numpy()
+    begins = np.append(True, np.diff(window) != 0)[: len(window)]
+    begin = np.maximum.accumulate(np.where(begins, np.arange(len(window)), 0))
+    launch = known(table["launch"])
+    at = np.where(launch.there, begin + launch.values, NONE)
+    valid = launch.there & (launch.values >= 0) & (at < len(window))
+    valid[valid] &= window[at[valid]] == window[valid]
+    found[valid] = number[at[valid]]
+    return found
+
+
+def known(column: pa.ChunkedArray) -> Known:
+    """A column of whole numbers, with what is not known."""
+    there = column.is_valid().to_numpy()
+    return Known(values=column.fill_null(0).to_numpy().astype(np.int64), there=there)
+
+
+# --- what is beside the operations --------------------------------------------------------------
+
+
+def steps(run: Run) -> Slices:
+    """The steps, with samples, loss and what is said of each."""
+    table = run.tables.step_table
+    count = len(table)
+
+    def numbers(name: str) -> Known:
+        values: FloatArray = table[name].to_numpy(zero_copy_only=False).astype(np.float64)
+        return Known(values=values, there=np.isfinite(values))
+
+    flags = {
+        name: table[name].to_numpy(zero_copy_only=False).astype(bool)
+        for name in ("warmup", "traced")
+    }
+    conditions = run.conditions
+    if conditions.watched:
+        flags["throttled"] = conditions.throttled[:count]
+    if not conditions.unseen:
+        flags["disturbed"] = conditions.disturbed[:count]
+    start = table["start_ns"].to_numpy()
+    everywhere = np.ones(count, bool)
+    return Slices(
+        start_ns=start,
+        end_ns=np.maximum(table["end_ns"].to_numpy(), start),
+        names=one_name("step", count),
+        numbers=table["index"].to_numpy(),
+        kinds=_flagged(flags, count),
+        counted={
+            "samples": numbers("samples"),
+            "loss": numbers("loss"),
+            **{name: Known(values=flag, there=everywhere) for name, flag in flags.items()},
+        },
+    )
+
+
+def _flagged(flags: Mapping[str, BoolArray], count: int) -> Names:
+    """What sets a step apart, in words: "clean" where nothing does."""
+    code = np.zeros(count, np.int64)
+    for bit, flag in enumerate(flags.values()):
+        code |= flag.astype(np.int64) << bit
+    names = list(flags)
+    texts = [
+        ", ".join(name for bit, name in enumerate(names) if at >> bit & 1) or "clean"
+        for at in range(1 << len(names))
+    ]
+    return Names(code=code, texts=np.array(texts, dtype=object))
+
+
+def one_name(name: str, count: int) -> Names:
+    """The same name for so many rows."""
+    return Names(code=np.zeros(count, np.int64), texts=np.array([name], dtype=object))
+
+
+def _of_list(names: Sequence[str]) -> Names:
+    known_names = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    code = np.array([known_names[name] for name in names], np.int64)
+    return Names(code=code, texts=np.array([*known_names, ""], dtype=object))
+
+
+def phases(run: Run) -> Slices:
+    """From the mark of a phase to the next one's, or to the end of its step."""
+    marks, ends = run.tables.marks, run.tables.step_table["end_ns"].to_numpy()
+    mine = marks.kind == Mark.PHASE
+    step, t_ns = marks.step[mine], marks.t_ns[mine]
+    last = np.append(step[1:] != step[:-1], True)[: len(step)]
+    end = np.where(last, ends[step], np.append(t_ns[1:], 0)[: len(t_ns)])
+    return _marked(run, step, t_ns, end, marks.name[mine].tolist())
+
+
+def layers(run: Run) -> Slices:
+    """From a layer's mark of its begin to that of its end; a mark without its half is left out."""
+    marks = run.tables.marks
+    mine = (marks.kind == Mark.LAYER_START) | (marks.kind == Mark.LAYER_END)
+    step, t_ns = marks.step[mine], marks.t_ns[mine]
+    kind, name = marks.kind[mine], marks.name[mine]
+    opened = np.flatnonzero(
+        (kind[:-1] == Mark.LAYER_START)
+        & (kind[1:] == Mark.LAYER_END)
+        & (step[:-1] == step[1:])
+        & (name[:-1] == name[1:])
+    )
+    return _marked(run, step[opened], t_ns[opened], t_ns[opened + 1], name[opened].tolist())
+
+
+def _marked(
+    run: Run, step: IntArray, start: IntArray, end: IntArray, names: Sequence[str]
+) -> Slices:
+    index = run.tables.step_table["index"].to_numpy()
+    return Slices(
+        start_ns=start,
+        end_ns=np.maximum(end, start),
+        names=_of_list(names),
+        counted={"step": Known(values=index[step], there=np.ones(len(step), bool))},
+    )
+
+
+def between_steps(run: Run) -> Slices:
+    """Tracing windows, and stretches with a name outside of steps (evaluation, idle)."""
+    spans = run.tables.table("spans")
+    start = spans["start_ns"].to_numpy()
+    return Slices(
+        start_ns=start,
+        end_ns=np.maximum(spans["end_ns"].to_numpy(), start),
+        names=names_of(spans["name"]),
+        kinds=names_of(spans["kind"]),
+    )
+
+
+def stretches(run: Run) -> Slices:
+    """Throttled and disturbed stretches, with their evidence."""
+    found = sorted(run.conditions.stretches, key=lambda one: (one.start_ns, -one.end_ns))
+    everywhere = np.ones(len(found), bool)
+    start = np.array([one.start_ns for one in found], np.int64)
+    return Slices(
+        start_ns=start,
+        end_ns=np.maximum(np.array([one.end_ns for one in found], np.int64), start),
+        names=_of_list([f"{one.kind}: {one.cause}" for one in found]),
+        kinds=_of_list([one.kind for one in found]),
+        told={"evidence": _of_list([one.evidence for one in found])},
+        counted={
+            "uncertain_s": Known(
+                values=np.array([one.uncertain_s for one in found], np.float64), there=everywhere
+            )
+        },
+    )
+
+
+def reason_of(errno: int) -> str:
+    """Why a read gave nothing, in words."""
+    return os.strerror(errno) if errno else "the read gave no value"

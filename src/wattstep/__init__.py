@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from wattstep.records.version import VERSION
+
 if TYPE_CHECKING:
     from wattstep.integrations import log_run as log_run
     from wattstep.recorder import Recorder as Recorder
     from wattstep.run import load as load
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Loaded on first use, from strings: `import wattstep` costs the standard library only.
 _PUBLIC = {

@@ -37,6 +37,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "ceilings": "wattstep.cli.ceilings:ceilings",
         "observe": "wattstep.cli.observe:observe",
         "calibrate": "wattstep.cli.calibrate:calibrate",
+        "export": "wattstep.cli.export:export",
         "runs": "wattstep.cli.runs:runs",
         "serve": "wattstep.cli.serve:serve",
         "agent": "wattstep.cli.agent:agent",

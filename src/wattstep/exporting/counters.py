@@ -26,6 +26,7 @@ GROUPS: Final = {
 # What the sampler notes of itself beside the channels; "cost:NAME" and "every:NAME" likewise.
 OWN: Final = {"sampler.lateness": "s", "sampler.busy_time": "s", "sampler.lost_ticks": "events"}
 RECORDING: Final = "recording"
+NO_SAMPLES: Final = -1  # in place of an error number: nothing was read for long
 DIFFERENCES: Final = (
     "rate of the cumulative counter {}: its gain from one read to the next over the time between, "
     "drawn from the earlier of both"
@@ -75,36 +76,40 @@ def counters(run: Run) -> Iterator[Counted]:
 
 
 def _channel(series: Series, name: str) -> Counted:
-    t_ns, value, errno = series.samples[name]
+    t_ns, value, errnos = series.samples[name]
+    errno = errnos.astype(np.int64)
     channel = series.channels.get(name)
     if channel is None:
         return _own(name, t_ns, value, errno)
     if channel.kind == "counter":
         return _rate(channel, t_ns, value, errno)
+    known = np.isfinite(value)
     return Counted(
         name=name, unit=channel.unit, group=_group(channel.domain, channel.unit),
-        status=channel.status, about=_about(channel), **_values(t_ns, value, errno),
+        status=channel.status, about=_about(channel), t_ns=t_ns[known], value=value[known],
+        gaps=_gaps(t_ns, known, errno),
     )  # fmt: skip
-
-
-def _values(t_ns: IntArray, value: FloatArray, errno: IntArray) -> dict[str, object]:
-    known = np.isfinite(value)
-    return {"t_ns": t_ns[known], "value": value[known], "gaps": _gaps(t_ns, known, errno)}
 
 
 def _own(name: str, t_ns: IntArray, value: FloatArray, errno: IntArray) -> Counted:
-    unit = OWN.get(name, "s" if name.startswith("cost:") else "events")
+    known = np.isfinite(value)
     return Counted(
-        name=name, unit=unit, group=RECORDING, status="measured", about="the sampler's own clock",
-        **_values(t_ns, value, errno),
+        name=name, unit=own_unit(name), group=RECORDING, status="measured",
+        about="what the sampler notes of itself", t_ns=t_ns[known], value=value[known],
+        gaps=_gaps(t_ns, known, errno),
     )  # fmt: skip
+
+
+def own_unit(name: str) -> str:
+    """Unit of what the sampler notes of itself."""
+    return OWN.get(name, "s" if name.startswith("cost:") else "events")
 
 
 def _rate(channel: Channel, t_ns: IntArray, value: FloatArray, errno: IntArray) -> Counted:
     unit = RATES.get(channel.unit, f"{channel.unit}/s")
-    times, rates = rates_of(curve_of(channel, t_ns, value, max_gap_ns=0)) if len(t_ns) else (
-        t_ns, value
-    )  # fmt: skip
+    times, rates = t_ns[:0], value[:0]
+    if len(t_ns):
+        times, rates = rates_of(curve_of(channel, t_ns, value, max_gap_ns=0))
     return Counted(
         name=f"{channel.name}, rate", unit=unit, group=_group(channel.domain, unit),
         status=channel.status,
@@ -186,9 +191,6 @@ def _gaps(t_ns: IntArray, known: BoolArray, errno: IntArray) -> Slices:
             )
         },
     )
-
-
-NO_SAMPLES: Final = -1
 
 
 def _no_gaps() -> Slices:

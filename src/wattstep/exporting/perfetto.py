@@ -7,13 +7,13 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from wattstep import __version__
 from wattstep.exporting import timeline
 from wattstep.exporting.counters import RECORDING, Counted, counters
 from wattstep.exporting.lanes import Lanes
 from wattstep.exporting.perfetto_file import Described, PerfettoFile, Track, flows_of
 from wattstep.exporting.timeline import Place, Slices
 from wattstep.exporting.written import Progress, Written, about_run, first_ns
+from wattstep.records.version import VERSION
 from wattstep.run.run import Run
 
 LARGEST_TID: Final = (1 << 31) - 1
@@ -86,10 +86,10 @@ class _Writing:
         process = Described(
             name=f"training: {self._run.info.workload}",
             process=f"training: {self._run.info.workload}",
-            labels=(f"wattstep {__version__}", *told.statuses),
+            labels=(f"wattstep {VERSION}", *told.statuses),
         )
         track = self._file.track(process)
-        track.instant(self._begin, f"wattstep {__version__}", told.facts)
+        track.instant(self._begin, f"wattstep {VERSION}", told.facts)
         self._root = track.uuid
         self._beside()
         self._operations()

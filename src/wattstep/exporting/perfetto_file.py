@@ -24,7 +24,7 @@ from wattstep.exporting.perfetto_wire import (
     number,
     numbers,
     texts,
-)  # fmt: skip
+)
 from wattstep.exporting.timeline import NONE, Known, Slices
 from wattstep.run.naming import Names
 
@@ -104,7 +104,8 @@ class PerfettoFile:
             pairs: Monotonic time and what the wall clock was ahead of it, in ns.
             begin_ns: A time of the trace, for where there are no pairs.
         """
-        for t_ns, ahead in pairs or [(begin_ns, None)]:
+        told_of: list[tuple[int, int | None]] = [*pairs] or [(begin_ns, None)]
+        for t_ns, ahead in told_of:
             told = block(1, number(1, MONOTONIC) + number(2, max(t_ns + self.shift_ns, 0)))
             if ahead is not None and t_ns + ahead >= 0:
                 told += block(1, number(1, REALTIME) + number(2, t_ns + ahead))
@@ -147,9 +148,14 @@ def _descriptor(uuid: int, described: Described) -> bytes:
 
 @dataclass
 class _Numbered:
-    """Texts that a sequence numbers as they come."""
+    """Texts that a sequence numbers as they come.
 
-    field: int
+    Attributes:
+        interned: Field of `InternedData` that they stand in.
+        known: Number by text.
+    """
+
+    interned: int
     known: dict[str, int] = field(default_factory=dict)
 
     def of(self, names: Names, waiting: list[bytes]) -> IntArray:
@@ -163,7 +169,7 @@ class _Numbered:
         shown = label(text)
         if shown not in self.known:
             self.known[shown] = len(self.known) + 1
-            waiting.append(block(self.field, number(1, self.known[shown]) + block(2, shown)))
+            waiting.append(block(self.interned, number(1, self.known[shown]) + block(2, shown)))
         return self.known[shown]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattstep import __version__
+from wattstep.records.version import VERSION
 from wattstep.run.run import Run
 
 Progress = Callable[[str, float], None]  # told what is written, and how far all of it is (0 to 1)
@@ -49,7 +49,7 @@ def about_run(run: Run) -> About:
     if info.imported:
         clock = "that of the trace that was imported, in ns"
     facts = {
-        "wattstep": __version__,
+        "wattstep": VERSION,
         "run": run.path.resolve().name,
         "workload": info.workload,
         "engine": info.engine,

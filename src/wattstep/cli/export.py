@@ -1,0 +1,100 @@
+"""`wattstep export`: runs in the formats of other tools."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+from wattstep.errors import DamagedRunError
+
+if TYPE_CHECKING:
+    from wattstep.exporting.export import Exported
+
+
+def export(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs."),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="perfetto (ui.perfetto.dev, trace_processor), chrome (Chrome JSON, as PyTorch's "
+            "profiler writes it), csv or parquet (tables).",
+            metavar="FORMAT",
+        ),
+    ],
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--output", "-o",
+            help="The file or folder; of several runs a folder with one each. A path that ends "
+            "with .gz (perfetto, chrome) or .zip (csv) is packed. [default: the run's name, here]",
+            metavar="PATH",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace exports that are there already.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Write runs for other tools: Perfetto, Chrome JSON, CSV, Parquet."""
+    from wattstep.cli.report import expand
+    from wattstep.exporting.export import format_of, targets
+
+    format_of(to)
+    paths = expand(runs)
+    found: list[Exported] = []
+    damaged: list[tuple[Path, str]] = []
+    for path, target in zip(paths, targets(paths, to, output), strict=True):
+        try:
+            found.append(_one(path, to, target, force=force, quiet=quiet or json))
+        except DamagedRunError as error:
+            damaged.append((path, str(error)))
+    if not found:
+        raise DamagedRunError("; ".join(reason for _, reason in damaged))
+    for _, reason in damaged:
+        print(f"wattstep: left out: {reason}", file=sys.stderr)
+    _show(found, damaged, to, json)
+
+
+def _one(path: Path, to: str, target: Path, *, force: bool, quiet: bool) -> Exported:
+    from wattstep.cli.progress import bar_of
+    from wattstep.exporting.export import export_run
+
+    with bar_of(f"exporting {path.name}", quiet=quiet) as show:
+        return export_run(path, to, target, force=force, on_progress=show)
+
+
+def _show(found: list[Exported], damaged: list[tuple[Path, str]], to: str, as_json: bool) -> None:
+    if as_json:
+        from wattstep.reports.json_document import dump
+
+        rows = [_document(each, to) for each in found]
+        problems = [{"run": str(path), "problem": reason} for path, reason in damaged]
+        dump({"exports": rows, "damaged": problems}, sys.stdout)
+        return
+    for each in found:
+        counts = ", ".join(
+            f"{count:,} {name.replace('_', ' ')}" for name, count in each.written.counts.items()
+        )
+        print(f"{each.path}  {each.size:,} bytes: {counts}")
+        for note in each.written.notes:
+            print(f"wattstep: {note}", file=sys.stderr)
+
+
+def _document(exported: Exported, to: str) -> dict[str, Any]:
+    return {
+        "run": str(exported.run),
+        "to": to,
+        "path": str(exported.path),
+        "bytes": exported.size,
+        "counts": dict(exported.written.counts),
+        "notes": list(exported.written.notes),
+    }

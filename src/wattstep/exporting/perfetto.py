@@ -10,7 +10,7 @@ import numpy as np
 from wattstep.exporting import timeline
 from wattstep.exporting.counters import RECORDING, Counted, counters
 from wattstep.exporting.lanes import Lanes
-from wattstep.exporting.perfetto_file import Described, PerfettoFile, Track, flows_of
+from wattstep.exporting.perfetto_file import Described, Flows, PerfettoFile, Track, flows_of
 from wattstep.exporting.timeline import Place, Slices
 from wattstep.exporting.written import Progress, Written, about_run, first_ns
 from wattstep.records.version import VERSION
@@ -30,7 +30,7 @@ class LanedTrack:
         self._lanes = Lanes()
         self._tracks: list[Track] = []
 
-    def add(self, slices: Slices, flows: dict[int, list[int]] | None = None) -> int:
+    def add(self, slices: Slices, flows: Flows | None = None) -> int:
         """Takes slices in any order; how many there were."""
         lanes = self._lanes.of(slices.start_ns, slices.end_ns)
         for lane in range(int(lanes.max(initial=-1)) + 1):
@@ -130,8 +130,8 @@ class _Writing:
         total = max(self._run.tables.count("operations"), 1)
         left_out = 0
         for piece in timeline.pieces(self._run):
-            flows, more = flows_of(list(piece.values()))
-            left_out += more
+            flows = flows_of(list(piece.values()))
+            left_out += flows.left_out
             for place, slices in piece.items():
                 if place not in tracks:
                     tracks[place] = LanedTrack(self._file, self._place(place, threads))

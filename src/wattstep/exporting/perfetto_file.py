@@ -160,9 +160,10 @@ class _Numbered:
 
     def of(self, names: Names, waiting: list[bytes]) -> IntArray:
         """The number of each row's text; what is new is added to the interned data."""
-        codes, inverse = np.unique(names.code, return_inverse=True)
-        found = np.array([self.one(str(names.texts[code]), waiting) for code in codes], np.int64)
-        return found[inverse.ravel()] if len(codes) else np.zeros(0, np.int64)
+        found = np.zeros(len(names.texts), np.int64)
+        for code in np.flatnonzero(np.bincount(names.code, minlength=len(found))).tolist():
+            found[code] = self.one(str(names.texts[code]), waiting)
+        return found[names.code]
 
     def one(self, text: str, waiting: list[bytes]) -> int:
         """Likewise, of one text."""
@@ -187,19 +188,19 @@ class Track:
         self._names, self._categories = _Numbered(_NAMES), _Numbered(_CATEGORIES)
         self._keys, self._strings = _Numbered(_KEYS), _Numbered(_STRINGS)
 
-    def slices(self, slices: Slices, flows: Mapping[int, Sequence[int]] | None = None) -> None:
+    def slices(self, slices: Slices, flows: Flows | None = None) -> None:
         """Slices that nest; see `Lanes`.
 
         Args:
             slices: In any order.
-            flows: By `number` of a slice, those that it launched.
+            flows: Arrows from and to them.
         """
         row, begins = event_order(slices.start_ns, slices.end_ns)
         for at in range(0, len(row), ROWS):
-            self._events(slices, row[at : at + ROWS], begins[at : at + ROWS], flows or {})
+            self._events(slices, row[at : at + ROWS], begins[at : at + ROWS], flows)
 
     def _events(
-        self, slices: Slices, row: IntArray, begins: BoolArray, flows: Mapping[int, Sequence[int]]
+        self, slices: Slices, row: IntArray, begins: BoolArray, flows: Flows | None
     ) -> None:
         mine = slices.at(row)
         interned: list[bytes] = []
@@ -273,37 +274,48 @@ def _value(column: Known) -> Part:
     return numbers(kind, column.values.astype(np.int64))
 
 
-def _arrows(mine: Slices, begins: BoolArray, flows: Mapping[int, Sequence[int]]) -> list[Part]:
-    """Flows from what launches to what was launched; each has the latter's number, from 1 on."""
-    if mine.number is None or mine.launched_by is None or not flows:
-        return []
-    drawn = np.array(sorted({each for some in flows.values() for each in some}), np.int64)
-    ending = begins & (mine.launched_by != NONE) & np.isin(mine.number, drawn)
-    found = [eights(_ENDING_FLOWS, mine.number + 1, ending)]
-    starting = [(row, flows[n]) for row, n in enumerate(mine.number.tolist()) if n in flows]
-    for rank in range(max((len(some) for _, some in starting), default=0)):
-        rows = [(row, some[rank]) for row, some in starting if rank < len(some)]
-        ids, there = np.zeros(len(begins), np.int64), np.zeros(len(begins), bool)
-        at = np.array([row for row, _ in rows], np.int64)
-        ids[at], there[at] = [each + 1 for _, each in rows], True
-        found.append(eights(_FLOWS, ids, there & begins))
-    return found
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Flows:
+    """Arrows from slices to those that they launched; shape (n,) each, by what launched.
+
+    Attributes:
+        by: `number` of what launched.
+        each: Of what it launched.
+        rank: How many of the same come before.
+        left_out: How many there are more: a slice bears only so many.
+    """
+
+    by: IntArray
+    each: IntArray
+    rank: IntArray
+    left_out: int
 
 
-def flows_of(slices: Sequence[Slices]) -> tuple[dict[int, list[int]], int]:
-    """By number of what launched, the numbers of what it did; and how many arrows are left out."""
-    found: dict[int, list[int]] = {}
-    left_out = 0
+def flows_of(slices: Sequence[Slices]) -> Flows:
+    """The arrows of a piece of whole windows."""
+    pairs = [np.zeros((2, 0), np.int64)]
     for some in slices:
-        if some.number is None or some.launched_by is None:
-            continue
-        launched = np.flatnonzero(some.launched_by != NONE)
-        for by, each in zip(
-            some.launched_by[launched].tolist(), some.number[launched].tolist(), strict=True
-        ):
-            mine = found.setdefault(by, [])
-            if len(mine) < MOST_FLOWS:
-                mine.append(each)
-            else:
-                left_out += 1
-    return found, left_out
+        if some.number is not None and some.launched_by is not None:
+            launched = some.launched_by != NONE
+            pairs.append(np.stack([some.launched_by[launched], some.number[launched]]))
+    by, each = np.concatenate(pairs, axis=1)
+    order = np.lexsort((each, by))
+    by, each = by[order], each[order]
+    rank = np.arange(len(by)) - np.searchsorted(by, by)
+    drawn = rank < MOST_FLOWS
+    return Flows(by=by[drawn], each=each[drawn], rank=rank[drawn], left_out=int((~drawn).sum()))
+
+
+def _arrows(mine: Slices, begins: BoolArray, flows: Flows | None) -> list[Part]:
+    """Flows have the number of what was launched, from 1 on."""
+    if mine.number is None or flows is None or not len(flows.by):
+        return []
+    found = [eights(_ENDING_FLOWS, mine.number + 1, begins & np.isin(mine.number, flows.each))]
+    for rank in range(int(flows.rank.max()) + 1):
+        of_rank = flows.rank == rank
+        by, each = flows.by[of_rank], flows.each[of_rank]
+        at = np.minimum(np.searchsorted(by, mine.number), len(by) - 1)
+        there = begins & (by[at] == mine.number)
+        if there.any():
+            found.append(eights(_FLOWS, each[at] + 1, there))
+    return found

@@ -20,29 +20,35 @@ _VARINT, _EIGHT, _BYTES = 0, 1, 2  # kinds on the wire
 _SEVEN: Final = np.uint64(7)
 
 
+_Bytes = NDArray[np.uint8]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """Bytes of each message.
+    """Bytes of each message: columns side by side, put together only when all are there.
 
     Attributes:
-        data: Shape (n, w).
-        used: Which of them are there, shape (n, w).
+        pieces: Bytes, and which of them are used, of shape (n, w) each.
+        lengths: Bytes of each message that are used, shape (n,).
     """
 
-    data: NDArray[np.uint8]
-    used: BoolArray
+    pieces: tuple[tuple[_Bytes, BoolArray], ...]
+    lengths: NDArray[np.int64]
 
     def to_bytes(self) -> bytes:
         """The messages, one after the other."""
-        return self.data[self.used].tobytes()
+        data = np.concatenate([data for data, _ in self.pieces], axis=1)
+        used = np.concatenate([used for _, used in self.pieces], axis=1)
+        found: bytes = data[used].tobytes()
+        return found
 
 
 def joined(parts: Sequence[Part]) -> Part:
     """Fields of a message side by side."""
-    return Part(
-        data=np.concatenate([part.data for part in parts], axis=1),
-        used=np.concatenate([part.used for part in parts], axis=1),
-    )
+    lengths = parts[0].lengths.copy()
+    for part in parts[1:]:
+        lengths += part.lengths
+    return Part(pieces=tuple(piece for part in parts for piece in part.pieces), lengths=lengths)
 
 
 def numbers(field: int, values: NDArray[np.int64], there: BoolArray | None = None) -> Part:
@@ -62,20 +68,24 @@ def eights(
     """A field of eight bytes: double, or fixed64."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     data = little.view(np.uint8).reshape(len(values), 8)
-    return _tagged(field, _EIGHT, Part(data=data, used=np.ones(data.shape, bool)), there)
+    return _tagged(field, _EIGHT, _full(data), there)
 
 
 def texts(field: int, values: NDArray[np.bytes_], there: BoolArray | None = None) -> Part:
     """A field of short texts without zero bytes, of numpy's dtype S."""
     width = values.dtype.itemsize
     data = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
-    return message(field, [Part(data=data, used=data != 0)], there)
+    return message(
+        field,
+        [Part(pieces=((data, data != 0),), lengths=(data != 0).sum(axis=1, dtype=np.int64))],
+        there,
+    )
 
 
 def message(field: int, parts: Sequence[Part], there: BoolArray | None = None) -> Part:
     """A field that holds a message of these fields."""
     inner = joined(parts)
-    length = _varints(inner.used.sum(axis=1, dtype=np.int64))
+    length = _varints(inner.lengths)
     return _tagged(field, _BYTES, joined([length, inner]), there)
 
 
@@ -85,12 +95,23 @@ def constant(data: bytes, count: int, there: BoolArray | None = None) -> Part:
     if there is not None:
         used &= there[:, None]
     row = np.frombuffer(data, np.uint8)
-    return Part(data=np.broadcast_to(row, (count, len(data))), used=used)
+    lengths = np.full(count, len(data), np.int64)
+    if there is not None:
+        lengths *= there
+    return Part(pieces=((np.broadcast_to(row, used.shape), used),), lengths=lengths)
+
+
+def _full(data: _Bytes) -> Part:
+    lengths = np.full(len(data), data.shape[1], np.int64)
+    return Part(pieces=((data, np.ones(data.shape, bool)),), lengths=lengths)
 
 
 def _tagged(field: int, kind: int, part: Part, there: BoolArray | None) -> Part:
-    found = joined([constant(varint(field << 3 | kind), len(part.data)), part])
-    return found if there is None else Part(data=found.data, used=found.used & there[:, None])
+    found = joined([constant(varint(field << 3 | kind), len(part.lengths)), part])
+    if there is None:
+        return found
+    pieces = tuple((data, used & there[:, None]) for data, used in found.pieces)
+    return Part(pieces=pieces, lengths=found.lengths * there)
 
 
 def _varints(values: NDArray[np.int64]) -> Part:
@@ -103,7 +124,10 @@ def _varints(values: NDArray[np.int64]) -> Part:
     data = (left & np.uint64(0x7F)).astype(np.uint8) | (more.view(np.uint8) << 7)
     used = np.ones(left.shape, bool)
     used[:, 1:] = more[:, :-1]
-    return Part(data=data, used=used)
+    lengths = np.ones(len(unsigned), np.int64)
+    for bits in range(7, 7 * width, 7):
+        lengths += unsigned >= np.uint64(1 << bits)
+    return Part(pieces=((data, used),), lengths=lengths)
 
 
 # --- single messages ----------------------------------------------------------------------------

@@ -1,0 +1,300 @@
+"""What an export of a large run takes, by format: seconds, peak memory, size; beside perfetto's own builder.
+
+    python benchmarks/export.py [--operations 1000000] [--samples 1000000] [--repetitions 3]
+                                [--ways perfetto perfetto.gz chrome csv parquet peer] [--json]
+
+The run is made: 10,000 steps of four phases, 1,000 of them traced, each with operations three deep on
+a thread, and kernels on a GPU that they launched; 100 channels, every thousandth read a failed one.
+Each export is a fresh process, ways in turn; its time is without the start of Python and imports,
+its memory the high-water mark of the process less that of one that only imports the same. The peer
+writes the same slices (names, categories and strings by number, same arguments, flows) and the same
+values packet by packet with perfetto's StreamingTraceProtoBuilder, from the same tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wattstep.records.channel import Channel
+from wattstep.records.journal import Mark
+from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.store.writing import write_run
+
+BEGIN = 1_000_000_000_000
+STEP, STEPS, WINDOWS, CHANNELS = 10_000_000, 10_000, 1_000, 100
+NAMES = [f"aten::operation_{n}" for n in range(60)]
+LAYERS = [f"features.{n}.conv" for n in range(50)]
+PHASES = ("data", "forward", "backward", "optimizer")
+OURS = """
+import sys, time, json, resource
+from pathlib import Path
+from wattstep.exporting.export import export_run
+import wattstep.exporting.perfetto, wattstep.exporting.chrome, wattstep.exporting.csv_tables
+import wattstep.exporting.parquet_tables
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+begun = time.perf_counter()
+found = export_run(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+print(json.dumps({"s": time.perf_counter() - begun, "size": found.size, "before": before,
+                  "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+"""
+ENDINGS = {"perfetto": "", "perfetto.gz": ".gz", "chrome": "", "csv": "", "parquet": ""}
+
+
+def make(path: Path, operations: int, samples: int) -> None:
+    """A run of these sizes."""
+    channels = tuple(
+        Channel(
+            name=f"rail{n}.power" if n < 3 else f"zone{n}.temperature",
+            unit="W" if n < 3 else "°C", kind="gauge", domain="soc" if n < 3 else "thermal",
+            role="power_part" if n < 3 else "temperature", source="made",
+        )
+        for n in range(CHANNELS)
+    )  # fmt: skip
+    read = PlannedRead(number=0, sensor="made", path="-", parser="-", every=1, channels=channels)
+    info = RunInfo(
+        state="closed", created="2026-11-22T12:00:00+0000", workload="made", title="made",
+        engine="torch", batch_size=4, threads=1, precision="fp32", processor="cpu", seed=0,
+        interval_s=0.01, warmup=3, trace="every:10", reads=(read,), device={"cores": 4},
+    )  # fmt: skip
+    tables = {
+        "steps": [_steps()],
+        "operations": _operations(operations),
+        "samples": _samples(channels, samples),
+    }
+    write_run(path, info, tables)
+
+
+def _steps() -> dict[str, Any]:
+    start = BEGIN + np.arange(STEPS) * STEP
+    marks = start[:, None] + np.arange(4) * (STEP // 4)
+    return {
+        "index": np.arange(STEPS), "start_ns": start, "end_ns": start + STEP - 1000,
+        "cpu_start_ns": [None] * STEPS, "cpu_end_ns": [None] * STEPS,
+        "samples": np.full(STEPS, 4.0), "loss": np.linspace(2, 1, STEPS),
+        "warmup": np.arange(STEPS) < 3, "traced": np.arange(STEPS) % (STEPS // WINDOWS) == 5,
+        "mark_ns": marks.tolist(), "mark_kind": [[int(Mark.PHASE)] * 4] * STEPS,
+        "mark_name": [list(PHASES)] * STEPS,
+    }  # fmt: skip
+
+
+def _operations(count: int) -> Iterator[dict[str, Any]]:
+    """Of each traced step: groups of an outer operation, one inside, one in that, and a kernel."""
+    groups = count // WINDOWS // 4
+    length = (STEP - 2000) // groups
+    for window in range(WINDOWS):
+        step = window * (STEPS // WINDOWS) + 5
+        start = BEGIN + step * STEP + np.arange(groups) * length
+        edges = np.stack([start, start + length // 8, start + length // 4, start + length // 4], 1)
+        ends = np.stack([start + length - 1, start + length - 2, start + length // 2, start + length - 1], 1)  # fmt: skip
+        at = np.arange(groups) * 4
+        row = np.stack([at - at - 1, at, at + 1, at - at - 1], 1)
+        launch = np.stack([at - at - 1, at - at - 1, at - at - 1, at + 2], 1)
+        rows = groups * 4
+        name = np.arange(rows) % len(NAMES)
+        layer = np.repeat(np.arange(groups) % len(LAYERS), 4)
+        yield {
+            "name": [NAMES[n] for n in name], "kind": ["matrix product"] * rows,
+            "layer": [LAYERS[n] for n in layer],
+            "phase": [PHASES[n] for n in np.repeat(np.arange(groups) * 4 // groups, 4)],
+            "step": np.full(rows, step), "window": np.full(rows, window),
+            "thread": np.tile([1, 1, 1, 7], groups),
+            "processor": ["cpu", "cpu", "cpu", "gpu0"] * groups,
+            "start_ns": edges.ravel(), "end_ns": ends.ravel(), "self_ns": (ends - edges).ravel(),
+            "shapes": ["4x64x32x32;64x64x3x3"] * rows, "flops": np.full(rows, 1_000_000 + step),
+            "bytes": np.full(rows, 65_536), "allocated": np.zeros(rows, np.int64),
+            "outermost": (row < 0).ravel(), "parent": _or_none(row), "launch": _or_none(launch),
+        }  # fmt: skip
+
+
+def _or_none(values: Any) -> list[int | None]:
+    return [None if value < 0 else value for value in values.ravel().tolist()]
+
+
+def _samples(channels: tuple[Channel, ...], count: int) -> Iterator[dict[str, Any]]:
+    each = count // len(channels)
+    t_ns = BEGIN + np.linspace(0, STEPS * STEP, each).astype(np.int64)
+    for number, channel in enumerate(channels):
+        value = 5 + np.sin(np.arange(each) / 50 + number)
+        failed = np.arange(each) % 1000 == 999
+        yield {
+            "t_ns": t_ns + number, "channel": [channel.name] * each,
+            "value": [None if bad else v for v, bad in zip(value.tolist(), failed, strict=True)],
+            "errno": np.where(failed, 5, 0),
+        }  # fmt: skip
+
+
+def peer(run: Path, target: Path) -> None:
+    """The same trace by perfetto's own builder, a packet at a time."""
+    import resource
+    import time
+
+    import pyarrow.parquet as pq
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    begun = time.perf_counter()
+    event_type = protos.TrackEvent
+    with target.open("wb") as file:
+        builder = StreamingTraceProtoBuilder(file)
+        interned: dict[tuple[int, str, str], int] = {}
+
+        def packet(sequence: int, t_ns: int | None) -> Any:
+            made = builder.create_packet()
+            made.trusted_packet_sequence_id = sequence
+            if t_ns is not None:
+                made.timestamp = t_ns
+            made.sequence_flags = 2
+            return made
+
+        def iid(sequence: int, kind: str, text: str) -> int:
+            key = (sequence, kind, text)
+            if key not in interned:
+                interned[key] = len(interned) + 1
+                made = packet(sequence, None)
+                entry = getattr(made.interned_data, kind).add()
+                entry.iid = interned[key]
+                if kind == "debug_annotation_string_values":
+                    entry.str = text.encode()
+                else:
+                    entry.name = text
+                builder.write_packet(made)
+            return interned[key]
+
+        tracks: dict[str, int] = {}
+
+        def track(name: str, unit: str = "") -> int:
+            if name not in tracks:
+                tracks[name] = len(tracks) + 1
+                made = packet(tracks[name], None)
+                made.sequence_flags = 1
+                made.track_descriptor.uuid = tracks[name]
+                made.track_descriptor.name = name
+                if unit:
+                    made.track_descriptor.counter.unit_name = unit
+                made.trace_packet_defaults.timestamp_clock_id = 3
+                made.trace_packet_defaults.track_event_defaults.track_uuid = tracks[name]
+                builder.write_packet(made)
+            return tracks[name]
+
+        first, number = 0, 0
+        stacks: dict[int, list[int]] = {}
+
+        def close(sequence: int, until: int) -> None:
+            stack = stacks.setdefault(sequence, [])
+            while stack and stack[-1] <= until:
+                made = packet(sequence, stack.pop())
+                made.track_event.type = event_type.TYPE_SLICE_END
+                builder.write_packet(made)
+
+        with pq.ParquetFile(run / "operations.parquet") as table:
+            window = -1
+            for batch in table.iter_batches(batch_size=1 << 15):
+                for row in batch.to_pylist():
+                    if row["window"] != window:
+                        window, first = row["window"], number
+                    sequence = track(f"{row['processor']} {row['thread']}")
+                    close(sequence, row["start_ns"])
+                    numbers = {key: iid(sequence, "debug_annotation_names", key) for key in (
+                        "layer", "phase", "shapes", "step", "flops", "bytes", "allocated", "self_ns",
+                    )}  # fmt: skip
+                    texts = {key: iid(sequence, "debug_annotation_string_values", row[key]) for key in ("layer", "phase", "shapes")}  # fmt: skip
+                    name = iid(sequence, "event_names", row["name"])
+                    category = iid(sequence, "event_categories", row["kind"])
+                    made = packet(sequence, row["start_ns"])
+                    event = made.track_event
+                    event.type = event_type.TYPE_SLICE_BEGIN
+                    event.name_iid = name
+                    event.category_iids.append(category)
+                    for key, at in numbers.items():
+                        argument = event.debug_annotations.add()
+                        argument.name_iid = at
+                        if key in texts:
+                            argument.string_value_iid = texts[key]
+                        else:
+                            argument.int_value = row[key]
+                    if row["launch"] is not None:
+                        event.terminating_flow_ids.append(first + row["launch"] + 1)
+                    elif number % 4 == 2:
+                        event.flow_ids.append(number + 1)
+                    builder.write_packet(made)
+                    stacks[sequence].append(row["end_ns"])
+                    number += 1
+        for sequence in list(stacks):
+            close(sequence, 1 << 62)
+        with pq.ParquetFile(run / "samples.parquet") as table:
+            for batch in table.iter_batches(batch_size=1 << 15):
+                for row in batch.to_pylist():
+                    if row["value"] is not None:
+                        made = packet(track(row["channel"], "W"), row["t_ns"])
+                        made.track_event.type = event_type.TYPE_COUNTER
+                        made.track_event.double_counter_value = row["value"]
+                        builder.write_packet(made)
+    found = {
+        "s": time.perf_counter() - begun, "size": target.stat().st_size, "before": before,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }  # fmt: skip
+    print(json.dumps(found))
+
+
+def measure(way: str, run: Path, folder: Path) -> dict[str, float]:
+    """One export in a process of its own."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        target = Path(place) / f"out{ENDINGS.get(way, '')}"
+        command = [sys.executable, "-c", OURS, str(run), way.partition(".")[0], str(target)]
+        if way == "peer":
+            command = [sys.executable, __file__, "--as-peer", str(run), str(target)]
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        ).stdout  # fmt: skip
+        found: dict[str, float] = json.loads(said)
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operations", type=int, default=1_000_000)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", default=[*ENDINGS, "peer"])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--as-peer", nargs=2, type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.as_peer:
+        peer(*asked.as_peer)
+        return
+    results: dict[str, list[dict[str, float]]] = {way: [] for way in asked.ways}
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name) / "run"
+        make(run, asked.operations, asked.samples)
+        for _ in range(asked.repetitions):
+            for way in asked.ways:
+                results[way].append(measure(way, run, Path(name)))
+    if asked.json:
+        print(json.dumps(results))
+        return
+    print(f"{asked.operations:,} operations, {asked.samples:,} samples; medians of {asked.repetitions}")  # fmt: skip
+    print(f"{'way':12} {'s':>7} {'of s':>15} {'peak MB':>8} {'gained MB':>9} {'MB':>7}")
+    for way, rows in results.items():
+        seconds = sorted(row["s"] for row in rows)
+        peak = statistics.median(row["peak"] for row in rows) / 1e6
+        gained = statistics.median(row["peak"] - row["before"] for row in rows) / 1e6
+        size = statistics.median(row["size"] for row in rows) / 1e6
+        spread = f"{seconds[0]:.2f} to {seconds[-1]:.2f}"
+        print(f"{way:12} {statistics.median(seconds):7.2f} {spread:>15} {peak:8.0f} {gained:9.0f} {size:7.1f}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -128,9 +128,7 @@ def _event(time: int, event: Any, sequence: _Sequence, found: Read) -> None:
 
 
 def _key(each: Any, sequence: _Sequence) -> str:
-    return (
-        sequence.texts["debug_annotation_names"][each.name_iid] if each.name_iid else each.name
-    )
+    return sequence.texts["debug_annotation_names"][each.name_iid] if each.name_iid else each.name
 
 
 def _value(each: Any, sequence: _Sequence) -> Any:

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 from tests.exporting.made import (
-    AHEAD, BEGIN, FORMULA, HTML, LONG, MS, OPERATIONS, POWER, SAMPLES, write_made,
+    AHEAD,
+    BEGIN,
+    FORMULA,
+    HTML,
+    LONG,
+    MS,
+    OPERATIONS,
+    POWER,
+    SAMPLES,
+    write_made,
 )  # fmt: skip
 
 from wattstep.exporting.export import export_run

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.exporting.made import (
-    AHEAD, BEGIN, BUSY, FORMULA, HTML, LONG, MS, OPERATIONS, Did, write_made,
+    AHEAD,
+    BEGIN,
+    BUSY,
+    FORMULA,
+    HTML,
+    LONG,
+    MS,
+    OPERATIONS,
+    Did,
+    write_made,
 )  # fmt: skip
 from tests.exporting.schema import Read, read
 
@@ -50,7 +59,9 @@ def test_every_operation_is_a_slice_with_its_times_to_the_nanosecond(trace: Read
 
 
 def test_operations_nest_as_they_did(trace: Read) -> None:
-    conv, pad = (next(o for o in trace.slices if o.name == n) for n in ("aten::conv2d", "aten::pad"))
+    conv, pad = (
+        next(o for o in trace.slices if o.name == n) for n in ("aten::conv2d", "aten::pad")
+    )
     names = [one.name for one in trace.of("thread 1")]
     assert names[:3] == ["aten::conv2d", "aten::pad", "cudaLaunchKernel"]  # the outer one first
     assert conv.start == pad.start < pad.end < conv.end
@@ -204,9 +215,7 @@ values = st.lists(st.none() | st.floats(allow_nan=False), max_size=12)
 def test_whatever_ran_and_was_sampled_each_row_is_a_slice_and_each_value_a_value(
     operations_made: list[Did], sampled: list[float | None]
 ) -> None:
-    gauge = Channel(
-        name="g", unit="V", kind="gauge", domain="soc", role="unknown", source="made"
-    )
+    gauge = Channel(name="g", unit="V", kind="gauge", domain="soc", role="unknown", source="made")
     with tempfile.TemporaryDirectory() as folder:
         run = write_made(Path(folder) / "run", operations_made, {gauge: sampled})
         trace = exported(run)
@@ -220,7 +229,9 @@ def test_whatever_ran_and_was_sampled_each_row_is_a_slice_and_each_value_a_value
     for row in rows:
         table[plain(row["name"] or "")] += row["end_ns"] - row["start_ns"]
     assert total == table
-    finite = [(BEGIN + n * MS, v) for n, v in enumerate(sampled) if v is not None and abs(v) < 1e999]
+    finite = [
+        (BEGIN + n * MS, v) for n, v in enumerate(sampled) if v is not None and abs(v) < 1e999
+    ]
     assert trace.values.get("g", []) == finite
     leaving = Counter(flow for one in trace.slices for flow in one.leaving)
     assert leaving == Counter(flow for one in trace.slices for flow in one.ending)
@@ -228,7 +239,12 @@ def test_whatever_ran_and_was_sampled_each_row_is_a_slice_and_each_value_a_value
 
 
 def test_power_that_a_run_was_asked_to_model_is_named_so(tmp_path: Path) -> None:
-    model = {"name": "linear", "source": "asked", "idle_watts_a_core": 1.0, "busy_watts_a_core": 3.0}
+    model = {
+        "name": "linear",
+        "source": "asked",
+        "idle_watts_a_core": 1.0,
+        "busy_watts_a_core": 3.0,
+    }
     half_busy = {BUSY: [n * 0.0005 for n in range(6)]}
     trace = exported(write_made(tmp_path / "run", (), half_busy, power_model=model))
     assert "power" not in trace.values

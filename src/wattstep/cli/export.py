@@ -10,6 +10,7 @@ import typer
 
 from wattstep.cli.options import Json, Quiet
 from wattstep.errors import DamagedRunError
+from wattstep.records.plain_text import plain
 
 if TYPE_CHECKING:
     from wattstep.exporting.export import Exported
@@ -60,7 +61,7 @@ def export(
     if not found:
         raise DamagedRunError("; ".join(reason for _, reason in damaged))
     for _, reason in damaged:
-        print(f"wattstep: left out: {reason}", file=sys.stderr)
+        print(f"wattstep: left out: {plain(reason)}", file=sys.stderr)
     _show(found, damaged, to, json)
 
 
@@ -68,7 +69,7 @@ def _one(path: Path, to: str, target: Path, *, force: bool, quiet: bool) -> Expo
     from wattstep.cli.progress import bar_of
     from wattstep.exporting.export import export_run
 
-    with bar_of(f"exporting {path.name}", quiet=quiet) as show:
+    with bar_of(f"exporting {plain(path.name)}", quiet=quiet) as show:
         return export_run(path, to, target, force=force, on_progress=show)
 
 
@@ -84,7 +85,7 @@ def _show(found: list[Exported], damaged: list[tuple[Path, str]], to: str, as_js
         counts = ", ".join(
             f"{count:,} {name.replace('_', ' ')}" for name, count in each.written.counts.items()
         )
-        print(f"{each.path}  {each.size:,} bytes: {counts}")
+        print(f"{plain(each.path)}  {each.size:,} bytes: {counts}")
         for note in each.written.notes:
             print(f"wattstep: {note}", file=sys.stderr)
 

@@ -58,7 +58,7 @@ def export_run(
         ExportError: It is there already, or cannot be written; nothing is left behind.
     """
     form = format_of(to)
-    show = on_progress or (lambda stage, share: None)
+    show = _rising(on_progress or (lambda stage, share: None))
     _refuse(target, form, force)
     run = load(path)
     if _is_file(form, target):
@@ -68,6 +68,18 @@ def export_run(
         with _whole_folder(target, force) as folder:
             written = _writer(form.folder)(run, folder, show)
     return Exported(run=path, path=target, size=_size(target), written=written)
+
+
+def _rising(show: Progress) -> Progress:
+    """Shares are told in parts by those who write: what was told once is never taken back."""
+    reached = 0.0
+
+    def rising(stage: str, share: float) -> None:
+        nonlocal reached
+        reached = min(max(reached, share), 1.0)
+        show(stage, reached)
+
+    return rising
 
 
 def format_of(name: str) -> ExportFormat:
@@ -127,6 +139,8 @@ def _refuse(target: Path, form: ExportFormat, force: bool) -> None:
     """Says before any work that a path is taken, or no path for this."""
     if (target / "run.json").exists():
         raise ExportError(f"{target} is a run: choose another path with -o")
+    if target.parent.exists() and not target.parent.is_dir():
+        raise ExportError(f"{target.parent} is no folder: choose another path with -o")
     if not form.packed and target.suffix in (".gz", ".zip"):
         raise InvalidValueError(f"-o {target}: it is {form.words}, and is not packed")
     if not os.path.lexists(target):

@@ -24,7 +24,10 @@ def write_folder(run: Run, folder: Path, on_progress: Progress) -> Written:
     for table, share in shares(run):
         on_progress(table.name, share)
         schema = table.schema.with_metadata({**(table.schema.metadata or {}), **facts})
-        with pq.ParquetWriter(folder / f"{table.name}.parquet", schema, compression="zstd") as out:
+        with (
+            (folder / f"{table.name}.parquet").open("wb") as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as out,
+        ):
             for piece in table.pieces():
                 out.write_table(piece.replace_schema_metadata(schema.metadata))
                 counts[table.name] += len(piece)

@@ -209,7 +209,7 @@ def test_other_libraries_read_parquet(library: str, parquet: Path) -> None:
     if library == "polars":
         assert module.read_parquet(path).height == 18
     else:
-        assert module.sql(f"select count(*) from '{path}'").fetchone() == (18,)
+        assert module.sql(f"select count(*) from '{path}'").fetchall() == [(18,)]
 
 
 def test_a_run_without_operations_has_empty_tables_and_says_why(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wattstep.records.figure import Figure
 from wattstep.reports.pages.paper.drawn import Drawn, NotDrawn
 from wattstep.reports.pages.paper.readings import Reading, Readings
 from wattstep.reports.pages.paper.three_steps import (
@@ -62,9 +61,9 @@ def _rows(run: Chosen) -> list[dict[str, Any]]:
         if core is None and channel.get("role") != "gpu_utilization":
             continue
         metric = "gpu_utilization" if core is None else f"cpu_core_utilization.{core}"
-        whole = run.reading.observed.metrics.get(metric)
+        whole = run.reading.figures.get(metric)
         part = plain(channel["name"]) if core is None else _core(run.reading, core)
-        known = {"whole": whole.to_dict()} if isinstance(whole, Figure) else {}
+        known = {} if whole is None else {"whole": whole}
         rows.append({"run": run.label, "part": part, **summary(channel), **known})
     return rows
 

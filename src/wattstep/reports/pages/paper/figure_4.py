@@ -44,7 +44,7 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
     return Drawn(
         panels=panels,
         sentences=_sentences(readings),
-        table=batch_table(batch_rows(groups, dict.fromkeys(_METRICS, "ratio")), _METRICS),
+        table=batch_table(batch_rows(readings, groups, dict.fromkeys(_METRICS, "ratio")), _METRICS),
         key=[
             *(line.key for line in lines["cpu_utilization"]),
             *(published_key(points, colors) if gpu_drawn else ()),

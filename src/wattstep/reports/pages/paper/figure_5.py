@@ -9,7 +9,7 @@ from wattstep.reports.pages.charts import series_color
 from wattstep.reports.pages.paper.by_batch import bar_of, grouped_bars
 from wattstep.reports.pages.paper.drawn import Drawn, KeyEntry, NotDrawn, Panel
 from wattstep.reports.pages.paper.published import label, published
-from wattstep.reports.pages.paper.readings import Readings, names_of, pooled
+from wattstep.reports.pages.paper.readings import Readings, names_of, pooled, shown
 from wattstep.reports.tables import table
 from wattstep.reports.values import plain
 
@@ -56,7 +56,7 @@ def _rows(readings: Readings, group: Group) -> list[dict[str, Any]]:
             "core": name.rpartition(".")[2],
             "kind": kinds.get(int(name.rpartition(".")[2]), ""),
             "figure": pooled(group, name, batch, "ratio"),
-            "idle": pooled(group, name, batch, "ratio").to_dict(),
+            "idle": shown(readings, group, name, batch, "ratio"),
         }
         for batch in group.batches
         for name in names_of(group, _PREFIX)

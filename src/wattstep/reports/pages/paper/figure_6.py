@@ -12,7 +12,7 @@ from wattstep.reports.pages.charts import Bar
 from wattstep.reports.pages.paper.by_batch import SWEEP, bar_of, grouped_bars, growth, together
 from wattstep.reports.pages.paper.drawn import Drawn, KeyEntry, NotDrawn, Panel
 from wattstep.reports.pages.paper.parts import PARTS_MISSING, color_of_part, name_of_part, parts_of
-from wattstep.reports.pages.paper.readings import WHOLE, Readings, pooled
+from wattstep.reports.pages.paper.readings import WHOLE, Readings, pooled, shown
 from wattstep.reports.tables import table
 from wattstep.reports.values import plain
 
@@ -31,7 +31,7 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
             "run": group.label,
             "batch": f"{batch:,}",
             "processes": str(len(group.batches[batch])),
-            **{name: pooled(group, name, batch, "J").to_dict() for name in names},
+            **{name: shown(readings, group, name, batch, "J") for name in names},
         }
         for group in wide
         for batch in _known(group)

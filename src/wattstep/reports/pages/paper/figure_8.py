@@ -38,6 +38,6 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
             Panel(title="Samples trained in a second", chart=chart, statuses=statuses_of(lines))
         ],
         sentences=[sentence for sentence in said if sentence],
-        table=batch_table(batch_rows(groups, {_METRIC: _UNIT}), {_METRIC: "Throughput"}),
+        table=batch_table(batch_rows(readings, groups, {_METRIC: _UNIT}), {_METRIC: "Throughput"}),
         key=[*(line.key for line in lines), *published_key(points, colors)],
     )

@@ -49,7 +49,7 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
         chart = line_chart(lines, own, {})
         assert chart is not None  # there are two points at least
         panels.append(Panel(title=group.label, chart=chart, statuses=statuses_of(lines)))
-    rows = batch_rows([group for group, _ in wide], dict.fromkeys(_CATEGORIES, "B"))
+    rows = batch_rows(readings, [group for group, _ in wide], dict.fromkeys(_CATEGORIES, "B"))
     return Drawn(
         panels=panels,
         sentences=_sentences([lines for _, lines in wide]),

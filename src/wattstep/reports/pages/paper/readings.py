@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -33,11 +33,13 @@ class Reading:
             "idle_state_ratio.0", "energy.gpu" (all rails of a part), "memory.intermediate".
         document: Its document.
         timeline: Three of its steps; `{}` if there are none.
+        figures: Those of the document by the same names, as they stand there.
     """
 
     observed: Observed
     document: Document
     timeline: Document
+    figures: Document
 
     @property
     def kinds(self) -> Mapping[int, str]:
@@ -82,13 +84,14 @@ def reading(document: Document, timeline: Document, state: str = "") -> Reading:
         timeline: Three steps, or `{}`.
         state: State of the device that a sweep had set.
     """
+    figures = _taken_apart(document)
     observed = Observed(
         path=str(document.get("run") or ""),
         info=_info(document),
-        metrics=_taken_apart(document),
+        metrics={name: Figure.from_dict(figure) for name, figure in figures.items()},
         state=state,
     )
-    return Reading(observed=observed, document=document, timeline=timeline)
+    return Reading(observed=observed, document=document, timeline=timeline, figures=figures)
 
 
 def pooled(group: Group, name: str, batch: int, unit: str) -> Figure:
@@ -98,6 +101,14 @@ def pooled(group: Group, name: str, batch: int, unit: str) -> Figure:
     return (
         figures[0] if len(figures) == 1 else as_figure(of_processes(figures, within=within), unit)
     )
+
+
+def shown(readings: Readings, group: Group, name: str, batch: int, unit: str) -> Mapping[str, Any]:
+    """The same for a table: of one process the figure of its document, which knows its place there."""
+    runs = group.batches[batch]
+    own = readings.of(runs[0]).figures.get(name) if len(runs) == 1 else None
+    found: Mapping[str, Any] = pooled(group, name, batch, unit).to_dict() if own is None else own
+    return found
 
 
 def names_of(group: Group, prefix: str) -> list[str]:
@@ -135,57 +146,58 @@ def _info(document: Document) -> RunInfo:
     )
 
 
-def _taken_apart(document: Document) -> dict[str, Any]:
+def _taken_apart(document: Document) -> dict[str, Mapping[str, Any]]:
+    """Figures by name."""
     metrics: Mapping[str, Any] = document.get("metrics") or {}
-    found: dict[str, Any] = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for name, thing in metrics.items():
         if is_figure(thing):
-            found[name] = Figure.from_dict(thing)
+            found[name] = thing
         elif isinstance(thing, (list, tuple)):
-            found |= {f"{name}.{n}": Figure.from_dict(figure) for n, figure in enumerate(thing)}
+            found |= {f"{name}.{number}": figure for number, figure in enumerate(thing)}
     whole = found.get(WITH_IDLE, found.get("energy_per_step"))
     if whole is not None:
         found[WHOLE] = whole
     return {**found, **_by_part(document), **_memory(metrics)}
 
 
-def _by_part(document: Document) -> dict[str, Figure]:
+def _by_part(document: Document) -> dict[str, Mapping[str, Any]]:
     """Energy of a step of each part of the machine that has rails of its own."""
     rails = document.get("energy_by_rail") or {}
-    parts: dict[str, list[Figure]] = {}
+    parts: dict[str, list[Mapping[str, Any]]] = {}
     for channel in document.get("channels") or ():
         if channel.get("role") in _PART_ROLES and channel.get("name") in rails:
-            figure = Figure.from_dict(rails[channel["name"]])
-            parts.setdefault(f"energy.{channel.get('domain')}", []).append(figure)
+            own = parts.setdefault(f"energy.{channel.get('domain')}", [])
+            own.append(rails[channel["name"]])
     return {name: _sum(figures, "J", "rails") for name, figures in parts.items()}
 
 
-def _memory(metrics: Mapping[str, Any]) -> dict[str, Figure]:
+def _memory(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Memory by the paper's categories, each at its highest within a step."""
     highest = {
-        name: Figure.from_dict(figure)
+        name: figure
         for name, figure in dict(metrics.get("memory_highest") or {}).items()
         if is_figure(figure)
     }
     known = [highest[name] for name in INTERMEDIATE if name in highest]
-    if not any(figure.value for figure in known):  # no step was followed
+    if not any(figure["value"] for figure in known):  # no step was followed
         return {}
     found = {f"memory.{name}": figure for name, figure in highest.items()}
     return {**found, "memory.intermediate": _sum(known, "B", "categories, each at its highest")}
 
 
-def _sum(figures: Sequence[Figure], unit: str, what: str) -> Figure:
+def _sum(documents: Sequence[Mapping[str, Any]], unit: str, what: str) -> Mapping[str, Any]:
     """Without an interval where there are several: whether they vary together is not known."""
-    if len(figures) == 1:
-        return figures[0]
+    if len(documents) == 1:
+        return documents[0]
+    figures = [Figure.from_dict(document) for document in documents]
     lacking = [figure.reason for figure in figures if figure.value is None]
     if lacking:
-        return missing(unit, lacking[0] or "a part of it is not known")
-    return replace(
-        figures[0],
+        return missing(unit, lacking[0] or "a part of it is not known").to_dict()
+    return Figure(
         value=sum(figure.value or 0.0 for figure in figures),
-        low=None, high=None, confidence=None, n=None, systematic=None, reason=None,
+        unit=unit,
         status=weakest(figure.status for figure in figures),
         method=f"sum of {len(figures)} {what}",
         source=", ".join(dict.fromkeys(figure.source or "" for figure in figures)),
-    )  # fmt: skip
+    ).to_dict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wattstep.observations.groups import Group
@@ -12,7 +12,7 @@ from wattstep.reports.pages.page import Plot, Plots
 from wattstep.reports.pages.paper import FIGURES, draw, title_of
 from wattstep.reports.pages.paper.drawn import Drawn, NotDrawn, Panel
 from wattstep.reports.pages.paper.published import Published, published, source
-from wattstep.reports.pages.paper.readings import Readings, pooled
+from wattstep.reports.pages.paper.readings import Readings, shown
 from wattstep.reports.tables import Table, table
 from wattstep.reports.values import plain
 
@@ -88,13 +88,12 @@ def _rows(one: Published, readings: Readings) -> list[dict[str, Any]]:
         "place": one.place,
     }
     beside = [
-        {**row, "run": group.label, "here": figure.to_dict()}
-        for group, figure in _beside(one, readings)
+        {**row, "run": group.label, "here": figure} for group, figure in _beside(one, readings)
     ]
     return beside or [row]
 
 
-def _beside(one: Published, readings: Readings) -> Iterator[tuple[Group, Figure]]:
+def _beside(one: Published, readings: Readings) -> Iterator[tuple[Group, Mapping[str, Any]]]:
     for group in readings.groups:
         if not one.quantity or (one.model and group.runs[0].info.workload != one.workload):
             continue
@@ -103,7 +102,7 @@ def _beside(one: Published, readings: Readings) -> Iterator[tuple[Group, Figure]
             if isinstance(ends, Ends) and (ends.least, ends.most) == (_LEAST, _MOST):
                 yield group, _as_factor(ends.change.figure())
         elif one.batch is not None and one.batch in group.known:
-            yield group, pooled(group, one.quantity, one.batch, one.unit)
+            yield group, shown(readings, group, one.quantity, one.batch, one.unit)
 
 
 def _unit(one: Published, group: Group) -> str:
@@ -112,5 +111,5 @@ def _unit(one: Published, group: Group) -> str:
     return next((figure.unit for figure in found if isinstance(figure, Figure)), one.unit)
 
 
-def _as_factor(ratio: Figure) -> Figure:
-    return Figure.from_dict({**ratio.to_dict(), "unit": _FACTOR})
+def _as_factor(ratio: Figure) -> Mapping[str, Any]:
+    return {**ratio.to_dict(), "unit": _FACTOR}

@@ -7,7 +7,7 @@ from typing import Any
 
 from wattstep.observations.groups import Group
 from wattstep.reports.pages.charts import series_color
-from wattstep.reports.pages.paper.readings import pooled
+from wattstep.reports.pages.paper.readings import Readings, shown
 from wattstep.reports.tables import Table, table
 
 _TEXTS = {"run": "Runs", "batch": "Batch", "processes": "Processes"}
@@ -21,11 +21,14 @@ def colors_of(groups: Sequence[Group]) -> dict[str, str]:
     return found
 
 
-def batch_rows(groups: Sequence[Group], metrics: Mapping[str, str]) -> list[dict[str, Any]]:
+def batch_rows(
+    readings: Readings, groups: Sequence[Group], metrics: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """A row for each group and batch size.
 
     Args:
-        groups: Of runs.
+        readings: The runs.
+        groups: Groups of them.
         metrics: Unit of each, by name.
     """
     return [
@@ -33,7 +36,7 @@ def batch_rows(groups: Sequence[Group], metrics: Mapping[str, str]) -> list[dict
             "run": group.label,
             "batch": f"{batch:,}",
             "processes": str(len(runs)),
-            **{name: pooled(group, name, batch, unit).to_dict() for name, unit in metrics.items()},
+            **{name: shown(readings, group, name, batch, unit) for name, unit in metrics.items()},
         }
         for group in groups
         for batch, runs in group.known.items()

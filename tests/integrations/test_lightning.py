@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.integrations.offline import kept_by_wandb
 from tests.integrations.witness import Witness, batches_by_step, samples, within_rest
 
 from wattstep.errors import InvalidValueError, RecordingError
@@ -287,3 +288,35 @@ def test_figures_reach_the_trainers_logger_and_the_progress_bar(tmp_path: Path) 
     assert "wattstep/status/energy_per_step: modelled" in words
     assert "get_metrics" not in vars(bar)
     assert math.isfinite(float(load(callback.runs[0]).metrics()["energy_per_step"].value))
+
+
+# MLflow's file store says that it will end.
+@pytest.mark.filterwarnings("ignore::FutureWarning:mlflow")
+@pytest.mark.filterwarnings("ignore:.*could not infer the batch_size:")
+def test_figures_reach_the_logger_that_stands_for_another_library(tmp_path: Path) -> None:
+    for name in ("mlflow", "wandb", "tensorboard"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    import mlflow
+    import wandb
+    from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    store = f"file:{tmp_path / 'mlruns'}"
+    loggers = [
+        TensorBoardLogger(tmp_path, name="events", version=""),
+        MLFlowLogger(tracking_uri=store),
+        WandbLogger(save_dir=tmp_path, offline=True, dir=str(tmp_path)),
+    ]
+    callback = WattstepCallback(tmp_path / "runs", power_model="linear:1,1", strict=True)
+    fit(tmp_path, [callback], logger=loggers, max_epochs=1, log_every_n_steps=5)
+    wandb.finish()
+    name = "wattstep/modelled/energy_per_step_J"
+    joules = pytest.approx(load(callback.runs[0]).metrics()["energy_per_step"].value, rel=1e-6)
+    events = EventAccumulator(str(tmp_path / "events")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars(name)] == [(11, joules)]
+    kept = mlflow.MlflowClient(store).get_run(loggers[1].run_id).data
+    assert kept.metrics[name] == joules
+    assert kept.tags["wattstep/status/energy_per_step"] == "modelled"
+    history, summary = kept_by_wandb(tmp_path)
+    assert history[name] == joules
+    assert summary["wattstep/status/energy_per_step"] == "modelled"

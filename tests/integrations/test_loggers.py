@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import struct
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integrations.offline import kept_by_wandb
 
 from wattstep.errors import InvalidValueError, MissingPartError
 from wattstep.integrations import log_run
@@ -19,7 +18,6 @@ from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run, load
 
 NAME = "wattstep/modelled/energy_per_step_J"
-BLOCK = 32768  # bytes of a block of LevelDB's logs
 HOSTILE = "</script><script>evil('\x1b[31m')"
 
 
@@ -110,26 +108,6 @@ def test_mlflow_keeps_metrics_tags_and_the_report(
     )
 
 
-def records_of(folder: Path) -> list[Any]:
-    """What an offline run of Weights & Biases holds: a log of LevelDB's form, of its own messages."""
-    from wandb.proto import wandb_internal_pb2 as messages
-
-    [file] = folder.glob("wandb/offline-run-*/*.wandb")
-    data, at, open_part = file.read_bytes(), 7, b""  # after the log's own seven bytes
-    found = []
-    while at + 7 <= len(data):
-        if BLOCK - at % BLOCK < 7:  # no part begins so near to the end of a block
-            at += BLOCK - at % BLOCK
-            continue
-        _, length, kind = struct.unpack_from("<IHB", data, at)
-        open_part += data[at + 7 : at + 7 + length]
-        at += 7 + length
-        if kind in (1, 4):  # whole, or the last part of several
-            found.append(messages.Record.FromString(open_part))
-            open_part = b""
-    return found
-
-
 def test_wandb_keeps_history_and_summary(run: Run, tmp_path: Path) -> None:
     wandb = pytest.importorskip("wandb", reason="wandb is not installed")
     with pytest.raises(InvalidValueError, match=r"wandb\.init"):
@@ -137,13 +115,7 @@ def test_wandb_keeps_history_and_summary(run: Run, tmp_path: Path) -> None:
     with wandb.init(dir=str(tmp_path), mode="offline") as active:
         log_run(run, to=["wandb"])
         assert active.summary["wattstep/status/energy_per_step"] == "modelled"
-    history: dict[str, Any] = {}
-    summary: dict[str, Any] = {}
-    for record in records_of(tmp_path):
-        for item in record.history.item:
-            history["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
-        for item in record.summary.update:
-            summary["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
+    history, summary = kept_by_wandb(tmp_path)
     assert history[NAME] == pytest.approx(figure_of(run).value)
     assert history["wattstep/step"] == 10
     assert summary["wattstep/status/energy_per_step"] == "modelled"

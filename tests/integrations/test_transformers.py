@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.integrations.offline import kept_by_wandb
 from tests.integrations.witness import Witness, batches_by_step, samples, within_rest
 
 from wattstep.errors import RecordingError
@@ -240,13 +241,13 @@ def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    import wandb
+
+    wandb.init(dir=str(tmp_path), mode="offline")  # the Trainer takes the run that is there
     callback = WattstepCallback(
         tmp_path / "runs", power_model="linear:1,1", log_every=4, strict=True, report=True
     )
     train(tmp_path, [callback], report_to=["mlflow", "wandb", "tensorboard"], max_steps=20)
-    import wandb
-
     wandb.finish()
     return tmp_path
 
@@ -273,8 +274,9 @@ def test_figures_reach_the_loggers_that_the_trainer_has_open(logged: Path) -> No
     events = EventAccumulator(str(logged / "events")).Reload()
     assert [e.step for e in events.Scalars(name)] == [20]
     assert events.Scalars(name)[0].value == pytest.approx(joules)
-    [offline] = (logged / "wandb").glob("offline-run-*")
-    assert any(offline.glob("*.wandb"))
+    history, summary = kept_by_wandb(logged)
+    assert history[name] == pytest.approx(joules)
+    assert summary["wattstep/status/energy_per_step"] == "modelled"
 
 
 # TRL still sets what transformers calls otherwise now.

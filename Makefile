@@ -106,9 +106,9 @@ clean:
 
 .venv/.runs: .venv/.python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt $(TORCH)
-	$(PIP) install -c constraints.txt -e '.[suite,traces,serve]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces,serve,query]'
 	@touch $@
 
 .venv/.tests: .venv/.runs
-	$(PIP) install -c constraints.txt -e '.[suite,traces,serve,cluster,integrations,dev]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces,serve,query,cluster,integrations,dev]'
 	@touch $@

@@ -9,6 +9,7 @@ from wattstep.records.version import VERSION
 
 if TYPE_CHECKING:
     from wattstep.integrations import log_run as log_run
+    from wattstep.querying import query as query
     from wattstep.recorder import Recorder as Recorder
     from wattstep.run import load as load
 
@@ -21,6 +22,7 @@ _PUBLIC = {
     "WattstepError": "wattstep.errors",
     "load": "wattstep.run",
     "log_run": "wattstep.integrations",
+    "query": "wattstep.querying",
 }
 
 

@@ -18,6 +18,7 @@ EXTRAS: dict[str, str] = {
     "ale_py": "suite",
     "transformers": "suite",
     "distributed": "cluster",
+    "duckdb": "query",
     "msgspec": "traces",
     "flatbuffers": "traces",
     "perfetto": "traces",

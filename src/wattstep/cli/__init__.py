@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "export": "wattstep.cli.export:export",
         "runs": "wattstep.cli.runs:runs",
         "serve": "wattstep.cli.serve:serve",
+        "query": "wattstep.cli.query:query",
         "agent": "wattstep.cli.agent:agent",
     }
 )

@@ -221,7 +221,9 @@ def spoken(error: BaseException) -> str:
         hint = f'Did you mean "{near[0]}"? ' if near else ""
         return f"there is no table {unknown[1]}: {hint}wattstep query --tables lists them"
     text = re.sub(r"\n+LINE \d+:.*?\n\s*\^+\s*", "\n", str(error), flags=re.DOTALL)
-    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # What is wrong and a hint; never how to switch on what is off (extensions).
+    return "; ".join(line for line in lines[:2] if not line.startswith("Please try installing"))
 
 
 def _run_row(place: Place) -> dict[str, Any]:

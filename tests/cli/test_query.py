@@ -1,0 +1,184 @@
+"""`wattstep query` as people and scripts use it: output, one line for what is wrong, Ctrl-C."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.querying.test_query import made
+
+from wattstep.cli import run_command_line
+from wattstep.querying.tables import TABLES
+
+pytest.importorskip("duckdb", reason="the extra query is not installed")
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    made(folder / "a")
+    return folder
+
+
+@pytest.fixture
+def wattstep(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(
+            "sys.argv", ["wattstep", "query", *map(str, arguments), "--runs", str(runs)]
+        )
+        code = run_command_line()
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_a_table_says_how_many_rows_there_are(wattstep: Command) -> None:
+    code, out, err = wattstep("SELECT range AS n FROM range(100)", "--rows", 3)
+    assert code == 0
+    assert [line.strip() for line in out.splitlines()[2:]] == [
+        "0", "1", "2", "100 rows, the first 3 of them above; --csv, --json, -o for all",
+    ]  # fmt: skip
+    assert err == ""
+
+
+def test_json_is_one_document_without_nan(wattstep: Command) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS x, 1e999 AS y, sum(range) AS s, DATE '2026-11-20' AS d FROM range(4)"
+    code, out, _ = wattstep(sql, "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["rows"] == [[None, None, 6, "2026-11-20"]]
+    assert document["columns"][2] == {"name": "s", "type": "HUGEINT"}
+    assert document["left_out"] == []
+
+
+def test_csv_keeps_what_a_cell_holds(wattstep: Command) -> None:
+    _, out, _ = wattstep("""SELECT 'a,"b"' AS x, NULL AS y, [1, 2] AS z""", "--csv")
+    assert list(csv.reader(io.StringIO(out))) == [["x", "y", "z"], ['a,"b"', "", "[1, 2]"]]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_rows_go_into_a_file(wattstep: Command, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"out.{kind}"
+    code, out, _ = wattstep("SELECT range AS n FROM range(250000)", "-o", path)
+    assert (code, out) == (0, f"250,000 rows: {path}\n")
+    if kind == "parquet":
+        assert pq.read_table(path)["n"].to_pylist()[-1] == 249_999
+    elif kind == "csv":
+        assert path.read_text().splitlines()[-1] == "249999"
+    else:
+        assert json.loads(path.read_text())["rows"][-1] == [249_999]
+
+
+def test_hostile_text_does_not_steer_the_terminal(wattstep: Command) -> None:
+    _, out, _ = wattstep(
+        "SELECT chr(27) || '[31m' || chr(8238) || '[bold]' AS x, repeat('y', 10000) AS z"
+    )
+    assert "\x1b[31m" not in out
+    assert "\u202e" not in out
+    assert "[bold]" in out
+    assert out.count("y") < 300
+    code, _, err = wattstep("SELECT (chr(27) || '[31m')::INTEGER")
+    assert code == 2
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["selec 1"], "syntax error"),
+        (["SELECT los FROM steps"], 'Candidate bindings: "loss"'),
+        (["DROP TABLE runs"], "one SELECT is wanted"),
+        (["SELECT 1", "--memory", "lots"], "--memory lots: a size is wanted"),
+        (["SELECT 1", "-o", "x.txt"], ".parquet, .csv, .json is wanted"),
+        (["SELECT 1", "--json", "--csv"], "not both"),
+        ([], "--tables lists the tables"),
+        (["-f", "nowhere.sql"], "nowhere.sql cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_one_line(wattstep: Command, arguments: list[str], words: str) -> None:
+    code, out, err = wattstep(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_nothing_is_written_into_a_run(wattstep: Command, runs: Path) -> None:
+    code, _, err = wattstep("SELECT 1", "-o", runs / "a" / "steps.parquet")
+    assert code == 2
+    assert "lies in a run" in err
+
+
+def test_sql_comes_from_a_file_or_the_input(
+    wattstep: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "q.sql"
+    path.write_text("SELECT 1 AS x\n-- and no more\n;")
+    assert wattstep("-f", path, "--csv")[1] == "x\n1\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 2 AS x"))
+    assert wattstep("-", "--csv")[1] == "x\n2\n"
+
+
+def test_the_tables_are_listed_with_units(wattstep: Command) -> None:
+    document = json.loads(wattstep("--tables", "--json")[1])
+    assert [table["name"] for table in document["tables"]] == [table.name for table in TABLES]
+    out = wattstep("--tables")[1]
+    assert all(f"\n{table.name}: " in out for table in TABLES)
+
+
+def test_progress_goes_to_standard_error(wattstep: Command) -> None:
+    sql = "SELECT count(*) AS n FROM metrics"
+    _, out, err = wattstep(sql, "--json")
+    assert json.loads(out)["rows"][0][0] > 10
+    assert err == "working out a\n"
+
+
+def test_ctrl_c_ends_a_long_query(runs: Path, tmp_path: Path) -> None:
+    sql = "SELECT range FROM range(100000000000)"  # rows without end, so that it has surely begun
+    child = subprocess.Popen(
+        [sys.executable, "-m", "wattstep", "query", sql, "--csv", "--runs", str(runs)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"range\n"
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=120)
+    assert child.returncode == 130
+    assert err.startswith(b"wattstep: stopped")
+
+
+def test_ctrl_c_ends_a_query_that_gives_no_row(runs: Path) -> None:
+    # In a process of its own, which sends the signal to itself while DuckDB is at it.
+    script = (
+        "import os, signal, sys, threading\n"
+        "from wattstep.cli import run_command_line\n"
+        "import wattstep.querying.database as database\n"
+        "started = database.Database.waited\n"
+        "def waited(self, work):\n"
+        "    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    return started(self, work)\n"
+        "database.Database.waited = waited\n"
+        "sys.exit(run_command_line())\n"
+    )
+    sql = "SELECT count(*) FROM range(10000000000) a, range(1000) b WHERE a.range * b.range % 7 = 3"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "query", sql, "--runs", str(runs)],
+        capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 130

@@ -85,6 +85,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/canary.py
 	.venv/bin/python benchmarks/advice.py
 	.venv/bin/python benchmarks/serving.py
+	.venv/bin/python benchmarks/query.py
 	.venv/bin/python benchmarks/regression.py --seeds 5
 	.venv/bin/python benchmarks/export.py
 

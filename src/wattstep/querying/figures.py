@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from wattstep.errors import DamagedRunError
 from wattstep.querying.places import Place
-from wattstep.run import load
 from wattstep.store.cache import cached
 
 AT_ONCE: Final = 2  # much of a run is worked out outside of Python's lock; more would take memory
@@ -98,6 +97,8 @@ def _is_figure(thing: Any) -> bool:
 
 def _rows_of(place: Place, told: Callable[[str], None]) -> Rows:
     def compute() -> Rows:
+        from wattstep.run import load  # half a second of imports, where nothing was kept
+
         told(f"working out {place.name}")
         return rows_of(load(place.path).document())
 

@@ -16,9 +16,10 @@ from wattstep.errors import DamagedRunError
 from wattstep.querying.tables import TABLES, Table
 from wattstep.records.journal import JOURNAL, RUN
 from wattstep.records.run_info import RunInfo
-from wattstep.run.reading import TABLE_ERRORS, Tables
+from wattstep.store.files import read_info
 from wattstep.store.lock import is_recording
 
+TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 DEEPEST = 3  # a sweep or a daily training in a folder of runs holds runs two folders further down
 MAY_LACK = frozenset({"evaluations", "summaries"})  # older runs, and ours, have none
 FILES = tuple(table for table in TABLES if table.origin == "files")
@@ -115,7 +116,7 @@ def _open(path: Path, name: str) -> Place:
         elif (path / JOURNAL).is_dir() and is_recording(path):
             state, problem = "recording", "it is still being recorded"
         else:
-            info = Tables(path).info
+            info = _info(path)
             problem = next((why for t in FILES if (why := _why_no_table(path, t))), None)
     except DamagedRunError as error:
         problem = spelled(str(error))
@@ -123,6 +124,15 @@ def _open(path: Path, name: str) -> Place:
         problem = f"it cannot be read: {error.strerror or error}"
     state = state or ("damaged" if problem or info is None else info.state)
     return Place(name=name, path=path, info=info, problem=problem, state=state)
+
+
+def _info(path: Path) -> RunInfo:
+    """The description of a run; one that was never closed is recovered first."""
+    if (path / JOURNAL).is_dir():
+        from wattstep.run import load  # half a second of imports
+
+        return load(path).info
+    return read_info(path)
 
 
 def _why_no_table(run: Path, table: Table) -> str | None:

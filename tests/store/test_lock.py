@@ -13,7 +13,7 @@ import pytest
 
 from wattstep.errors import RunExistsError
 from wattstep.store.files import create_folder
-from wattstep.store.lock import RunLock, is_recording
+from wattstep.store.lock import RunLock, is_locked, is_recording, lock_folder
 
 HOLDER = """
 import sys, time
@@ -137,3 +137,12 @@ def test_the_number_of_another_process_is_no_sign(run: Path) -> None:
     RunLock(run).release()
     (run / "journal" / "holder").write_text(f"{os.getpid()} 1")  # the number was taken anew
     assert not is_recording(run)
+
+
+def test_a_folder_is_seen_to_be_kept_without_a_lock_being_made(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path / "sweep.lock")
+    assert not (tmp_path / "sweep.lock").exists()
+    held = lock_folder(tmp_path, "sweep.lock", "a test")
+    assert is_locked(tmp_path / "sweep.lock")
+    os.close(held)
+    assert not is_locked(tmp_path / "sweep.lock")

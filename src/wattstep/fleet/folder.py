@@ -24,7 +24,7 @@ SWEEP: Final = "sweep.json"
 OUTCOMES: Final = "sweep.jsonl"
 CONTINUES: Final = "the same command continues when that is mended"
 REPORT: Final = "report.html"
-_LOCK: Final = "sweep.lock"
+LOCK: Final = "sweep.lock"
 _ONE_MACHINE: Final = MappingProxyType({"where": "one machine"})  # unless it says otherwise
 _SCHEMA: Final = 1  # 1: first format (November 2026)
 
@@ -53,7 +53,7 @@ class SweepFolder:
         with ExitStack() as opened:  # what is open is closed again where the rest fails
             opened.enter_context(recording_errors(path))
             path.mkdir(parents=True, exist_ok=True)
-            opened.callback(os.close, lock_folder(path, _LOCK, "another sweep"))
+            opened.callback(os.close, lock_folder(path, LOCK, "another sweep"))
             self._document = self._opened(plan, machine)
             self.outcomes = read_outcomes(path, warn)
             self._lines = os.open(path / OUTCOMES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -117,8 +118,6 @@ def page(text: str, *, status: int = 200, headers: Mapping[str, str] | None = No
 
 def json_page(document: Any, *, status: int = 200) -> Response:
     """One JSON document, as `--json` prints it."""
-    import io
-
     stream = io.StringIO()
     dump(document, stream)
     return json_text(stream.getvalue().encode("ascii"), status=status)

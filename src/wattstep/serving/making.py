@@ -57,6 +57,8 @@ class Worker:
                 return _outcome(answer.get("done"), answer.get("error", ""))
         except OSError as error:
             return _outcome(None, f"no process can be started for it: {error.strerror or error}")
+        except ValueError:  # what it wrote is no answer
+            return _outcome(None, "the process that read it did not answer in JSON")
         return _outcome(None, self._why_ended())
 
     def kill(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
@@ -16,12 +15,13 @@ from typing import Any, Final, Literal
 from wattstep.daily.folder import LOCK as DAILY_LOCK
 from wattstep.daily.folder import SETTINGS as DAILY
 from wattstep.errors import InvalidValueError
+from wattstep.fleet.folder import LOCK as SWEEP_LOCK
 from wattstep.fleet.folder import SWEEP
 from wattstep.records.journal import JOURNAL, RUN
 from wattstep.reports import machines
 from wattstep.reports.values import plain
 from wattstep.store.listing import listed
-from wattstep.store.lock import is_recording
+from wattstep.store.lock import is_locked, is_recording
 
 Kind = Literal["run", "sweep", "daily", "link"]
 
@@ -30,7 +30,6 @@ LARGEST_JSON: Final = 64 * 2**20  # bytes; a run.json that is larger is none
 KEPT_FOR: Final = 10  # times as long as a look at the disk took, it serves for further pages
 # Without these a closed run cannot be opened.
 TABLES: Final = ("steps.parquet", "spans.parquet", "samples.parquet")
-SWEEP_LOCK: Final = "sweep.lock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +175,7 @@ class StoreView:
 
     def _whole(self, kind: Kind, path: Path, lock: str) -> Entry:
         files = look_at(path, self.root)
-        state = "in progress" if _is_locked(path / lock) else "at rest"
+        state = "in progress" if is_locked(path / lock) else "at rest"
         entry = self._entry(kind, path, "", state=state, size=files.size, stamp=files.stamp)
         if files.problem:
             entry = replace(entry, state="outside", problem=files.problem)
@@ -299,18 +298,3 @@ def _leads_out(path: Path, root: Path) -> bool:
         return not path.resolve().is_relative_to(root)
     except (OSError, RuntimeError):  # a loop of links
         return True
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a command has the folder; the lock is only looked at, never made."""
-    try:
-        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
+from typing import Final
 
 from wattstep.errors import RunExistsError
 from wattstep.records.journal import HOLDER, JOURNAL, LOCK
+
+PAUSES_S: Final = (0.0, 0.02, 0.1)  # whoever looks whether a folder is kept has it for microseconds
 
 
 class RunLock:
@@ -65,12 +69,35 @@ def lock_folder(path: Path, name: str, who: str) -> int:
         OSError: The lock cannot be made.
     """
     lock = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o644)
+    for pause in PAUSES_S:
+        time.sleep(pause)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            held = error
+        else:
+            return lock
+    os.close(lock)
+    raise RunExistsError(f"{who} is writing into {path}") from held
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether a command keeps a folder (`lock_folder`); the lock is looked at, never made.
+
+    Args:
+        lock: The lock's file.
+    """
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise RunExistsError(f"{who} is writing into {path}") from error
-    return lock
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def is_recording(run: Path) -> bool:

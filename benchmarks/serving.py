@@ -79,11 +79,15 @@ def measure(child: subprocess.Popen[str], repeats: int) -> None:
     began = time.perf_counter()
     while (answer := ask(f"/runs/{id}"))[2] == 202:
         time.sleep(0.05)
-    print(f"a report, first time: {time.perf_counter() - began:.2f} s, {len(answer[1]) / 1e6:.1f} MB")
+    print(
+        f"a report, first time: {time.perf_counter() - began:.2f} s, {len(answer[1]) / 1e6:.1f} MB"
+    )
     for name, path in (("the list", "/"), ("what changed", "/changes?since=1"),
                        ("a report that is kept", f"/runs/{id}")):  # fmt: skip
         took = [ask(path)[0] for _ in range(repeats)]
-        print(f"{name}, again: {statistics.median(took):.3f} s ({min(took):.3f} to {max(took):.3f})")
+        print(
+            f"{name}, again: {statistics.median(took):.3f} s ({min(took):.3f} to {max(took):.3f})"
+        )
     status = Path(f"/proc/{child.pid}/status").read_text()
     resident = int(status.partition("VmRSS:")[2].split()[0]) * 1024
     print(f"memory of the server: {resident / 1e6:.0f} MB")

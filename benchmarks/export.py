@@ -8,7 +8,8 @@ a thread, and kernels on a GPU that they launched; 100 channels, every thousandt
 Each export is a fresh process, ways in turn; its time is without the start of Python and imports,
 its memory the high-water mark of the process less that of one that only imports the same. The peer
 writes the same slices (names, categories and strings by number, same arguments, flows) and the same
-values packet by packet with perfetto's StreamingTraceProtoBuilder, from the same tables.
+values packet by packet with perfetto's StreamingTraceProtoBuilder (`benchmarks/perfetto_peer.py`).
+On a machine that others share, seconds of the CPU say more than those of the clock.
 """
 
 from __future__ import annotations
@@ -31,22 +32,26 @@ from wattstep.records.journal import Mark
 from wattstep.records.run_info import PlannedRead, RunInfo
 from wattstep.store.writing import write_run
 
+PEER = str(Path(__file__).with_name("perfetto_peer.py"))
 BEGIN = 1_000_000_000_000
 STEP, STEPS, WINDOWS, CHANNELS = 10_000_000, 10_000, 1_000, 100
 NAMES = [f"aten::operation_{n}" for n in range(60)]
 LAYERS = [f"features.{n}.conv" for n in range(50)]
 PHASES = ("data", "forward", "backward", "optimizer")
 OURS = """
-import sys, time, json, resource
+import sys, time, json
 from pathlib import Path
 from wattstep.exporting.export import export_run
 import wattstep.exporting.perfetto, wattstep.exporting.chrome, wattstep.exporting.csv_tables
 import wattstep.exporting.parquet_tables
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-begun = time.perf_counter()
+def peak():  # of this program alone: ru_maxrss is handed down by who started it
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+before = peak()
+begun, used = time.perf_counter(), time.process_time()
 found = export_run(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
-print(json.dumps({"s": time.perf_counter() - begun, "size": found.size, "before": before,
-                  "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+print(json.dumps({"s": time.perf_counter() - begun, "cpu_s": time.process_time() - used, "size": found.size, "before": before,
+                  "peak": peak()}))
 """
 ENDINGS = {"perfetto": "", "perfetto.gz": ".gz", "chrome": "", "csv": "", "parquet": ""}
 
@@ -134,127 +139,13 @@ def _samples(channels: tuple[Channel, ...], count: int) -> Iterator[dict[str, An
         }  # fmt: skip
 
 
-def peer(run: Path, target: Path) -> None:
-    """The same trace by perfetto's own builder, a packet at a time."""
-    import resource
-    import time
-
-    import pyarrow.parquet as pq
-    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
-
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    begun = time.perf_counter()
-    event_type = protos.TrackEvent
-    with target.open("wb") as file:
-        builder = StreamingTraceProtoBuilder(file)
-        interned: dict[tuple[int, str, str], int] = {}
-
-        def packet(sequence: int, t_ns: int | None) -> Any:
-            made = builder.create_packet()
-            made.trusted_packet_sequence_id = sequence
-            if t_ns is not None:
-                made.timestamp = t_ns
-            made.sequence_flags = 2
-            return made
-
-        def iid(sequence: int, kind: str, text: str) -> int:
-            key = (sequence, kind, text)
-            if key not in interned:
-                interned[key] = len(interned) + 1
-                made = packet(sequence, None)
-                entry = getattr(made.interned_data, kind).add()
-                entry.iid = interned[key]
-                if kind == "debug_annotation_string_values":
-                    entry.str = text.encode()
-                else:
-                    entry.name = text
-                builder.write_packet(made)
-            return interned[key]
-
-        tracks: dict[str, int] = {}
-
-        def track(name: str, unit: str = "") -> int:
-            if name not in tracks:
-                tracks[name] = len(tracks) + 1
-                made = packet(tracks[name], None)
-                made.sequence_flags = 1
-                made.track_descriptor.uuid = tracks[name]
-                made.track_descriptor.name = name
-                if unit:
-                    made.track_descriptor.counter.unit_name = unit
-                made.trace_packet_defaults.timestamp_clock_id = 3
-                made.trace_packet_defaults.track_event_defaults.track_uuid = tracks[name]
-                builder.write_packet(made)
-            return tracks[name]
-
-        first, number = 0, 0
-        stacks: dict[int, list[int]] = {}
-
-        def close(sequence: int, until: int) -> None:
-            stack = stacks.setdefault(sequence, [])
-            while stack and stack[-1] <= until:
-                made = packet(sequence, stack.pop())
-                made.track_event.type = event_type.TYPE_SLICE_END
-                builder.write_packet(made)
-
-        with pq.ParquetFile(run / "operations.parquet") as table:
-            window = -1
-            for batch in table.iter_batches(batch_size=1 << 15):
-                for row in batch.to_pylist():
-                    if row["window"] != window:
-                        window, first = row["window"], number
-                    sequence = track(f"{row['processor']} {row['thread']}")
-                    close(sequence, row["start_ns"])
-                    numbers = {key: iid(sequence, "debug_annotation_names", key) for key in (
-                        "layer", "phase", "shapes", "step", "flops", "bytes", "allocated", "self_ns",
-                    )}  # fmt: skip
-                    texts = {key: iid(sequence, "debug_annotation_string_values", row[key]) for key in ("layer", "phase", "shapes")}  # fmt: skip
-                    name = iid(sequence, "event_names", row["name"])
-                    category = iid(sequence, "event_categories", row["kind"])
-                    made = packet(sequence, row["start_ns"])
-                    event = made.track_event
-                    event.type = event_type.TYPE_SLICE_BEGIN
-                    event.name_iid = name
-                    event.category_iids.append(category)
-                    for key, at in numbers.items():
-                        argument = event.debug_annotations.add()
-                        argument.name_iid = at
-                        if key in texts:
-                            argument.string_value_iid = texts[key]
-                        else:
-                            argument.int_value = row[key]
-                    if row["launch"] is not None:
-                        event.terminating_flow_ids.append(first + row["launch"] + 1)
-                    elif number % 4 == 2:
-                        event.flow_ids.append(number + 1)
-                    builder.write_packet(made)
-                    stacks[sequence].append(row["end_ns"])
-                    number += 1
-        for sequence in list(stacks):
-            close(sequence, 1 << 62)
-        with pq.ParquetFile(run / "samples.parquet") as table:
-            for batch in table.iter_batches(batch_size=1 << 15):
-                for row in batch.to_pylist():
-                    if row["value"] is not None:
-                        made = packet(track(row["channel"], "W"), row["t_ns"])
-                        made.track_event.type = event_type.TYPE_COUNTER
-                        made.track_event.double_counter_value = row["value"]
-                        builder.write_packet(made)
-    found = {
-        "s": time.perf_counter() - begun, "size": target.stat().st_size, "before": before,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    }  # fmt: skip
-    print(json.dumps(found))
-
-
 def measure(way: str, run: Path, folder: Path) -> dict[str, float]:
     """One export in a process of its own."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         target = Path(place) / f"out{ENDINGS.get(way, '')}"
         command = [sys.executable, "-c", OURS, str(run), way.partition(".")[0], str(target)]
         if way == "peer":
-            command = [sys.executable, __file__, "--as-peer", str(run), str(target)]
+            command = [sys.executable, PEER, str(run), str(target)]
         said = subprocess.run(
             command, capture_output=True, text=True, check=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -270,11 +161,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--ways", nargs="+", default=[*ENDINGS, "peer"])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--as-peer", nargs=2, type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.as_peer:
-        peer(*asked.as_peer)
-        return
     results: dict[str, list[dict[str, float]]] = {way: [] for way in asked.ways}
     with tempfile.TemporaryDirectory() as name:
         run = Path(name) / "run"
@@ -286,14 +173,17 @@ def main() -> None:
         print(json.dumps(results))
         return
     print(f"{asked.operations:,} operations, {asked.samples:,} samples; medians of {asked.repetitions}")  # fmt: skip
-    print(f"{'way':12} {'s':>7} {'of s':>15} {'peak MB':>8} {'gained MB':>9} {'MB':>7}")
+    print(
+        f"{'way':12} {'s':>7} {'of s':>15} {'CPU s':>7} {'peak MB':>8} {'gained MB':>9} {'MB':>7}"
+    )
     for way, rows in results.items():
         seconds = sorted(row["s"] for row in rows)
         peak = statistics.median(row["peak"] for row in rows) / 1e6
         gained = statistics.median(row["peak"] - row["before"] for row in rows) / 1e6
         size = statistics.median(row["size"] for row in rows) / 1e6
+        cpu_s = statistics.median(row["cpu_s"] for row in rows)
         spread = f"{seconds[0]:.2f} to {seconds[-1]:.2f}"
-        print(f"{way:12} {statistics.median(seconds):7.2f} {spread:>15} {peak:8.0f} {gained:9.0f} {size:7.1f}")  # fmt: skip
+        print(f"{way:12} {statistics.median(seconds):7.2f} {spread:>15} {cpu_s:7.2f} {peak:8.0f} {gained:9.0f} {size:7.1f}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from tests.exporting.schema import Read, read
 from wattstep.exporting.export import export_run
 from wattstep.formats.perfetto_trace import read as import_trace
 from wattstep.records.channel import Channel
-from wattstep.records.plain_text import plain
+from wattstep.records.plain_text import harmless
 
 BESIDE = ("steps", "phases", "layers", "between steps", "conditions")
 
@@ -153,7 +153,7 @@ def test_hostile_names_are_without_control_characters_and_of_bounded_length(trac
     texts = [one.name for one in trace.slices] + [t.name for t in trace.tracks.values()]
     texts += [str(v) for one in trace.slices for v in one.arguments.values()]
     assert HTML in texts  # text that no reader of a trace takes for more
-    assert all(plain(text) == text and len(text) < 1100 for text in texts)
+    assert all(harmless(text) == text and len(text) < 1100 for text in texts)
     (long,) = (text for text in texts if text.startswith("xxx"))
     assert long.endswith("(10,000 characters, " + long[-9:])
 
@@ -220,14 +220,14 @@ def test_whatever_ran_and_was_sampled_each_row_is_a_slice_and_each_value_a_value
         run = write_made(Path(folder) / "run", operations_made, {gauge: sampled})
         trace = exported(run)
         rows = pq.read_table(run / "operations.parquet").to_pylist()
-    expected = Counter((plain(r["name"] or ""), r["start_ns"], r["end_ns"]) for r in rows)
+    expected = Counter((harmless(r["name"] or ""), r["start_ns"], r["end_ns"]) for r in rows)
     assert Counter(operations(trace)) == expected
     total: Counter[str] = Counter()
     for name, start, end in operations(trace):
         total[name] += end - start
     table: Counter[str] = Counter()
     for row in rows:
-        table[plain(row["name"] or "")] += row["end_ns"] - row["start_ns"]
+        table[harmless(row["name"] or "")] += row["end_ns"] - row["start_ns"]
     assert total == table
     finite = [
         (BEGIN + n * MS, v) for n, v in enumerate(sampled) if v is not None and abs(v) < 1e999

@@ -29,7 +29,7 @@ from wattstep.exporting.columns import COLUMNS, FIGURE, FIGURES, TABLES
 from wattstep.exporting.export import export_run
 from wattstep.records.channel import Channel
 from wattstep.records.figure import Figure
-from wattstep.records.plain_text import plain
+from wattstep.records.plain_text import harmless
 from wattstep.run import load
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +101,7 @@ def test_a_text_that_is_a_formula_is_made_inert(folder: Path, tmp_path: Path) ->
         )
         export_run(one, "csv", tmp_path / f"csv{ord(name[0])}{len(name)}")
         (row,) = rows(tmp_path / f"csv{ord(name[0])}{len(name)}" / "operations.csv")
-        assert row["name"] == f"'{plain(name)}"
+        assert row["name"] == f"'{harmless(name)}"
 
 
 def test_names_are_whole_but_without_control_characters(folder: Path, parquet: Path) -> None:
@@ -110,7 +110,7 @@ def test_names_are_whole_but_without_control_characters(folder: Path, parquet: P
         pq.read_table(parquet / "operations.parquet").to_pylist(),
     ):
         assert {HTML, LONG} <= {row["name"] for row in found}
-        assert plain(TERMINAL) in {row["layer"] for row in found}
+        assert harmless(TERMINAL) in {row["layer"] for row in found}
     for path in folder.iterdir():
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", path.read_text(encoding="utf-8"))
 

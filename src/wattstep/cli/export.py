@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.options import Json, Quiet
+from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError
 from wattstep.records.plain_text import plain
 
@@ -61,7 +62,7 @@ def export(
     if not found:
         raise DamagedRunError("; ".join(reason for _, reason in damaged))
     for _, reason in damaged:
-        print(f"wattstep: left out: {plain(reason)}", file=sys.stderr)
+        say(f"wattstep: left out: {reason}")
     _show(found, damaged, to, json)
 
 
@@ -69,7 +70,7 @@ def _one(path: Path, to: str, target: Path, *, force: bool, quiet: bool) -> Expo
     from wattstep.cli.progress import bar_of
     from wattstep.exporting.export import export_run
 
-    with bar_of(f"exporting {plain(path.name)}", quiet=quiet) as show:
+    with bar_of(f"exporting {path.name}", quiet=quiet) as show:
         return export_run(path, to, target, force=force, on_progress=show)
 
 
@@ -87,7 +88,7 @@ def _show(found: list[Exported], damaged: list[tuple[Path, str]], to: str, as_js
         )
         print(f"{plain(each.path)}  {each.size:,} bytes: {counts}")
         for note in each.written.notes:
-            print(f"wattstep: {note}", file=sys.stderr)
+            say(f"wattstep: {note}")
 
 
 def _document(exported: Exported, to: str) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.analysis.curves import Curve
+from wattstep.analysis.curves import Curve, curve_of
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.exporting.timeline import Known, Slices, reason_of
 from wattstep.records.channel import Channel
 from wattstep.records.figure import Status
 from wattstep.run.naming import Names, names_of
-from wattstep.run.reading import curve_of
 from wattstep.run.run import Run
 from wattstep.run.series import GAP_PERIODS, Series
 

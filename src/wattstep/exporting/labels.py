@@ -6,7 +6,7 @@ import zlib
 from functools import lru_cache
 from typing import Final
 
-from wattstep.records.plain_text import plain
+from wattstep.records.plain_text import harmless
 
 LONGEST: Final = 1000  # characters; viewers lay out every label that they draw
 
@@ -17,7 +17,7 @@ def label(text: str) -> str:
 
     What was cut is still told apart: by its length and a checksum of all of it.
     """
-    shown = plain(text)
+    shown = harmless(text)
     if len(shown) <= LONGEST:
         return shown
     return f"{shown[:LONGEST]}… ({len(text):,} characters, {zlib.crc32(text.encode(errors='replace')):08x})"

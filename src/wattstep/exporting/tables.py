@@ -15,7 +15,7 @@ from wattstep.exporting.counters import own_unit
 from wattstep.exporting.figure_tables import figure_rows, metric_rows
 from wattstep.exporting.timeline import reason_of
 from wattstep.records.journal import Mark
-from wattstep.records.plain_text import plain
+from wattstep.records.plain_text import harmless
 from wattstep.records.version import VERSION
 from wattstep.run.operation_table import with_power
 from wattstep.run.run import Run
@@ -248,6 +248,6 @@ def _plain_texts(column: Any) -> pa.DictionaryArray:
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
-    texts = [None if text is None else plain(text) for text in column.dictionary.to_pylist()]
+    texts = [None if text is None else harmless(text) for text in column.dictionary.to_pylist()]
     indices = column.indices.cast(pa.int32())
     return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))

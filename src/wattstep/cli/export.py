@@ -47,7 +47,7 @@ def export(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Write runs for other tools: Perfetto, Chrome JSON, CSV, Parquet."""
-    from wattstep.cli.report import expand
+    from wattstep.cli.folders import expand
     from wattstep.exporting.export import format_of, targets
 
     format_of(to)

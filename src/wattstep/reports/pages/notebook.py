@@ -132,10 +132,10 @@ def _power(timeline: Mapping[str, Any]) -> Markup:
     points = rows[0]["points"][:: 1 + len(rows[0]["points"]) // MOST_POINTS]
     begin, end = (pick(t for t, _ in points) for pick in (min, max))
     begin, end = min(begin, steps[0]["start"]), max(end, steps[-1]["end"])
-    most = max(watts for _, watts in points) or 1.0
+    most: float = max(watts for _, watts in points) or 1.0
 
     def across(t: float) -> float:
-        return WIDTH * (t - begin) / ((end - begin) or 1.0)
+        return float(WIDTH * (t - begin) / ((end - begin) or 1.0))
 
     bands = [
         Markup('<rect class="{}" opacity="0.25" x="{:.1f}" y="0" width="{:.1f}" height="{}"/>').format(

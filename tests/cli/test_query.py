@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.querying.test_query import made
+from tests.querying.made import made
 
 from wattstep.cli import run_command_line
 from wattstep.querying.tables import TABLES

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tests.run.made import MS, Made, Sampled, make_run, power
+from tests.querying.made import WATTS, made
+from tests.run.made import MS
 
 import wattstep
 from wattstep.errors import DamagedRunError, InvalidValueError
@@ -24,7 +25,6 @@ from wattstep.records.figure import Figure
 pytest.importorskip("duckdb", reason="the extra query is not installed")
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests" / "fixtures" / "runs" / "schema-1"
-WATTS = 5.0
 HOSTILE = ("it's", '"; DROP VIEW steps; --', "a*[b]?", "run=3", "new\nline", "\x1b[31mred\u202e")
 
 
@@ -42,11 +42,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "mine", folder / "sweep" / "b4")
     shutil.copytree(OLD, folder / "old")
     return folder
-
-
-def made(path: Path) -> Made:
-    sampled = [Sampled(channel=power(), raw=lambda t_ns: int(1000 * WATTS))]
-    return make_run(path, sampled)
 
 
 def rows(sql: str, runs: Path) -> list[tuple[object, ...]]:

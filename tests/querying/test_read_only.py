@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.querying.test_query import made
+from tests.querying.made import made
 
 import wattstep
 from wattstep.errors import InvalidValueError
@@ -77,7 +77,9 @@ def _state(folder: Path) -> dict[Path, str]:
     ],
 )
 def test_what_is_not_one_select_is_refused(folder: Path, sql: str) -> None:
-    with pytest.raises(InvalidValueError, match=f"{WRITES}|CTE needs a SELECT"):
+    with pytest.raises(
+        InvalidValueError, match=f"{WRITES}|CTE needs a SELECT|disabled by configuration"
+    ):
         wattstep.query(sql.format(root=folder), runs=folder / "runs")
 
 

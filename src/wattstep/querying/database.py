@@ -33,12 +33,9 @@ CREATE VIEW samples AS
 SELECT s.*, c.unit, c.kind, c.domain, c.role, c.core, c.status
 FROM {READS} s LEFT JOIN channels c ON c.run = s.run AND c.channel = s.channel
 """
-# Off before anything of the user's runs. Runs are handed over as Arrow data sets, so that no file
-# has to be allowed: a file that is allowed can be written, too (COPY ... TO).
-LOCKS: Final = (
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
+# Runs are handed over as Arrow data sets, so that no file has to be allowed: a file that is allowed
+# can be written, too (COPY ... TO). Locked from the start: parsing alone may open a file (IMPORT).
+LOCKS: Final = ("SET enable_external_access = false", "SET lock_configuration = true")
 # DuckDB 2 takes statements that write for a part of a SELECT: WITH x AS (INSERT ...).
 WRITING: Final = ("copy", "delete", "insert", "merge", "update")
 
@@ -70,6 +67,8 @@ class Database:
                 "python_enable_replacements": "false",
             },
         )
+        for setting in LOCKS:
+            self.connection.execute(setting)
 
     def __enter__(self) -> Database:
         return self
@@ -110,7 +109,7 @@ class Database:
         )
 
     def fill(self, sql: str, places: Sequence[Place], told: Callable[[str], None]) -> list[Place]:
-        """Makes the tables whose names stand in a query, and locks the rest away.
+        """Makes the tables whose names stand in a query.
 
         Args:
             sql: The query.
@@ -137,8 +136,6 @@ class Database:
         for table in wanted:
             if table.origin == "files":
                 self._show(table, readable)
-        for setting in LOCKS:
-            self.connection.execute(setting)
         return list(places)
 
     def waited(self, work: Callable[[], Result]) -> Result:

@@ -14,7 +14,7 @@ from rich.text import Text
 from wattstep.querying import Answer
 from wattstep.querying.tables import Table
 from wattstep.reports import query_rows
-from wattstep.reports.values import NO_VALUE, plain
+from wattstep.reports.values import NO_VALUE, brief
 
 NUMBERS: Final = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 LONGEST: Final = 200  # characters of a value
@@ -34,7 +34,7 @@ def print_answer(answer: Answer, console: Console, most: int) -> None:
     for name, kind in answer.columns:
         number = _is_number(kind)
         grid.add_column(
-            Text(_short(name)), overflow="fold", no_wrap=number, justify="right" if number else "left"
+            Text(brief(name)), overflow="fold", no_wrap=number, justify="right" if number else "left"
         )  # fmt: skip
     for row in shown:
         grid.add_row(*(Text(_spoken(value)) for value in row))
@@ -73,9 +73,4 @@ def _is_number(kind: str) -> bool:
 def _spoken(value: Any) -> str:
     if value is None:
         return NO_VALUE
-    return _short(f"{value:.6g}" if isinstance(value, float) else str(value))
-
-
-def _short(text: str) -> str:
-    text = plain(text)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return brief(f"{value:.6g}" if isinstance(value, float) else str(value), LONGEST)

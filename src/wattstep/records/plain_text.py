@@ -12,19 +12,25 @@ _BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # letters without ink
 
 
 def plain(text: object) -> str:
-    """Text of unknown origin as text that only says something: it steers no terminal and no line.
+    """Text of unknown origin as text that only says something, and not at any length.
 
-    Control characters and halves of surrogate pairs become "�"; what is not seen but changes how
-    the rest is read (marks of direction, joiners of no width) is spelt, e.g. "⟨U+202E⟩"; marks
-    piled on one letter are cut to four; what is longer than 2,000 characters is cut and says so.
+    As `harmless` has it; what is longer than 2,000 characters is cut and says so.
     """
     whole = str(text)
-    kept = whole[:_MOST_CHARACTERS]
-    if not (kept.isascii() and kept.isprintable()):
-        kept = "".join(_harmless_each(kept))
+    kept = harmless(whole[:_MOST_CHARACTERS])
     if len(whole) <= _MOST_CHARACTERS and len(kept) <= _MOST_CHARACTERS:
         return kept
     return f"{kept[:_CUT]}… (cut: {len(whole):,} characters in all)"
+
+
+def harmless(text: str) -> str:
+    """The whole of a text, but it steers no terminal and no line.
+
+    Control characters and halves of surrogate pairs become "�"; what is not seen but changes how
+    the rest is read (marks of direction, joiners of no width) is spelt, e.g. "⟨U+202E⟩"; marks
+    piled on one letter are cut to four.
+    """
+    return text if text.isascii() and text.isprintable() else "".join(_harmless_each(text))
 
 
 def brief(text: object, most: int = 80) -> str:

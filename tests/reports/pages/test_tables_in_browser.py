@@ -220,6 +220,7 @@ def test_the_theme_is_chosen_and_kept(browser: Any, report: Path) -> None:
     page.get_by_label("Colours").select_option("dark")
     assert page.evaluate(background) == dark
     bar = page.locator(".chart .bartext").first
+    bar.wait_for()
     playwright.expect(bar).to_have_css("fill", "rgb(16, 23, 28)")
     page.reload()
     assert page.evaluate(background) == dark

@@ -66,8 +66,19 @@
     return Plotly.react(place, themed(chart.data, ""), layoutOf(chart), config);
   }
 
-  // What is there is painted, and input answered, first.
-  const later = (work) => (window.requestIdleCallback ?? setTimeout)(work, { timeout: 1000 });
+  // Plotly takes up to a second or two to start, in one piece: what is there is painted and can be
+  // used first, and charts wait until somebody moves, or for a second.
+  const QUIET = 1000;
+  const begun = new Promise((resolve) => {
+    const soon = () => setTimeout(resolve, 50);
+    for (const kind of ["scroll", "pointerdown", "keydown", "change"]) {
+      window.addEventListener(kind, soon, { once: true, passive: true, capture: true });
+    }
+    document.addEventListener("DOMContentLoaded", () => setTimeout(resolve, QUIET));
+  });
+  const later = (work) => begun.then(() => {
+    (window.requestIdleCallback ?? setTimeout)(work, { timeout: 1000 });
+  });
   const places = [...document.querySelectorAll(".chart")];
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) {

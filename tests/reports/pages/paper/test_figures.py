@@ -90,6 +90,14 @@ def test_figure_4_has_a_line_a_workload_and_the_published_points_beside() -> Non
     assert set(marks[2:]) == {"◇"}
 
 
+def test_figure_4_says_why_there_is_no_gpu() -> None:
+    lone = made.without("gpu_utilization", "this machine has no GPU", "ratio")
+    found = drawn(4, made.runs(4, 16, **lone))
+    assert [panel.title for panel in found.panels] == ["CPU utilization"]
+    assert "GPU utilization is missing: this machine has no GPU." in found.sentences
+    assert "◇" not in [entry.mark for entry in found.key]  # no published point is drawn
+
+
 def test_figure_5_has_bars_of_each_batch_size_at_each_core() -> None:
     found = drawn(5, made.runs(4, 16))
     (panel,) = found.panels

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from wattstep.observations.growth import Ends, ends_of
 from wattstep.observations.sensors import NOT_FOLLOWING, replayed
 from wattstep.reports.pages.paper.by_batch import (
     SWEEP,
+    Line,
     enough,
     line_chart,
     lines_of,
@@ -43,7 +46,7 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
     gpu_drawn = any(line.points for line in lines["gpu_utilization"])
     return Drawn(
         panels=panels,
-        sentences=_sentences(readings),
+        sentences=_sentences(readings, {_METRICS[name]: own for name, own in lines.items()}),
         table=batch_table(batch_rows(readings, groups, dict.fromkeys(_METRICS, "ratio")), _METRICS),
         key=[
             *(line.key for line in lines["cpu_utilization"]),
@@ -52,7 +55,7 @@ def draw(readings: Readings) -> Drawn | NotDrawn:
     )
 
 
-def _sentences(readings: Readings) -> list[str]:
+def _sentences(readings: Readings, drawn: Mapping[str, Sequence[Line]]) -> list[str]:
     said = []
     for group in readings.groups:
         for name, title in _METRICS.items():
@@ -63,4 +66,15 @@ def _sentences(readings: Readings) -> list[str]:
                     f"{plain(group.label)}: {title} changes by {change} from batch {ends.least} to "
                     f"{ends.most}."
                 )
+    for title, lines in drawn.items():
+        if not any(line.points for line in lines):
+            reasons = dict.fromkeys(_reason(readings, title))
+            said.append(f"{title} is missing: {'; '.join(plain(reason) for reason in reasons)}.")
     return said + together(NOT_FOLLOWING, [g for g in readings.groups if replayed(g.runs)])
+
+
+def _reason(readings: Readings, title: str) -> Iterator[str]:
+    """Why a quantity of which nothing is drawn is not known."""
+    for name, own in _METRICS.items():
+        if own == title:
+            yield from (run.observed.figure(name, "ratio").reason or "" for run in readings.runs)

@@ -81,6 +81,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/variance.py speed
 	.venv/bin/python benchmarks/observations.py
 	.venv/bin/python benchmarks/compare.py
+	.venv/bin/python benchmarks/report.py
 	.venv/bin/python benchmarks/compare_truth.py synthetic
 	.venv/bin/python benchmarks/canary.py
 	.venv/bin/python benchmarks/advice.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with Recorder(path, trace="none", power_model="linear:1,1") as recorder:
         for _ in range(10):
             with recorder.step(samples=4):
-                sum(range(200_000))
+                time.sleep(0.03)  # some samples of the sampler's
     return load(path)
 
 

@@ -89,7 +89,7 @@ def test_a_run_is_shown_by_a_notebook_and_told_in_a_line(tmp_path: Path) -> None
                 time.sleep(0.06)  # longer than the model's cores are read apart
     run = load(path)
     assert repr(run) == f"Run({str(path)!r}, 'a\\n\\u202eevil\\x1b[31m', 'closed')"
-    assert run._repr_html_().count("<svg") == 1  # the power; no phase was marked
+    assert "Step time" in run._repr_html_()
     assert repr(run.operations()) == "OperationTable(0 operations)"
     assert run.operations()._repr_html_().startswith('<div class="wattstep-run">')
 

@@ -7,11 +7,17 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import until
+
 BLOCK = 32768  # bytes of a block of LevelDB's logs
 
 
 def kept_by_wandb(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The last values of the history, and the summary, of the one run below a folder."""
+    """The last values of the history, and the summary, of the one run below a folder.
+
+    Another process writes them, to the end of the run: it is waited for.
+    """
+    until(lambda: any(record.HasField("exit") for record in records_of(folder)))
     history: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     for record in records_of(folder):

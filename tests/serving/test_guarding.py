@@ -23,6 +23,7 @@ from wattstep.serving.guarding import Guard, host_name
         "192.168.1.5:{port}",
         "0.0.0.0:{port}",
         "[::ffff:7f00:1]:{port}",
+        "[::1]evil.example",
         "127.0.0.1:port",
         "LOCALHOST.",
         "",
@@ -197,7 +198,15 @@ def test_names_of_an_address_are_ours_only_where_we_listen_on_it() -> None:
 
 @pytest.mark.parametrize(
     ("host", "name"),
-    [("[::1]:80", "::1"), ("a:b", None), ("a/b", None), ("[::1", None), ("a b", None), ("ä", None)],
+    [
+        ("[::1]:80", "::1"),
+        ("a:b", None),
+        ("a/b", None),
+        ("[::1", None),
+        ("[::1]b", None),
+        ("a b", None),
+        ("ä", None),
+    ],
 )
 def test_a_host_header_is_read_strictly(host: str, name: str | None) -> None:
     assert host_name(host) == name

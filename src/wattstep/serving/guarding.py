@@ -111,6 +111,9 @@ def host_name(host: str) -> str | None:
         _ = parts.port  # raises where it is no number
     except ValueError:
         return None
+    behind = parts.netloc.rpartition("]")[2] if "]" in host else ""
+    if behind and not behind.startswith(":"):  # "[::1]evil.example", which urlsplit cuts
+        return None
     return parts.hostname.lower() if parts.hostname else None
 
 

@@ -72,6 +72,27 @@ def test_csv_keeps_what_a_cell_holds(wattstep: Command) -> None:
     assert list(csv.reader(io.StringIO(out))) == [["x", "y", "z"], ['a,"b"', "", "[1, 2]"]]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07a", "\ufffd]0;title\ufffda"),
+        ("a\x9b31m", "a\ufffd31m"),
+        ("\u202egnp.exe", "⟨U+202E⟩gnp.exe"),
+        ('=HYPERLINK("x")', '\'=HYPERLINK("x")'),
+        (" @SUM(1)", "' @SUM(1)"),
+        ("aten::mm=", "aten::mm="),
+    ],
+)
+def test_csv_steers_no_terminal_and_is_no_formula(
+    wattstep: Command, tmp_path: Path, text: str, shown: str
+) -> None:
+    sql = f"SELECT '{text}' AS x, -2 AS y"
+    _, out, _ = wattstep(sql, "--csv")
+    assert list(csv.reader(io.StringIO(out))) == [["x", "y"], [shown, "-2"]]
+    wattstep(sql, "-o", tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text(encoding="utf-8") == out
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
 def test_rows_go_into_a_file(wattstep: Command, tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"out.{kind}"

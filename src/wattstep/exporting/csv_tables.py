@@ -20,10 +20,9 @@ import pyarrow.csv as csv
 from wattstep.exporting.columns import headed
 from wattstep.exporting.tables import ExportTable, tables
 from wattstep.exporting.written import Progress, Written
+from wattstep.records.plain_text import FORMULA
 from wattstep.run.run import Run
 
-# What begins a formula (OWASP, "CSV Injection"), behind spaces too; the wide forms of Japanese input.
-FORMULA: Final = r"^(\s*[=+\-@＝＋－＠|])"
 _OPTIONS: Final = csv.WriteOptions(include_header=False, batch_size=1 << 14)
 
 

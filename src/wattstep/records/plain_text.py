@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
+from typing import Final
 
 _MOST_CHARACTERS = 2_000  # of one text: the whole of it is in the JSON document
 _CUT = 1_960  # leaves room for the words that say so
 _MOST_PILED = 4  # marks on one letter; no script has words with more
+# What begins a formula (OWASP, "CSV Injection"), behind spaces too; the wide forms of Japanese input.
+FORMULA: Final = r"^(\s*[=+\-@＝＋－＠|])"
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # letters without ink
 
 
@@ -31,6 +35,11 @@ def harmless(text: str) -> str:
     piled on one letter are cut to four.
     """
     return text if text.isascii() and text.isprintable() else "".join(_harmless_each(text))
+
+
+def cell(text: str) -> str:
+    """A text as a cell of CSV: as `harmless` has it, and to no spreadsheet a formula."""
+    return re.sub(FORMULA, r"'\1", harmless(text))
 
 
 def brief(text: object, most: int = 80) -> str:

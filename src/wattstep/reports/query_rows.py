@@ -13,6 +13,7 @@ from uuid import UUID
 import pyarrow.parquet as pq
 
 from wattstep.querying import Answer
+from wattstep.records.plain_text import cell
 from wattstep.reports.json_document import dump
 
 
@@ -56,12 +57,15 @@ def document(answer: Answer) -> dict[str, Any]:
 
 
 def write_csv(answer: Answer, stream: TextIO) -> int:
-    """Writes a line of names and one for each row; NULL is empty. Returns the number of rows."""
+    """Writes a line of names and one for each row; NULL is empty. Returns the number of rows.
+
+    Texts steer no terminal and are no formulas: names come from models and scripts of others.
+    """
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([name for name, _ in answer.columns])
+    writer.writerow([cell(name) for name, _ in answer.columns])
     count = 0
     for row in rows(answer):
-        writer.writerow(row)
+        writer.writerow([cell(value) if isinstance(value, str) else value for value in row])
         count += 1
     return count
 

@@ -32,9 +32,12 @@
 
     // --- what there is -------------------------------------------------------------------------
 
-    async load() {
-      if (this.loading) return;
-      this.loading = true;
+    load() {
+      this.loading ??= this.read();
+      return this.loading;
+    }
+
+    async read() {
       try {
         await lanesData.read(this.section.id, (data, state) => this.arrived(data, state));
       } catch (error) {
@@ -372,8 +375,11 @@
     }
   }, { rootMargin: "300px" });
   // The data stand at the end of the page.
-  document.addEventListener("DOMContentLoaded", () => {
+  document.addEventListener("DOMContentLoaded", async () => {
     timelines.forEach((each) => watcher.observe(each.section));
+    // The first is read in pieces at once: plotly, which starts in one, would hold it up.
+    await timelines[0]?.load();
+    window.dispatchEvent(new Event("wattstep:timeline"));
   });
   window.addEventListener("load", () => setTimeout(async () => {
     for (const each of timelines) await each.load();

@@ -67,14 +67,17 @@
   }
 
   // Plotly takes up to a second or two to start, in one piece: what is there is painted and can be
-  // used first, and charts wait until somebody moves, or for a second.
-  const QUIET = 1000;
+  // used first. Charts wait for the first timeline where there is one; else until somebody moves.
+  const timeline = document.querySelector(".lanes");
   const begun = new Promise((resolve) => {
     const soon = () => setTimeout(resolve, 50);
-    for (const kind of ["scroll", "pointerdown", "keydown", "change"]) {
+    const kinds = timeline ? ["wattstep:timeline"] : ["scroll", "pointerdown", "keydown", "change"];
+    for (const kind of kinds) {
       window.addEventListener(kind, soon, { once: true, passive: true, capture: true });
     }
-    document.addEventListener("DOMContentLoaded", () => setTimeout(resolve, QUIET));
+    document.addEventListener("DOMContentLoaded", () => {
+      setTimeout(resolve, timeline ? 3000 : 1000); // ms
+    });
   });
   const later = (work) => begun.then(() => {
     (window.requestIdleCallback ?? setTimeout)(work, { timeout: 1000 });

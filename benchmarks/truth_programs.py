@@ -1,0 +1,455 @@
+"""Programs whose power and energy are known: what runs when in every step, and what power it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+REST_PHASES = ("data",)  # what no operation covers there has the phase's name
+REST = "framework"
+WARMUP = 3
+LEAST_CLEAN = 3  # steps between two traced ones
+LEAST_STEPS, MOST_ITEMS, LONGEST_STEP_S = 40, 60_000, 20.0
+LEAST_S = 20e-6  # no operation is shorter
+RELAXING = np.array([0.0, 0.1, 0.25, 0.45, 0.7, 1.0, 1.4, 2.0, 3.0, 4.5])  # in time constants
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """An operation as tables tell it from others; a rest has no name.
+
+    Attributes:
+        name: Of the operation, "" for what no operation covers.
+        kind: Of the operation.
+        layer: Where it runs.
+        phase: When it runs.
+    """
+
+    name: str = ""
+    kind: str = ""
+    layer: str = ""
+    phase: str
+
+    @property
+    def rest(self) -> str:
+        """What a rest is called in the document."""
+        return self.phase if self.phase in REST_PHASES else REST
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Items:
+    """One kind of step: its items in order.
+
+    Attributes:
+        row: Which of the program's rows each item belongs to.
+        turn: Which of the program's phases, by position.
+        seconds: Mean length of each.
+        watts: Power of each.
+    """
+
+    row: Array
+    turn: Array
+    seconds: Array
+    watts: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """Steps to come.
+
+    Attributes:
+        rows: What there is.
+        phases: Of a step, in order; names may come twice.
+        kinds: Of steps, in turn.
+        steps: How many, with warm-up and traced ones.
+        traced: Which are traced.
+        jitter: Standard deviation of the logarithm of each item's length.
+        speed: Likewise of a step's lengths altogether.
+        memory: Correlation of that from step to step.
+        power_noise: Standard deviation of a step's power, relative.
+        ramp: How far power rises and falls about its mean within an item, relative.
+        drift: How much power rises over the recording by warming, relative.
+        warming: Time constant of that, relative to the recording.
+        carried_s: Time constant with which power goes from one item's to the next one's; 0: at once.
+        between_s: Mean gap between steps.
+        base_watts: Power of gaps and of what surrounds the steps.
+        event_s: What tracing adds for each event.
+        event_inside: Share of that which the event itself shows.
+        settling: How much slower the step after a traced one is, relative.
+        marks: Steps that carry marks of phases: "all", "layers" (those too), "some", "none".
+        stall: How long one traced step is held up, in steps; 0: none is.
+    """
+
+    rows: tuple[Row, ...]
+    phases: tuple[str, ...]
+    kinds: tuple[Items, ...]
+    steps: int
+    traced: tuple[int, ...]
+    jitter: float = 0.01
+    speed: float = 0.005
+    memory: float = 0.5
+    power_noise: float = 0.0
+    ramp: float = 0.0
+    drift: float = 0.0
+    warming: float = 0.3
+    carried_s: float = 0.0
+    between_s: float = 1e-5
+    base_watts: float = 1.0
+    event_s: float = 1e-6
+    event_inside: float = 0.2
+    settling: float = 0.02
+    marks: str = "all"
+    stall: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """Power over time, linear in pieces.
+
+    Attributes:
+        t: Edges of the pieces in s, shape (n + 1,).
+        first: Power at the begin of each piece in W.
+        last: At its end.
+    """
+
+    t: Array
+    first: Array
+    last: Array
+    total: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        spent = (self.first + self.last) / 2 * np.diff(self.t)
+        object.__setattr__(self, "total", np.concatenate([[0.0], np.cumsum(spent)]))
+
+    def energy(self, t: Array) -> Array:
+        """Since the first edge in J; before and after the curve its outermost power goes on."""
+        inside = np.clip(t, self.t[0], self.t[-1])
+        at, since, slope = self._located(inside)
+        spent = self.total[at] + since * (self.first[at] + slope * since / 2)
+        beyond = (t - inside) * np.where(t < inside, self.first[0], self.last[-1])
+        result: Array = spent + beyond
+        return result
+
+    def power(self, t: Array) -> Array:
+        """In W."""
+        at, since, slope = self._located(np.clip(t, self.t[0], self.t[-1]))
+        result: Array = self.first[at] + slope * since
+        return result
+
+    def smoothed(self, t: Array, constant_s: float) -> Array:
+        """What an exponential average with this time constant shows."""
+        spent = np.diff(self.t)
+        slope = (self.last - self.first) / spent
+        kept = np.exp(-spent / constant_s)
+        behind = self.first - slope * constant_s  # where it tends to, at the begin of a piece
+        gained = behind + slope * spent - behind * kept
+        shown = np.empty(len(self.t))
+        shown[0] = self.first[0]
+        for n in range(len(spent)):
+            shown[n + 1] = shown[n] * kept[n] + gained[n]
+        at, since, slope = self._located(np.clip(t, self.t[0], self.t[-1]))
+        behind = self.first[at] - slope * constant_s
+        result: Array = behind + slope * since + (shown[at] - behind) * np.exp(-since / constant_s)
+        return result
+
+    def _located(self, t: Array) -> tuple[Array, Array, Array]:
+        at = np.clip(np.searchsorted(self.t, t, side="right") - 1, 0, len(self.first) - 1)
+        slope = (self.last[at] - self.first[at]) / (self.t[at + 1] - self.t[at])
+        return at, t - self.t[at], slope
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Step:
+    """What happened in a step: edges of its items in ns, and which kind of step it was."""
+
+    edges_ns: Array
+    kind: int
+    traced: bool
+    stalled_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Happened:
+    """A program that ran.
+
+    Attributes:
+        program: What ran.
+        steps: Its steps.
+        windows_ns: Begin and end of each tracing window.
+        curve: Power; its zero is the first edge.
+        seconds: Of each row in the mean clean step.
+        joules: Likewise.
+        step_seconds: Of the mean clean step.
+        step_joules: Likewise.
+        expected_s: Length of a clean step in the long run.
+        clean: How many there are.
+    """
+
+    program: Program
+    steps: Sequence[Step]
+    windows_ns: Sequence[tuple[int, int]]
+    curve: Curve
+    seconds: Array
+    joules: Array
+    step_seconds: float
+    step_joules: float
+    expected_s: float
+    clean: int
+
+
+def run_program(program: Program, rng: np.random.Generator) -> Happened:
+    """Runs it: lengths and powers of everything, and the truth of its mean clean step."""
+    speed = np.exp(program.speed * _autoregressive(program.steps, program.memory, rng))
+    noise = 1 + program.power_noise * rng.standard_normal(program.steps)
+    traced = frozenset(program.traced)
+    stalled = int(rng.choice(program.traced)) if program.stall else -1
+    lengths: list[Array] = [np.array([int(rng.uniform(0.3e9, 1e9))])]  # before the first step
+    watts: list[Array] = [np.array([program.base_watts])]
+    steps: list[Step] = []
+    windows: list[tuple[int, int]] = []
+    now = int(lengths[0][0])
+
+    def beside(seconds: float, power: float) -> None:
+        nonlocal now
+        length = max(int(seconds * 1e9), 1000)
+        lengths.append(np.array([length]))
+        watts.append(np.array([power]))
+        now += length
+
+    for index in range(program.steps):
+        kind = index % len(program.kinds)
+        sequence = program.kinds[kind]
+        opened = now
+        if index in traced:
+            beside(rng.uniform(0.002, 0.02), 1.3 * program.base_watts)
+        length = _lengths(program, sequence, speed[index], index in traced, rng)
+        if index - 1 in traced:
+            length *= 1 + program.settling
+        stall = 0
+        if index == stalled:
+            victim = rng.choice(np.flatnonzero([program.rows[r].name != "" for r in sequence.row]))
+            stall = int(program.stall * sequence.seconds.sum() * 1e9)
+            length[victim] += stall * 1e-9
+        spent = np.maximum(np.rint(length * 1e9).astype(np.int64), 500)
+        edges = now + np.concatenate([[0], np.cumsum(spent)])
+        steps.append(Step(edges_ns=edges, kind=kind, traced=index in traced, stalled_ns=stall))
+        lengths.append(spent)
+        watts.append(sequence.watts * noise[index])
+        now = int(edges[-1])
+        if index in traced:
+            beside(rng.uniform(0.005, 0.1), 1.2 * program.base_watts)
+            windows.append((opened, now))
+        beside(program.between_s * rng.exponential(), program.base_watts)
+    beside(rng.uniform(0.3, 1.0), program.base_watts)
+    curve = _curve(program, np.concatenate(lengths), np.concatenate(watts))
+    return _with_truth(program, steps, windows, curve)
+
+
+def _lengths(
+    program: Program, sequence: Items, speed: float, traced: bool, rng: np.random.Generator
+) -> Array:
+    own = rng.standard_normal(len(sequence.seconds))
+    length = sequence.seconds * speed * np.exp(program.jitter * own - program.jitter**2 / 2)
+    if traced:
+        named = np.array([program.rows[row].name != "" for row in sequence.row])
+        length[named] += program.event_s * program.event_inside
+        after = np.flatnonzero(named) + 1  # every operation has a rest behind it
+        length[after] += program.event_s * (1 - program.event_inside)
+    result: Array = length
+    return result
+
+
+def _curve(program: Program, lengths: Array, watts: Array) -> Curve:
+    t = np.concatenate([[0], np.cumsum(lengths)]) * 1e-9
+    constant = program.warming * t[-1]
+    watts = watts * (1 + program.drift * (1 - np.exp(-t[:-1] / constant)))
+    if program.carried_s:
+        return _relaxed(t, watts, program.carried_s)
+    return Curve(t=t, first=watts * (1 - program.ramp), last=watts * (1 + program.ramp))
+
+
+def _relaxed(t: Array, watts: Array, constant_s: float) -> Curve:
+    """Power that goes over from one item's to the next one's, in linear pieces."""
+    edges: list[float] = [float(t[0])]
+    first: list[float] = []
+    last: list[float] = []
+    level = float(watts[0])
+    for begin, end, target in zip(t[:-1], t[1:], watts, strict=True):
+        knots = begin + RELAXING * constant_s
+        knots = np.concatenate([knots[knots < end - 1e-9], [end]])
+        shown = target + (level - target) * np.exp(-(knots - begin) / constant_s)
+        edges += knots[1:].tolist()
+        first += shown[:-1].tolist()
+        last += shown[1:].tolist()
+        level = float(shown[-1])
+    return Curve(t=np.array(edges), first=np.array(first), last=np.array(last))
+
+
+def _with_truth(
+    program: Program, steps: list[Step], windows: list[tuple[int, int]], curve: Curve
+) -> Happened:
+    """Clean are steps that are no warm-up, not traced, and not the one after a traced one."""
+    seconds, joules = np.zeros(len(program.rows)), np.zeros(len(program.rows))
+    clean = 0
+    for index, step in enumerate(steps):
+        if index < WARMUP or step.traced or steps[index - 1].traced:
+            continue
+        clean += 1
+        row = program.kinds[step.kind].row
+        seconds += np.bincount(row, np.diff(step.edges_ns) * 1e-9, len(seconds))
+        spent = np.diff(curve.energy(step.edges_ns * 1e-9))
+        joules += np.bincount(row, spent, len(joules))
+    seconds, joules = seconds / clean, joules / clean
+    return Happened(
+        program=program, steps=steps, windows_ns=windows, curve=curve, seconds=seconds,
+        joules=joules, step_seconds=float(seconds.sum()), step_joules=float(joules.sum()),
+        expected_s=_expected_s(program), clean=clean,
+    )  # fmt: skip
+
+
+def _expected_s(program: Program) -> float:
+    mean = np.mean([kind.seconds.sum() for kind in program.kinds])
+    return float(mean * np.exp(program.speed**2 / 2))
+
+
+def _autoregressive(count: int, memory: float, rng: np.random.Generator) -> Array:
+    """An AR(1) process with standard deviation 1."""
+    from scipy.signal import lfilter
+
+    white = rng.standard_normal(count)
+    white[1:] *= np.sqrt(1 - memory**2)
+    result: Array = lfilter([1.0], [1.0, -memory], white)
+    return result
+
+
+# --- programs at random --------------------------------------------------------------------------
+
+
+def between(rng: np.random.Generator, low: float, high: float) -> float:
+    """A number whose logarithm is evenly spread."""
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+KINDS = ("convolution", "matmul", "elementwise", "normalization", "copy", "reduction")
+MARKS = ("all", "layers", "some", "none")
+
+
+def random_program(rng: np.random.Generator, window_s: float, networks: int = 1) -> Program:
+    """A program with operations of 0.1 to 500 windows of the sensor.
+
+    Args:
+        rng: What chooses.
+        window_s: What the sensor averages over, or how often it has a new value.
+        networks: How many kinds of steps come in turn.
+    """
+    phases = _phases(rng)
+    rows: list[Row] = []
+    kinds = []
+    base = between(rng, 0.5, 5)
+    for network in range(networks):
+        kinds.append(_sequence(rng, rows, phases, window_s, base, network, networks))
+    step_s = float(np.mean([kind.seconds.sum() for kind in kinds]))
+    most = MOST_ITEMS // max(len(kind.row) for kind in kinds)
+    steps = int(np.clip(between(rng, 20, 120) / step_s, LEAST_STEPS, max(most, LEAST_STEPS)))
+    jitter = between(rng, 0.005, 0.2)
+    return Program(
+        rows=tuple(rows), phases=phases, kinds=tuple(kinds), steps=steps,
+        traced=traced_steps(rng, steps), jitter=jitter, speed=between(rng, 0.001, 0.05),
+        memory=float(rng.uniform(0, 0.95)), power_noise=float(rng.choice([0, 0.01, 0.03])),
+        ramp=float(rng.choice([0, 0, 0.1, 0.3])), between_s=between(rng, 1e-6, 0.02 * step_s + 2e-6),
+        base_watts=base, event_s=between(rng, 0.3e-6, 3e-6), marks=str(rng.choice(MARKS)),
+        settling=float(rng.uniform(0, 0.05)),
+    )  # fmt: skip
+
+
+def traced_steps(rng: np.random.Generator, steps: int) -> tuple[int, ...]:
+    """Ten to thirty, the first ten of them soon or all of them anywhere, never close together."""
+    wanted = min(int(rng.integers(10, 31)), (steps - WARMUP) // (LEAST_CLEAN + 3))
+    first, apart = WARMUP + LEAST_CLEAN, LEAST_CLEAN + 1
+    places = np.sort(rng.choice(steps - first - apart * wanted, wanted, replace=False))
+    if rng.random() < 0.5:
+        soon = np.arange(min(10, wanted)) * int(rng.integers(0, 3))
+        places[: len(soon)] = np.minimum(places[: len(soon)], soon)
+        places = np.sort(places)
+    return tuple(int(n) for n in first + places + apart * np.arange(wanted))
+
+
+def _phases(rng: np.random.Generator) -> tuple[str, ...]:
+    turn = ("forward", "backward", "optimizer")[: int(rng.choice([2, 3, 3]))]
+    turns = turn * int(rng.choice([1, 1, 1, 2]))
+    return ("data", *turns) if rng.random() < 0.5 else turns
+
+
+def _sequence(
+    rng: np.random.Generator, rows: list[Row], phases: tuple[str, ...], window_s: float,
+    base: float, network: int, networks: int,
+) -> Items:  # fmt: skip
+    """One kind of step; its rows are put to the others."""
+    seconds = _operation_lengths(rng, window_s)
+    count = len(seconds)
+    working = [turn for turn, name in enumerate(phases) if name not in REST_PHASES]
+    turn_of = np.sort(rng.choice(working, count))
+    layers = np.sort(rng.integers(0, max(1, count // int(rng.integers(2, 6))), count))
+    kind_of = rng.integers(0, len(KINDS), count)
+    of_kind = base + 8 * np.exp(0.6 * rng.standard_normal(len(KINDS)))
+    watts = base + (of_kind[kind_of] - base) * np.exp(0.4 * rng.standard_normal(count))
+    watts[rng.random(count) < 0.05] = base
+    prefix = f"net{network}." if networks > 1 else ""
+    first = len(rows)
+    rows += [
+        Row(
+            name=f"{prefix}op{n}", kind=KINDS[kind_of[n]], phase=phases[turn_of[n]],
+            layer=f"{prefix}layer{layers[n]}",
+        )
+        for n in range(count)
+    ]  # fmt: skip
+    calls = rng.integers(1, 4, count) if rng.random() < 0.3 else np.ones(count, int)
+    instances = np.repeat(np.arange(count), calls)
+    instances = instances[np.lexsort([rng.random(len(instances)), turn_of[instances]])]
+    items: list[tuple[int, int, float, float]] = []
+    share = between(rng, 0.001, 0.05)
+    for turn, phase in enumerate(phases):
+        rest = _rest(rows, phase)
+        here = instances[turn_of[instances] == turn]
+        if phase in REST_PHASES:
+            items.append((rest, turn, rng.uniform(0, 0.1) * seconds.sum() + 1e-6, 1.5 * base))
+        else:  # what comes before the first operation of a phase
+            items.append((rest, turn, between(rng, 1e-6, 1e-5), base))
+        for n in here:
+            items.append((first + int(n), turn, float(seconds[n] / calls[n]), float(watts[n])))
+            gap = share * seconds[n] / calls[n] * rng.exponential() + 1e-6
+            items.append((rest, turn, float(gap), base))
+    return sequence_of(items)
+
+
+def sequence_of(items: Sequence[tuple[int, int, float, float]]) -> Items:
+    """A kind of step of (row, position of the phase, seconds, watts)."""
+    row, turn, seconds, watts = (np.array(column) for column in zip(*items, strict=True))
+    return Items(row=row, turn=turn, seconds=seconds, watts=watts)
+
+
+def _rest(rows: list[Row], phase: str) -> int:
+    row = Row(phase=phase)
+    if row not in rows:
+        rows.append(row)
+    return rows.index(row)
+
+
+def _operation_lengths(rng: np.random.Generator, window_s: float) -> Array:
+    """2 to 60 of them; all of one size, about one size, or of all sizes."""
+    count = round(between(rng, 2, 60))
+    size = between(rng, 0.1, 500)
+    if rng.random() < 0.3:
+        windows = np.exp(rng.uniform(np.log(0.1), np.log(500), count))
+    else:
+        windows = size * np.exp(rng.uniform(0, 1.2) * rng.standard_normal(count))
+    seconds = np.maximum(np.clip(windows, 0.1, 500) * window_s, LEAST_S)
+    seconds = np.minimum(seconds, LONGEST_STEP_S / 2)
+    while seconds.sum() > LONGEST_STEP_S and len(seconds) > 2:
+        seconds = np.delete(seconds, rng.integers(len(seconds)))
+    result: Array = seconds
+    return result

@@ -1,7 +1,7 @@
 """Whether a document's figures are true: random programs of known energy, from a written run to its document.
 
     python benchmarks/truth.py [--part named|random|all] [--scenario NAME ...] [--programs 20]
-        [--first 0] [--processes 1] [--json FILE]
+        [--first 0] [--processes 1] [--json FILE] [--tabulate FILE ...]
 
 Programs (`truth_programs.py`) have operations of 0.1 to 500 windows of the sensor
 (`truth_sensors.py`). Each is written as a run (`truth_runs.py`), opened, and every figure of energy
@@ -35,16 +35,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from truth_programs import Program, Row, between, random_program, run_program, sequence_of
-from truth_programs import traced_steps
+
+import wattstep
+from truth_programs import (
+    Program,
+    Row,
+    between,
+    random_program,
+    run_program,
+    sequence_of,
+    traced_steps,
+)
 from truth_runs import write
 from truth_scores import Judge
 from truth_sensors import Sensor, samples
 
-import wattstep
-
 OVERALL, EACH = 0.93, 0.90
 DEVIATIONS = 1.645  # one-sided 95 %
+LONGEST_STALL_S = 10.0
+WINDOWS = ((0, 1), (1, 10), (10, 100), (100, 1000))  # lengths of operations
 LEVELS = ("operations", "layers", "phases", "kinds", "groups", "rests", "steps")
 Rng = np.random.Generator
 
@@ -150,7 +159,8 @@ def drifting(program: Program, rng: Rng) -> Program:
 
 def preempted(program: Program, rng: Rng) -> Program:
     traced = program.traced[: int(rng.integers(2, 8))] if rng.random() < 0.5 else program.traced
-    return replace(program, traced=traced, stall=between(rng, 2, 60))
+    step_s = float(program.kinds[0].seconds.sum())
+    return replace(program, traced=traced, stall=min(between(rng, 2, 60), LONGEST_STALL_S / step_s))
 
 
 PROGRAMS: dict[str, tuple[int, Callable[[Program, Rng], Program]]] = {
@@ -330,6 +340,12 @@ def in_level(level: str, of: Callable[[dict[str, Any]], bool]) -> Callable[[dict
     return lambda one: one["level"] == level and of(one)
 
 
+def lasting(
+    low: float, high: float, of: Callable[[dict[str, Any]], bool]
+) -> Callable[[dict[str, Any]], bool]:
+    return lambda one: one["level"] == "operations" and low <= one["windows"] < high and of(one)
+
+
 HEAD = "| {} | told | missing | held ± chance | score | median error | median width |\n" + "|---" * 7 + "|"  # fmt: skip
 
 
@@ -349,6 +365,9 @@ def report(trials: list[dict[str, Any]]) -> bool:
                 print(f"| {name} | {tally.row(EACH)} |")
             for level in LEVELS:
                 print(f"| *all: {level}* | {Tally(mine, in_level(level, of)).row(EACH)} |")
+            for low, high in WINDOWS:
+                tally = Tally(mine, lasting(low, high, of))
+                print(f"| *operations of {low} to {high} windows* | {tally.row(EACH)} |")
             tally = Tally(mine, of)
             fine &= not tally.below(OVERALL)
             print(f"| **all** | {tally.row(OVERALL)} |")
@@ -416,9 +435,21 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--json", type=Path, help="every figure and its truth, a program a line")
+    parser.add_argument("--tabulate", type=Path, nargs="+", help="such files, instead of running")
     args = parser.parse_args()
+    return 0 if report(read(args.tabulate) if args.tabulate else ran(args)) else 1
+
+
+def read(files: Sequence[Path]) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def ran(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Runs the programs; what is done stands in the file at once."""
     todo = jobs(args)
     trials = []
+    if args.json:
+        args.json.write_text("")
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
         for done, result in enumerate(pool.imap(trial, todo), 1):
             trials.append(result)
@@ -428,9 +459,10 @@ def main() -> int:
                 f"{held.held} of {held.told} held, {held.missing} missing, "
                 f"{result['seconds']:.1f} s", file=sys.stderr,
             )  # fmt: skip
-    if args.json:
-        args.json.write_text("".join(json.dumps(t) + "\n" for t in trials))
-    return 0 if report(trials) else 1
+            if args.json:
+                with args.json.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+    return trials
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ REST_PHASES = ("data",)  # what no operation covers there has the phase's name
 REST = "framework"
 WARMUP = 3
 LEAST_CLEAN = 3  # steps between two traced ones
-LEAST_STEPS, MOST_ITEMS, LONGEST_STEP_S = 40, 60_000, 20.0
+LEAST_STEPS, MOST_ITEMS = 40, 60_000
+LONGEST_STEP_S = (1.0, 20.0)  # anything between
 LEAST_S = 20e-6  # no operation is shorter
 RELAXING = np.array([0.0, 0.1, 0.25, 0.45, 0.7, 1.0, 1.4, 2.0, 3.0, 4.5])  # in time constants
 
@@ -448,8 +449,9 @@ def _operation_lengths(rng: np.random.Generator, window_s: float) -> Array:
     else:
         windows = size * np.exp(rng.uniform(0, 1.2) * rng.standard_normal(count))
     seconds = np.maximum(np.clip(windows, 0.1, 500) * window_s, LEAST_S)
-    seconds = np.minimum(seconds, LONGEST_STEP_S / 2)
-    while seconds.sum() > LONGEST_STEP_S and len(seconds) > 2:
+    longest = between(rng, *LONGEST_STEP_S)
+    seconds = np.minimum(seconds, longest / 2)
+    while seconds.sum() > longest and len(seconds) > 2:
         seconds = np.delete(seconds, rng.integers(len(seconds)))
     result: Array = seconds
     return result

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from truth_programs import WARMUP, Happened, Row, Step
 from truth_sensors import Sensor
-
 from wattstep.records.journal import Mark
 from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.sensors.context_switches import switch_channel
 from wattstep.store.writing import write_run
 
 Array = np.ndarray[Any, Any]
 BEGIN_NS = 1_000_000_000_000
 LAYER_EVERY = 3
+SWITCHES_EVERY_S = 0.1
 
 
 def write(
@@ -29,27 +31,46 @@ def write(
         sensor: What was read.
         sampled: Times in s and values.
     """
-    channel = sensor.channel
-    read = PlannedRead(
-        number=0, sensor="made", path="-", parser="-", every=1, channels=(channel,)
+    channel, switches = sensor.channel, switch_channel(
+        "process.main_thread.nonvoluntary_switches", "process", "nonvoluntary_switches", "made"
     )  # fmt: skip
+    reads = tuple(
+        PlannedRead(number=n, sensor="made", path="-", parser="-", every=1, channels=(each,))
+        for n, each in enumerate((channel, switches))
+    )
     info = RunInfo(
         state="closed", created="2026-11-20T12:00:00+0000", workload="made", title="made",
         engine="torch", batch_size=4, threads=1, precision="fp32", processor="cpu", seed=0,
-        interval_s=sensor.read_s, warmup=WARMUP, trace="auto", device={"cores": 4}, reads=(read,),
+        interval_s=sensor.read_s, warmup=WARMUP, trace="auto", device={"cores": 4}, reads=reads,
     )  # fmt: skip
-    t_ns = BEGIN_NS + np.rint(sampled[0] * 1e9).astype(np.int64)
-    values = {
-        "t_ns": t_ns, "channel": [channel.name] * len(t_ns), "value": sampled[1],
-        "errno": np.zeros(len(t_ns), np.int16),
-    }  # fmt: skip
     tables = {
-        "samples": [values],
+        "samples": [_series(channel.name, *sampled), _series(switches.name, *_switches(happened))],
         "steps": [_steps(happened)],
         "spans": [_spans(happened)],
         "operations": [_operations(happened)],
     }
     write_run(folder, info, tables)
+
+
+def _series(name: str, t: Array, value: Array) -> dict[str, Any]:
+    return {
+        "t_ns": BEGIN_NS + np.rint(t * 1e9).astype(np.int64),
+        "channel": [name] * len(t),
+        "value": value,
+        "errno": np.zeros(len(t), np.int16),
+    }
+
+
+def _switches(happened: Happened) -> tuple[Array, Array]:
+    """How often the thread had to yield: once a second, and every 10 ms while it was held up."""
+    t = np.arange(0.05, happened.curve.t[-1], SWITCHES_EVERY_S)
+    count = np.floor(t)
+    for step in happened.steps:
+        if step.stalled_ns:
+            begin, end = step.edges_ns[[0, -1]] * 1e-9
+            share = np.clip((t - begin) / (end - begin), 0, 1)
+            count += np.floor(share * step.stalled_ns * 1e-7)
+    return t, count
 
 
 def _steps(happened: Happened) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from truth_programs import Happened, Row
 from truth_sensors import Sensor
 

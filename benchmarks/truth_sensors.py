@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from truth_programs import Curve
 
+from truth_programs import Curve
 from wattstep.records.channel import Channel
 
 Array = np.ndarray[Any, Any]
@@ -95,10 +95,7 @@ def samples(
     if sensor.quantum and not sensor.constant:
         rounded = np.floor if sensor.way == "counter" else np.rint
         shown = rounded(shown / sensor.quantum) * sensor.quantum
-    if sensor.way == "counter":
-        shown = np.maximum.accumulate(shown)
-    else:
-        shown = np.maximum(shown, 0)
+    shown = np.maximum.accumulate(shown) if sensor.way == "counter" else np.maximum(shown, 0)
     value = shown[of]
     if sensor.outlier:
         value[int(rng.integers(len(value) // 4, 3 * len(value) // 4))] = OUTLIER_W

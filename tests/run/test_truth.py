@@ -1,0 +1,148 @@
+"""The campaign of independent truths: its truth is the program's power, and it tells what is wrong with a document."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wattstep
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+NAMED = "10 ms, operations of 20 ms"
+
+
+@pytest.fixture(scope="module")
+def truth() -> Iterator[Any]:
+    """The campaign, whose modules import each other by their bare names."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        yield importlib.import_module("truth")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def small(truth: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Any, Any]:
+    """The document of 60 steps of two operations, what happened, and the sensor."""
+    rng = np.random.default_rng(0)
+    program = truth.in_turn((10.0, 2.0), (0.05, 0.03), rng, record_s=2.0)
+    happened = truth.run_program(program, rng)
+    sensor = truth.Sensor(read_s=0.002, window_s=0.002)
+    folder = tmp_path_factory.mktemp("truth") / "run"
+    truth.write(folder, happened, sensor, truth.samples(sensor, happened.curve, rng, 1.0))
+    return wattstep.load(folder).document(), happened, sensor
+
+
+@pytest.mark.parametrize("carried_s", [0.0, 0.01])
+def test_the_truth_of_a_row_is_the_power_while_it_ran(truth: Any, carried_s: float) -> None:
+    rng = np.random.default_rng(1)
+    program = truth.in_turn((10.0, 2.0), (0.02, 0.02), rng, record_s=1.0)
+    program = replace(program, carried_s=carried_s, drift=0.1)
+    happened = truth.run_program(program, rng)
+    clean = [
+        step
+        for index, step in enumerate(happened.steps)
+        if index >= 3 and not step.traced and not happened.steps[index - 1].traced
+    ]
+    summed = 0.0
+    for step in clean:
+        begin, end = step.edges_ns[:2] * 1e-9
+        middles = begin + (end - begin) * (np.arange(2_000) + 0.5) / 2_000
+        summed += float(happened.curve.power(middles).mean() * (end - begin))
+    assert len(clean) == happened.clean
+    assert happened.joules[0] == pytest.approx(summed / len(clean), rel=1e-5)
+
+
+def test_sensors_show_what_they_say(truth: Any) -> None:
+    """10 W for a second, then 2 W: means, a filter and a counter by hand."""
+    curve = importlib.import_module("truth_programs").Curve(
+        t=np.array([0.0, 1.0, 2.0]), first=np.array([10.0, 2.0]), last=np.array([10.0, 2.0])
+    )
+    rng = np.random.default_rng(0)
+
+    def at(moment: float, **settings: Any) -> float:
+        sensor = truth.Sensor(read_s=0.01, dither=0.0, quantum=0.0, **settings)
+        t, value = truth.samples(sensor, curve, rng, 5.0)
+        return float(value[np.searchsorted(t, moment - 1e-6)])
+
+    assert at(1.05, window_s=0.1) == pytest.approx(6.0)
+    assert at(1.05, window_s=0.1, delay_s=0.05) == pytest.approx(10.0)
+    assert at(1.05, way="instant") == pytest.approx(2.0)
+    assert at(1.05, way="exponential", window_s=0.05) == pytest.approx(2 + 8 * np.exp(-1))
+    risen = at(1.5, way="counter") - at(0.5, way="counter")
+    assert risen == pytest.approx(6.0)
+    assert at(0.5, constant=True) == 5.0
+    assert at(0.5, clip=0.5) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("named", NAMED), ("random", "average 2 ms, read every 10 ms")]
+)
+def test_every_figure_of_a_program_is_judged(truth: Any, part: str, name: str) -> None:  # fmt: skip
+    result = truth.trial((part, name, 0))
+    assert not [text for text in result["violations"] if text.startswith("raised")]
+    judged = {(one["level"], one["quantity"]) for one in result["compared"]}
+    assert judged >= {
+        ("operations", "energy"), ("operations", "time"), ("layers", "energy"),
+        ("phases", "energy"), ("rests", "energy"), ("steps", "energy"), ("steps", "power"),
+        ("steps", "time"),
+    }  # fmt: skip
+    rows = [o for o in result["compared"] if (o["level"], o["quantity"]) == ("operations", "time")]
+    assert len(rows) == result["operations"]
+
+
+def _energy(document: dict[str, Any], name: str) -> dict[str, Any]:
+    figure: dict[str, Any] = next(r for r in document["operations"] if r["name"] == name)["energy"]
+    return figure
+
+
+def test_an_interval_beside_the_truth_does_not_hold_and_scores_by_its_distance(
+    truth: Any, small: tuple[dict[str, Any], Any, Any]
+) -> None:
+    document, happened, sensor = copy.deepcopy(small[0]), *small[1:]
+    true = float(happened.joules[0])
+    told = {"value": true * 1.3, "low": true * 1.2, "high": true * 1.4, "systematic": None}
+    _energy(document, "op0").update(told)
+    judged = truth.Judge(document, happened, sensor)
+    found = next(
+        o for o in judged.compared if o.level == "operations" and o.what.startswith("op0 ")
+    )
+    mean = float(happened.joules[:2].mean())
+    assert not found.covered
+    assert found.score == pytest.approx((0.2 + 40 * 0.2) * true / mean, rel=1e-4)
+    told["low"] = true * 0.99
+    _energy(document, "op0").update(told)
+    judged = truth.Judge(document, happened, sensor)
+    held = [o for o in judged.compared if o.level == "operations" and o.what.startswith("op0 ")]
+    assert held[0].covered
+
+
+def test_broken_promises_are_named(truth: Any, small: tuple[dict[str, Any], Any, Any]) -> None:
+    document, happened, sensor = copy.deepcopy(small[0]), *small[1:]
+    _energy(document, "op0").update({"value": 1.0, "low": None, "high": None, "systematic": None})
+    _energy(document, "op1").update({"value": None, "low": None, "high": None, "reason": None})
+    document["phases"][0]["energy"].update({"value": 2.0, "low": 1.0, "high": 3.0})
+    document["layers"].pop()
+    broken = " ".join(truth.Judge(document, happened, sensor).violations)
+    for words in ("has no interval", "missing without a reason", "and as", "is not there"):
+        assert words in broken
+
+
+def test_coverage_is_below_only_where_chance_does_not_explain_it(truth: Any) -> None:
+    def trials(held: int) -> list[dict[str, Any]]:
+        one = {"value": 1.0, "truth": 1.0, "low": 0.9, "high": 1.1, "score": 0.2}
+        figures = [{**one, "covered": n < held} for n in range(100)]
+        return [{"compared": figures}] * 10
+
+    assert truth.Tally(trials(80), lambda one: True).below(0.90)
+    assert not truth.Tally(trials(89), lambda one: True).below(0.90)
+    assert truth.Tally(trials(89), lambda one: True).coverage == pytest.approx(0.89)
+    assert not truth.Tally([], lambda one: True).below(0.90)

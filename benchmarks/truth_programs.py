@@ -15,6 +15,7 @@ WARMUP = 3
 LEAST_CLEAN = 3  # steps between two traced ones
 LEAST_STEPS, MOST_ITEMS = 40, 60_000
 LONGEST_STEP_S = (1.0, 20.0)  # anything between
+LONGEST_S = 600.0  # of a recording that has not the least number of steps by then
 LEAST_S = 20e-6  # no operation is shorter
 RELAXING = np.array([0.0, 0.1, 0.25, 0.45, 0.7, 1.0, 1.4, 2.0, 3.0, 4.5])  # in time constants
 
@@ -347,15 +348,21 @@ def random_program(rng: np.random.Generator, window_s: float, networks: int = 1)
         window_s: What the sensor averages over, or how often it has a new value.
         networks: How many kinds of steps come in turn.
     """
-    phases = _phases(rng)
+    lengths = [_operation_lengths(rng, window_s) for _ in range(networks)]
+    phases = _phases(rng, min(len(seconds) for seconds in lengths))
     rows: list[Row] = []
-    kinds = []
     base = between(rng, 0.5, 5)
-    for network in range(networks):
-        kinds.append(_sequence(rng, rows, phases, window_s, base, network, networks))
+    prefixes = [f"net{n}." for n in range(networks)] if networks > 1 else [""]
+    kinds = [
+        _sequence(rng, rows, phases, seconds, base, prefix)
+        for seconds, prefix in zip(lengths, prefixes, strict=True)
+    ]
     step_s = float(np.mean([kind.seconds.sum() for kind in kinds]))
     most = MOST_ITEMS // max(len(kind.row) for kind in kinds)
-    steps = int(np.clip(between(rng, 20, 120) / step_s, LEAST_STEPS, max(most, LEAST_STEPS)))
+    wanted = between(rng, 20, 120) / step_s
+    if rng.random() < 0.5:  # a few hundred, however long that takes
+        wanted = min(max(wanted, rng.integers(150, 600)), LONGEST_S / step_s)
+    steps = int(np.clip(wanted, LEAST_STEPS, max(most, LEAST_STEPS)))
     jitter = between(rng, 0.005, 0.2)
     return Program(
         rows=tuple(rows), phases=phases, kinds=tuple(kinds), steps=steps,
@@ -379,27 +386,28 @@ def traced_steps(rng: np.random.Generator, steps: int) -> tuple[int, ...]:
     return tuple(int(n) for n in first + places + apart * np.arange(wanted))
 
 
-def _phases(rng: np.random.Generator) -> tuple[str, ...]:
+def _phases(rng: np.random.Generator, operations: int) -> tuple[str, ...]:
+    """Of a step; each but that of the data has an operation at least."""
     turn = ("forward", "backward", "optimizer")[: int(rng.choice([2, 3, 3]))]
     turns = turn * int(rng.choice([1, 1, 1, 2]))
+    turns = turns[:operations]
     return ("data", *turns) if rng.random() < 0.5 else turns
 
 
 def _sequence(
-    rng: np.random.Generator, rows: list[Row], phases: tuple[str, ...], window_s: float,
-    base: float, network: int, networks: int,
+    rng: np.random.Generator, rows: list[Row], phases: tuple[str, ...], seconds: Array,
+    base: float, prefix: str,
 ) -> Items:  # fmt: skip
     """One kind of step; its rows are put to the others."""
-    seconds = _operation_lengths(rng, window_s)
     count = len(seconds)
     working = [turn for turn, name in enumerate(phases) if name not in REST_PHASES]
-    turn_of = np.sort(rng.choice(working, count))
+    more = rng.choice(working, count - len(working))
+    turn_of = np.sort(np.concatenate([working, more]).astype(np.int64))
     layers = np.sort(rng.integers(0, max(1, count // int(rng.integers(2, 6))), count))
     kind_of = rng.integers(0, len(KINDS), count)
     of_kind = base + 8 * np.exp(0.6 * rng.standard_normal(len(KINDS)))
     watts = base + (of_kind[kind_of] - base) * np.exp(0.4 * rng.standard_normal(count))
     watts[rng.random(count) < 0.05] = base
-    prefix = f"net{network}." if networks > 1 else ""
     first = len(rows)
     rows += [
         Row(
@@ -442,15 +450,13 @@ def _rest(rows: list[Row], phase: str) -> int:
 
 def _operation_lengths(rng: np.random.Generator, window_s: float) -> Array:
     """2 to 60 of them; all of one size, about one size, or of all sizes."""
-    count = round(between(rng, 2, 60))
-    size = between(rng, 0.1, 500)
+    count, longest = round(between(rng, 2, 60)), between(rng, *LONGEST_STEP_S)
+    most = min(500.0, longest / window_s / 2)
     if rng.random() < 0.3:
-        windows = np.exp(rng.uniform(np.log(0.1), np.log(500), count))
+        windows = np.exp(rng.uniform(np.log(0.1), np.log(most), count))
     else:
-        windows = size * np.exp(rng.uniform(0, 1.2) * rng.standard_normal(count))
-    seconds = np.maximum(np.clip(windows, 0.1, 500) * window_s, LEAST_S)
-    longest = between(rng, *LONGEST_STEP_S)
-    seconds = np.minimum(seconds, longest / 2)
+        windows = between(rng, 0.1, most) * np.exp(rng.uniform(0, 1.2) * rng.standard_normal(count))
+    seconds = np.maximum(np.clip(windows, 0.1, most) * window_s, LEAST_S)
     while seconds.sum() > longest and len(seconds) > 2:
         seconds = np.delete(seconds, rng.integers(len(seconds)))
     result: Array = seconds

@@ -88,6 +88,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/serving.py
 	.venv/bin/python benchmarks/query.py
 	.venv/bin/python benchmarks/regression.py --seeds 5
+	.venv/bin/python benchmarks/truth.py
 	.venv/bin/python benchmarks/export.py
 
 # The pictures in the README: of the demo's report (needs Debian's chromium), and of a run that goes on.

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,10 @@ def truth() -> Iterator[Any]:
     """The campaign, whose modules import each other by their bare names."""
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        yield importlib.import_module("truth")
+        names = ("programs", "runs", "scenarios", "scores", "sensors", "tables")
+        parts = [importlib.import_module("truth")]
+        parts += [importlib.import_module(f"truth_{name}") for name in names]
+        yield SimpleNamespace(**{k: v for part in parts for k, v in vars(part).items()})
     finally:
         sys.path.remove(str(BENCHMARKS))
 
@@ -63,7 +67,7 @@ def test_the_truth_of_a_row_is_the_power_while_it_ran(truth: Any, carried_s: flo
 
 def test_sensors_show_what_they_say(truth: Any) -> None:
     """10 W for a second, then 2 W: means, a filter and a counter by hand."""
-    curve = importlib.import_module("truth_programs").Curve(
+    curve = truth.Curve(
         t=np.array([0.0, 1.0, 2.0]), first=np.array([10.0, 2.0]), last=np.array([10.0, 2.0])
     )
     rng = np.random.default_rng(0)

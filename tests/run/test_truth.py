@@ -90,7 +90,9 @@ def test_sensors_show_what_they_say(truth: Any) -> None:
 @pytest.mark.parametrize(
     ("part", "name"), [("named", NAMED), ("random", "average 2 ms, read every 10 ms")]
 )
-def test_every_figure_of_a_program_is_judged(truth: Any, part: str, name: str) -> None:  # fmt: skip
+def test_every_figure_of_a_program_is_judged_and_tabulated(
+    truth: Any, part: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
     result = truth.trial((part, name, 0))
     assert not [text for text in result["violations"] if text.startswith("raised")]
     judged = {(one["level"], one["quantity"]) for one in result["compared"]}
@@ -101,6 +103,8 @@ def test_every_figure_of_a_program_is_judged(truth: Any, part: str, name: str) -
     }  # fmt: skip
     rows = [o for o in result["compared"] if (o["level"], o["quantity"]) == ("operations", "time")]
     assert len(rows) == result["operations"]
+    truth.report([result])
+    assert f"| {name} | " in capsys.readouterr().out
 
 
 def _energy(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def test_sensors_show_what_they_say(truth: Any) -> None:
 )
 def test_every_figure_of_a_program_is_judged_and_tabulated(
     truth: Any, part: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     result = truth.trial((part, name, 0))
     assert not [text for text in result["violations"] if text.startswith("raised")]
     judged = {(one["level"], one["quantity"]) for one in result["compared"]}

@@ -36,6 +36,7 @@ class Compared:
         low: Lower end of its interval, None where there is none.
         high: Upper end.
         reason: Why it is missing.
+        method: How it was computed.
         covered: Whether the interval holds the truth.
         score: Interval score over the mean truth of the level.
         windows: How long it lasts in windows of the sensor.
@@ -49,6 +50,7 @@ class Compared:
     low: float | None
     high: float | None
     reason: str
+    method: str
     covered: bool
     score: float
     windows: float
@@ -189,7 +191,7 @@ class Judge:
         self.compared.append(
             Compared(
                 level=level, quantity=quantity, what=what, truth=truth, value=value, low=low,
-                high=high, reason=reason, covered=covered, score=float(score),
+                high=high, reason=reason, method=figure.get("method") or "", covered=covered, score=float(score),
                 windows=seconds / self._sensor.resolved_s,
             )
         )  # fmt: skip

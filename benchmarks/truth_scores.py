@@ -178,9 +178,9 @@ class Judge:
         value, low, high = figure["value"], figure["low"], figure["high"]
         reason = figure.get("reason") or ""
         if value is None and not reason:
-            self.violations.append(f"{level}: {quantity} of {what} is missing without a reason")
+            self.violations.append(f"{level}: {quantity} missing without a reason ({what})")
         if value is not None and (low is None or high is None):
-            self.violations.append(f"{level}: {quantity} of {what} has no interval")
+            self.violations.append(f"{level}: {quantity} has no interval ({what})")
         covered, score = False, np.nan
         if value is not None:
             a, b = (value, value) if low is None or high is None else (low, high)

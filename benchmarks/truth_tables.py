@@ -171,6 +171,7 @@ def _reasons(trials: list[dict[str, Any]]) -> bool:
 
 def _plain(text: str) -> str:
     """Without the numbers and names that differ from one to the next."""
+    text = text.partition(" (")[0] if text.endswith(")") else text
     words = ["#" if any(c.isdigit() for c in word) else word for word in text.split()]
     short = [word for n, word in enumerate(words) if n == 0 or (word, words[n - 1]) != ("#", "#")]
     return " ".join(short)[:160]

@@ -16,7 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from wattstep.conditions import check_target
+from wattstep.conditions import canary, check_target
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.processes import child_command, ends_with_us, outwait
 from wattstep.recorder import Recorder
@@ -26,6 +26,9 @@ from wattstep.targets import PLACES, parse_target
 from wattstep.tracing.after_import import after_import
 from wattstep.tracing.markers import check_marker
 from wattstep.tracing.schedule import TraceMode
+
+
+INTERRUPTED = 130  # the exit code after Ctrl-C
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +137,7 @@ def main() -> None:
     except WattstepError as error:
         print(f"wattstep: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    canary.watch_briefly(recorder, canary.BEFORE, canary.PLAIN)
     script = ScriptListener(recorder)
 
     def hook() -> None:
@@ -143,7 +147,7 @@ def main() -> None:
 
     after_import("torch", hook)
     code = _run(settings, recorder)
-    script.close()
+    script.close(interrupted=code == INTERRUPTED)
     # The script's own interpreter would end here: what it registered runs, then its exit code.
     raise SystemExit(code)
 
@@ -160,7 +164,7 @@ def _run(settings: ProfileSettings, recorder: Recorder) -> int:
     except SystemExit as ending:
         return _exit_code(ending)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BaseException as error:
         recorder.note(f"the script ended with {type(error).__name__}")
         _print_error(error)
@@ -289,12 +293,15 @@ class ScriptListener:
                 f"the script uses {name} itself: it is left alone, and no steps are traced beside it"
             )
 
-    def close(self) -> None:
-        """The script has ended."""
+    def close(self, *, interrupted: bool = False) -> None:
+        """The script has ended; where the user interrupted it, at once."""
         recorder = self._recorder
         if self._rest == "evaluation":
             recorder.abandon_window()
             recorder.split_step("evaluation", self._ended_ns, time.perf_counter_ns())
+        if recorder.index and not interrupted:
+            recorder.abandon_step()
+            canary.watch_briefly(recorder, canary.AFTER, canary.PLAIN)
         if recorder.index == 0:
             recorder.note(
                 "no training step was seen: no optimizer made a step in this process "

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.run.made import MS, Sampled, make_run, power
+from tests.run.made import BEGIN, MS, Sampled, make_run, power
 
 from wattstep.comparison.configuration import configuration_of
 from wattstep.comparison.drift import Canary
 from wattstep.comparison.process import UNITS, Process
+from wattstep.records.channel import Channel
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.records.run_info import RunInfo
 
@@ -22,9 +23,19 @@ INFO = RunInfo(
     interval_s=0.01, warmup=3, trace="auto", device={"model": "board", "cores": 4},
 )  # fmt: skip
 
+PROCESS_CPU = Channel(
+    name="process.cpu", unit="s", kind="counter", domain="process", role="process_cpu_time",
+    source="perf task-clock", scale=1e-9,
+)  # fmt: skip
+
 
 def recorded(
-    path: Path, slower: float = 1.0, watts: float | None = 5.0, jitter: int = 0, **info: Any
+    path: Path,
+    slower: float = 1.0,
+    watts: float | None = 5.0,
+    jitter: int = 0,
+    cpu: float | None = None,
+    **info: Any,
 ) -> Path:
     """A run of 60 steps of 20 ms times `slower`, every sixth traced, at constant power or none.
 
@@ -33,6 +44,7 @@ def recorded(
         slower: Factor of all phases.
         watts: Of a sensor, or None for no sensor.
         jitter: How much in ns every other step takes longer.
+        cpu: How many cores the training uses; None: not sampled.
         **info: Fields of `run.json` that are otherwise.
     """
     sampled = (
@@ -40,6 +52,9 @@ def recorded(
         if watts is None
         else [Sampled(channel=power(), raw=lambda t_ns: int(1000 * (watts or 0)))]
     )
+    if cpu is not None:
+        used = cpu
+        sampled.append(Sampled(channel=PROCESS_CPU, raw=lambda t_ns: int(used * (t_ns - BEGIN)) + MS))
     phases = [
         (name, round(length * slower * MS))
         for name, length in (("data", 2), ("forward", 8), ("backward", 10))
@@ -92,7 +107,11 @@ def timed(*values: float, reach: float | None = None) -> list[Process]:
 
 
 def canary(
-    compute: Sequence[float], memory: Sequence[float] = (1.0, 1.0), version: int = 1
+    compute: Sequence[float],
+    memory: Sequence[float] = (1.0, 1.0),
+    version: int = 1,
+    kind: str = "numpy",
 ) -> Canary:
     """A canary whose looks before and after took so long."""
-    return Canary(version=version, looks={"compute_s": tuple(compute), "memory_s": tuple(memory)})
+    looks = {"compute_s": tuple(compute), "memory_s": tuple(memory)}
+    return Canary(version=version, kind=kind, looks=looks)

@@ -58,7 +58,18 @@ def test_without_a_canary_nothing_is_known() -> None:
 def test_canaries_of_other_work_are_not_compared() -> None:
     drift = drift_between([canary((1, 1))], [canary((2, 2), version=2)])
     assert not drift.shown
-    assert drift.reason == "the canaries of these runs did different work"
+    assert drift.reason is not None
+    assert "did different work" in drift.reason
+
+
+def test_canaries_of_two_kinds_are_never_compared() -> None:
+    old, new = canary((1, 1), kind="python 3.6"), canary((2, 2), kind="python 3.11")
+    drift = drift_between([old], [new])
+    assert not drift.shown
+    assert drift.reason == (
+        "the canaries of these runs did different work (python 3.11, python 3.6)"
+    )
+    assert drift_between([new], [canary((3, 3), kind="python 3.11")]).shown
 
 
 def test_a_machine_that_changes_within_a_run_is_told() -> None:

@@ -50,7 +50,7 @@ def test_pairs_that_cannot_be_compared_say_why(runs: Path, tmp_path: Path) -> No
 
 def test_single_runs_are_never_marked(runs: Path) -> None:
     matrix = compare_all(sides_of([runs / "1-0", runs / "2-0"]), across=frozenset(["threads"]))
-    assert matrix.cells[0].verdict == "not shown"
+    assert matrix.cells[0].verdict == "differs here"
     assert matrix.cells[0].q is None
 
 

@@ -42,7 +42,7 @@ def test_a_sides_own_interval_does_not_reach_below_0() -> None:
 def test_one_process_of_each_never_shows_anything_of_the_configurations() -> None:
     found = compare_metric("step_time", timed(0.1, reach=0.001), timed(0.2, reach=0.001), STILL)
     assert found.of_these == "higher"
-    assert found.verdict == "not shown"
+    assert found.verdict == "differs here"
     assert found.plan is None
     assert "how processes differ is not in it" in (found.ratio.method or "")
 

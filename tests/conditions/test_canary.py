@@ -105,7 +105,7 @@ def test_no_canary_unless_asked_for(tmp_path: Path) -> None:
 def test_without_memory_for_it_a_run_goes_on_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> None:
+    def refuse(seconds: float) -> None:
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(canary, "work", refuse)

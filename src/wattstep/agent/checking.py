@@ -129,6 +129,8 @@ def check_description(document: Mapping[str, Any]) -> dict[str, Any]:
     checked = {}
     for name, check in _FIELDS.items():
         if name not in document:
+            if name in _LATER:
+                continue
             raise ValueError(f"{name} is missing")
         try:
             checked[name] = check(document[name])
@@ -210,6 +212,14 @@ def _cluster(value: Any) -> dict[str, Any]:
     return _record(value, _CLUSTER)
 
 
+def _canary(value: Any) -> dict[str, Any]:
+    return _record(value, _CANARY, optional=_CANARY)
+
+
+def _look_at_machine(value: Any) -> dict[str, Any]:
+    return _record(value, _LOOK)
+
+
 def _scale(value: Any) -> float:
     scale = number(value)
     if scale == 0:
@@ -256,6 +266,19 @@ _READ: Final[Mapping[str, Check]] = {
     "every": lambda value: whole(value, 1, INT32),
     "channels": lambda value: listed(value, _channel),
 }
+_LOOK: Final[Mapping[str, Check]] = {
+    "at_ns": time_ns,
+    "compute_s": lambda value: listed(value, number),
+    "memory_s": lambda value: listed(value, number),
+    "right": _yes_no,
+}
+_CANARY: Final[Mapping[str, Check]] = {
+    "version": lambda value: whole(value, 0, INT32),
+    "kind": text,
+    "before": _look_at_machine,
+    "after": _look_at_machine,
+}
+_LATER: Final = ("canary",)  # what agents of the first versions do not write
 _CLUSTER: Final[Mapping[str, Check]] = {
     "kind": text,
     "cores": lambda value: listed(value, lambda core: whole(core, 0, INT32)),
@@ -290,6 +313,7 @@ _FIELDS: Final[Mapping[str, Check]] = {
     "clocks": lambda value: listed(value, _pair_of_clocks),
     "notes": lambda value: listed(value, text),
     "lost": lambda value: mapping(value, time_ns),
+    "canary": _canary,
     "device": _device,
     "absent": lambda value: mapping(value, text),
     "reads": _reads,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.agent.looking import Look, board_tree
+from wattstep.conditions.canary import PLAIN_FILE
 from wattstep.errors import RecordingError
 from wattstep.records.channel import Absent, Present, SensorRead
 from wattstep.sampling.plan import DITHER, SELF, make_plan
@@ -47,7 +48,12 @@ def make_agent(look: Look) -> str:
         InvalidValueError: The look contradicts itself.
     """
     text = bare_agent()
-    for name, content in (("CHILD", CHILD.read_text(encoding="utf-8")), ("PLAN", _plan_text(look))):
+    contents = {
+        "CHILD": CHILD.read_text(encoding="utf-8"),
+        "CANARY": PLAIN_FILE.read_text(encoding="utf-8"),
+        "PLAN": _plan_text(look),
+    }
+    for name, content in contents.items():
         line = f'\n{name} = ""\n'
         if text.count(line) != 1:
             raise RecordingError(f"{TEMPLATE.name} of this wattstep has no place for its {name}")

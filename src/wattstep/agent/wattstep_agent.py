@@ -40,8 +40,10 @@ import traceback
 import types
 import weakref
 
-# `wattstep agent` puts these in: the source of the sampler, and what it is to read (as JSON).
+# `wattstep agent` puts these in: the sources of the sampler and of the canary, and what is to be
+# read (as JSON).
 CHILD = ""
+CANARY = ""
 PLAN = ""
 
 AGENT = "agent.json"
@@ -59,6 +61,7 @@ WANTED = 10  # windows that the operations of a run rest on
 STARTUP_BUDGET, BUDGET = 0.25, 0.01  # of the training time: until there are as many, and afterwards
 LEAST_CLEAN = 3  # clean steps between two windows; the first of them settles
 ENOUGH, SPACING_NS = 60, 60 * 10**9  # after so many windows, one a minute
+CANARY_S, CANARY_SHARE = 0.1, 0.01  # before a script; after it, no more of its time, or five passes
 CHECK_NS = 10**9  # how often it looks whether the sampler lives
 START_S = STOP_S = 30.0
 LEAST_FREE = 64 * 2**20  # bytes on the disk below which nothing is traced any more
@@ -879,6 +882,7 @@ class Recorder:
         self.state = "new"
         self.notes = []
         self.lost = {}
+        self.canary = {}
         self.layers = Layers()
         self.roots = weakref.WeakSet()
         self.window = None
@@ -948,6 +952,7 @@ class Recorder:
                 "clocks": self.clocks,
                 "notes": self.notes,
                 "lost": self.lost,
+                "canary": self.canary,
                 "device": self.plan["device"],
                 "absent": self.plan["absent"],
                 "reads": reads,
@@ -1107,6 +1112,31 @@ class Recorder:
         if self.resting:
             self.marks.add(REST_END)
             self.resting = False
+
+    def watch_machine(self, when):
+        """A small fixed piece of work, "before" the first step or "after" the last: a rest."""
+
+        def work():
+            self.rest("canary")
+            self.marks.add(PEAK, 0, own_status(b"VmHWM"))
+            names = {}
+            exec(CANARY, names)
+            seconds = CANARY_S
+            if "before" in self.canary:
+                passed_s = (monotonic_ns() - self.canary["before"]["at_ns"]) * 1e-9
+                seconds = min(seconds, CANARY_SHARE * passed_s)
+            try:
+                found = names["work"](seconds, monotonic_ns)
+            except (MemoryError, OSError):
+                self.note("no canary %s the training: it got no memory" % when)
+            else:
+                kind = "python %d.%d" % sys.version_info[:2]
+                self.canary.update({"version": 1, "kind": kind, when: found})
+            self.end_rest()
+            self.marks.add(PEAK, 2, own_status(b"VmHWM"))
+            self.reset_peak()
+
+        self.guarded(work)
 
     # --- windows
 
@@ -1470,11 +1500,14 @@ class Script:
         recorder.begin_step()
         recorder.phase("loop")
 
-    def close(self):
-        """The script has ended."""
+    def close(self, interrupted):
+        """The script has ended; where the user interrupted it, at once."""
         recorder = self.recorder
         if self.rest == "evaluation":
             recorder.split_step("evaluation", self.ended_ns, monotonic_ns())
+        if recorder.index and not interrupted:
+            recorder.abandon_step()
+            recorder.watch_machine("after")
         if recorder.index == 0:
             recorder.note(
                 "no training step was seen: no torch optimizer made a step in this process"
@@ -1594,12 +1627,13 @@ def run(settings, file, arguments):
     out = settings.pop("out", None) or "%s-%s" % (name, time.strftime("%Y%m%d-%H%M%S"))
     recorder = Recorder(out, title=name, **settings).start()
     close_on_terminate(recorder)
+    recorder.watch_machine("before")
     script = Script(recorder)
     sys.meta_path.insert(0, AfterImport("torch", script.hook))
     code = run_script(file, arguments)
     if code not in (0, 130):
         recorder.note("the script ended with exit code %d" % code)
-    script.close()
+    script.close(interrupted=code == 130)
     say(
         "recorded into %s; on your machine: wattstep agent --join %s -o RUN"
         % (out, os.path.basename(out))

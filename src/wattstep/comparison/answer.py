@@ -34,6 +34,9 @@ class Wording:
 
 WORDS: Final[Mapping[str, Wording]] = {
     "step_time": Wording(topic="Time", subject="a step of B", verb="takes", thing="time"),
+    "cpu_time_per_step": Wording(
+        topic="CPU time", subject="a step of B", verb="takes", thing="CPU time"
+    ),
     "throughput": Wording(topic="Speed", subject="B", verb="has", thing="throughput"),
     "energy_per_step": Wording(topic="Energy", subject="a step of B", verb="takes", thing="energy"),
     "energy_per_sample": Wording(
@@ -74,6 +77,7 @@ def answer(
     for name in _spoken_of(metrics):
         if (found := metrics.get(name)) is not None:
             yield sentence(found, counts)
+    yield from _waiting(metrics)
     yield from drift.sentences
     yield _of_operations(operations)
 
@@ -85,7 +89,22 @@ def _spoken_of(metrics: Mapping[str, Compared]) -> tuple[str, ...]:
     energy = "energy_per_step"
     if metrics[energy].ratio.missing and not metrics["energy_per_sample"].ratio.missing:
         energy = "energy_per_sample"
-    return (time, energy, "peak_memory")
+    cpu = () if metrics["cpu_time_per_step"].ratio.missing else ("cpu_time_per_step",)
+    return (time, *cpu, energy, "peak_memory")
+
+
+def _waiting(metrics: Mapping[str, Compared]) -> Iterator[str]:
+    """That CPU time accounts for part of a longer or shorter step only, where it surely does."""
+    time, cpu = metrics["step_time"], metrics["cpu_time_per_step"].ratio
+    ends = (cpu.low, cpu.high, time.ratio.low, time.ratio.high)
+    if time.of_these not in ("lower", "higher") or any(end is None for end in ends):
+        return
+    low, high, least, most = (float(end or 0.0) for end in ends)
+    if high < least if time.of_these == "higher" else low > most:
+        yield (
+            "The difference of time is more than that of CPU time: the rest is waiting, for other "
+            "programs, for data, or of threads for each other."
+        )
 
 
 def sentence(found: Compared, counts: tuple[int, int]) -> str:
@@ -97,7 +116,10 @@ def sentence(found: Compared, counts: tuple[int, int]) -> str:
     single = counts == (1, 1)
     if found.of_these != "not shown":
         said = f"{words.subject} {words.verb} {change(found.ratio)} {words.thing}"
-        return f"{topic}: {'of these two runs, ' if single else ''}{said}.{_beside(found.ratio)}"
+        if found.not_claimed:
+            said = f"{_of_these(counts)}, {said}; that is not shown to be the program's: "
+            said += " and ".join(found.not_claimed)
+        return f"{topic}: {said}.{_beside(found.ratio)}"
     if found.ratio.low is None or found.ratio.high is None:
         said = f"{words.subject} {words.verb} {_value_in_words(found.ratio)} {words.thing}"
         return f"{topic}: {said}, and how sure that is cannot be told: no interval is known."
@@ -143,6 +165,10 @@ def _who(counts: tuple[int, int]) -> str:
     return f"{number(counts[0])} and {number(counts[1])} processes"
 
 
+def _of_these(counts: tuple[int, int]) -> str:
+    return "of these two runs" if counts == (1, 1) else "of these runs"
+
+
 def _planned(plan: Plan | None) -> str:
     """What more processes would show."""
     if plan is None:
@@ -173,7 +199,7 @@ def _of_operations(found: ComparedOperations) -> str:
     if found.reason is not None:
         return f"Operations: not compared: {found.reason}."
     rows = found.differing("time")
-    which = "in these two runs " if found.of_these else ""
+    which = "in these runs " if found.of_these else ""
     tested = found.tested.get("time", 0)
     if not found.rows:
         alone = f"{len(found.only_a)} only in A, {len(found.only_b)} only in B"

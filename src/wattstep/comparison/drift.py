@@ -14,10 +14,11 @@ from wattstep.analysis.differences import Observed, differences, ratio_of
 from wattstep.errors import DamagedRunError
 from wattstep.records.figure import Figure, Status
 
+NUMPY: Final = "numpy"
 LEAST: Final = 0.03  # a change of the canary that is smaller is not worth a word
 WITHIN: Final = 0.10  # likewise, of one that is from before a run to after it
 PARTS: Final = {"compute_s": "computing", "memory_s": "copying memory"}
-NONE = "no canary: runs of wattstep run have one unless --no-canary"
+NONE = "no canary on a side: runs under a memory limit, of Recorder and of --no-canary have none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +27,13 @@ class Canary:
 
     Attributes:
         version: Of the work.
+        kind: What did it: "numpy", or an interpreter ("python 3.11").
         looks: By part ("compute_s", "memory_s"): the median pass in s before and after, as far as
             they were made.
     """
 
     version: int
+    kind: str
     looks: Mapping[str, tuple[float, ...]]
 
     def log(self, part: str) -> float:
@@ -51,7 +54,8 @@ def canary_of(document: Mapping[str, Any]) -> Canary | None:
         looks = {part: tuple(statistics.median(each[part]) for each in found) for part in PARTS}
         if not all(0 < look < math.inf for part in looks.values() for look in part):
             raise ValueError("a time is not above 0")
-        return Canary(version=int(document["version"]), looks=looks)
+        kind = str(document.get("kind", NUMPY))  # runs from before there were others
+        return Canary(version=int(document["version"]), kind=kind, looks=looks)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedRunError(f"run.json garbles its canary: {error}") from error
 
@@ -106,8 +110,10 @@ def drift_between(a: Sequence[Canary | None], b: Sequence[Canary | None]) -> Dri
     known_a, known_b = ([each for each in side if each is not None] for side in (a, b))
     if len(known_a) < len(a) or len(known_b) < len(b):
         return Drift(parts={}, reason=NONE)
-    if len({each.version for each in (*known_a, *known_b)}) > 1:
-        return Drift(parts={}, reason="the canaries of these runs did different work")
+    kinds = {(each.version, each.kind): each.kind for each in (*known_a, *known_b)}
+    if len(kinds) > 1:
+        did = ", ".join(sorted(kinds.values()))
+        return Drift(parts={}, reason=f"the canaries of these runs did different work ({did})")
     parts, logs = {}, [0.0]
     for part, words in PARTS.items():
         figure, shown = _change(known_a, known_b, part)

@@ -148,7 +148,7 @@ def judge(compared: Compared, tolerance: float) -> Outcome:
         both = compared.a.missing and compared.b.missing
         return "not compared" if both else "cannot exclude"
     ends = worsening(compared)
-    if ends is None or _one_each(compared):
+    if ends is None or compared.not_claimed:
         return "cannot exclude"
     low, high = ends
     if low > 1 + tolerance:
@@ -166,11 +166,6 @@ def worsening(compared: Compared) -> tuple[float, float] | None:
     if compared.name == "throughput":
         return 1 / high, 1 / low if low > 0 else float("inf")
     return low, high
-
-
-def _one_each(compared: Compared) -> bool:
-    """Whether the interval knows nothing of how processes differ."""
-    return compared.plan is None
 
 
 def _line(compared: Compared, outcome: Outcome, tolerance: float, counts: tuple[int, int]) -> str:

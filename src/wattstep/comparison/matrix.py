@@ -173,8 +173,8 @@ def _cells(found: Sequence[tuple[str, str, Compared | None, str | None]]) -> lis
 
 
 def _p(compared: Compared | None) -> float:
-    """Of pairs whose interval knows how processes differ; NaN of others, which are no tests."""
-    if compared is None or compared.p is None or compared.plan is None:
+    """Of pairs whose difference may be the configurations'; NaN of others, which are no tests."""
+    if compared is None or compared.p is None or compared.not_claimed:
         return math.nan
     return compared.p
 
@@ -182,4 +182,5 @@ def _p(compared: Compared | None) -> float:
 def _verdict(compared: Compared | None, q: float) -> Verdict:
     if compared is None:
         return "not compared"
-    return compared.verdict if q <= RATE or compared.verdict == "not compared" else "not shown"
+    tested = compared.verdict in ("lower", "higher")
+    return "not shown" if tested and not q <= RATE else compared.verdict

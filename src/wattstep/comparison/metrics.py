@@ -22,11 +22,12 @@ from wattstep.analysis.differences import (
 )
 from wattstep.analysis.statistics import NOT_BELOW
 from wattstep.analysis.student import quantile
+from wattstep.comparison.claims import not_claimed
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.process import A_STEP, ENERGY, UNITS, Process
 from wattstep.records.figure import Figure, missing, weakest
 
-Verdict = Literal["lower", "higher", "not shown", "not compared"]
+Verdict = Literal["lower", "higher", "differs here", "not shown", "not compared"]
 EFFECT: Final = 0.02  # what a plan for more processes is to show
 WIDENED: Final = "widened by what the canary saw of the machine"
 
@@ -62,9 +63,11 @@ class Compared:
         ratio: B / A.
         difference: B - A, in the metric's unit.
         p: Probability of a ratio as far from 1 where there is no difference; None: not tested.
-        verdict: What is shown of the configurations; never anything by one process of each.
+        verdict: What is shown of the configurations; "differs here": a difference of these runs that
+            is not shown to be the configurations'.
         of_these: What is shown of just these processes: the same, but by one of each, too.
         plan: What more processes would show; None where nothing is known of their spread.
+        not_claimed: Why no difference is claimed of the configurations, whatever these runs show.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Compared:
     verdict: Verdict = "not compared"
     of_these: Verdict = "not compared"
     plan: Plan | None = None
+    not_claimed: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -88,6 +92,7 @@ class Compared:
             "verdict": self.verdict,
             "of_these_processes": self.of_these,
             "plan": None if self.plan is None else vars(self.plan),
+            "not_claimed_because": list(self.not_claimed),
         }
 
 
@@ -132,7 +137,7 @@ def compare_metric(
     if name in ENERGY:
         ratio = replace(ratio, systematic=_systematic(a, b, sides), reason=_sensors_said(a, b))
     ratio = widened(ratio, moved, rises=rises)
-    of_these = verdict_of(ratio)
+    of_these, reasons = verdict_of(ratio), not_claimed(name, a, b)
     return Compared(
         name=name,
         a=shown_a,
@@ -140,9 +145,10 @@ def compare_metric(
         ratio=ratio,
         difference=difference,
         p=float(relative.p[0]),
-        verdict="not shown" if relative.basis == "one each" else of_these,
+        verdict=here_only(of_these) if reasons else of_these,
         of_these=of_these,
         plan=_plan(logs[0], logs[1], effect),
+        not_claimed=reasons,
     )
 
 
@@ -208,6 +214,11 @@ def verdict_of(ratio: Figure) -> Verdict:
     if ratio.high * (1 + beside) < 1:
         return "lower"
     return "higher" if ratio.low * (1 - beside) > 1 else "not shown"
+
+
+def here_only(verdict: Verdict) -> Verdict:
+    """The verdict on configurations where a difference is only known to be one of these runs."""
+    return "differs here" if verdict in ("lower", "higher") else verdict
 
 
 def _lacking(sides: Sequence[Sequence[Figure]]) -> str | None:

@@ -19,10 +19,12 @@ from wattstep.analysis.differences import (
 from wattstep.analysis.false_discovery import false_discovery
 from wattstep.analysis.steps import FloatArray
 from wattstep.analysis.student import quantile
+from wattstep.comparison.claims import not_claimed
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.metrics import (
     Verdict,
     energies_of_operations,
+    here_only,
     verdict_of,
     widened,
     widened_difference,
@@ -35,6 +37,7 @@ QUANTITIES: Final = {"time": "s", "energy": "J"}
 KEY: Final = ("name", "layer", "phase", "processor")
 BY_SAMPLE: Final = (*QUANTITIES, "flops", "bytes")  # of a sample, where steps differ in size
 WORK: Final = {"calls": "calls", "flops": "FLOPs", "bytes": "bytes"}
+DIFFERENT: Final = ("lower", "higher", "differs here")
 Key = tuple[str, ...]
 Row = Mapping[str, Any]
 
@@ -85,7 +88,7 @@ class ComparedOperations:
         only_b: Those that A lacks.
         unsteady: Those that only some processes of a side have: key, time, and in how many of A and B.
         tested: How many were tested, by quantity.
-        of_these: Whether they are of these processes only: one of each.
+        of_these: Whether they are of these processes only: one of each, or unlike disturbed.
         reason: Why nothing could be compared; None where something could.
     """
 
@@ -100,7 +103,7 @@ class ComparedOperations:
     def differing(self, quantity: str) -> list[ComparedOperation]:
         """Those whose time or energy differs, the largest difference first."""
         found = [
-            row for row in self.rows if row.quantities[quantity].verdict in ("lower", "higher")
+            row for row in self.rows if row.quantities[quantity].verdict in DIFFERENT
         ]
         return sorted(found, key=lambda row: -abs(row.quantities[quantity].difference.value or 0.0))
 
@@ -132,7 +135,7 @@ def compare_operations(
         b: Of B.
         drift: Of the machine between them.
     """
-    of_these = len(a) == len(b) == 1
+    of_these = bool(not_claimed("operations", a, b))
     for letter, side in (("A", a), ("B", b)):
         for process in side:
             if process.no_operations is not None:
@@ -152,7 +155,7 @@ def compare_operations(
     paired = [key for key in keys if there[key] == whole]
     rows, tested = _compared(paired, tables, drift, *energies_of_operations(a, b))
     return ComparedOperations(
-        rows=rows,
+        rows=tuple(map(_here_only, rows)) if of_these else rows,
         only_a=tuple(_alone(key, tables[0]) for key in keys if not there[key][1]),
         only_b=tuple(_alone(key, tables[1]) for key in keys if not there[key][0]),
         unsteady=tuple(
@@ -163,6 +166,15 @@ def compare_operations(
         tested=tested,
         of_these=of_these,
     )
+
+
+def _here_only(row: ComparedOperation) -> ComparedOperation:
+    """The same, with no more said than that it differs in these runs."""
+    quantities = {
+        name: replace(found, verdict=here_only(found.verdict))
+        for name, found in row.quantities.items()
+    }
+    return replace(row, quantities=quantities)
 
 
 def _table(process: Process, by_sample: bool) -> dict[Key, Row]:

@@ -19,6 +19,7 @@ from wattstep.run.operations import RunBreakdown
 
 UNITS = {
     "step_time": "s",
+    "cpu_time_per_step": "s",
     "throughput": "samples/s",
     "energy_per_step": "J",
     "energy_per_sample": "J",
@@ -26,7 +27,7 @@ UNITS = {
     "peak_memory": "B",
 }
 ENERGY = ("energy_per_step", "energy_per_sample", "mean_power")
-A_STEP = ("step_time", "energy_per_step")  # of these, steps of other sizes tell nothing
+A_STEP = ("step_time", "cpu_time_per_step", "energy_per_step")  # of these, steps of other sizes tell nothing
 Row = Mapping[str, Any]
 
 

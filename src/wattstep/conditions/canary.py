@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 import mmap
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
+from wattstep.conditions import plain_canary
+from wattstep.conditions.plain_canary import (
+    BUFFER,
+    FACTOR,
+    LEAST_PASSES,
+    MOST_S,
+    PAGE,
+    SEED,
+    SUMMAND,
+    expected,
+)
 from wattstep.recorder import Recorder
 
 REST: Final = "canary"  # in the run: no part of a step
 VERSION: Final = 1  # of the work: only canaries that did the same can be compared
 SECONDS: Final = 0.25
-LEAST_PASSES: Final = 5  # of each part, however slow the machine is
+BRIEF_S: Final = 0.1  # for trainings that may be short
+SHARE: Final = 0.01  # of such a training: the second look takes no more than that, or five passes
 LENGTH: Final = 4096  # numbers that stay in a first-level cache
 ROUNDS: Final = 1000  # of a pass: each multiplies and adds
-FACTOR, SUMMAND, SEED = 1664525, 1013904223, 2026  # the generator of Numerical Recipes, mod 2^32
-BUFFER: Final = 1 << 24  # bytes that a pass copies: more than the caches of small devices hold
-PAGE: Final = 4096
 WRONG: Final = "the canary's work came out wrong: the processor or the memory of this machine errs"
 BEFORE, AFTER = "before", "after"
+NUMPY: Final = "numpy"
+PLAIN: Final = f"python {sys.version_info[0]}.{sys.version_info[1]}"  # its work is the interpreter's own
+PLAIN_FILE: Final = Path(plain_canary.__file__)  # travels inside the one-file agent
 
 
-def watch(recorder: Recorder, when: str) -> None:
+def watch(recorder: Recorder, when: str, seconds: float = SECONDS, kind: str = NUMPY) -> None:
     """Lets the canary work, as a rest of the run outside of time, energy and peak of the training.
 
     Args:
         recorder: Is recording; its `canary` gets what was found under this name.
         when: `BEFORE` the first step or `AFTER` the last.
+        seconds: As `work` takes it.
+        kind: `NUMPY`, or `PLAIN` in a process that must not load numpy for us: somebody's script
+            may yet have to say how.
     """
     with recorder.apart(REST):
         try:
-            found = work()
+            if kind == NUMPY:
+                found = work(seconds)
+            else:
+                found = plain_canary.work(seconds, time.perf_counter_ns)
         except (MemoryError, OSError) as error:
             recorder.note(f"no canary {when} the training: {str(error) or 'memory ran out'}")
             return
@@ -39,7 +59,22 @@ def watch(recorder: Recorder, when: str) -> None:
             recorder.end_rest()
     if not found["right"]:
         recorder.note(WRONG)
-    recorder.about(canary={**recorder.info.canary, "version": VERSION, when: found})
+    about = {"version": VERSION, "kind": kind, when: found}
+    recorder.about(canary={**recorder.info.canary, **about})
+
+
+def watch_briefly(recorder: Recorder, when: str, kind: str = NUMPY) -> None:
+    """The same, for trainings whose length nobody knows beforehand, in proportion to it.
+
+    Args:
+        recorder: As `watch`.
+        when: As `watch`.
+        kind: As `watch`.
+    """
+    seconds, before = BRIEF_S, recorder.info.canary.get(BEFORE)
+    if when == AFTER and before is not None:
+        seconds = min(seconds, SHARE * 1e-9 * (time.perf_counter_ns() - before["at_ns"]))
+    watch(recorder, when, seconds, kind)
 
 
 def work(
@@ -52,7 +87,7 @@ def work(
     that are freed would change.
 
     Args:
-        seconds: After so long no further pass begins, once each part has had five.
+        seconds: After so long no further pass begins, once each part has had five, or two seconds.
         clock: Monotonic, in ns; that of the run.
 
     Returns:
@@ -73,7 +108,9 @@ def work(
         held = [np.frombuffer(buffer, np.uint8) for buffer in (source, target)]
         held[0][::PAGE] = np.arange(BUFFER // PAGE) % 251
         held[1][::PAGE] = 0  # the kernel's own work on first touch is none of the canary's
-        while clock() - begin < seconds * 1e9 or len(compute) < LEAST_PASSES:
+        while (took := (clock() - begin) * 1e-9) < MOST_S or not compute:
+            if took >= seconds and len(compute) >= LEAST_PASSES:
+                break
             start = clock()
             for _ in range(ROUNDS):
                 np.multiply(numbers, factor, out=numbers)
@@ -86,9 +123,3 @@ def work(
         held.clear()  # a buffer in use cannot be closed
     right = right and expected(int(first[-1]), len(compute) * ROUNDS) == int(numbers[-1])
     return {"at_ns": begin, "compute_s": compute, "memory_s": memory, "right": right}
-
-
-def expected(first: int, rounds: int) -> int:
-    """What a number becomes in so many rounds, by powers instead of one after the other."""
-    power = pow(FACTOR, rounds, (FACTOR - 1) << 32)
-    return (power * first + SUMMAND * ((power - 1) // (FACTOR - 1))) % (1 << 32)

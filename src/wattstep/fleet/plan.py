@@ -91,6 +91,7 @@ class SweepPlan:
             batch_size=configuration.batch_size,
             threads=configuration.threads,
             precision=configuration.precision,
+            canary=self.limit_of(configuration.device) is None,  # which its memory might break
             out=out,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wattstep.conditions import check_target
+from wattstep.conditions import canary, check_target
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.integrations.live import Live
 from wattstep.integrations.loggers import Destination, open_destination, write_figures
@@ -179,7 +179,7 @@ class Session:
             return
         self.open = False
         atexit.unregister(self._at_exit)
-        self.guard(lambda: self._close(log and self._settings.log))
+        self.guard(lambda: self._close(log))
 
     # --- parts ------------------------------------------------------------------------------
 
@@ -200,6 +200,7 @@ class Session:
             about=_about(beginning),
         ).start()
         self._recorder, self.path, self.open = recorder, path.absolute(), True
+        canary.watch_briefly(recorder, canary.BEFORE)
         self.marks = StepMarks(recorder, beginning.processes)
         self.live = Live(recorder)
         if beginning.processes > 1:
@@ -211,16 +212,19 @@ class Session:
         self.note("the training did not come to its end")
         self.end(log=False)
 
-    def _close(self, log: bool) -> None:
+    def _close(self, whole: bool) -> None:
+        """Closes the run; the canary and the figures are for a training that came to its end."""
         recorder = self._recorder
         assert recorder is not None
         self.marks.rest_ends()
         if self.marks.interrupted:
             recorder.note(_INTERRUPTED.format(self.marks.interrupted))
+        if whole:
+            canary.watch_briefly(recorder, canary.AFTER)
         recorder.close()
         if recorder.problem is not None and self._settings.strict:
             raise RecordingError(recorder.problem)
-        if log and self._destinations and self.path is not None:
+        if whole and self._settings.log and self._destinations and self.path is not None:
             report, run = self._settings.report, load(self.path)
             write_figures(run, self._destinations, step=recorder.index, report=report)
 

@@ -33,6 +33,10 @@ class Metric:
 
 METRICS = {
     "step_time": Metric(label="Step time", meaning="Wall time of one training step, not traced"),
+    "cpu_time_per_step": Metric(
+        label="CPU time per step",
+        meaning="CPU time that the training takes in one step, on all cores together",
+    ),
     "throughput": Metric(label="Throughput", meaning="Samples trained in a second"),
     "energy_per_step": Metric(label="Energy per step", meaning="Energy that one step takes"),
     "energy_per_sample": Metric(

@@ -46,6 +46,7 @@ NO_COMPARISON = (
 )
 MARK_S = 2e-6  # a mark after a real step, half of a step's two (benchmarks/marks.py measures them)
 CLOCK = "monotonic clock"
+WHOLLY = 0.99  # of a step: sampled throughout
 NO_PROCESS = "what was imported does not tell the memory of the training process"
 # What a device tells of itself beside its energy; aggregates are no sensors of their own.
 STATES = {
@@ -65,6 +66,7 @@ def compute(
     parts = slices(series.steps.stretches(), SLICE_NS)
     metrics: dict[str, Any] = {}
     metrics.update(_speed(series, breakdown))
+    metrics["cpu_time_per_step"] = cpu_time_per_step(series, breakdown)
     metrics.update(_traced_time(series, breakdown))
     metrics.update(_utilization(tables, series, parts))
     metrics["gpu_utilization"] = gpu_utilization(series, parts)
@@ -86,6 +88,7 @@ def headline(
     """The metrics by which runs are compared (speed, energy, peak of memory), and the temperature."""
     found = {
         **_speed(series, breakdown),
+        "cpu_time_per_step": cpu_time_per_step(series, breakdown),
         "peak_memory": _memory(tables, series)["peak_memory"],
         **energy_metrics(series, breakdown, conditions, tables.info.options),
         **_state_of_device(series),
@@ -107,6 +110,26 @@ def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     else:
         throughput = missing("samples/s", "how many samples a step takes is not known")
     return {"step_time": breakdown.step_time, "throughput": throughput}
+
+
+def cpu_time_per_step(series: Series, breakdown: RunBreakdown) -> Figure:
+    """CPU time in s that the training and its children take in a clean step, mean over steps.
+
+    Other work on the machine makes a step wait, which costs none of it; what they take from each
+    other's caches does. Threads that spin until another is done are at work for this clock.
+    """
+    steps, clean = series.steps, breakdown.clean
+    if series.process_cpu is None:
+        return missing("s", series.without("CPU time of the training was not sampled"))
+    if not len(clean) or series.imported.trace_is_one_step:
+        return missing("s", UNMARKED if len(clean) else steps.none_clean)
+    curve, source = series.process_cpu
+    gains, covered = curve.difference(steps.start_ns[clean], steps.end_ns[clean])
+    known = covered > WHOLLY
+    if not known.any():
+        return missing("s", f"{source} gave no values throughout any clean step")
+    status = series.status_of("process_cpu_time", "process_cpu_time_coarse")
+    return mean_figure(gains[known], "s", source, status)
 
 
 def _traced_time(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:

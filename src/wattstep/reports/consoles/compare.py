@@ -29,6 +29,7 @@ CELL = 17  # columns of a terminal that a cell of a matrix needs
 _SHOWN: dict[Verdict, str] = {
     "lower": "less",
     "higher": "more",
+    "differs here": "differs here",
     "not shown": "not shown",
     "not compared": "",
 }
@@ -116,16 +117,15 @@ def _print_warnings(warnings: Sequence[str], console: Console) -> None:
 
 def _print_metrics(comparison: Comparison, console: Console) -> None:
     grid = _grid("Metrics")
-    single = any(found.of_these != found.verdict for found in comparison.metrics.values())
-    for heading in ("", "A", "B", "B against A", "of these two" if single else "shown"):
-        plainly = heading in ("", "shown", "of these two")
+    for heading in ("", "A", "B", "B against A", "shown"):
+        plainly = heading in ("", "shown")
         grid.add_column(
             heading, justify="left" if plainly else "right", no_wrap=heading == "B against A"
         )
     reasons: dict[str, None] = {}
     for name, found in comparison.metrics.items():
         values = [_value(figure) for figure in (found.a, found.b)]
-        verdict = _SHOWN[found.of_these]
+        verdict = _SHOWN[found.verdict]
         grid.add_row(Text(metric(name).label), *values, _change(found.ratio), Text(verdict))
         if found.ratio.missing and found.ratio.reason:
             reasons[f"{metric(name).label}: {found.ratio.reason}"] = None

@@ -26,6 +26,7 @@ MOST_ALONE: Final = 12
 _WORDS: Final[Mapping[Verdict, str]] = {
     "lower": "less",
     "higher": "more",
+    "differs here": "differs in these runs",
     "not shown": "not shown",
     "not compared": "not compared",
 }
@@ -37,7 +38,6 @@ _NOTE: Final = (
 
 def render_comparison(comparison: Comparison) -> str:
     """Two sides as the text of an HTML page."""
-    single = any(found.of_these != found.verdict for found in comparison.metrics.values())
     metrics = [
         {
             "label": metric(name).label,
@@ -46,7 +46,7 @@ def render_comparison(comparison: Comparison) -> str:
             "change": signed_change(found.ratio),
             "reason": plain(found.ratio.reason or "") if found.ratio.missing else "",
             "detail": plain(found.ratio.method or ""),
-            "verdict": _WORDS[found.of_these],
+            "verdict": _WORDS[found.verdict],
         }
         for name, found in comparison.metrics.items()
     ]
@@ -56,7 +56,6 @@ def render_comparison(comparison: Comparison) -> str:
         sentences=[plain(sentence) for sentence in comparison.sentences],
         warnings=[plain(warning) for warning in comparison.warnings],
         metrics=metrics,
-        verdicts="of these two" if single else "shown",
         operations=_operations(comparison.operations),
         drift=_drift(comparison.drift),
         matrix=None,
@@ -76,7 +75,6 @@ def render_matrix(matrix: Matrix) -> str:
         sentences=[],
         warnings=[plain(warning) for warning in matrix.warnings],
         metrics=[],
-        verdicts="",
         operations=None,
         drift="",
         matrix={

@@ -82,7 +82,7 @@ def _sides(sides: Sequence[Side]) -> list[tuple[str, str]]:
 
 def _of_two(found: Comparison) -> ComparedSection:
     rows = [
-        {"metric": metric(name).label, "verdict": one.of_these, **_both(one.a, one.b, one.ratio)}
+        {"metric": metric(name).label, "verdict": one.verdict, **_both(one.a, one.b, one.ratio)}
         for name, one in found.metrics.items()
     ]
     tables = [("", table(rows, {"metric": "Metric", "verdict": "B is"}, _FIGURES))]

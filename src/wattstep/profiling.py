@@ -27,7 +27,6 @@ from wattstep.tracing.after_import import after_import
 from wattstep.tracing.markers import check_marker
 from wattstep.tracing.schedule import TraceMode
 
-
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
 

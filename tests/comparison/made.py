@@ -54,7 +54,9 @@ def recorded(
     )
     if cpu is not None:
         used = cpu
-        sampled.append(Sampled(channel=PROCESS_CPU, raw=lambda t_ns: int(used * (t_ns - BEGIN)) + MS))
+        sampled.append(
+            Sampled(channel=PROCESS_CPU, raw=lambda t_ns: int(used * (t_ns - BEGIN)) + MS)
+        )
     phases = [
         (name, round(length * slower * MS))
         for name, length in (("data", 2), ("forward", 8), ("backward", 10))

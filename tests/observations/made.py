@@ -73,7 +73,7 @@ def series(
     status: Status = Status.MEASURED,
     **changes: Any,
 ) -> list[Observed]:
-    """Runs over batch sizes, several values at one for several processes.
+    """Runs over batch sizes: several values at one for as many processes, one for three alike.
 
     Args:
         workload: Its name.
@@ -86,11 +86,16 @@ def series(
     """
     found = []
     for batch, given in values.items():
-        each = given if isinstance(given, Sequence) else [given]
+        each = given if isinstance(given, Sequence) else [given] * 3
         for number, value in enumerate(each):
             own = figure(value, relative * abs(value), unit, status)
             found.append(observed(workload, batch, {metric: own}, number=number, **changes))
     return found
+
+
+def thrice(*runs: Observed) -> list[Observed]:
+    """Each as three processes that agree: how processes differ is known, and is nothing."""
+    return [replace(run, path=f"{run.path}-{n}") for run in runs for n in range(3)]
 
 
 def verdict_of(number: int, runs: Sequence[Observed]) -> Observation:

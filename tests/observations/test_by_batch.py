@@ -21,7 +21,20 @@ def test_throughput_that_doubles_with_four_times_the_batch_has_exponent_a_half()
     assert case.figures()["exponent"].value == pytest.approx(0.5)
     assert case.figures()["growth"].value == pytest.approx(4.0)
     assert case.case.batches == "4 to 64"
+    assert not found.weak
+
+
+def test_one_process_each_is_judged_with_an_assumed_spread_that_is_said() -> None:
+    """16 times over 16 times the batch is beyond 1.96 * 0.45 * √2 = 1.25 in logarithms, 3 times is not."""
+    clear = verdict_of(10, series("lenet", "throughput", {4: [100.0], 64: [1600.0]}))
+    assert clear.verdict == "holds"
+    found = verdict_of(10, series("lenet", "throughput", {4: [100.0], 64: [300.0]}))
+    growth = found.cases[0].figures()["growth"]
+    assert growth.low == pytest.approx(3 * math.exp(-1.96 * 0.45 * math.sqrt(2)), rel=1e-3)
+    assert found.verdict == "undecided"
+    assert "3 processes of each configuration" in found.advice
     assert "weaker" in found.notes[0]
+    assert "assumed" in found.notes[0]
     assert found.weak
     assert found.document()["one_process"] is True
 
@@ -46,7 +59,7 @@ def test_one_model_that_does_not_grow_is_enough_and_is_named() -> None:
 def test_growth_within_its_interval_is_undecided_and_says_what_would_decide() -> None:
     found = verdict_of(10, series("lenet", "throughput", {4: 100.0, 64: 110.0}, relative=0.2))
     assert found.verdict == "undecided"
-    assert "3 processes" in found.advice
+    assert found.advice
 
 
 def test_of_several_processes_their_spread_decides_not_their_own_intervals() -> None:
@@ -133,11 +146,12 @@ def test_energy_by_a_power_model_says_what_it_is() -> None:
     power = figure(3.0, 0.1, "W", Status.MODELLED, "power model vcpu: 0.7 to 3.5 W a core")
     runs = [
         observed(
-            batch=batch, power_model={"name": "vcpu"},
+            batch=batch, power_model={"name": "vcpu"}, number=number,
             metrics={"energy_per_step": figure(joules, 0.01, "J", Status.MODELLED),
                      "mean_power": power},
         )
         for batch, joules in ((4, 1.0), (64, 8.0))
+        for number in range(3)
     ]  # fmt: skip
     found = verdict_of(8, runs)
     assert found.verdict == "holds"
@@ -177,9 +191,9 @@ def test_models_with_the_papers_growth_differ() -> None:
 
 
 def test_cochrans_q_by_hand() -> None:
-    """Exponents 0.5 and 0.6, errors e: Q = (0.1 / e)² / 2."""
+    """Exponents 0.5 and 0.6, errors e: Q = (0.1 / e)² / 2; three processes of each."""
     found = verdict_of(11, models(0.01, a=400.0, b=100 * 16**0.6))
-    error = 0.01 * math.sqrt(2) / 1.96 / math.log(16)
+    error = 0.01 * math.sqrt(2 / 3) / 1.96 / math.log(16)
     assert found.figures["q"].value == pytest.approx(0.01 / error**2 / 2, rel=1e-3)
 
 
@@ -215,14 +229,16 @@ def test_models_are_compared_over_the_batch_sizes_that_they_share() -> None:
 def loads(
     gpu: tuple[float, float], cpu: tuple[float, float], half: float = 0.005, **changes: object
 ) -> list[Observed]:
-    """Utilization at batch 4 and 64."""
+    """Utilization at batch 4 and 64, three processes of each."""
     return [
         observed(
             batch=batch,
             metrics={"gpu_utilization": figure(g, half), "cpu_utilization": figure(c, half)},
+            number=number,
             **changes,  # type: ignore[arg-type]
         )
         for batch, g, c in zip((4, 64), gpu, cpu, strict=True)
+        for number in range(3)
     ]
 
 
@@ -239,7 +255,7 @@ def test_an_even_gpu_or_a_cpu_that_changes_does_not_hold() -> None:
 
 
 def test_a_change_at_the_margin_is_undecided() -> None:
-    assert verdict_of(3, loads((0.70, 0.76), (0.2, 0.2), half=0.02)).verdict == "undecided"
+    assert verdict_of(3, loads((0.70, 0.76), (0.2, 0.2), half=0.03)).verdict == "undecided"
 
 
 def test_without_a_gpu_the_half_about_the_cpu_is_shown_and_does_not_decide() -> None:

@@ -31,14 +31,16 @@ def found(runs: list[Observed], tried: list[Attempt] | None = None) -> Observati
     return next(observe(Evidence(runs=runs, attempts=tried or []), ["9"]))
 
 
-def test_the_papers_densenet_holds() -> None:
-    """Intermediate data 2.2 to 5.9 GB, all else as it was."""
-    fixed = {"parameters": 4e6, "gradients": 4e6, "optimizer_state": 4e6}
-    runs = [
-        followed(4, feature_maps=2.0e9, workspace=0.2e9, input=5e4, **fixed),
-        followed(64, feature_maps=5.5e9, workspace=0.4e9, input=8e5, **fixed),
-    ]
-    one = found(runs)
+FIXED = {"parameters": 4e6, "gradients": 4e6, "optimizer_state": 4e6}
+DENSENET = [
+    followed(4, feature_maps=2.0e9, workspace=0.2e9, input=5e4, **FIXED),
+    followed(64, feature_maps=5.5e9, workspace=0.4e9, input=8e5, **FIXED),
+]
+
+
+def test_the_papers_densenet_holds_where_a_larger_batch_did_not_fit() -> None:
+    """Intermediate data 2.2 to 5.9 GB, all else as it was; batch 128 runs out of memory."""
+    one = found(DENSENET, attempts([4, 64], [128, 256]))
     figures = one.cases[0].figures()
     assert one.verdict == "holds"
     assert figures["growth"].value == pytest.approx(5.9 / 2.2)
@@ -69,9 +71,24 @@ def test_runs_that_were_not_followed_and_one_batch_cannot_be_tested() -> None:
     assert found([]).verdict == "cannot be tested here"
 
 
-def test_a_sweep_in_which_a_smaller_batch_fits_holds_and_says_where_it_ends() -> None:
+def test_where_nothing_failed_to_fit_nothing_was_decided() -> None:
+    for tried in ([], attempts([4, 64], [])):
+        one = found(DENSENET, tried)
+        assert one.verdict == "undecided"
+        assert "wattstep sweep" in one.advice
+        assert one.cases[0].verdict == "holds"
+
+
+def test_intermediate_data_that_hardly_grow_do_not_hold() -> None:
+    """By 10 % over 16 times the batch: half of the paper's exponent would be 64 %."""
+    runs = [followed(4, feature_maps=2.0e9, **FIXED), followed(64, feature_maps=2.2e9, **FIXED)]
+    assert found(runs, attempts([4], [64])).verdict == "does not hold"
+
+
+def test_a_sweep_alone_says_where_it_ends_and_not_what_decides() -> None:
     one = found([], attempts([1, 4], [64, 128]))
-    assert one.verdict == "holds"
+    assert one.verdict == "undecided"
+    assert "memory by category was not seen" in one.advice
     assert any("batch 4 trains under 8 GiB, batch 64 runs out" in note for note in one.notes)
 
 

@@ -26,7 +26,9 @@ def not_claimed(name: str, a: Sequence[Process], b: Sequence[Process]) -> tuple[
     shares = [_disturbed(side) for side in (a, b)]
     if name not in UNAFFECTED and abs(shares[1] - shares[0]) > UNLIKE:
         words = [f"{100 * share:.0f} %" for share in shares]
-        found.append(f"other work disturbed {words[0]} of the steps of A and {words[1]} of those of B")
+        found.append(
+            f"other work disturbed {words[0]} of the steps of A and {words[1]} of those of B"
+        )
     return tuple(found)
 
 

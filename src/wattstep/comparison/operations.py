@@ -102,9 +102,7 @@ class ComparedOperations:
 
     def differing(self, quantity: str) -> list[ComparedOperation]:
         """Those whose time or energy differs, the largest difference first."""
-        found = [
-            row for row in self.rows if row.quantities[quantity].verdict in DIFFERENT
-        ]
+        found = [row for row in self.rows if row.quantities[quantity].verdict in DIFFERENT]
         return sorted(found, key=lambda row: -abs(row.quantities[quantity].difference.value or 0.0))
 
     def document(self) -> dict[str, Any]:

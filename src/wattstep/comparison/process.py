@@ -27,7 +27,11 @@ UNITS = {
     "peak_memory": "B",
 }
 ENERGY = ("energy_per_step", "energy_per_sample", "mean_power")
-A_STEP = ("step_time", "cpu_time_per_step", "energy_per_step")  # of these, steps of other sizes tell nothing
+A_STEP = (
+    "step_time",
+    "cpu_time_per_step",
+    "energy_per_step",
+)  # of these, steps of other sizes tell nothing
 Row = Mapping[str, Any]
 
 

@@ -32,7 +32,9 @@ ROUNDS: Final = 1000  # of a pass: each multiplies and adds
 WRONG: Final = "the canary's work came out wrong: the processor or the memory of this machine errs"
 BEFORE, AFTER = "before", "after"
 NUMPY: Final = "numpy"
-PLAIN: Final = f"python {sys.version_info[0]}.{sys.version_info[1]}"  # its work is the interpreter's own
+PLAIN: Final = (
+    f"python {sys.version_info[0]}.{sys.version_info[1]}"  # its work is the interpreter's own
+)
 PLAIN_FILE: Final = Path(plain_canary.__file__)  # travels inside the one-file agent
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from wattstep.observations.deciding import (
+    HOLDS,
     UNDECIDED,
     UNTESTABLE,
     Part,
@@ -16,7 +18,10 @@ from wattstep.observations.evidence import LEAST_SHARE, Observed
 from wattstep.observations.observation import About, Case, Judged, Observation
 from wattstep.records.figure import Figure, Status, weakest
 
-WEAK = "one process: what differs from process to process is not in the interval"
+WEAK = (
+    "one process: how far processes lie apart is not measured; the widest spread that was ever seen is "
+    "assumed (docs/observations.md)"
+)
 EMULATED = (
     "sensors of an emulated board follow the CPU time of the training by a model: where a verdict "
     "rests on them, it is the model that was tested, not a board"
@@ -52,6 +57,8 @@ def _judged(case: Case, comparisons: int, somewhere: bool) -> Judged:
         lacking = lacking or ["there is nothing to test"]
     reason = case.reason or "; ".join(dict.fromkeys(lacking))
     verdict = UNTESTABLE if reason else of_parts(verdicts)
+    if verdict == HOLDS and any(part.left_open and not part.testable for part in case.parts):
+        verdict = UNDECIDED
     return Judged(case=case, verdict=verdict, parts=verdicts, reason=reason)
 
 
@@ -90,6 +97,18 @@ def conclude(
         advice=advice(tested) if verdict == UNDECIDED else "",
         weak=any(_is_weak(each) for each in tested),
     )
+
+
+def held_back(found: Observation, lacking: str) -> Observation:
+    """The same, undecided where it would hold: a part of the claim was not seen at all.
+
+    Args:
+        found: The verdict on the rest.
+        lacking: What would have to be seen, and how.
+    """
+    if found.verdict != HOLDS:
+        return found
+    return replace(found, verdict=UNDECIDED, advice=lacking)
 
 
 def _sentence(reason: str) -> str:
@@ -146,6 +165,8 @@ def advice(tested: Sequence[Judged]) -> str:
         for part, verdict in zip(judged.case.parts, judged.parts, strict=True)
         if verdict == UNDECIDED
     ]
+    if not parts:
+        return "a part of the claim could not be told: the reasons stand at the figures"
     if any(part.testable and not _has_error(part) for part in parts):
         return "record more steps: a figure has no interval"
     if all(part.at_most is not None for part in parts):

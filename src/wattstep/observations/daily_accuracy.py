@@ -27,6 +27,7 @@ from wattstep.observations.observation import (
     Observation,
     Published,
 )
+from wattstep.observations.spreads import ACCURACY
 from wattstep.observations.wording import across, in_how_many, points
 
 MARGIN = 0.001
@@ -67,7 +68,7 @@ def _case(courses: Sequence[DailyCourse]) -> Case:
     label = f"{one.workload}, batch {one.batch_size}, {one.days} days"
     if not one.days:
         return Case(label=label, reason=DAY_ZERO)
-    gain = of_processes([course.gain for course in courses])
+    gain = of_processes([course.gain for course in courses], between=ACCURACY)
     part = Part(
         name="gain", words="accuracy on the last day less that on day 0", estimate=gain,
         region=above(MARGIN),

@@ -69,6 +69,8 @@ class Part:
         region: Where it has to lie.
         unit: Of its figure, also where it is missing.
         needed: Whether the case cannot be tested without it.
+        left_open: Whether no case holds without it: where it cannot be told, the case is undecided at
+            best.
         picked_from: Of how many numbers it was picked as the most extreme.
         words: What it is, in plain words.
         at_most: The most that the number can be, where noise lowers it: the part fails only where
@@ -81,6 +83,7 @@ class Part:
     region: Region
     unit: str = "ratio"
     needed: bool = True
+    left_open: bool = False
     picked_from: int = 1
     at_most: Estimate | None = None
 

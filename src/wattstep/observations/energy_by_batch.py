@@ -28,6 +28,7 @@ from wattstep.observations.observation import (
     Published,
 )
 from wattstep.observations.sensors import NOT_FOLLOWING, computed_power, replayed
+from wattstep.observations.spreads import TIMES
 from wattstep.observations.wording import across, in_how_many, plain_number, times
 
 MARGIN = 0.02
@@ -65,7 +66,7 @@ def observe(evidence: Evidence) -> Observation:
 def _case(group: Group) -> Case:
     if replayed(group.runs):
         return Case(label=group.label, runs=group.runs, reason=NOT_FOLLOWING)
-    ends = ends_of(group, METRIC, "J", logarithm=True)
+    ends = ends_of(group, METRIC, "J", logarithm=True, between=TIMES)
     if isinstance(ends, str):
         return Case(label=group.label, runs=group.runs, reason=ends)
     part = Part(

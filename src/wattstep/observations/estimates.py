@@ -73,11 +73,13 @@ def of_processes(
     *,
     logarithm: bool = False,
     within: tuple[float, float] = (-math.inf, math.inf),
+    between: float = 0.0,
 ) -> Estimate | str:
     """The mean over processes of one configuration, or why there is none.
 
     Of several processes the interval is Student's t over their means: what differs from process to
-    process is in it. Of one it is the figure's own, which knows the steps of that process only.
+    process is in it. Of one it is the figure's own, which knows the steps of that process only, made
+    wider by what processes are assumed to differ.
     Where the figures' own intervals leave more open than their spread, they are what counts:
     processes that happen to agree are no proof.
 
@@ -85,6 +87,8 @@ def of_processes(
         figures: One a process; missing ones are left out.
         logarithm: Average logarithms: of quantities above 0 whose ratios count.
         within: Where the number cannot lie beyond.
+        between: Standard deviation that processes are taken to have where there is one only, on the
+            scale of the average; see `spreads`. 0: none, for numbers that decide nothing.
     """
     known = [figure for figure in figures if figure.value is not None]
     if not known:
@@ -98,13 +102,19 @@ def of_processes(
     finite = own[np.isfinite(own)]
     of_steps = math.sqrt(float((finite**2).mean()) / count) if len(finite) else 0.0
     if count == 1:
-        error, freedom, method = float(own[0]), math.inf, "one process: interval of its own steps"
+        counted = known[0].status is Status.COUNTED
+        error = math.hypot(float(own[0]), 0.0 if counted else between)
+        freedom, method = math.inf, "one process: interval of its own steps"
+        if between and not counted:
+            method += f", and an assumed standard deviation of {between:g} between processes"
     else:
         error, freedom = float(values.std(ddof=1)) / math.sqrt(count), float(count - 1)
         method = f"mean over {count} processes, Student's t"
         if of_steps * NORMAL > error * critical_value(CONFIDENCE, freedom):
             error, freedom = of_steps, math.inf
             method = f"mean over {count} processes, the intervals of their own steps"
+        if not error and not len(finite):
+            error = math.inf  # they agree, and nothing says how sure any of them is
     return Estimate(
         value=float(values.mean()), error=error, freedom=freedom, unit=known[0].unit,
         processes=count, status=weakest(figure.status for figure in known),

@@ -7,7 +7,9 @@ must hold for each configuration of runs: (a) GPU utilization less CPU utilizati
 its equation 2), slice by slice of the same time, has its interval above 0.10; (b) the correlation
 of both loads over windows of 100 ms (longer, where sensors give values more slowly) has its interval below
 -0.1: a correlation of a tenth explains one per cent of what moves. It does not hold where either
-lies on the other side. Where a load never changes, (b) cannot be told, and (a) decides alone.
+lies on the other side. Where one of the loads moves by less than 5 points (standard deviation over
+the windows), nothing is high while the other is low: (b) cannot be told, and with (a) alone it is
+undecided.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wattstep.analysis.steps import IntArray
+from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.observations.concluding import conclude
 from wattstep.observations.configurations import Configuration, configurations_of
 from wattstep.observations.deciding import Part, Region
@@ -40,19 +42,23 @@ from wattstep.observations.observation import (
     Published,
 )
 from wattstep.observations.sensors import without_gpus
+from wattstep.observations.spreads import COURSES, LOADS
 from wattstep.observations.wording import across, of_part, percent, plain_number
-from wattstep.records.figure import Figure
+from wattstep.records.figure import Figure, missing
 from wattstep.run import Run
 
 MARGIN = 0.10
 OPPOSED = -0.1
+MOVES = 0.05  # of full load: a load that moves less is never high or low
+STILL = "the load of the {} moves by less than 5 points: it is never high while the other is low"
 ABOUT = About(
     number=1,
     title="The GPU is used far more than the CPU",
     claim="GPU utilization is far above CPU utilization, and one is high when the other is low.",
     criterion=f"GPU less CPU utilization has its 95 % interval above {100 * MARGIN:.0f} points, and "
     f"the correlation of both over time below {OPPOSED}, in every configuration; it does not hold "
-    "where either lies on the other side in any (confidence raised for the number of comparisons).",
+    "where either lies on the other side in any (confidence raised for the number of comparisons), and "
+    "is undecided where a load hardly moves.",
     metrics=("gpu_utilization", "cpu_utilization"),
     columns=(
         Column("gpu_utilization", "GPU"),
@@ -82,8 +88,18 @@ def measure(run: Run) -> Mapping[str, Figure]:
         mean_busy(gpu, parts), mean_busy(cpu, parts), parts, "ratio", source, status
     )
     windows = _windows(run, max(WINDOW_NS, round(spacing * 1e9)))
-    together = correlation(mean_busy(gpu, windows), mean_busy(cpu, windows), source, status)
+    loads = {"GPU": mean_busy(gpu, windows), "CPU": mean_busy(cpu, windows)}
+    still = [name for name, load in loads.items() if not _spread(load) > MOVES]
+    together = correlation(loads["GPU"], loads["CPU"], source, status)
+    if still and not together.missing:
+        together = missing("1", STILL.format(" and ".join(still)))
     return {"gap": gap, "correlation": together}
+
+
+def _spread(load: FloatArray) -> float:
+    """Standard deviation over the windows that were sampled."""
+    known = load[np.isfinite(load)]
+    return float(known.std()) if len(known) else 0.0
 
 
 def _windows(run: Run, length_ns: int) -> IntArray:
@@ -108,10 +124,11 @@ def _case(configuration: Configuration) -> Case:
     gaps = [run.measured("1", "gap", "ratio") for run in runs]
     together = [run.measured("1", "correlation", "1") for run in runs]
     parts = (
-        Part(name="gap", words="GPU less CPU utilization", estimate=of_processes(gaps),
+        Part(name="gap", words="GPU less CPU utilization", estimate=of_processes(gaps, between=LOADS),
              region=above(MARGIN)),
         Part(name="correlation", words="correlation of GPU and CPU load over time", unit="1",
-             estimate=of_processes(together, within=(-1.0, 1.0)), region=Region(high=OPPOSED), needed=False),
+             estimate=of_processes(together, within=(-1.0, 1.0), between=COURSES),
+             region=Region(high=OPPOSED), needed=False, left_open=True),
     )  # fmt: skip
     own = parts[1].estimate
     return Case(

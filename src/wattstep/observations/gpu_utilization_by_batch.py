@@ -28,6 +28,7 @@ from wattstep.observations.observation import (
     Published,
 )
 from wattstep.observations.sensors import NOT_FOLLOWING, replayed, without_gpus
+from wattstep.observations.spreads import LOADS, OWN_LOADS
 from wattstep.observations.wording import across, of_part, points
 
 MARGIN = 0.05
@@ -60,12 +61,12 @@ def observe(evidence: Evidence) -> Observation:
 def _case(group: Group) -> Case:
     if replayed(group.runs):
         return Case(label=group.label, runs=group.runs, reason=NOT_FOLLOWING)
-    cpu = ends_of(group, "cpu_utilization", "ratio", logarithm=False)
+    cpu = ends_of(group, "cpu_utilization", "ratio", logarithm=False, between=LOADS)
     change = cpu if isinstance(cpu, str) else cpu.change
     if reason := without_gpus(group.runs):
         figures = {"cpu_change": as_figure(change, "ratio")}
         return Case(label=group.label, runs=group.runs, reason=reason, figures=figures)
-    gpu = ends_of(group, "gpu_utilization", "ratio", logarithm=False)
+    gpu = ends_of(group, "gpu_utilization", "ratio", logarithm=False, between=OWN_LOADS)
     parts = (
         Part(name="gpu_change", words="change of GPU utilization with the batch",
              estimate=gpu if isinstance(gpu, str) else gpu.change, region=above(MARGIN)),

@@ -66,7 +66,9 @@ class Ends:
         return found
 
 
-def ends_of(group: Group, metric: str, unit: str, *, logarithm: bool) -> Ends | str:
+def ends_of(
+    group: Group, metric: str, unit: str, *, logarithm: bool, between: float = 0.0
+) -> Ends | str:
     """A metric of a group by batch size, or why it cannot be compared.
 
     Batch sizes at which no run has the figure are left out.
@@ -76,11 +78,13 @@ def ends_of(group: Group, metric: str, unit: str, *, logarithm: bool) -> Ends | 
         metric: Its name.
         unit: Its unit.
         logarithm: Whether its ratios count, or its differences.
+        between: As `of_processes` takes it.
     """
     by_batch: dict[int, Estimate] = {}
     reasons: list[str] = []
     for batch in group.known:
-        found = of_processes(group.figures(metric, batch, unit), logarithm=logarithm)
+        figures = group.figures(metric, batch, unit)
+        found = of_processes(figures, logarithm=logarithm, between=between)
         if isinstance(found, str):
             reasons.append(found)
         else:

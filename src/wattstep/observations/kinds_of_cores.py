@@ -30,6 +30,7 @@ from wattstep.observations.observation import (
     Observation,
     Published,
 )
+from wattstep.observations.spreads import KINDS
 from wattstep.observations.wording import across, in_how_many, points
 from wattstep.records.figure import Figure, missing
 from wattstep.run import Run
@@ -143,7 +144,8 @@ def _pairs(runs: Sequence[Observed]) -> dict[str, Estimate] | str:
     names = list(dict.fromkeys(name for own in extra for name in own if " less " in name))
     found = {}
     for name in names:
-        estimate = of_processes([run.measured("4", name, "ratio") for run in runs])
+        figures = [run.measured("4", name, "ratio") for run in runs]
+        estimate = of_processes(figures, between=KINDS)
         if isinstance(estimate, Estimate):
             found[name] = estimate
     if found:

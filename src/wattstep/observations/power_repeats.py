@@ -3,9 +3,9 @@
 As observation 2, of power: the paper sees the power of GPU, CPU and memory follow the same course
 in every step. What must hold for each configuration: the correlation of one step's course of power
 with another's (`analysis/repeatability.py`), the level of the step apart, has its interval above
-0.5, or power moves by less than 5 % of its mean (root mean square); this of the device as a whole
-and of each part whose rail is told apart and can be seen. It does not hold where one interval lies
-below 0.5, and still does when all that differs from sample to sample is taken as noise of the
+0.5, and power moves by more than 5 % of its mean (root mean square; what moves less has no pattern,
+and cannot be tested); this of the device as a whole and of each part whose rail is told apart and
+can be seen. It does not hold where such a power has an interval below 0.5, and still does when all that differs from sample to sample is taken as noise of the
 sensor; nor is that said of runs that other work disturbed in half of their steps or more. What a
 sensor averages over must be no longer than a fifth of a step. Power that a model
 computed from the cores' activity repeats as that does, and is no test of it; recorded sensors do
@@ -37,7 +37,7 @@ from wattstep.observations.repeating import (
     Sampled,
     of_counter,
     of_gauge,
-    part_of,
+    parts_of,
     prefixed,
     too_short,
 )
@@ -59,8 +59,8 @@ ABOUT = About(
     title="Power repeats from step to step",
     claim="The power of the device and of its parts follows the same course in every step.",
     criterion="The correlation of one step's course of power with another's has its 95 % interval "
-    f"above {ALIKE}, or power moves by less than {100 * STEADY:.0f} % of its mean, in every "
-    "configuration; it does not hold where the interval lies below in any, noise of the sensor "
+    f"above {ALIKE}, and power moves by more than {100 * STEADY:.0f} % of its mean (what moves less is "
+    "not tested), in every configuration; it does not hold where the interval lies below in any, noise of the sensor "
     "allowed for (confidence raised for the number of comparisons).",
     metrics=("mean_power", "energy_by_rail"),
     columns=(
@@ -132,7 +132,9 @@ def _case(configuration: Configuration) -> Case:
         if any(key.startswith(f"{part}_") for key in keys) and not (part == "gpu" and idle)
     }
     parts = tuple(
-        part_of(runs, "7", name, words, needed=name == "total") for name, words in names.items()
+        part
+        for name, words in names.items()
+        for part in parts_of(runs, "7", name, words, needed=name == "total")
     )
     return Case(label=configuration.label, parts=parts, runs=runs, batches=configuration.batches)
 

@@ -12,10 +12,11 @@ from wattstep.analysis.curves import Curve
 from wattstep.analysis.repeatability import repeatability
 from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import FloatArray, IntArray
-from wattstep.observations.deciding import Part, Region
+from wattstep.observations.deciding import Part
 from wattstep.observations.estimates import Estimate, of_processes
 from wattstep.observations.evidence import Observed
 from wattstep.observations.growth import above
+from wattstep.observations.spreads import COURSES, TIMES
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run
 
@@ -23,7 +24,8 @@ A_STEP = 5  # values of a counter that a step must hold for its course to be see
 LEAST_STEPS = 10
 ALIKE = 0.5  # correlation of one step's course with another's: more than half of what moves
 MOST = 0.5  # of the steps
-STEADY = 0.05  # of full load, or of the mean power: what moves less repeats anyway
+STEADY = 0.05  # of full load, or of the mean power: what moves less has no busy and idle times
+STILL = "{} hardly moves: there is no course of busy and less busy times that could repeat"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,13 +151,14 @@ def of_none(runs: Sequence[Observed], observation: str) -> str:
     return "; ".join(dict.fromkeys(reasons)) or "the run does not tell it"
 
 
-def part_of(
+def parts_of(
     runs: Sequence[Observed], observation: str, name: str, words: str, *, needed: bool
-) -> Part:
-    """What must hold of one quantity: one step's course is like another's, or it hardly moves.
+) -> tuple[Part, ...]:
+    """What must hold of one quantity: one step's course is like another's, and there is one.
 
-    It fails only where even the most that the correlation can be, noise of the sensor allowed for,
-    is too little; never where other work disturbed most steps, and may be what moved.
+    What hardly moves has no course, and cannot be tested. The course fails only where it surely moves
+    and even the most that the correlation can be, noise of the sensor allowed for, is too little;
+    never where other work disturbed most steps, and may be what moved.
 
     Args:
         runs: Processes of one configuration.
@@ -165,25 +168,43 @@ def part_of(
         needed: Whether the case cannot be tested without it.
     """
 
-    def estimate(key: str, unit: str = "1") -> Estimate | str:
-        return of_processes([run.measured(observation, f"{name}_{key}", unit) for run in runs])
+    def figures(key: str, unit: str = "1") -> list[Figure]:
+        return [run.measured(observation, f"{name}_{key}", unit) for run in runs]
 
-    movement = estimate("movement", "ratio")
-    if isinstance(movement, Estimate) and movement.interval()[1] < STEADY:
-        return Part(
-            name=f"{name}_steady", words=f"movement of {words}", estimate=movement,
-            region=Region(high=STEADY), needed=needed,
-        )  # fmt: skip
-    alike, at_most = estimate("alike"), estimate("alike_at_most")
-    if any((run.disturbed or 0.0) >= MOST for run in runs):
+    alike, at_most = (
+        of_processes(figures(key), between=COURSES) for key in ("alike", "alike_at_most")
+    )
+    moves = movement_of(figures("movement", "ratio"), words)
+    if isinstance(moves, str) and not isinstance(alike, str):
+        alike, needed = moves, needed and moves != STILL.format(words)
+    unsure = isinstance(moves, Estimate) and moves.interval()[0] <= math.log(STEADY)
+    disturbed = any((run.disturbed or 0.0) >= MOST for run in runs)
+    if isinstance(alike, Estimate) and (unsure or disturbed):
         # Where no course is seen its ceiling is not known; here it could be anything all the same.
         known = at_most if isinstance(at_most, Estimate) else alike
-        at_most = replace(known, error=math.inf) if isinstance(known, Estimate) else known
-    return Part(
+        at_most = replace(known, error=math.inf)
+    course = Part(
         name=f"{name}_alike", words=f"correlation of one step's course with another's, {words}",
         estimate=alike, region=above(ALIKE), needed=needed, unit="1",
         at_most=at_most if isinstance(at_most, Estimate) else None,
     )  # fmt: skip
+    if isinstance(alike, str) or isinstance(moves, str):
+        return (course,)
+    return course, Part(
+        name=f"{name}_moves", words=f"movement of {words}", estimate=moves,
+        region=above(math.log(STEADY)), needed=needed,
+    )  # fmt: skip
+
+
+def movement_of(figures: Sequence[Figure], words: str) -> Estimate | str:
+    """By how much a quantity moves, as a logarithm; or that it hardly does, or why nobody knows."""
+    known = [figure.value for figure in figures if figure.value is not None]
+    if known and min(known) <= 0:
+        return STILL.format(words)
+    found = of_processes(figures, logarithm=True, between=TIMES)
+    if isinstance(found, Estimate) and found.interval()[1] < math.log(STEADY):
+        return STILL.format(words)
+    return found
 
 
 def prefixed(name: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:

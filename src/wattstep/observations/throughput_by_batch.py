@@ -26,6 +26,7 @@ from wattstep.observations.observation import (
     Observation,
     Published,
 )
+from wattstep.observations.spreads import TIMES
 from wattstep.observations.wording import across, in_how_many, plain_number, times
 
 MARGIN = 0.02
@@ -59,7 +60,7 @@ def observe(evidence: Evidence) -> Observation:
 
 
 def _case(group: Group) -> Case:
-    ends = ends_of(group, METRIC, "samples/s", logarithm=True)
+    ends = ends_of(group, METRIC, "samples/s", logarithm=True, between=TIMES)
     if isinstance(ends, str):
         return Case(label=group.label, runs=group.runs, reason=ends)
     part = Part(

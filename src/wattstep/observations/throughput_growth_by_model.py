@@ -35,6 +35,7 @@ from wattstep.observations.observation import (
     Observation,
     Published,
 )
+from wattstep.observations.spreads import TIMES
 from wattstep.observations.wording import plain_number
 from wattstep.records.figure import Figure, Status
 
@@ -103,7 +104,9 @@ def _exponents(groups: Sequence[Group]) -> dict[str, tuple[Estimate, int, int]]:
             batch: estimate
             for batch in group.known
             if isinstance(
-                estimate := of_processes(group.figures(METRIC, batch, "samples/s"), logarithm=True),
+                estimate := of_processes(
+                    group.figures(METRIC, batch, "samples/s"), logarithm=True, between=TIMES
+                ),
                 Estimate,
             )
         }

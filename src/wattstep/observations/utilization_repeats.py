@@ -4,10 +4,11 @@ The paper sees busy and less busy cycles alternate with the period of a step, an
 predictable; it gives no number. What must hold for each configuration: the correlation of one
 step's course with another's (`analysis/repeatability.py`), the level of the step apart, has its
 interval above 0.5, so that more than half of what moves within a step is the same in every step;
-or the load moves by less than 5 points (root mean square), which repeats without that. This is
+and the load moves by more than 5 points (root mean square of its fifths about the mean): a load that
+hardly moves has no busy and less busy cycles, and cannot be tested. This is
 asked of the training's CPU time, of the load of all cores together (on which of them a thread runs is the
-scheduler's choice) and of the GPU, of those that can be seen. It does not hold where one interval
-lies below 0.5, and still does when all that differs from sample to sample is taken as noise of the
+scheduler's choice) and of the GPU, of those that can be seen. It does not hold where such a load has an
+interval below 0.5, and still does when all that differs from sample to sample is taken as noise of the
 sensor; nor is that said of runs that other work disturbed in half of their steps or more, since
 what moves is then not the training's alone. A step must hold five values of what adds up: busy time of cores ticks in 10 ms and is
 looked at in 20 ms. Recorded sensors do not follow the steps beside which they are played.
@@ -39,7 +40,7 @@ from wattstep.observations.repeating import (
     of_counter,
     of_gauge,
     of_none,
-    part_of,
+    parts_of,
     prefixed,
 )
 from wattstep.observations.sensors import NOT_FOLLOWING, replayed, without_gpus
@@ -58,8 +59,8 @@ ABOUT = About(
     title="Utilization repeats from step to step",
     claim="Utilization of the GPU and of each core follows the same course in every step.",
     criterion="The correlation of one step's course with another's has its 95 % interval above "
-    f"{ALIKE}, or the load moves by less than {100 * STEADY:.0f} points, in every configuration; it "
-    "does not hold where the interval lies below in any, noise of the sensor allowed for "
+    f"{ALIKE}, and the load moves by more than {100 * STEADY:.0f} points (one that moves less is not "
+    "tested), in every configuration; it does not hold where the interval lies below in any, noise of the sensor allowed for "
     "(confidence raised for the number of comparisons).",
     metrics=("process_cpu_cores", "cpu_core_utilization", "gpu_utilization"),
     columns=(
@@ -120,7 +121,9 @@ def _case(configuration: Configuration) -> Case:
         present.remove("gpu")
     if not present:
         return Case(label=configuration.label, runs=runs, reason=of_none(runs, "2"))
-    parts = tuple(part_of(runs, "2", name, PARTS[name], needed=False) for name in present)
+    parts = tuple(
+        part for name in present for part in parts_of(runs, "2", name, PARTS[name], needed=False)
+    )
     return Case(label=configuration.label, parts=parts, runs=runs, batches=configuration.batches)
 
 

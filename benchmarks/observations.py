@@ -3,9 +3,11 @@
 Every claim is made as hard as it can be: the truth lies exactly on the margin, where "holds" is
 wrong if it lies a hair outside and "does not hold" is wrong if it lies a hair inside. Each of the
 two may be said in at most 5 % of the trials; beside it stands how often the right answer is given
-where the truth is clear.
+where the truth is clear. Last come nulls: identical models, flat loads, trainings that gain nothing,
+one process or three of each, processes that spread as identical runs were measured to.
 
     python benchmarks/observations.py --trials 4000
+    python benchmarks/observations.py --only null
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from wattstep.analysis.statistics import change_figure, mean_figure, ratio_figur
 from wattstep.observations import observe
 from wattstep.observations.evidence import DailyCourse, Evidence, Observed
 from wattstep.observations.measuring import correlation
-from wattstep.records.figure import Figure, Status
+from wattstep.records.figure import Figure, Status, counted
 from wattstep.records.run_info import RunInfo
 
 ALLOWED = 0.05
@@ -44,13 +46,15 @@ class Trial:
         observation: Its number.
         words: The setting.
         evidence: Makes one trial.
-        truth: "holds", "does not hold", or "margin".
+        truth: "holds", "does not hold", "margin", or "neither".
+        null: Whether nothing is there to be found.
     """
 
     observation: int
     words: str
     evidence: Callable[[Generator], Evidence]
     truth: str
+    null: bool = False
 
 
 def info(workload: str, batch: int, **changes: Any) -> RunInfo:
@@ -91,10 +95,10 @@ def runs_of(
     processes: int,
     metric: str,
     unit: str,
+    between: float = BETWEEN,
     names: Sequence[str] = ("lenet", "dqn", "char-cnn", "resnet50", "bert"),
 ) -> list[Observed]:
     """Processes of models whose metric goes as batch to the power of these exponents."""
-    between = BETWEEN if processes > 1 else 0.0
     return [
         Observed(
             path=f"{name}-{batch}-{number}", info=info(name, batch),
@@ -181,7 +185,7 @@ def utilization_by_batch() -> list[Trial]:
     """Observation 3: a change of the GPU or of the CPU on the margin."""
 
     def evidence(gpu: float, cpu: float, processes: int, rng: Generator) -> Evidence:
-        between = 0.01 if processes > 1 else 0.0
+        between = 0.01
         runs = [
             Observed(
                 path=f"{batch}-{number}", info=info("lenet", batch),
@@ -319,6 +323,151 @@ def days() -> list[Trial]:
     ]  # fmt: skip
 
 
+# --- nothing to be found ----------------------------------------------------------------------------
+
+SPREADS = (0.03, 0.20, 0.42)  # of processes: chosen, and of identical runs (docs/observations.md)
+COUNTED = ("parameters", "gradients")
+
+
+def nulls() -> list[Trial]:
+    """Identical models, flat loads, trainings that gain nothing."""
+    found = []
+    for processes in (1, 3):
+        for between in SPREADS:
+            words = f"{processes} process{'es' * (processes > 1)}, spread {between:.0%}"
+            for observation, said, evidence in _of_several(processes, between):
+                found.append(
+                    Trial(
+                        observation=observation, words=f"{said}, {words}", evidence=evidence,
+                        truth="neither" if observation == 6 else "does not hold", null=True,
+                    )
+                )  # fmt: skip
+        found += _of_courses(processes)
+    everything_fits = Trial(
+        observation=9, words="intermediate data grow, nothing fails to fit", truth="neither",
+        evidence=lambda rng: Evidence(runs=[_counted(rng, batch) for batch in BATCHES]), null=True,
+    )  # fmt: skip
+    return [*found, everything_fits]
+
+
+Made = tuple[int, str, Callable[[Generator], Evidence]]
+
+
+def _of_several(processes: int, between: float) -> list[Made]:
+    """Of observations that set loads, rates and energies against each other: no difference."""
+
+    def rates(metric: str, unit: str, exponent: float, models: int) -> Callable[..., Evidence]:
+        return lambda rng: Evidence(
+            runs=runs_of(rng, [exponent] * models, processes, metric, unit, between)
+        )
+
+    def alone(observation: int, extra: Callable[[Generator], dict[str, Figure]]) -> Any:
+        return lambda rng: Evidence(
+            runs=[
+                Observed(
+                    path=f"{workload}-{number}", info=info(workload, 4),
+                    metrics={"gpu_utilization": of_slices(rng, 0.5, 0.02)},
+                    extra={str(observation): extra(rng)},
+                )
+                for workload in ("lenet", "char-cnn")
+                for number in range(processes)
+            ]
+        )  # fmt: skip
+
+    def near(rng: Generator, value: float, points: float) -> Figure:
+        return of_slices(rng, value + points * rng.standard_normal(), 0.02)
+
+    def loads(rng: Generator) -> Evidence:
+        names = (("lenet", 4), ("lenet", 64), ("char-cnn", 64), ("dqn", 64), ("dcgan", 64))
+        return Evidence(
+            runs=[
+                Observed(
+                    path=f"{name}-{batch}-{number}", info=info(name, batch),
+                    metrics={
+                        "gpu_utilization": near(rng, 0.5, 0.25 * between),
+                        "cpu_utilization": near(rng, 0.5, 0.5 * between),
+                    },
+                )
+                for name, batch in names
+                for number in range(processes)
+            ]
+        )  # fmt: skip
+
+    def ratio(rng: Generator) -> Figure:
+        return of_rate(rng, math.exp(between * rng.standard_normal()), "1")
+
+    return [
+        (1, "GPU as busy as the CPU", alone(1, lambda rng: {
+            "gap": near(rng, 0.0, 0.5 * between), "correlation": near(rng, 0.0, 0.1)})),
+        (3, "the GPU does not change", loads),
+        (4, "kinds used alike", alone(4, lambda rng: {"A57 less Denver2": near(rng, 0.0, between)})),
+        (5, "domains alike", loads),
+        (6, "all parts draw as much", alone(6, lambda rng: {
+            name: ratio(rng) for name in ("gpu/cpu", "gpu/memory", "memory/cpu", "memory/gpu")})),
+        (8, "energy in proportion", rates("energy_per_step", "J", 1.0, 4)),
+        (10, "throughput stands still", rates("throughput", "samples/s", 0.0, 4)),
+        (11, "4 identical models", rates("throughput", "samples/s", 0.5, 4)),
+    ]  # fmt: skip
+
+
+def _of_courses(processes: int) -> list[Trial]:
+    """Loads and powers that hardly move, with and without a course; trainings that gain nothing."""
+
+    def still(observation: int, name: str, alike: float, rng: Generator) -> Evidence:
+        extra = {
+            f"{name}_alike": of_slices(rng, alike, 0.05, "1"),
+            f"{name}_movement": of_slices(rng, 0.02, 0.002),
+        }
+        extra[f"{name}_alike_at_most"] = extra[f"{name}_alike"]
+        return Evidence(
+            runs=[
+                Observed(
+                    path=str(number), info=info("lenet", 4), extra={str(observation): extra},
+                    metrics={"gpu_utilization": of_slices(rng, 0.9, 0.01)},
+                )
+                for number in range(processes)
+            ]
+        )  # fmt: skip
+
+    def days(rng: Generator) -> Evidence:
+        courses = []
+        for _ in range(processes):
+            gain = 0.08 * float(rng.standard_normal())
+            n, sides = 2000, max(0.1, 1.1 * abs(gain))
+            shares = [(sides + gain) / 2, (sides - gain) / 2, 1 - sides]
+            won, lost, _ = rng.multinomial(n, shares)
+            figure = change_figure(int(won), int(lost), n, "held-out samples")
+            courses.append(
+                DailyCourse(
+                    folder="d", workload="lenet", settings={}, batch_size=4, days=5,
+                    images_per_day=64, first=figure, last=figure, gain=figure,
+                )
+            )  # fmt: skip
+        return Evidence(daily=courses)
+
+    words = f"{processes} process{'es' * (processes > 1)}"
+    trials = [
+        Trial(
+            observation=observation, words=f"moves by 2 % {how}, {words}", truth="neither", null=True,
+            evidence=lambda rng, o=observation, n=name, a=alike: still(o, n, a, rng),  # type: ignore[misc]
+        )
+        for observation, name in ((2, "gpu"), (7, "total"))
+        for how, alike in (("in every step alike", 0.9), ("by chance", 0.0))
+    ]  # fmt: skip
+    gains = f"seeds spread by 8 points, {words}"
+    return [
+        *trials,
+        Trial(observation=12, words=gains, truth="does not hold", evidence=days, null=True),
+    ]
+
+
+def _counted(rng: Generator, batch: int) -> Observed:
+    """A followed step whose intermediate data go with the batch."""
+    sizes = {**dict.fromkeys(COUNTED, 1e6), "feature_maps": batch * float(rng.uniform(1e5, 1e6))}
+    table = {name: counted(size, "B", "tensors") for name, size in sizes.items()}
+    return Observed(path=str(batch), info=info("lenet", batch), metrics={"memory_highest": table})
+
+
 def campaign() -> list[Trial]:
     """All settings."""
 
@@ -340,6 +489,7 @@ def campaign() -> list[Trial]:
         *by_batch(10, "throughput", "samples/s", 0.02, (0.5, -0.3)),
         *models_differ(),
         *days(),
+        *nulls(),
     ]
 
 
@@ -354,10 +504,11 @@ def verdicts(trial: Trial, trials: int, seed: int) -> Counter[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--only", help="observations, e.g. 4,8")
+    parser.add_argument("--only", help='observations, e.g. 4,8; or "null"')
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    wanted = {int(part) for part in given.only.split(",")} if given.only else set(range(1, 13))
+    nulls_only = given.only == "null"
+    some = None if nulls_only or not given.only else {int(part) for part in given.only.split(",")}
     # Three standard errors of a share of 5 %: what chance does to an honest 5 % in so many trials.
     tolerance = 3 * math.sqrt(ALLOWED * (1 - ALLOWED) / given.trials)
     print(f"{given.trials} trials each; wrong at most {ALLOWED:.0%} + {tolerance:.1%}\n")
@@ -365,16 +516,16 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|")
     worst = 0.0
     for number, trial in enumerate(campaign()):
-        if trial.observation not in wanted:
+        if (some and trial.observation not in some) or (nulls_only and not trial.null):
             continue
         found = verdicts(trial, given.trials, given.seed + number)
         shares = {key: found[key] / given.trials for key in ("holds", "does not hold", "undecided")}
-        wrong = {"margin": max(shares["holds"], shares["does not hold"]),
-                 "holds": shares["does not hold"], "does not hold": shares["holds"]}[trial.truth]  # fmt: skip
-        worst = max(worst, wrong)
+        either = max(shares["holds"], shares["does not hold"])
+        wrong = {"holds": shares["does not hold"], "does not hold": shares["holds"]}
+        worst = max(worst, wrong.get(trial.truth, either))
         row = (
             f"| {trial.observation} | {trial.words} | {trial.truth} | {shares['holds']:.1%} | "
-            f"{shares['does not hold']:.1%} | {shares['undecided']:.1%} | {wrong:.1%} |"
+            f"{shares['does not hold']:.1%} | {shares['undecided']:.1%} | {wrong.get(trial.truth, either):.1%} |"
         )
         print(row, flush=True)
     print(f"\nworst: {worst:.1%}")

@@ -56,6 +56,15 @@ def test_one_model_that_does_not_grow_is_enough_and_is_named() -> None:
     assert "not in dqn" in found.sentences[0]
 
 
+def test_one_process_that_other_work_disturbed_decides_nothing() -> None:
+    clear = series("lenet", "throughput", {4: [100.0], 64: [1600.0]}, disturbed=0.4)
+    found = verdict_of(10, clear)
+    assert found.verdict == "undecided"
+    assert "nothing else running" in found.advice
+    thrice = series("lenet", "throughput", {4: 100.0, 64: 1600.0}, disturbed=0.4)
+    assert verdict_of(10, thrice).verdict == "holds"
+
+
 def test_growth_within_its_interval_is_undecided_and_says_what_would_decide() -> None:
     found = verdict_of(10, series("lenet", "throughput", {4: 100.0, 64: 110.0}, relative=0.2))
     assert found.verdict == "undecided"

@@ -19,8 +19,12 @@ from wattstep.observations.observation import About, Case, Judged, Observation
 from wattstep.records.figure import Figure, Status, weakest
 
 WEAK = (
-    "one process: how far processes lie apart is not measured; the widest spread that was ever seen is "
-    "assumed (docs/observations.md)"
+    "one process: how far processes lie apart is not measured; a spread is assumed "
+    "(docs/observations.md)"
+)
+ALONE = (
+    "one process that other work disturbed decides nothing: record three of each configuration, with "
+    "nothing else running"
 )
 EMULATED = (
     "sensors of an emulated board follow the CPU time of the training by a model: where a verdict "
@@ -57,6 +61,8 @@ def _judged(case: Case, comparisons: int, somewhere: bool) -> Judged:
         lacking = lacking or ["there is nothing to test"]
     reason = case.reason or "; ".join(dict.fromkeys(lacking))
     verdict = UNTESTABLE if reason else of_parts(verdicts)
+    if not reason and _disturbed_alone(case):
+        verdict = UNDECIDED
     if verdict == HOLDS and any(part.left_open and not part.testable for part in case.parts):
         verdict = UNDECIDED
     return Judged(case=case, verdict=verdict, parts=verdicts, reason=reason)
@@ -95,7 +101,7 @@ def conclude(
         figures=figures or {},
         notes=tuple(_notes(judged, tested)),
         advice=advice(tested) if verdict == UNDECIDED else "",
-        weak=any(_is_weak(each) for each in tested),
+        weak=any(_of_one_process(each.case) for each in tested),
     )
 
 
@@ -118,7 +124,7 @@ def _sentence(reason: str) -> str:
 def _notes(judged: Sequence[Judged], tested: Sequence[Judged]) -> list[str]:
     """Of the runs behind the verdict: single processes, disturbances, cases left aside."""
     notes = []
-    weak = [each.case.label for each in tested if _is_weak(each)]
+    weak = [each.case.label for each in tested if _of_one_process(each.case)]
     if weak:
         where = "" if len(weak) == len(tested) else f" ({listed(weak)})"
         notes.append(f"weaker{where}: {WEAK}")
@@ -134,9 +140,15 @@ def _notes(judged: Sequence[Judged], tested: Sequence[Judged]) -> list[str]:
     return notes
 
 
-def _is_weak(judged: Judged) -> bool:
-    found = [part.estimate for part in judged.case.parts if not isinstance(part.estimate, str)]
+def _of_one_process(case: Case) -> bool:
+    found = [part.estimate for part in case.parts if not isinstance(part.estimate, str)]
     return any(estimate.processes < 2 and estimate.error for estimate in found)
+
+
+def _disturbed_alone(case: Case) -> bool:
+    """Whether it rests on one process, and other work disturbed it."""
+    disturbed = any((run.disturbed or 0.0) >= LEAST_SHARE for run in case.runs)
+    return disturbed and _of_one_process(case)
 
 
 def conditions_of(runs: Sequence[Observed]) -> list[str]:
@@ -165,6 +177,8 @@ def advice(tested: Sequence[Judged]) -> str:
         for part, verdict in zip(judged.case.parts, judged.parts, strict=True)
         if verdict == UNDECIDED
     ]
+    if any(_disturbed_alone(each.case) for each in tested if each.verdict == UNDECIDED):
+        return ALONE
     if not parts:
         return "a part of the claim could not be told: the reasons stand at the figures"
     if any(part.testable and not _has_error(part) for part in parts):

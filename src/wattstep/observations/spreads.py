@@ -1,8 +1,10 @@
-"""How far processes of one configuration are taken to lie apart where there is only one: the widest that was measured.
+"""How far processes of one configuration are taken to lie apart where there is only one.
 
-Standard deviations between identical runs on shared virtual cores, the worst place to measure that
-there is (docs/observations.md says which runs). On a quiet board processes are more alike; two runs
-or more of each configuration show how much, and then nothing is assumed.
+Standard deviations between identical runs on shared virtual cores (docs/observations.md says which
+runs, and what they gave): twice and more of what runs that nothing disturbed gave there. Of one
+process that other work disturbed no spread is assumed, for none is too wide: it decides nothing. On
+a quiet board processes are more alike; two runs or more of each configuration show how much, and
+then nothing is assumed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Whether `wattstep compare` tells the truth: campaigns with a known answer, and identical runs of a real training.
 
     python benchmarks/compare_truth.py synthetic [--campaigns 500] [--json]
+    python benchmarks/compare_truth.py busy [--campaigns 200] [--json]
     python benchmarks/compare_truth.py operations [--campaigns 200] [--json]
     python benchmarks/compare_truth.py real --runs 6 --seconds 4 [--keep FOLDER] [--json]
 
@@ -9,6 +10,10 @@ alike to their neighbours (AR(1) of 0.6), B slower by nothing or by 5 %. Told is
 95 % interval of the ratio holds the truth, how often a difference is claimed, and whether that is
 within what a binomial count allows (two standard deviations of so many campaigns). One process of
 each is in the table as it is: its interval knows nothing of other processes.
+
+`busy`: one program on both sides, while other work makes the steps of B wait: they take 1.3 to 3 times
+the time and as much CPU time (half a per cent of spread). Told is how often a difference is claimed of
+the programs, how often it is said to be one of these runs with the reason, and what CPU time shows.
 
 `operations`: 200 operations, a fifth of which truly differ by 10 to 40 %, three processes of each side,
 with a factor that all operations of a process share; told is the rate of false discoveries. Then none
@@ -34,6 +39,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.analysis.statistics import mean_figure
+from wattstep.comparison.answer import sentence
 from wattstep.comparison.configuration import configuration_of
 from wattstep.comparison.drift import Drift, drift_between
 from wattstep.comparison.metrics import Compared, compare_metric
@@ -53,12 +59,19 @@ INFO = RunInfo(
 )  # fmt: skip
 
 
-def process(step_time: Figure, operations: Sequence[dict[str, Any]] = ()) -> Process:
+def process(
+    step_time: Figure,
+    operations: Sequence[dict[str, Any]] = (),
+    *,
+    cpu_time: Figure | None = None,
+    disturbed: float = 0.0,
+) -> Process:
     figures = {name: missing(unit, "not made") for name, unit in UNITS.items()}
+    figures |= {"step_time": step_time} | ({"cpu_time_per_step": cpu_time} if cpu_time else {})
     return Process(
-        path=Path("made"), info=INFO, configuration=configuration_of(INFO),
-        figures={**figures, "step_time": step_time}, samples=4.0, sensors="", rounding=0.0,
-        temperature=None, canary=None, operations=operations, no_operations=None, marred={}, warnings=(),
+        path=Path("made"), info=INFO, configuration=configuration_of(INFO), figures=figures,
+        samples=4.0, sensors="", rounding=0.0, temperature=None, canary=None, operations=operations,
+        no_operations=None, marred={"disturbed": disturbed}, warnings=(),
     )  # fmt: skip
 
 
@@ -123,7 +136,7 @@ def synthetic(campaigns: int) -> list[dict[str, Any]]:
                 for _ in range(campaigns)
             ]  # fmt: skip
             row[f"coverage_{kind}"] = float(np.mean([holds(one, truth) for one in found]))
-            row[f"claimed_{kind}"] = float(np.mean([one.verdict != "not shown" for one in found]))
+            row[f"claimed_{kind}"] = float(np.mean([one.verdict in ("lower", "higher") for one in found]))
             row[f"of_these_{kind}"] = float(np.mean([one.of_these != "not shown" for one in found]))
             row["width"] = float(np.median([one.ratio.high - one.ratio.low for one in found]))  # type: ignore[operator]
         row["held"] = row["coverage_null"] >= least and row["coverage_slower"] >= least
@@ -137,6 +150,62 @@ def holds(compared: Compared, truth: float) -> bool:
     assert ratio.low is not None
     assert ratio.high is not None
     return ratio.low <= truth <= ratio.high
+
+
+# --- other work -----------------------------------------------------------------------------------
+
+BUSY = {  # processes of each side, share of the steps of A and B that other work disturbed
+    "1 and 1, nothing noticed": (1, 0.0, 0.0),
+    "1 and 1, B disturbed": (1, 0.0, 0.8),
+    "3 and 3, B disturbed": (3, 0.0, 0.8),
+    "5 and 5, B disturbed": (5, 0.1, 0.6),
+}
+
+
+def busy(campaigns: int) -> list[dict[str, Any]]:
+    rows = []
+    for number, (name, (count, *disturbed)) in enumerate(BUSY.items()):
+        random = np.random.default_rng([7, number])
+        claimed = cpu_claimed = reasoned = 0
+        for _ in range(campaigns):
+            a, b = (
+                waiting(count, waits, share, random)
+                for waits, share in zip(
+                    (1.0, float(random.uniform(1.3, 3.0))), disturbed, strict=True
+                )
+            )
+            time, cpu = (compare_metric(n, a, b, STILL) for n in ("step_time", "cpu_time_per_step"))
+            claimed += time.verdict in ("lower", "higher")
+            cpu_claimed += cpu.verdict in ("lower", "higher")
+            words = sentence(time, (count, count))
+            reasoned += time.verdict == "differs here" and "not shown to be the program's" in words
+        rows.append({
+            "processes": name, "claimed": claimed / campaigns, "cpu_claimed": cpu_claimed / campaigns,
+            "said_of_these_runs_with_the_reason": reasoned / campaigns, "held": claimed <= 0.05 * campaigns,
+        })  # fmt: skip
+    return rows
+
+
+def waiting(
+    count: int, waits: float, disturbed: float, random: np.random.Generator
+) -> list[Process]:
+    """Processes whose steps take so many times their CPU time."""
+    cpu = steps(0.1 * np.exp(0.005 * random.standard_normal(count)), random)
+    return [
+        process(_by_batches(each * waits), cpu_time=_by_batches(each), disturbed=disturbed)
+        for each in cpu
+    ]
+
+
+def show_busy(rows: Sequence[dict[str, Any]]) -> None:
+    print(
+        f"{'processes of A and B':30}{'claims':>9}{'CPU time claims':>18}{'said of these runs':>21}"
+    )
+    for row in rows:
+        print(
+            f"{row['processes']:30}{row['claimed']:9.1%}{row['cpu_claimed']:18.1%}"
+            f"{row['said_of_these_runs_with_the_reason']:21.1%}"
+        )
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -312,7 +381,7 @@ def show_operations(rows: Sequence[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["synthetic", "operations", "real"])
+    parser.add_argument("part", choices=["synthetic", "busy", "operations", "real"])
     parser.add_argument("--campaigns", type=int)
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=4.0)
@@ -325,17 +394,16 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(real(given.runs, given.seconds, given.keep or Path(folder)), indent=2))
         return
-    rows = (
-        synthetic(given.campaigns or 500)
-        if given.part == "synthetic"
-        else operations(given.campaigns or 200)
-    )
+    make, show, default = {
+        "synthetic": (synthetic, show_synthetic, 500),
+        "busy": (busy, show_busy, 200),
+        "operations": (operations, show_operations, 200),
+    }[given.part]
+    rows = make(given.campaigns or default)
     if given.json:
         print(json.dumps(rows))
-    elif given.part == "synthetic":
-        show_synthetic(rows)
     else:
-        show_operations(rows)
+        show(rows)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from tests.waiting import PATIENCE_S, gone, until
 
 import wattstep
 from wattstep.agent.joining import join
+from wattstep.conditions.canary import PLAIN_FILE
 from wattstep.errors import DamagedRunError, RunExistsError
 
 OLD = ["3.6", "3.7", "3.8", "3.9"]
@@ -84,7 +85,11 @@ def recorded(folder: Path, interpreter: str, script: str) -> None:
 # --- the file ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [TEMPLATE.read_text(), agent_for_here()], ids=["bare", "made"])
+@pytest.mark.parametrize(
+    "text",
+    [TEMPLATE.read_text(), agent_for_here(), PLAIN_FILE.read_text()],
+    ids=["bare", "made", "canary"],
+)
 def test_its_syntax_is_that_of_python_3_6_and_it_needs_the_standard_library_alone(
     text: str,
 ) -> None:

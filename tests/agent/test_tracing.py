@@ -113,7 +113,12 @@ def test_a_script_runs_unchanged_and_its_steps_are_those_of_its_optimizer(
     assert "the script ended with exit code 5" in notes
     spans = pq.read_table(tmp_path / "run" / "spans.parquet").to_pylist()
     rests = [span["name"] for span in spans if span["kind"] == "rest"]
-    assert rests == ["startup", "evaluation", "evaluation", "evaluation"]
+    assert rests == ["canary", "startup", "evaluation", "evaluation", "evaluation", "canary"]
+    canary = json.loads((tmp_path / "run" / "run.json").read_text())["canary"]
+    assert canary["kind"] == f"python {version}"
+    assert canary["before"]["right"]
+    assert canary["after"]["right"]
+    assert len(canary["after"]["compute_s"]) >= 5
     names = Counter(tuple(names) for names in steps["mark_name"])
     assert names.most_common(1)[0][0] == ("loop", "data", "forward", "backward", "optimizer")
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from wattstep.conditions import canary
+from wattstep.conditions import canary, plain_canary
+from wattstep.fleet.plan import SweepPlan
 from wattstep.records.run_info import RunInfo
 from wattstep.run import load
 from wattstep.training import TrainingSettings, train
@@ -113,3 +117,47 @@ def test_without_memory_for_it_a_run_goes_on_and_says_so(
     assert recorder.problem is None
     assert any("no canary before the training" in note for note in recorder._notes)
     assert load(tmp_path / "run").info.canary == {}
+
+
+def test_the_plain_canary_does_work_whose_result_is_known_beforehand() -> None:
+    clock = ticking()
+    found = plain_canary.work(0.0, lambda: next(clock))
+    assert len(found["compute_s"]) == len(found["memory_s"]) == 5
+    assert set(found["compute_s"]) == set(found["memory_s"]) == {0.001}
+    assert found["right"]
+    assert plain_canary.compute(77, 1000) == canary.expected(77, 1000)
+
+
+def test_a_plain_canary_that_errs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_canary, "compute", lambda number, rounds: number ^ 1)
+    assert not plain_canary.work(0.0, time.perf_counter_ns)["right"]
+
+
+def test_on_a_machine_that_crawls_a_canary_ends_after_two_seconds() -> None:
+    now = iter(range(0, 10**15, 10**9))  # a look at the clock takes a second
+    assert len(canary.work(seconds=0.1, clock=lambda: next(now))["memory_s"]) == 1
+    later = iter(range(0, 10**15, 10**9))
+    assert len(plain_canary.work(0.1, lambda: next(later))["memory_s"]) == 1
+
+
+def test_the_second_look_is_in_proportion_to_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a training of 4 s it takes 1 % of that, after a minute no more than the first."""
+    asked = []
+    monkeypatch.setattr(
+        canary, "watch", lambda recorder, when, seconds, kind: asked.append(seconds)
+    )
+    for lasted in (4, 60):
+        begun = time.perf_counter_ns() - lasted * 10**9
+        recorder = SimpleNamespace(info=SimpleNamespace(canary={"before": {"at_ns": begun}}))
+        canary.watch_briefly(recorder, canary.AFTER)  # type: ignore[arg-type]
+    assert asked == [pytest.approx(0.04, rel=0.2), canary.BRIEF_S]
+
+
+def test_configurations_of_a_sweep_have_a_canary_unless_their_memory_is_limited() -> None:
+    shared = TrainingSettings(workload="lenet", steps=2)
+    free = SweepPlan(settings=shared, workloads=("lenet",), batches=(4,))
+    bounded = replace(free, memory_limit=2**30)
+    for plan, wanted in ((free, True), (bounded, False)):
+        (configuration,) = plan.configurations()
+        assert plan.settings_of(configuration, out="x").canary is wanted
+    assert free.shared["canary"] is False  # a sweep that was begun before goes on

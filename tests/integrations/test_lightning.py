@@ -161,6 +161,19 @@ def test_evaluations_checkpoints_and_logging_are_rests_outside_of_the_steps(
     assert len(rests["logging"]) > 2
 
 
+def test_a_canary_looks_at_the_machine_before_the_first_step_and_after_the_last(
+    recorded: tuple[Run, Net, Path],
+) -> None:
+    run, _, _ = recorded
+    steps, spans = run.series.steps, run.series.steps.rest_ns["canary"]
+    assert len(spans) == 2
+    assert spans[0, 1] <= steps.start_ns[0]
+    assert spans[1, 0] >= steps.end_ns[-1]
+    assert run.info.canary["kind"] == "numpy"
+    assert run.info.canary["before"]["right"]
+    assert run.info.canary["after"]["right"]
+
+
 def test_energy_is_that_of_the_steps(recorded: tuple[Run, Net, Path]) -> None:
     """With 1 W a core, idle or busy, joules are seconds times cores."""
     run, _, _ = recorded

@@ -57,6 +57,20 @@ def test_a_script_prints_what_it_prints_alone_and_nothing_else_is_printed(
     assert done.stderr == ""
 
 
+def test_the_machine_is_looked_at_around_a_script_and_beside_its_steps(
+    profiled: AllProfiled,
+) -> None:
+    run = profiled("plain").run
+    found, steps = run.info.canary, run.series.steps
+    spans = steps.rest_ns["canary"]
+    assert found["kind"] == f"python {sys.version_info[0]}.{sys.version_info[1]}"
+    assert found["before"]["right"]
+    assert found["after"]["right"]
+    assert len(spans) == 2
+    assert spans[0, 1] <= steps.rest_ns["startup"][0, 0]
+    assert spans[1, 0] >= steps.end_ns[-1]
+
+
 def test_a_script_has_its_own_arguments_name_and_file(profiled: AllProfiled) -> None:
     words = profiled("plain").stdout.splitlines()
     assert words[0] == "arguments ['--epochs', '3', '-h']"

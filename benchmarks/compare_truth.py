@@ -136,7 +136,9 @@ def synthetic(campaigns: int) -> list[dict[str, Any]]:
                 for _ in range(campaigns)
             ]  # fmt: skip
             row[f"coverage_{kind}"] = float(np.mean([holds(one, truth) for one in found]))
-            row[f"claimed_{kind}"] = float(np.mean([one.verdict in ("lower", "higher") for one in found]))
+            row[f"claimed_{kind}"] = float(
+                np.mean([one.verdict in ("lower", "higher") for one in found])
+            )
             row[f"of_these_{kind}"] = float(np.mean([one.of_these != "not shown" for one in found]))
             row["width"] = float(np.median([one.ratio.high - one.ratio.low for one in found]))  # type: ignore[operator]
         row["held"] = row["coverage_null"] >= least and row["coverage_slower"] >= least

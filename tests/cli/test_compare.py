@@ -42,7 +42,7 @@ def test_two_paths_are_two_sides(wattstep, runs: Path) -> None:  # type: ignore[
     assert code == 0
     assert [side["letter"] for side in document["sides"]] == ["A", "B"]
     assert document["metrics"]["step_time"]["of_these_processes"] == "higher"
-    assert document["metrics"]["step_time"]["verdict"] == "not shown"
+    assert document["metrics"]["step_time"]["verdict"] == "differs here"
     assert err == "reading 2 runs\n"
 
 

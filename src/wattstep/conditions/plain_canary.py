@@ -1,6 +1,7 @@
 """A canary for processes that may hold no library but the standard one: Python 3.6 and later, text that also runs inside the one-file agent."""
 
 import mmap
+import typing
 
 FACTOR, SUMMAND, SEED = 1664525, 1013904223, 2026  # the generator of Numerical Recipes, mod 2^32
 MASK = (1 << 32) - 1
@@ -11,20 +12,20 @@ LEAST_PASSES = 5
 MOST_S = 2.0  # from here on fewer passes are enough
 
 
-def compute(number, rounds):
+def compute(number: int, rounds: int) -> int:
     """A number after so many rounds of the generator."""
     for _ in range(rounds):
         number = (number * FACTOR + SUMMAND) & MASK
     return number
 
 
-def expected(number, rounds):
+def expected(number: int, rounds: int) -> int:
     """The same, by powers instead of one round after the other."""
     power = pow(FACTOR, rounds, (FACTOR - 1) << 32)
     return (power * number + SUMMAND * ((power - 1) // (FACTOR - 1))) & MASK
 
 
-def work(seconds, clock_ns):
+def work(seconds: float, clock_ns: typing.Callable[[], int]) -> typing.Dict[str, typing.Any]:
     """Passes of arithmetic of the interpreter and of copying memory, in turn, on one core.
 
     Args:
@@ -39,7 +40,8 @@ def work(seconds, clock_ns):
         OSError: The kernel gives no memory.
     """
     number, begin = SEED, clock_ns()
-    compute_s, memory_s = [], []
+    compute_s: typing.List[float] = []
+    memory_s: typing.List[float] = []
     with mmap.mmap(-1, BUFFER) as source, mmap.mmap(-1, BUFFER) as target:
         with memoryview(source) as there, memoryview(target) as here:
             for at in range(0, BUFFER, PAGE):

@@ -38,7 +38,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_the_overview_comes_first_and_verdicts_on_a_model_are_marked() -> None:
     lines = printed(RUNS, 120).splitlines()
     assert (
-        "12 observations on 6 runs: 1 holds; 1 does not hold; 10 cannot be tested here" in lines[1]
+        "12 observations on 18 runs: 1 holds; 1 does not hold; 10 cannot be tested here" in lines[1]
     )
     assert any("[A] threads 1" in line for line in lines)
     energy = next(line for line in lines if "Energy grows" in line)

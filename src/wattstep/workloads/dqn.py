@@ -7,13 +7,22 @@ four moves before each, however many batches the gradients are gathered from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wattstep.records.workload import Phase, Preparation, Training, Turn, WorkloadFacts
+from wattstep.records.workload import (
+    DataFacts,
+    Phase,
+    Preparation,
+    Training,
+    Turn,
+    WorkloadFacts,
+)
 from wattstep.workloads.data.atari import ACTIONS, FRAMES_PER_MOVE, Game, describe_game
+from wattstep.workloads.data.rally import Rally, describe_rally
 from wattstep.workloads.replay import STACK, ReplayMemory, Transitions
 
 SIDE = 84
@@ -89,7 +98,9 @@ class Player:
         generator: What random actions are drawn from.
     """
 
-    def __init__(self, *, game: Game, memory: ReplayMemory, generator: torch.Generator) -> None:
+    def __init__(
+        self, *, game: Game | Rally, memory: ReplayMemory, generator: torch.Generator
+    ) -> None:
         self._game = game
         self._memory = memory
         self._generator = generator
@@ -127,9 +138,15 @@ class DqnTraining:
     frames_per_step: int = FRAMES_PER_STEP
 
     def __init__(
-        self, *, model: DeepQ, player: Player, memory: ReplayMemory, preparation: Preparation
+        self,
+        *,
+        model: DeepQ,
+        player: Player,
+        memory: ReplayMemory,
+        preparation: Preparation,
+        data: DataFacts,
     ) -> None:
-        self.data = describe_game(samples=REPLAY_FRAMES)
+        self.data = data
         self.model = model
         # Mnih et al. 2015, extended data table 1.
         self.optimizer = torch.optim.RMSprop(
@@ -198,10 +215,13 @@ class DqnWorkload:
         return QNetwork(actions=ACTIONS)
 
     def prepare(self, preparation: Preparation) -> Training:
-        """As `Workload.prepare`, without data on disk: the game comes with ale-py.
+        """As `Workload.prepare`, without data on disk: Pong comes with ale-py.
+
+        ale-py is under the GNU GPL 2.0 and installed only by who asks for it; without it a game of
+        our own stands in, and the run says so.
 
         Raises:
-            MissingPartError: ale-py or gymnasium is not installed.
+            MissingPartError: ale-py is installed without gymnasium.
         """
         preparation.check(self.facts)
         torch.manual_seed(preparation.seed)
@@ -210,10 +230,17 @@ class DqnWorkload:
         preparation.begin("data")
         generator = torch.Generator().manual_seed(preparation.seed)
         memory = ReplayMemory(frames=REPLAY_FRAMES, side=SIDE, generator=generator)
-        player = Player(game=Game(seed=preparation.seed), memory=memory, generator=generator)
+        game: Game | Rally
+        if find_spec("ale_py") is None:
+            game, data = Rally(seed=preparation.seed), describe_rally(samples=REPLAY_FRAMES)
+        else:
+            game, data = Game(seed=preparation.seed), describe_game(samples=REPLAY_FRAMES)
+        player = Player(game=game, memory=memory, generator=generator)
         for _ in range(RANDOM_MOVES):
             player.play(model, exploration=1.0)
-        return DqnTraining(model=model, player=player, memory=memory, preparation=preparation)
+        return DqnTraining(
+            model=model, player=player, memory=memory, preparation=preparation, data=data
+        )
 
 
 WORKLOAD = DqnWorkload()

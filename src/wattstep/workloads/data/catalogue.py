@@ -433,8 +433,8 @@ ATARI: Final = DataSet(
     ),
     page="https://ale.farama.org/",
     checksum_source="the Arcade Learning Environment (Pong.hpp)",
-    licence=None,
-    placing='The cartridge of Pong comes with ale-py: pip install "wattstep[suite]"',
+    licence="GPL-2.0 for ale-py; none is stated for the cartridge",
+    placing='The cartridge of Pong comes with ale-py: pip install "wattstep[atari]"',
     find=find_cartridge,
     read=read_cartridge,
 )

@@ -26,6 +26,7 @@ from wattstep.importing.operations import (
     tables_of,
 )
 from wattstep.store.convert import OPERATIONS_SCHEMA, SPANS, STEPS, SUMMARIES, write_table
+from wattstep.store.folder import Folder
 
 Row = dict[str, Any]
 ENGINE = "autograd::engine::evaluate_function: "
@@ -293,8 +294,9 @@ def test_the_tables_fit_the_schemas_of_a_run(training: TraceTables, tmp_path: Pa
         ("spans", SPANS, iter([training.spans])),
         ("summaries", SUMMARIES, iter([training.summaries])),
     ):
-        written = write_table(tmp_path / f"{name}.parquet", schema, batches)
-        read: pa.Table = pq.read_table(written)
+        with Folder(tmp_path) as folder:
+            write_table(folder, f"{name}.parquet", schema, batches)
+        read: pa.Table = pq.read_table(tmp_path / f"{name}.parquet")
         assert read.schema.names == schema.names
         if name == "operations":
             assert read["name"].to_pylist() == [row["name"] for row in table(training)]

@@ -22,22 +22,25 @@ from wattstep.store import convert
 def killed(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def half_removed(folder, **kwargs):
-    (folder / "marks.bin").unlink()
-    (folder / "operations.bin").unlink()
+def half_removed(run, name):
+    with run.inside(name) as journal:
+        journal.remove("marks.bin")
+        journal.remove("operations.bin")
     killed()
 
 place = sys.argv[2]
 if place == "removing the journal":
-    convert.shutil.rmtree = half_removed
+    convert.Folder.remove_folder = half_removed
 elif place == "renaming the tables":
-    rename, seen = Path.rename, []
-    def second(path, target):
-        rename(path, target)
-        seen.append(path)
+    rename, seen = convert.Folder.rename, []
+    def second(folder, old, new):
+        rename(folder, old, new)
+        seen.append(old)
         if len(seen) == 2:
             killed()
-    Path.rename = second
+    convert.Folder.rename = second
+elif place == "syncing the folder":
+    convert.Folder.sync = killed
 else:
     setattr(convert, place, killed)
 convert.convert(Path(sys.argv[1]))
@@ -46,7 +49,7 @@ PLACES = [
     "_steps",
     "_operations",
     "renaming the tables",
-    "_sync",
+    "syncing the folder",
     "write_info",
     "removing the journal",
 ]

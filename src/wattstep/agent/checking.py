@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from wattstep.records.channel import Channel, Domain, Kind, Origin
+from wattstep.store.folder import read_plain
 
 MOST_TEXT: Final = 20_000  # characters
 MOST_NUMBER: Final = 1e30  # no scale, limit or resolution of a sensor is beyond it
@@ -27,13 +29,12 @@ def read_bytes(path: Path, most: int) -> bytes:
         ValueError: It is longer than that, a link or no file.
         OSError: It cannot be read.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise ValueError("it is no ordinary file")
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"it is longer than {most >> 20} MiB")
-    return data
+    try:
+        return read_plain(path, most)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EINVAL, errno.EFBIG):
+            raise ValueError(str(error.strerror)) from error
+        raise
 
 
 def parse_json(data: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from wattstep.records.journal import COSTS, JOURNAL, MARKS, NAMES, TICKS, sample
 from wattstep.records.run_info import RunInfo
 from wattstep.store.convert import OPERATIONS_SCHEMA, convert, write_table
 from wattstep.store.files import read_info, write_info
+from wattstep.store.folder import Folder, open_plain
 
 AGENT: Final = "agent.json"
 FORMAT: Final = 1
@@ -126,9 +128,9 @@ def _fill(folder: Path, run: Path, info: RunInfo, state: str) -> None:
     write_info(run, info)
     convert(run, state="closed" if state == "closed" else "recovered")
     windows = read_windows(folder)
-    path = run / "operations.parquet"
     try:
-        write_table(path, OPERATIONS_SCHEMA, iter(windows.batches)).rename(path)
+        with Folder(run) as opened:
+            write_table(opened, "operations.parquet", OPERATIONS_SCHEMA, iter(windows.batches))
     except (ValueError, TypeError, LookupError, OverflowError) as error:  # Arrow's are among them
         raise DamagedRunError(f"the operations in {folder} are garbled: {error}") from error
     closed = read_info(run)
@@ -139,9 +141,12 @@ def _copy_journals(folder: Path, run: Path, info: RunInfo) -> None:
     journal = run / JOURNAL
     journal.mkdir()
     for name in [MARKS, TICKS, COSTS, *(samples_name(read.number) for read in info.reads)]:
-        source = folder / JOURNAL / name
-        if source.is_file() and not source.is_symlink():
-            shutil.copyfile(source, journal / name)
+        with (
+            contextlib.suppress(OSError),  # one that did not come, or is no plain file
+            open_plain(folder / JOURNAL / name) as source,
+            (journal / name).open("xb") as copy,
+        ):
+            shutil.copyfileobj(source, copy)
     if not (journal / MARKS).exists():
         raise DamagedRunError(f"{folder} has no marks of steps: a part of it did not come along")
     _copy_names(folder / JOURNAL / NAMES, journal / NAMES)

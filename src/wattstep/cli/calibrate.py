@@ -54,8 +54,12 @@ def calibrate(
     from wattstep.run.calibration import calibrate as fit_run
     from wattstep.run.calibration import calibration_document
     from wattstep.store.files import write_info
+    from wattstep.store.folder import Folder
 
     opened = load(run)
+    with Folder(run) as folder:
+        if why := folder.foreign():
+            raise InvalidValueError(f"{run} is not written into: {why}; make a copy that is yours")
     recording = parse(read_bytes(meter))
     found = fit_run(
         opened, recording, channel=rail, shift_s=shift, accuracy=parse_percent(accuracy)

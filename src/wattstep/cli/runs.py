@@ -55,7 +55,11 @@ def _show(path: Path, as_json: bool) -> None:
     from wattstep.run import load
 
     run = load(path)
-    files = {p.name: p.stat().st_size for p in sorted(path.iterdir()) if p.is_file()}
+    files = {
+        p.name: p.stat().st_size
+        for p in sorted(path.iterdir())
+        if p.is_file() and not p.is_symlink()
+    }
     document = {"run": str(path), "files": files, "run.json": run.info.to_dict()}
     if as_json:
         from wattstep.reports.json_document import dump

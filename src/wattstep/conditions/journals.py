@@ -10,6 +10,7 @@ from pathlib import Path
 from wattstep.records.channel import Channel
 from wattstep.records.journal import MISSING, SAMPLE_HEADER, samples_name
 from wattstep.records.run_info import PlannedRead
+from wattstep.store.folder import open_plain
 
 MOST_BYTES = 1 << 20  # of one journal at a time
 
@@ -68,7 +69,7 @@ def _new_rows(place: _Place) -> list[tuple[int, ...]]:
     """Whole rows beyond those that were read; a row that is half written comes next time."""
     layout = struct.Struct(f"<{place.width}q")
     try:
-        with place.path.open("rb") as file:
+        with open_plain(place.path) as file:
             file.seek(place.offset)
             data = file.read(MOST_BYTES)
     except OSError:  # a journal that is not there yet, or no more

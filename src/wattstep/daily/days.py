@@ -131,9 +131,7 @@ class _Device:
         from wattstep.engines import torch_checkpoint
 
         path = self._folder.checkpoint(self._batch_size, row["day"])
-        temporary = path.with_suffix(".tmp")
-        torch_checkpoint.save(self._engine.training, temporary)
-        temporary.replace(path)
+        torch_checkpoint.save(self._engine.training, path)
         self.days.append(row)
         self._folder.keep_days(self._batch_size, self.days)
 

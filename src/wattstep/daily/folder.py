@@ -10,6 +10,7 @@ from typing import Any
 
 from wattstep.daily.settings import DailySettings
 from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.store.folder import read_plain, replacing
 from wattstep.store.lock import lock_folder
 
 SETTINGS = "daily.json"
@@ -131,7 +132,7 @@ def read(path: Path) -> dict[str, Any]:
         DamagedRunError: It cannot be read.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_plain(path))
     except (OSError, ValueError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
@@ -141,9 +142,5 @@ def read(path: Path) -> dict[str, Any]:
 
 def write(path: Path, document: dict[str, Any]) -> None:
     """Replaces a JSON document as a whole."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with replacing(path) as file:
+        file.write(json.dumps(document, indent=1).encode())

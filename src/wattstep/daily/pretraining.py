@@ -61,9 +61,7 @@ def pretrain(settings: DailySettings, folder: DailyFolder, tell: Tell) -> None:
     engine.training.restrict(parts.server, seed=settings.seed)
     begun = time.perf_counter()
     steps, found = _reach(settings, engine, parts, tell)
-    temporary = folder.weights.with_suffix(".tmp")
-    torch_checkpoint.save(engine.training, temporary)
-    temporary.replace(folder.weights)
+    torch_checkpoint.save(engine.training, folder.weights)
     folder.keep_server(
         {
             "accuracy": found,

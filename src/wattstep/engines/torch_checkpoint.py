@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from wattstep.store.folder import open_plain, replacing
+
 
 def save(training: Any, path: Path) -> int:
-    """Writes parameters, buffers and the state of every optimizer; returns the bytes written.
+    """Writes parameters, buffers and the state of every optimizer, whole or not at all; returns the bytes written.
 
     Args:
         training: As `records.workload.Training`, of torch.
@@ -22,7 +24,7 @@ def save(training: Any, path: Path) -> int:
         "model": training.model.state_dict(),
         "optimizers": [turn.optimizer.state_dict() for turn in training.turns],
     }
-    with path.open("wb") as file:  # torch turns a full disk into an error of its own otherwise
+    with replacing(path) as file:  # torch turns a full disk into an error of its own otherwise
         torch.save(content, file)
     return path.stat().st_size
 
@@ -34,7 +36,8 @@ def load(training: Any, path: Path) -> None:
         OSError: The file cannot be read.
         RuntimeError: It belongs to another model.
     """
-    content = torch.load(path, map_location="cpu", weights_only=True)
+    with open_plain(path) as file:
+        content = torch.load(file, map_location="cpu", weights_only=True)
     training.model.load_state_dict(content["model"])
     for turn, state in zip(training.turns, content["optimizers"], strict=True):
         turn.optimizer.load_state_dict(state)

@@ -17,11 +17,13 @@ from wattstep.fleet.place import unlike
 from wattstep.fleet.plan import SweepPlan, differences, joined
 from wattstep.records.journal import JOURNAL
 from wattstep.store.files import write_whole
+from wattstep.store.folder import Folder, read_plain, replacing
 from wattstep.store.lock import lock_folder
 from wattstep.workloads.paper_table import PAPER, TABLE
 
 SWEEP: Final = "sweep.json"
 OUTCOMES: Final = "sweep.jsonl"
+MOST_OUTCOMES: Final = 1 << 30  # bytes
 CONTINUES: Final = "the same command continues when that is mended"
 REPORT: Final = "report.html"
 LOCK: Final = "sweep.lock"
@@ -56,8 +58,8 @@ class SweepFolder:
             opened.callback(os.close, lock_folder(path, LOCK, "another sweep"))
             self._document = self._opened(plan, machine)
             self.outcomes = read_outcomes(path, warn)
-            self._lines = os.open(path / OUTCOMES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            opened.callback(os.close, self._lines)
+            with Folder(path) as folder:
+                self._lines = opened.enter_context(folder.keep(OUTCOMES)).fileno()
             self._end_line()
             self.save(0.0)
             self._open = opened.pop_all()
@@ -93,13 +95,9 @@ class SweepFolder:
             RecordingError: The disk is full, or gone.
         """
         self._document["sessions"][-1] = round(seconds, 3)
-        temporary = self.path / f"{SWEEP}.tmp"
-        with recording_errors(self.path):
-            with temporary.open("w", encoding="utf-8") as file:
-                json.dump(self._document, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path / SWEEP)
+        text = json.dumps(self._document, indent=1)
+        with recording_errors(self.path), replacing(self.path / SWEEP) as file:
+            file.write(text.encode())
 
     def close(self) -> None:
         """Lets go of the folder."""
@@ -154,7 +152,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
         DamagedRunError: It is not there or cannot be read.
     """
     try:
-        document = json.loads((path / SWEEP).read_text(encoding="utf-8"))
+        document = json.loads(read_plain(path / SWEEP))
         if document["schema"] != _SCHEMA:
             raise DamagedRunError(
                 f"{path / SWEEP} has schema {document['schema']}, this wattstep reads {_SCHEMA}"
@@ -187,11 +185,16 @@ def read_outcomes(path: Path, warn: Callable[[str], None]) -> dict[str, Outcome]
     """The outcomes by the name of their configuration, the last of each; none where there are none.
 
     A line that cannot be read is passed over with a warning: its configuration runs again.
+
+    Raises:
+        DamagedRunError: The file cannot be read.
     """
     try:
-        lines = (path / OUTCOMES).read_bytes().splitlines()
+        lines = read_plain(path / OUTCOMES, MOST_OUTCOMES).splitlines()
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise DamagedRunError(f"{path / OUTCOMES} cannot be read: {error}") from error
     outcomes = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

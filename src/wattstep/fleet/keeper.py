@@ -18,6 +18,7 @@ from typing import Any, Final
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.fleet.device_state import DeviceState, nearest_clock
 from wattstep.processes import child_command
+from wattstep.store.folder import read_plain, replacing
 
 ORIGINALS: Final = "restore.json"  # in the sweep's folder, while the device is not as it was
 CPUFREQ: Final = "sys/devices/system/cpu/cpufreq"
@@ -125,7 +126,7 @@ class Keeper:
     def _mend(self) -> None:
         """Puts back what an earlier sweep could not."""
         try:
-            left = json.loads(self._file.read_text(encoding="utf-8"))
+            left = json.loads(read_plain(self._file))
             originals = {str(key): str(value) for key, value in left.items()}
             for key, value in originals.items():
                 self._check_ours(key, value)
@@ -339,12 +340,8 @@ def _write(path: Path, value: str) -> None:
 
 
 def _save(file: Path, originals: Mapping[str, Any]) -> None:
-    temporary = file.with_name(f"{file.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as opened:
-        json.dump(dict(originals), opened, indent=1)
-        opened.flush()
-        os.fsync(opened.fileno())
-    temporary.replace(file)
+    with replacing(file) as opened:
+        opened.write(json.dumps(dict(originals), indent=1).encode())
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from wattstep.errors import DamagedRunError
@@ -184,6 +185,9 @@ def _check(outcome: Outcome) -> None:
         raise DamagedRunError("an outcome has a time that is no number")
     if not all(isinstance(each, Mapping) for each in objects):
         raise DamagedRunError("an outcome lacks or garbles its figures")
+    run = outcome.run
+    if run is not None and (not isinstance(run, str) or run in ("", "..") or Path(run).name != run):
+        raise DamagedRunError("an outcome names a run that is not in its sweep")
 
 
 def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:

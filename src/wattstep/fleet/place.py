@@ -66,7 +66,8 @@ def one_at_a_time(folder: Path | None = None) -> Iterator[None]:
 
 def _opened(path: Path) -> int:
     """The file of the lock, which may be another user's: it is never written into."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # anybody may have put something there
     try:
-        return os.open(path, os.O_RDONLY)
+        return os.open(path, flags)
     except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+        return os.open(path, flags | os.O_CREAT, 0o644)

@@ -16,6 +16,7 @@ from wattstep.foreground.frames import PERIOD_NS
 from wattstep.foreground.job import ForegroundJob
 from wattstep.processes import child_command
 from wattstep.recorder import Recorder
+from wattstep.store.folder import replacing
 
 SECONDS = 5.0  # alone and beside the training, each
 ROUNDS = 5  # at most: as many as there are steps in so many seconds
@@ -176,7 +177,6 @@ def write_table() -> int:
     facts = {key: str(value) for key, value in document["facts"].items()}
     table = pa.Table.from_pylist(document["rows"], schema=schema.with_metadata(facts))
     path = Path(sys.argv[1]) / f"{NAME}.parquet"
-    temporary = path.with_suffix(".tmp")
-    pq.write_table(table, temporary, compression="zstd")
-    temporary.replace(path)
+    with replacing(path) as file:
+        pq.write_table(table, file, compression="zstd")
     return 0

@@ -196,7 +196,7 @@ def _dataset(table: Table, places: Sequence[Place]) -> dataset.FileSystemDataset
     form, local = dataset.ParquetFileFormat(), fs.LocalFileSystem()
     fragments = [
         form.make_fragment(
-            str(file_of(place.path, table).absolute()),
+            str(file_of(place.tables, table).absolute()),
             filesystem=local,
             partition_expression=dataset.field("run") == place.name,
         )

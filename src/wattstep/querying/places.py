@@ -17,6 +17,7 @@ from wattstep.querying.tables import TABLES, Table
 from wattstep.records.journal import JOURNAL, RUN
 from wattstep.records.run_info import RunInfo
 from wattstep.store.files import read_info
+from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
@@ -35,6 +36,8 @@ class Place:
         info: Its description, or None where it cannot be read.
         problem: Why its tables are left out, or None.
         state: That of its description; "recording" while it is, "damaged" where it cannot be read.
+        tables: Where its tables lie, which is elsewhere where nothing may be written into it.
+        kept: What keeps them there.
     """
 
     name: str
@@ -42,16 +45,18 @@ class Place:
     info: RunInfo | None
     problem: str | None
     state: str
+    tables: Path
+    kept: object = None
 
     @cached_property
     def files(self) -> tuple[str, ...]:
         """Names of the tables whose file it has."""
-        return tuple(t.name for t in FILES if file_of(self.path, t).exists())
+        return tuple(t.name for t in FILES if file_of(self.tables, t).exists())
 
 
-def file_of(run: Path, table: Table) -> Path:
-    """Where a run keeps a table."""
-    return run / f"{table.name}.parquet"
+def file_of(tables: Path, table: Table) -> Path:
+    """The file of a table in the folder of all of them."""
+    return tables / f"{table.name}.parquet"
 
 
 def places(folders: Sequence[Path]) -> list[Place]:
@@ -80,7 +85,10 @@ def why_unreadable(place: Place, tables: Sequence[Table]) -> str | None:
     for table in tables:
         if table.name in place.files:
             try:
-                with pq.ParquetFile(file_of(place.path, table)) as file:
+                with (
+                    open_plain(file_of(place.tables, table)) as plain,
+                    pq.ParquetFile(plain) as file,
+                ):
                     for _ in file.iter_batches():
                         pass
             except TABLE_ERRORS as error:
@@ -110,38 +118,38 @@ def _open(path: Path, name: str) -> Place:
     info: RunInfo | None = None
     problem: str | None = None
     state: str | None = None
+    tables, kept = path, None
     try:
         if spelled(str(path)) != str(path):
             problem = "its path is not UTF-8: rename it"
         elif (path / JOURNAL).is_dir() and is_recording(path):
             state, problem = "recording", "it is still being recorded"
         else:
-            info = _info(path)
-            problem = next((why for t in FILES if (why := _why_no_table(path, t))), None)
+            if os.path.lexists(path / JOURNAL):  # it was never closed: it is recovered first
+                from wattstep.run import load  # half a second of imports
+
+                kept = load(path)
+                tables = kept.tables.folder
+            info = read_info(tables)
+            problem = next((why for t in FILES if (why := _why_no_table(tables, t))), None)
     except DamagedRunError as error:
         problem = spelled(str(error))
     except OSError as error:
         problem = f"it cannot be read: {error.strerror or error}"
     state = state or ("damaged" if problem or info is None else info.state)
-    return Place(name=name, path=path, info=info, problem=problem, state=state)
+    return Place(
+        name=name, path=path, info=info, problem=problem, state=state, tables=tables, kept=kept
+    )
 
 
-def _info(path: Path) -> RunInfo:
-    """The description of a run; one that was never closed is recovered first."""
-    if (path / JOURNAL).is_dir():
-        from wattstep.run import load  # half a second of imports
-
-        return load(path).info
-    return read_info(path)
-
-
-def _why_no_table(run: Path, table: Table) -> str | None:
+def _why_no_table(tables: Path, table: Table) -> str | None:
     """Why a run's file is not the table that it should be; None where it is, or need not be there."""
-    path = file_of(run, table)
-    if not path.exists():
+    path = file_of(tables, table)
+    if not os.path.lexists(path):
         return None if table.name in MAY_LACK else f"it lacks {path.name}"
     try:
-        schema = pq.read_schema(path)
+        with open_plain(path) as file:
+            schema = pq.read_schema(file)
     except TABLE_ERRORS as error:
         return _unreadable(table, error)
     for column in table.columns:

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import FloatArray, IntArray, Steps
-from wattstep.errors import DamagedRunError
 from wattstep.records.figure import Figure, Status, missing
-from wattstep.run.reading import TABLE_ERRORS, Tables
+from wattstep.run.reading import Tables
 
 NAME = "foreground"
 PERIOD_NS = 16_666_667
@@ -26,13 +24,9 @@ def foreground_delay(tables: Tables) -> dict[str, Any]:
     Raises:
         DamagedRunError: Its table cannot be read.
     """
-    path = tables.path / f"{NAME}.parquet"
-    if not path.exists():
+    if not tables.has(NAME):
         return {}
-    try:
-        table = pq.read_table(path)
-    except TABLE_ERRORS as error:
-        raise DamagedRunError(f"{path} cannot be read: {error}") from error
+    table = tables.table(NAME)
     facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     columns = table.to_pydict()
     alone, beside = (_times(columns, "frame", where) for where in ("alone", "beside"))

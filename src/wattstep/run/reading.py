@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import tempfile
 import weakref
@@ -23,8 +25,9 @@ from wattstep.records.channel import Channel
 from wattstep.records.journal import JOURNAL, Mark
 from wattstep.records.run_info import RunInfo
 from wattstep.run.imported import Imported
-from wattstep.store.convert import convert
+from wattstep.store.convert import convert, recover
 from wattstep.store.files import read_info
+from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
@@ -33,44 +36,68 @@ TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 class Tables:
     """The files of a run.
 
+    Attributes:
+        path: The run.
+        folder: Where its tables lie: in it, or in a temporary folder that goes with this object.
+
     Raises:
         DamagedRunError: It is no run, or a file of it cannot be read.
     """
 
     def __init__(self, run: Path) -> None:
         self.path = run
-        self._folder = run
+        self.folder = run
         if not run.exists():
             raise DamagedRunError(f"{run}: there is no such run")
-        if (run / JOURNAL).is_dir():
+        if os.path.lexists(run / JOURNAL):
             self._open_journal(run)
-        self.info: RunInfo = read_info(self._folder)
+        self.info: RunInfo = read_info(self.folder)
         self.imported = Imported(self.info)
 
     def _open_journal(self, run: Path) -> None:
-        """A run that was never closed is closed now; one that records is read beside itself."""
+        """A run that was never closed is closed now; one that records, or is not the user's own,
+        is read beside itself."""
         try:
-            if is_recording(run):
-                self._folder = Path(tempfile.mkdtemp(prefix="wattstep-"))
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-                convert(run, self._folder, state="recording")
-            else:
-                convert(run, state="recovered")
+            recording = is_recording(run)
+            if not recording and recover(run):
+                return
+            self.folder = Path(tempfile.mkdtemp(prefix="wattstep-"))
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            convert(run, self.folder, state="recording" if recording else "recovered")
         except OSError as error:
             raise DamagedRunError(
-                f"{run} was never closed, and its tables cannot be written: {error.strerror or error}"
+                f"{run} was never closed, and no tables can be made of its journals: "
+                f"{error.strerror or error}"
+            ) from error
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a Parquet file."""
+        return os.path.lexists(self._file(name))
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.parquet"
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
+        """One of the Parquet files.
+
+        Raises:
+            DamagedRunError: It cannot be read, nor what was asked of it meanwhile.
+        """
+        try:
+            with open_plain(self._file(name)) as plain, pq.ParquetFile(plain) as file:
+                yield file  # data sets' machinery takes a quarter of a second
+        except FileNotFoundError as error:
+            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
+        except TABLE_ERRORS as error:
+            raise DamagedRunError(
+                f"{name}.parquet of {self.path} cannot be read: {error}"
             ) from error
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """One of the Parquet files, or some of its columns."""
-        path = self._folder / f"{name}.parquet"
-        try:
-            with pq.ParquetFile(path) as file:  # data sets' machinery takes a quarter of a second
-                return file.read(None if columns is None else list(columns))
-        except FileNotFoundError as error:
-            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
-        except TABLE_ERRORS as error:
-            raise DamagedRunError(f"{path.name} of {self.path} cannot be read: {error}") from error
+        with self._opened(name) as file:
+            return file.read(None if columns is None else list(columns))
 
     def batches(
         self, name: str, columns: Sequence[str] | None = None, rows: int = 1 << 16
@@ -85,16 +112,10 @@ class Tables:
         Raises:
             DamagedRunError: It cannot be read; pieces before the damage were given.
         """
-        path = self._folder / f"{name}.parquet"
-        try:
-            with pq.ParquetFile(path) as file:
-                known = file.schema_arrow.names
-                chosen = [each for each in columns or known if each in known]
-                yield from file.iter_batches(batch_size=rows, columns=chosen)
-        except FileNotFoundError as error:
-            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
-        except TABLE_ERRORS as error:
-            raise DamagedRunError(f"{path.name} of {self.path} cannot be read: {error}") from error
+        with self._opened(name) as file:
+            known = file.schema_arrow.names
+            chosen = [each for each in columns or known if each in known]
+            yield from file.iter_batches(batch_size=rows, columns=chosen)
 
     def count(self, name: str) -> int:
         """Rows of one of the Parquet files; 0 where it is not there.
@@ -102,11 +123,10 @@ class Tables:
         Raises:
             DamagedRunError: It cannot be read.
         """
-        path = self._folder / f"{name}.parquet"
-        try:
-            return int(pq.read_metadata(path).num_rows) if path.exists() else 0
-        except TABLE_ERRORS as error:
-            raise DamagedRunError(f"{path.name} of {self.path} cannot be read: {error}") from error
+        if not self.has(name):
+            return 0
+        with self._opened(name) as file:
+            return int(file.metadata.num_rows)
 
     # --- samples ----------------------------------------------------------------------------
 
@@ -138,7 +158,7 @@ class Tables:
 
     def evaluations(self) -> list[dict[str, Any]]:
         """What the model was worth, in order: step (how many were done), measure, value."""
-        if not (self._folder / "evaluations.parquet").exists():  # runs of before November 2026
+        if not self.has("evaluations"):  # runs of before November 2026
             return []
         rows: list[dict[str, Any]] = self.table("evaluations").to_pylist()
         return rows
@@ -146,7 +166,7 @@ class Tables:
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
         """Totals of operations from a tool that keeps no instances; empty where there are none."""
-        if not (self._folder / "summaries.parquet").exists():
+        if not self.has("summaries"):
             return []
         rows: list[dict[str, Any]] = self.table("summaries").to_pylist()
         return rows

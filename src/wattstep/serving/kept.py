@@ -14,6 +14,7 @@ from typing import Any, Final
 import wattstep
 from wattstep.serving.store_view import Entry
 from wattstep.store.cache import cache_folder
+from wattstep.store.folder import replacing
 
 MOST_BYTES: Final = 256 * 10**6
 MOST_FILES: Final = 5000
@@ -70,10 +71,8 @@ class Kept:
 
     def keep(self, path: Path, document: Any) -> None:
         """Keeps a JSON document; a folder that cannot be written is done without."""
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        with contextlib.suppress(OSError):
-            temporary.write_text(json.dumps(document), encoding="ascii")
-            temporary.replace(path)
+        with contextlib.suppress(OSError), replacing(path) as file:
+            file.write(json.dumps(document).encode("ascii"))
 
     def forget(self, id: str) -> None:
         """Removes what was made from an entry; of several together all is removed."""

@@ -136,10 +136,24 @@ def _write_comparison(sides: list[Side], task: Task) -> None:
 
 
 def _recover(task: Task) -> None:
-    """Closes a run that was never closed: its journals become tables."""
-    from wattstep.run import load
+    """Closes a run that was never closed: its journals become tables.
 
-    load(task["paths"][0])
+    Raises:
+        RecordingError: It came from elsewhere, and is never written into.
+    """
+    from wattstep.errors import RecordingError
+    from wattstep.records.journal import JOURNAL
+    from wattstep.run import load
+    from wattstep.store.folder import Folder
+
+    path = Path(task["paths"][0])
+    load(path)
+    with Folder(path) as folder:
+        if JOURNAL in folder.names():
+            why = folder.foreign() or "it is being written"
+            raise RecordingError(
+                f"nothing is written into {path}: {why}; wattstep report reads it as it is"
+            )
 
 
 def _write_page(text: str, task: Task) -> None:

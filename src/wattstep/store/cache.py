@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from wattstep.store.folder import read_plain, replacing
+
 FOLDER = "wattstep"
 
 
@@ -42,13 +44,12 @@ def cached(name: str, key: str, compute: Callable[[], Any]) -> Any:
     """
     path = cache_folder() / f"{name}.json"
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(read_plain(path))
         if kept["key"] == key:
             return kept["value"]
     value = compute()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({"key": key, "value": value}), encoding="utf-8")
-        temporary.replace(path)
+        with replacing(path) as file:
+            file.write(json.dumps({"key": key, "value": value}).encode())
     return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.records.ceilings import MACHINE, Ceilings
 from wattstep.store.cache import cache_folder
+from wattstep.store.folder import read_plain, replacing
 
 FOLDER = "ceilings"
 
@@ -33,11 +33,10 @@ def write(ceilings: Ceilings, path: Path) -> None:
     Raises:
         RecordingError: It cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(ceilings.to_dict(), indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        with replacing(path) as file:
+            file.write(json.dumps(ceilings.to_dict(), indent=1).encode() + b"\n")
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from error
 
@@ -49,7 +48,7 @@ def read(path: Path) -> Ceilings:
         DamagedRunError: It cannot be read, or holds something else.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_plain(path))
     except OSError as error:
         raise DamagedRunError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:

@@ -33,8 +33,11 @@ from wattstep.records.journal import (
 )
 from wattstep.records.run_info import RunInfo
 from wattstep.store.files import read_info, write_info
+from wattstep.store.folder import Folder
 from wattstep.store.lock import RunLock
 
+TABLE = ".parquet"
+WRITING = ".tmp"  # a table that is not whole yet
 BLOCK = 1 << 18  # rows that are in memory at once
 LOST_NAME = "(name lost)"
 Ints = npt.NDArray[np.int64]
@@ -126,15 +129,35 @@ def convert(run: Path, target: Path | None = None, state: str = "closed") -> Non
         DamagedRunError: There is no journal, or `run.json` or the journal cannot be read.
         OSError: The disk is full; the journals are untouched.
     """
-    if not (run / JOURNAL).is_dir():
-        raise DamagedRunError(f"{run} has neither tables nor a journal")
-    if target is None:
-        _convert_in_place(run, state)
-    else:
-        _convert_beside(run, target, state)
+    with Folder(run) as folder:
+        if JOURNAL not in folder.names():
+            raise DamagedRunError(f"{run} has neither tables nor a journal")
+        if target is None:
+            _convert_in_place(folder, state)
+        else:
+            with Folder(target) as beside:
+                _convert_beside(folder, beside, state)
 
 
-def _convert_in_place(run: Path, state: str) -> None:
+def recover(run: Path) -> bool:
+    """Closes a run that was never closed, where all of its folder is the user's own.
+
+    Returns:
+        Whether it is: nothing is written into what came from elsewhere (`Folder.foreign`), which
+        is converted beside itself instead.
+
+    Raises:
+        DamagedRunError: `run.json` or the journal cannot be read.
+        OSError: The disk is full; the journals are untouched.
+    """
+    with Folder(run) as folder:
+        if run.is_symlink() or folder.foreign():
+            return False
+        _convert_in_place(folder, "recovered")
+        return True
+
+
+def _convert_in_place(run: Folder, state: str) -> None:
     """Under the run's lock: one process writes the tables, others wait and find them written."""
     if _unfinished(run):
         try:
@@ -147,71 +170,74 @@ def _convert_in_place(run: Path, state: str) -> None:
         finally:
             lock.release()
     # What cannot be removed now goes when the run is next opened.
-    shutil.rmtree(run / JOURNAL, ignore_errors=True)
+    run.remove_folder(JOURNAL)
 
 
-def _convert_beside(run: Path, target: Path, state: str) -> None:
+def _convert_beside(run: Folder, target: Folder, state: str) -> None:
     try:
         _write_tables(run, target, state)
     except FileNotFoundError:
         if _unfinished(run):
             raise
     if not _unfinished(run):  # it was closed meanwhile, and took the journals away under us
-        for path in [run / RUN, *run.glob("*.parquet")]:
-            shutil.copy(path, target)
+        for name in run.names():
+            if name == RUN or name.endswith(TABLE):
+                with run.open(name) as file, target.make(name) as copy:
+                    shutil.copyfileobj(file, copy)
 
 
-def _unfinished(run: Path) -> bool:
+def _unfinished(run: Folder) -> bool:
     """Whether the tables are yet to be written; journals may be left behind them all the same."""
     return read_info(run).state == "recording"
 
 
-def _write_tables(run: Path, folder: Path, state: str) -> None:
+def _write_tables(run: Folder, folder: Folder, state: str) -> None:
     """All or nothing."""
     info = read_info(run)
-    journal = run / JOURNAL
-    names = _read_names(journal)
-    written: list[Path] = []
-    try:
-        written.append(write_table(folder / "samples.parquet", SAMPLES, _samples(journal, info)))
-        written.append(write_table(folder / "steps.parquet", STEPS, _steps(journal, info, names)))
-        written.append(write_table(folder / "spans.parquet", SPANS, _spans(journal, names)))
-        written.append(write_table(folder / "memory.parquet", MEMORY, _memory(journal, names)))
-        evaluations = _evaluations(journal, names)
-        written.append(write_table(folder / "evaluations.parquet", EVALUATIONS, evaluations))
-        written.append(
-            write_table(
-                folder / "operations.parquet", OPERATIONS_SCHEMA, _operations(journal, names)
-            )
-        )
-        for path in written:
-            path.rename(path.with_suffix(""))
-    except BaseException as error:
-        for path in [*written, *folder.glob("*.parquet.tmp")]:
-            path.unlink(missing_ok=True)
-        if isinstance(error, (ValueError, LookupError, OverflowError)):  # Arrow's are among them
-            raise DamagedRunError(f"the journal of {run} is garbled: {error}") from error
-        raise
-    _sync(folder)
+    with run.inside(JOURNAL) as journal:
+        names = _read_names(journal)
+        tables = {
+            "samples": (SAMPLES, _samples(journal, info)),
+            "steps": (STEPS, _steps(journal, info, names)),
+            "spans": (SPANS, _spans(journal, names)),
+            "memory": (MEMORY, _memory(journal, names)),
+            "evaluations": (EVALUATIONS, _evaluations(journal, names)),
+            "operations": (OPERATIONS_SCHEMA, _operations(journal, names)),
+        }
+        try:
+            for name, (schema, batches) in tables.items():
+                write_table(folder, name + TABLE + WRITING, schema, batches)
+            for name in tables:
+                folder.rename(name + TABLE + WRITING, name + TABLE)
+        except BaseException as error:
+            for name in tables:
+                folder.remove(name + TABLE + WRITING)
+            if isinstance(
+                error, (ValueError, LookupError, OverflowError)
+            ):  # Arrow's are among them
+                raise DamagedRunError(f"the journal of {run.path} is garbled: {error}") from error
+            raise
+    folder.sync()
     write_info(folder, replace(info, state=state))
 
 
-def write_table(path: Path, schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Path:
-    """Streams record batches into `path`.tmp, to the disk itself; returns that name.
+def write_table(
+    folder: Folder, name: str, schema: pa.Schema, batches: Iterator[dict[str, Any]]
+) -> None:
+    """Streams record batches into a new file, to the disk itself.
 
     Args:
-        path: Of the table.
+        folder: Where it goes.
+        name: Of the file, which counts as whole only when this returns.
         schema: Its columns.
         batches: Columns by name, each an Arrow array or what becomes one.
     """
-    temporary = path.with_suffix(".parquet.tmp")
-    with temporary.open("wb") as file:
+    with folder.make(name) as file:
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for table in _gathered(_tables(schema, batches)):
                 writer.write_table(table)
         file.flush()
         os.fsync(file.fileno())
-    return temporary
 
 
 def _tables(schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
@@ -243,45 +269,48 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, type=kind)
 
 
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 # --- samples -----------------------------------------------------------------------------------
 
 
-def _rows(path: Path, width: int) -> Iterator[Ints]:
-    """Blocks of whole rows of int64; a cut last row is left out."""
-    if not path.exists():
+def _whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Blocks of the rows of a file, which need not be there; a cut last row is left out."""
+    try:
+        file = journal.open(name)
+    except FileNotFoundError:
         return
-    rows = path.stat().st_size // (8 * width)
-    for first in range(0, rows, BLOCK):
-        count = min(BLOCK, rows - first)
-        block = np.fromfile(path, dtype="<i8", count=count * width, offset=first * width * 8)
-        yield block.reshape(count, width)
+    with file:
+        rows = os.fstat(file.fileno()).st_size // row.itemsize  # what comes meanwhile is left
+        while rows > 0:
+            block = np.fromfile(file, row, min(BLOCK, rows))
+            if not len(block):  # cut off meanwhile
+                return
+            rows -= len(block)
+            yield block
 
 
-def _samples(journal: Path, info: RunInfo) -> Iterator[dict[str, Any]]:
+def _rows(journal: Folder, name: str, width: int) -> Iterator[Ints]:
+    """Blocks of whole rows of so many int64."""
+    for block in _whole_rows(journal, name, np.dtype(("V", 8 * width))):
+        yield block.view("<i8").reshape(len(block), width)
+
+
+def _samples(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:
     for read in info.reads:
-        path = journal / samples_name(read.number)
-        for block in _rows(path, SAMPLE_HEADER + len(read.channels)):
+        width = SAMPLE_HEADER + len(read.channels)
+        for block in _rows(journal, samples_name(read.number), width):
             for column, channel in enumerate(read.channels, SAMPLE_HEADER):
                 raw = block[:, column]
                 value: npt.NDArray[np.float64] = raw.astype(np.float64) * channel.scale
                 value[raw == MISSING] = np.nan
                 yield _sample_columns(block[:, 0], channel.name, value, block[:, 1])
-    for block in _rows(journal / TICKS, 4):
+    for block in _rows(journal, TICKS, 4):
         for column, name, scale in (
             (1, "sampler.lateness", 1e-9),
             (2, "sampler.busy_time", 1e-9),
             (3, "sampler.lost_ticks", 1.0),
         ):
             yield _sample_columns(block[:, 0], name, block[:, column].astype(np.float64) * scale)
-    for block in _rows(journal / COSTS, 4):
+    for block in _rows(journal, COSTS, 4):
         for read in info.reads:
             mine = block[block[:, 1] == read.number]
             if len(mine):
@@ -308,19 +337,21 @@ def _sample_columns(
 # --- marks -------------------------------------------------------------------------------------
 
 
-def _read_names(journal: Path) -> list[str]:
+def _read_names(journal: Folder) -> list[str]:
     """Names by code, and last the one for codes whose name was cut off."""
     names: list[str] = []
-    path = journal / NAMES
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            try:
-                _, code, text = json.loads(line)
-            except (TypeError, ValueError):
-                break
-            if code != len(names) or not isinstance(text, str):
-                break
-            names.append(text)
+    try:
+        lines = journal.read(NAMES).splitlines()
+    except FileNotFoundError:
+        lines = []
+    for line in lines:
+        try:
+            _, code, text = json.loads(line)
+        except (TypeError, ValueError):
+            break
+        if code != len(names) or not isinstance(text, str):
+            break
+        names.append(text)
     return [*names, LOST_NAME]
 
 
@@ -329,29 +360,24 @@ def _known(codes: npt.NDArray[Any], names: list[str]) -> Ints:
     return np.minimum(codes.astype(np.int64), len(names) - 1)
 
 
-def _mark_blocks(journal: Path) -> Iterator[npt.NDArray[Any]]:
+def _mark_blocks(journal: Folder) -> Iterator[npt.NDArray[Any]]:
     """Marks in blocks that no step lies across: each ends with a step's end, or before a start."""
-    path = journal / MARKS
-    if not path.exists():
-        return
-    total = path.stat().st_size // _MARK.itemsize
     carry = np.empty(0, _MARK)
-    for first in range(0, total, BLOCK):
-        count = min(BLOCK, total - first)
-        block = np.fromfile(path, _MARK, count, offset=first * _MARK.itemsize)
+    for block in _whole_rows(journal, MARKS, _MARK):
         block = np.concatenate([carry, block[block["kind"] != 0]])
         ends = np.flatnonzero(block["kind"] == Mark.STEP_END)
         starts = np.flatnonzero(block["kind"] == Mark.STEP_START)
         cut = len(block)
-        if first + count < total and len(ends):
+        if len(ends):
             cut = int(ends[-1]) + 1
-        elif first + count < total and len(starts):
+        elif len(starts):
             cut = int(starts[-1])
         carry = block[cut:]
         yield block[:cut]
+    yield carry
 
 
-def _steps(journal: Path, info: RunInfo, names: list[str]) -> Iterator[dict[str, Any]]:
+def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[str, Any]]:
     texts = np.array(names, dtype=object)
     for marks in _mark_blocks(journal):
         kind = marks["kind"]
@@ -401,7 +427,7 @@ def _late_samples(
     return np.where(high > low, total[high] - total[low], given)
 
 
-def _spans(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+def _spans(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
     """Tracing windows and named rests; one that never ended is closed by the last mark."""
     opened: dict[str, tuple[int, str]] = {}
     rows: list[tuple[int, int, str, str]] = []
@@ -425,7 +451,7 @@ def _spans(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
         yield dict(zip(("start_ns", "end_ns", "kind", "name"), map(list, columns), strict=True))
 
 
-def _memory(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+def _memory(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
     fixed = {
         (int(Mark.PEAK), 0): "peak_resident",
         (int(Mark.PEAK), 1): "peak_resident_with_tracing",
@@ -448,7 +474,7 @@ def _memory(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _evaluations(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+def _evaluations(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
     for marks in _mark_blocks(journal):
         rows = marks[marks["kind"] == Mark.EVALUATION]
         if len(rows):
@@ -463,11 +489,11 @@ def _evaluations(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
 # --- operations --------------------------------------------------------------------------------
 
 
-def _operations(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+def _operations(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
     width = len(OPERATION_FIELDS)
     dictionary = pa.array([*names, "cpu"])
     at = {name: column for column, name in enumerate(OPERATION_FIELDS)}
-    for block in _whole_windows(journal / OPERATIONS, width, at["window"]):
+    for block in _whole_windows(_rows(journal, OPERATIONS, width), width, at["window"]):
         columns: dict[str, Any] = {name: block[:, at[name]] for name in at}
         duration = columns["end_ns"] - columns["start_ns"]
         columns["self_ns"] = duration - _children_ns(columns, duration)
@@ -484,9 +510,9 @@ def _operations(journal: Path, names: list[str]) -> Iterator[dict[str, Any]]:
         yield columns
 
 
-def _whole_windows(path: Path, width: int, window: int) -> Iterator[Ints]:
+def _whole_windows(blocks: Iterator[Ints], width: int, window: int) -> Iterator[Ints]:
     carry = np.empty((0, width), np.int64)
-    for block in _rows(path, width):
+    for block in blocks:
         block = np.concatenate([carry, block])
         cut = int(np.searchsorted(block[:, window], block[-1, window]))
         carry = block[cut:]

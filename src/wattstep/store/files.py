@@ -13,6 +13,7 @@ from pathlib import Path
 from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
 from wattstep.records.journal import JOURNAL, RUN
 from wattstep.records.run_info import RunInfo
+from wattstep.store.folder import Folder, opened
 
 
 def new_name(workload: str) -> str:
@@ -61,18 +62,21 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def read_info(run: Path) -> RunInfo:
+def read_info(run: Path | Folder) -> RunInfo:
     """What `run.json` says.
 
     Raises:
         DamagedRunError: It is not there or cannot be read.
     """
-    path = run / RUN
+    path = (run.path if isinstance(run, Folder) else run) / RUN
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DamagedRunError(f"{run} is not a run: it has no {RUN}") from error
-    except (OSError, ValueError, RecursionError) as error:
+        with opened(run) as folder:
+            document = json.loads(folder.read(RUN))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DamagedRunError(f"{path.parent} is not a run: it has no {RUN}") from error
+    except OSError as error:
+        raise DamagedRunError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise DamagedRunError(f"{path} does not hold a run")
@@ -95,11 +99,12 @@ def write_whole(fd: int, data: bytes) -> None:
         raise
 
 
-def write_info(run: Path, info: RunInfo) -> None:
-    """Replaces `run.json` as a whole."""
-    temporary = run / (RUN + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(info.to_dict(), file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(run / RUN)
+def write_info(run: Path | Folder, info: RunInfo) -> None:
+    """Replaces `run.json` as a whole.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    text = json.dumps(info.to_dict(), indent=1, ensure_ascii=False)
+    with opened(run) as folder, folder.replacing(RUN) as file:
+        file.write(text.encode())

@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from wattstep.errors import RunExistsError
 from wattstep.records.journal import HOLDER, JOURNAL, LOCK
+from wattstep.store.folder import Folder, opened
 
+MOST_WORDS: Final = 100  # bytes of a holder
 PAUSES_S: Final = (0.0, 0.02, 0.1)  # whoever looks whether a folder is kept has it for microseconds
 
 
@@ -29,19 +32,19 @@ class RunLock:
         RunExistsError: Another process holds it.
     """
 
-    def __init__(self, run: Path, *, wait: bool = False) -> None:
-        journal = run / JOURNAL
-        self._holder = journal / HOLDER
-        self._file = (journal / LOCK).open("a", encoding="ascii")
-        try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            self._holder.write_text(f"{os.getpid()} {_start_time(os.getpid())}", encoding="ascii")
-        except BlockingIOError as error:
-            self._file.close()
-            raise RunExistsError(f"{run} is being written by another process") from error
-        except OSError:
-            self._file.close()
-            raise
+    def __init__(self, run: Path | Folder, *, wait: bool = False) -> None:
+        with ExitStack() as undo, opened(run) as folder:
+            self._journal = undo.enter_context(folder.inside(JOURNAL))
+            self._file = undo.enter_context(self._journal.keep(LOCK))
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError as error:
+                raise RunExistsError(
+                    f"{folder.path} is being written by another process"
+                ) from error
+            with self._journal.make(HOLDER) as holder:
+                holder.write(f"{os.getpid()} {_start_time(os.getpid())}".encode("ascii"))
+            undo.pop_all()
 
     def hand_over(self) -> None:
         """Lets a child take the lock; until it has, this process still counts as the holder."""
@@ -49,7 +52,8 @@ class RunLock:
 
     def release(self) -> None:
         """Lets go; the journals may be converted by anyone now."""
-        self._holder.unlink(missing_ok=True)
+        self._journal.remove(HOLDER)
+        self._journal.close()
         self._file.close()
 
 
@@ -68,7 +72,8 @@ def lock_folder(path: Path, name: str, who: str) -> int:
         RunExistsError: It is held.
         OSError: The lock cannot be made.
     """
-    lock = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o644)
+    with Folder(path) as folder, folder.keep(name) as file:
+        lock = os.dup(file.fileno())
     for pause in PAUSES_S:
         time.sleep(pause)
         try:
@@ -102,20 +107,28 @@ def is_locked(lock: Path) -> bool:
 
 def is_recording(run: Path) -> bool:
     """Whether a living process holds the run's lock."""
-    journal = run / JOURNAL
     try:
-        words = (journal / HOLDER).read_text(encoding="ascii", errors="replace").split()
-        if len(words) == 2 and words[1] == _start_time(words[0]):
-            return True
-    except FileNotFoundError:
-        pass  # cut short while it was made, or let go
-    try:
-        with (journal / LOCK).open(encoding="ascii") as file:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+        with Folder(run) as folder, folder.inside(JOURNAL) as journal:
+            return _is_held(journal) or _is_locked(journal)
+    except OSError:  # no such folder, or what bears its name is a link: no recorder made that
         return False
-    except BlockingIOError:
-        return True
+
+
+def _is_held(journal: Folder) -> bool:
+    """Whether the process lives that wrote down that it holds it."""
+    try:
+        words = journal.read(HOLDER, MOST_WORDS).decode("ascii", errors="replace").split()
+    except OSError:  # cut short while it was made, or let go
+        return False
+    return len(words) == 2 and words[0].isdigit() and words[1] == _start_time(words[0])
+
+
+def _is_locked(journal: Folder) -> bool:
+    with journal.open(LOCK) as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
 
 

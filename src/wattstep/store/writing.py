@@ -20,9 +20,11 @@ from wattstep.store.convert import (
     SPANS,
     STEPS,
     SUMMARIES,
+    TABLE,
     write_table,
 )
 from wattstep.store.files import make_above, remove_empty, write_info
+from wattstep.store.folder import Folder
 
 SCHEMAS: Mapping[str, pa.Schema] = {
     "samples": SAMPLES,
@@ -58,9 +60,9 @@ def write_run(run: Path, info: RunInfo, tables: Mapping[str, Iterable[Mapping[st
         for name, schema in SCHEMAS.items():
             if name == "summaries" and name not in tables:
                 continue  # only imported totals have one
-            path = made / f"{name}.parquet"
             batches = (dict(batch) for batch in tables.get(name, ()))
-            write_table(path, schema, batches).rename(path)
+            with Folder(made) as folder:
+                write_table(folder, name + TABLE, schema, batches)
         write_info(made, info)
         made.chmod(0o755)
         made.rename(run)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.records.journal import NAMES
+from wattstep.store.folder import open_plain
 
 MOST_BYTES: Final = 1 << 22  # of one journal at a time
 UNNAMED: Final = "(name lost)"
@@ -52,7 +53,7 @@ class Rows:
 
     def _read(self) -> bytes:
         try:
-            with self._path.open("rb", buffering=0) as file:
+            with open_plain(self._path) as file:
                 file.seek(self._offset)
                 data = file.read(MOST_BYTES)
         except OSError:  # not there yet, or no more

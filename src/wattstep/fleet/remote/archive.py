@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.store.folder import replacing
 
-_PART = ".part"  # what a file is called until all of it is here
 _BLOCK = 1024 * 1024
 
 
@@ -103,22 +103,16 @@ def unpack(stream: IO[bytes], target: Path, wanted: Mapping[str, int]) -> int:
 
 def _write(content: IO[bytes], target: Path, name: str, size: int) -> int:
     path = target / name
-    part = path.with_name(path.name + _PART)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.parent.resolve().is_relative_to(target.resolve()):
             raise RecordingError(f"{name!r} leads out of {target}")
-        with part.open("wb") as file:
+        with replacing(path) as file:
             while block := content.read(_BLOCK):
                 file.write(block)
             if file.tell() != size:
                 raise EOFError(f"{name} was cut off")
-        part.replace(path)
-    except (EOFError, tarfile.ReadError):
-        part.unlink(missing_ok=True)
-        raise
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise RecordingError(cannot_write(path, error)) from error
     return size
 

@@ -353,9 +353,13 @@ def complete(run: Path, note: str | None = None) -> None:
     from wattstep.records.journal import HOLDER, JOURNAL
     from wattstep.run import load
     from wattstep.store.files import read_info, write_info
+    from wattstep.store.folder import Folder
 
     try:  # A process of the board held it; one of the same number here must not pass for that one.
-        (run / JOURNAL / HOLDER).unlink(missing_ok=True)
+        with Folder(run) as folder, folder.inside(JOURNAL) as journal:
+            journal.remove(HOLDER)
+    except FileNotFoundError:
+        pass
     except OSError as error:
         raise DamagedRunError(f"{run} came from the board as something else than a run") from error
     info = read_info(run)

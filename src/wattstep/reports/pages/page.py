@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,6 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from wattstep.reports.pages.charts import Bar, Chart
+from wattstep.store.folder import replacing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +80,6 @@ def content_policy(scripts: Iterable[str]) -> str:
 def write_at_once(text: str, path: Path) -> None:
     """Writes a page in one piece or not at all; its folder is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with replacing(path) as file:
         # Names may hold halves of surrogate pairs, which UTF-8 cannot.
-        with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        file.write(text.encode(errors="replace"))

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wattstep.store.folder import open_plain, read_plain
+
 FOLDER: Final = "emulation"  # within the run
 ROWS: Final = "truth.bin"
 NAMES: Final = "truth.json"
@@ -77,7 +79,8 @@ def read_truth(run: Path) -> tuple[list[Column], list[tuple[int, ...]]]:
         OSError: The run has none.
     """
     folder = run / FOLDER
-    columns = [Column(**row) for row in json.loads((folder / NAMES).read_text(encoding="utf-8"))]
+    columns = [Column(**row) for row in json.loads(read_plain(folder / NAMES))]
     row = struct.Struct(f"<{len(columns)}q")
-    data = (folder / ROWS).read_bytes()
+    with open_plain(folder / ROWS) as file:
+        data = file.read()
     return columns, list(row.iter_unpack(data[: len(data) // row.size * row.size]))

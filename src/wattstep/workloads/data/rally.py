@@ -32,7 +32,8 @@ class Rally:
         self._serve()
         first: Bytes = np.repeat(self._draw()[None], FRAMES_PER_MOVE, axis=0)
         self._frames = first
-        return first.copy()
+        copied: Bytes = first.copy()
+        return copied
 
     def play(self, action: int) -> Move:
         """Takes an action for four frames; once a game is over, `begin` comes next."""

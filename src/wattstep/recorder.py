@@ -26,10 +26,10 @@ from wattstep.records.channel import Absent, Present
 from wattstep.records.journal import JOURNAL, OPERATIONS, Mark
 from wattstep.records.run_info import RunInfo
 from wattstep.records.settings import parse_duration, parse_power_model
-from wattstep.sampling.companion import Companion, News
+from wattstep.sampling.attendant import Attendant
+from wattstep.sampling.companion import News
 from wattstep.sampling.plan import Plan, make_plan
-from wattstep.sampling.sampler import Sampler
-from wattstep.sensors.process_cpu import open_task_clocks
+from wattstep.sensors.process_cpu import open_clocks
 from wattstep.store.files import create_folder, new_name, remove_empty, write_info
 from wattstep.store.lock import RunLock
 from wattstep.store.marks import MarkJournal
@@ -110,6 +110,7 @@ class Recorder:
         self.problem: str | None = None  # why recording ended early
         self._notes: list[str] = []
         self._lost: dict[str, int] = {}
+        self._gaps: list[tuple[int, int]] = []
         self._state = "new"
         self._in_rest = False
         self._layer_marks: Any = None
@@ -170,15 +171,10 @@ class Recorder:
         self._windows = Windows(
             self._mode, self._steady_from, self._marks, self._operations, self.note
         )
-        self._companion = Companion(plan, journal)
-        undo.callback(self._companion.stop)
-        self._companion.start()
-        ours = self._companion.pids
-        self._sampler = Sampler(plan, journal, lambda: open_task_clocks(os.getpid()), ours)
-        self._sampler.start()
-        undo.callback(self._sampler.stop)
-        self._hear(self._companion.await_first_rows())
-        self._info = replace(self._info, scheduling=self._sampler.scheduling)
+        self._sampling = Attendant(plan, journal, functools.partial(open_clocks, os.getpid()))
+        undo.callback(self._sampling.stop)
+        self._hear(self._sampling.start())
+        self._info = replace(self._info, scheduling=self._sampling.scheduling)
         write_info(folder, self._info)
 
     def _plan(self, site: Site) -> Plan:
@@ -243,10 +239,7 @@ class Recorder:
                 self._windows.mark_peak()
         except OSError as error:
             self._cannot_write(error)
-        reason = self._sampler.stop()
-        if reason is not None and "sampler" not in self._lost:
-            self._sampler_lost(reason)
-        self._hear(self._companion.stop())
+        self._hear(self._sampling.stop())
         self._site.close()
         for note in self._site.notes:
             self.note(note)
@@ -297,6 +290,7 @@ class Recorder:
             clocks=(*info.clocks, _wall_clock()),
             notes=tuple(self._notes),
             lost=dict(self._lost),
+            gaps=tuple(self._gaps),
         )
 
     def __enter__(self) -> Recorder:
@@ -591,7 +585,7 @@ class Recorder:
     # --- housekeeping ---------------------------------------------------------------------
 
     def _check(self, now: int) -> None:
-        """Once a second: is the sampler alive, and how many marks can these steps afford?"""
+        """Once a second: what became of the sampler, and how many marks can these steps afford?"""
         typical = self._windows.schedule.typical_ns
         self._check_at = now + (CHECK_NS if typical else FIRST_CHECK_NS)
         if typical:
@@ -599,21 +593,13 @@ class Recorder:
             if self._layer_marks is not None:
                 cost = self._layer_marks.layers * LAYER_MARK_NS
                 self._layers_every = max(1, math.ceil(cost / (LAYER_BUDGET * typical)))
-        if "sampler" not in self._lost:
-            reason = self._sampler.lost()
-            if reason is not None:
-                self._sampler_lost(reason)
-        self._hear(self._companion.news())
-
-    def _sampler_lost(self, reason: str) -> None:
-        self._lost["sampler"] = self._sampler.last_sample_ns() or time.perf_counter_ns()
-        text = f"the sampler was lost: {reason}; no samples from then on"
-        self.note(text)
-        warnings.warn(text, RecordingWarning, stacklevel=3)
+        self._hear(self._sampling.news())
 
     def _hear(self, news: Sequence[News]) -> None:
-        """What became of sensors that the companion reads."""
+        """What became of the sampler, and of sensors that the companion reads."""
         for one in news:
+            if one.gap is not None:
+                self._gaps.append(one.gap)
             if one.lost_ns is not None:
                 self._lost.setdefault(one.sensor, one.lost_ns)
             self.note(one.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import signal
@@ -367,3 +368,40 @@ def test_a_mark_is_laid_out_as_the_recorder_lays_it_out() -> None:
         "PEAK", "RESIDENT", "SAMPLES",
     ):  # fmt: skip
         assert getattr(agent, name) == Mark[name]
+
+
+SAMPLER_KILLED = """
+import os, signal, time
+import wattstep_agent
+
+with wattstep_agent.Recorder("out", interval="5ms", warmup=2) as recorder:
+    killed = None
+    end = time.monotonic() + 110
+    while time.monotonic() < end:
+        with recorder.step(samples=8):
+            time.sleep(0.02)
+        sampler = recorder.sampling.process.pid
+        if killed is None and recorder.index == 30:
+            os.kill(sampler, signal.SIGKILL)
+            killed, size = sampler, None
+        elif killed not in (None, sampler):
+            size = size or recorder.index
+            if recorder.index > size + 60:
+                break
+"""
+
+
+@pytest.mark.parametrize("version", [OLD[0], "this"])
+def test_a_killed_sampler_is_started_again_and_the_run_says_so(
+    tmp_path: Path, version: str
+) -> None:
+    recorded(tmp_path, sys.executable if version == "this" else python(version), SAMPLER_KILLED)
+    run = wattstep.load(join(tmp_path / "out", tmp_path / "run"))
+    words = "the sampler was lost (it ended with signal 9) and started again"
+    assert sum(note.startswith(words) for note in run.info.notes) == 1
+    assert not run.info.lost
+    for name in run.tables.channels():
+        t_ns, value, code = run.tables.samples()[name]
+        assert list(code).count(errno.EOWNERDEAD) == 1
+        assert np.isnan(value[code == errno.EOWNERDEAD]).all()
+        assert np.all(np.diff(t_ns) > 0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S, gone
 
 TRAINER = Path(__file__).with_name("trainer.py")
 
@@ -51,16 +54,32 @@ class Trainer:
         """The sampler's process."""
         return self._child(b"child.py")
 
+    def until_other(self, *pids: int) -> int:
+        """The sampler's process, as soon as it is none of these; the training goes on."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            self.step()
+            found = [pid for pid in self._children(b"child.py") if pid not in pids]
+            if found and not gone(found[0]):
+                return found[0]
+        raise AssertionError("it was not started again")
+
     def companion(self) -> int:
         """The process that runs feeds."""
         return self._child(b"companion_child")
 
     def _child(self, words: bytes) -> int:
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        (found,) = [
-            int(child) for child in children if words in Path(f"/proc/{child}/cmdline").read_bytes()
-        ]
+        (found,) = self._children(words)
+        return found
+
+    def _children(self, words: bytes) -> list[int]:
+        """Children are listed by the thread that started them."""
+        found = []
+        for path in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # a thread that has ended, or a child
+                for child in path.read_text().split():
+                    if words in Path(f"/proc/{child}/cmdline").read_bytes():
+                        found.append(int(child))
         return found
 
     def finish(self) -> tuple[int, str, str]:

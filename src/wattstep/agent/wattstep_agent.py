@@ -63,6 +63,8 @@ LEAST_CLEAN = 3  # clean steps between two windows; the first of them settles
 ENOUGH, SPACING_NS = 60, 60 * 10**9  # after so many windows, one a minute
 CANARY_S, CANARY_SHARE = 0.1, 0.01  # before a script; after it, no more of its time, or five passes
 CHECK_NS = 10**9  # how often it looks whether the sampler lives
+MOST_RESTARTS = 10  # of a sampler that was killed
+ENDED = "it ended with "
 START_S = STOP_S = 30.0
 LEAST_FREE = 64 * 2**20  # bytes on the disk below which nothing is traced any more
 RESERVED = 64 * 1024  # bytes for what the description says in the end beyond its first words
@@ -485,10 +487,7 @@ class Sampling:
             said = ""
         code = self.process.returncode
         ended = "signal %d" % -code if code < 0 else "exit code %d" % code
-        return (
-            said.replace("sampling\n", "").replace("failed: ", "").strip()
-            or "it ended with " + ended
-        )
+        return said.replace("sampling\n", "").replace("failed: ", "").strip() or ENDED + ended
 
     def stop(self):
         """Ends the child; its journals are written before it goes."""
@@ -881,6 +880,7 @@ class Recorder:
         self.index = 0
         self.state = "new"
         self.notes = []
+        self.restarts = 0  # of the sampler
         self.lost = {}
         self.canary = {}
         self.layers = Layers()
@@ -1055,7 +1055,24 @@ class Recorder:
             self.check_at = now + CHECK_NS
             reason = None if "sampler" in self.lost else self.sampling.lost()
             if reason is not None:
-                self.sampler_lost(reason)
+                self.sampler_ended(reason)
+
+    def sampler_ended(self, reason):
+        """Starts the sampler again, a few times; one that told why it ended would end again."""
+        self.restarts += 1
+        if self.restarts > MOST_RESTARTS or not reason.startswith(ENDED):
+            self.sampler_lost(reason)
+            return
+        self.sampling.stop()
+        try:
+            self.sampling.start()
+        except AgentError as error:
+            self.sampler_lost("%s; %s" % (reason, error))
+            return
+        self.note(
+            "the sampler was lost (%s) and started again before step %d: "
+            "its samples have a gap" % (reason, self.index)
+        )
 
     def sampler_lost(self, reason):
         """Samples end here."""

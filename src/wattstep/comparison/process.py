@@ -152,6 +152,9 @@ def _warnings(run: Run) -> list[str]:
         found.append("is still being recorded")
     if run.info.state == "recovered":
         found.append("was never closed: it was recovered from its journals")
+    if run.info.gaps:
+        seconds = sum(until - since for since, until in run.info.gaps) * 1e-9
+        found.append(f"has {len(run.info.gaps)} gaps in its samples, {seconds:.1f} s")
     return found + [f"lost its {part} before its end" for part in run.info.lost]
 
 

@@ -79,6 +79,7 @@ class RunInfo:
         notes: What the reader must know (lost sampler, a profiler of the user's own).
         clocks: Pairs of monotonic time and wall clock less it, in ns: begin and end.
         lost: Monotonic time in ns from which on something was not recorded, by part.
+        gaps: From when to when (monotonic, ns) nothing was sampled: the sampler was started again.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -113,6 +114,7 @@ class RunInfo:
     absent: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lost: Mapping[str, int] = field(default_factory=dict)
+    gaps: tuple[tuple[int, int], ...] = ()
     clocks: tuple[tuple[int, int], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,6 +143,7 @@ class RunInfo:
             values["reads"] = tuple(_planned_read(read) for read in values.get("reads", ()))
             values["notes"] = tuple(values.get("notes", ()))
             values["clocks"] = tuple((int(t), int(ahead)) for t, ahead in values.get("clocks", ()))
+            values["gaps"] = tuple((int(a), int(b)) for a, b in values.get("gaps", ()))
             for key, kind in _KINDS.items():
                 if not isinstance(values.get(key, kind()), kind):
                     raise TypeError(f"{key} is {values[key]!r}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.steps import IntArray
+from wattstep.analysis.steps import IntArray, Steps
 from wattstep.records.channel import Channel
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.completion import evaluations
@@ -105,7 +105,22 @@ def _notes(tables: Tables, series: Series) -> list[str]:
     if begin is not None:
         for part, t_ns in tables.info.lost.items():
             notes.append(f"{part}: nothing recorded from {(t_ns - begin) * 1e-9:.1f} s on")
+        notes += [_gap_note(series.steps, gap) for gap in tables.info.gaps]
     return notes
+
+
+def _gap_note(steps: Steps, gap: tuple[int, int]) -> str:
+    """How long nothing was sampled, and which steps that touches."""
+    low, high = gap
+    touched = np.flatnonzero((steps.start_ns < high) & (steps.end_ns > low))
+    which = "no step lies in it"
+    if len(touched):
+        first, last = steps.index[touched[[0, -1]]]
+        which = f"{len(touched)} steps touch it, from step {first} to {last}"
+    return (
+        f"nothing was sampled for {(high - low) * 1e-9:.2f} s from "
+        f"{(low - steps.start_ns[0]) * 1e-9:.1f} s on, where the sampler was started again: {which}"
+    )
 
 
 def _step_counts(series: Series, conditions: Conditions) -> dict[str, int]:

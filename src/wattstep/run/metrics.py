@@ -280,7 +280,7 @@ def _system_peak(series: Series) -> Figure:
     available = list(series.with_role("available_memory"))
     if not total or not available:
         return missing("B", series.without("the system's memory was not sampled"))
-    values = series.raw(total[0].name)[1].max() - series.raw(available[0].name)[1]
+    values = np.nanmax(series.raw(total[0].name)[1]) - series.raw(available[0].name)[1]
     return Figure(
         value=float(np.nanmax(values)),
         unit="B",

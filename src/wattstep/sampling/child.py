@@ -34,6 +34,7 @@ LONG_NS = 10 * 1000 * 1000  # a read that takes so long has no place in the tick
 LOOKS = 2  # naps after which a read that has not returned is said to hang
 NEVER_LONGER_NS = 60 * 10**9  # the longest period that a dear read is stretched to
 ETIME = 62  # the error of a read that hangs: "Timer expired"
+EOWNERDEAD = 130  # that of a sampler that was killed and started again: "Owner died"
 
 if hasattr(time, "monotonic_ns"):
     monotonic_ns = time.monotonic_ns
@@ -350,9 +351,14 @@ class Journal:
     """Rows of int64 that gather in memory and go to the file in one write."""
 
     def __init__(self, path, width):
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self.fd = os.open(path, flags, 0o644)
         self.pack = struct.Struct("<%dq" % width).pack
         self.rows = []
+        size = os.fstat(self.fd).st_size
+        self.begun = size > 0  # by a sampler that was killed, perhaps in the middle of a row
+        if size % (8 * width):
+            os.ftruncate(self.fd, size - size % (8 * width))
         self.lock = _thread.allocate_lock()
 
     def flush(self):
@@ -388,6 +394,9 @@ class Read:
         self.due_ns = 0  # among slow reads
         self.long = False  # too long for the ticks, as it was last surveyed
         self.hung = False
+        if self.journal.begun:  # nothing is known of the time since the sampler before this one
+            self.failed(monotonic_ns(), OSError(EOWNERDEAD, "Owner died"))
+            self.failures = 0
         self.reopen()
 
     def reopen(self):

@@ -31,11 +31,13 @@ class News:
         sensor: Its name.
         text: For the notes of the run.
         lost_ns: From when on nothing of it is recorded; None: it may come again.
+        gap: From when to when nothing was recorded, where it has come again.
     """
 
     sensor: str
     text: str
     lost_ns: int | None = None
+    gap: tuple[int, int] | None = None
 
 
 class Companion:
@@ -53,7 +55,7 @@ class Companion:
         self._unread = b""
         self._heard: dict[int, dict[str, Any]] = {}  # the last of each feed
         self._ready = not plan.feeds
-        self._failed = ""  # why it ended, in its own words
+        self.failed = ""  # why it ended, in its own words
         self._started_ns = 0
         self._told: set[tuple[int, str]] = set()  # what of which feed was said
 
@@ -115,7 +117,12 @@ class Companion:
         if self._process is None or self._process.poll() is None:
             return None
         self._hear(0.0)
-        return self._failed or f"it ended with {exit_words(self._process.returncode)}"
+        return self.failed or f"it ended with {exit_words(self._process.returncode)}"
+
+    def last_ns(self) -> int | None:
+        """The time of the last row that is on disk, or None where there is none."""
+        numbers = [number for feed in self._plan.feeds for number in feed.numbers]
+        return last_sample_ns(self._folder, [self._plan.reads[n] for n in numbers])
 
     def news(self) -> list[News]:
         """What became of feeds since it was last asked."""
@@ -154,7 +161,7 @@ class Companion:
         if self._process is not None and self.lost() is None:
             self._end(self._process)
             self._hear(0.0)
-            reason = self._failed or exit_words(self._process.returncode)
+            reason = self.failed or exit_words(self._process.returncode)
             failed = self._process.returncode != 0
             news += self._all_lost(reason) if failed else self._last_news(stopped_ns)
         self._socket.close()
@@ -168,7 +175,7 @@ class Companion:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            self._failed = "it did not end when told to"
+            self.failed = "it did not end when told to"
 
     def _last_news(self, stopped_ns: int) -> list[News]:
         """Feeds that gave nothing when the run ended."""
@@ -239,4 +246,4 @@ class Companion:
         if "feed" in said:
             self._heard[said["feed"]] = said
         self._ready = self._ready or "ready" in said
-        self._failed = said.get("failed", self._failed)
+        self.failed = said.get("failed", self.failed)

@@ -40,10 +40,14 @@ class Journal:
 
     def __init__(self, path: Path, width: int) -> None:
         self.width = width
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self._fd = os.open(path, flags, 0o644)
         self._row = struct.Struct(f"<{SAMPLE_HEADER + width}q")
         self._rows: list[bytes] = []
         self._lock = threading.Lock()
+        if size := os.fstat(self._fd).st_size:  # of a companion that was killed, perhaps in a row
+            os.ftruncate(self._fd, size - size % self._row.size)
+            self.add(time.monotonic_ns(), errno.EOWNERDEAD, None)
 
     def add(self, t_ns: int, code: int, values: Sequence[int] | None) -> None:
         """Keeps one row; without values it says why there are none.

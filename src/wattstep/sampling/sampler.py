@@ -52,10 +52,11 @@ class Sampler:
         self._ours = tuple(ours)
         self.scheduling = ""
         self._folder = folder
-        self._open_counters = open_counters
+        self.open_counters = open_counters
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._reason: str | None = None  # why the child is gone
+        self.told_why = False  # it said so itself: nobody killed it
 
     @property
     def pid(self) -> int:
@@ -106,8 +107,8 @@ class Sampler:
             "reads": entries,
         }
         counters: Sequence[int] = ()
-        if self._open_counters is not None and any(e["parser"] == "perf" for e in entries):
-            counters = self._open_counters()
+        if self.open_counters is not None and any(e["parser"] == "perf" for e in entries):
+            counters = self.open_counters()
         try:
             for first in range(0, len(counters), _MOST_DESCRIPTORS):
                 some = counters[first : first + _MOST_DESCRIPTORS]
@@ -136,8 +137,9 @@ class Sampler:
     def lost(self) -> str | None:
         """Why the child is gone, or None while it samples."""
         if self._reason is None and self._process is not None and self._process.poll() is not None:
-            words = f"it ended with {exit_words(self._process.returncode)}"
-            self._reason = self._last_words() or words
+            words = self._last_words()
+            self.told_why = bool(words)
+            self._reason = words or f"it ended with {exit_words(self._process.returncode)}"
         return self._reason
 
     def last_sample_ns(self) -> int | None:

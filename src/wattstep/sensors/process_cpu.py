@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
 import platform
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from wattstep.records.channel import Absent, Channel, Present, Sensor, SensorRead
@@ -100,6 +102,34 @@ def open_task_clocks(pid: int) -> list[int]:
             os.close(descriptor)
         raise
     return descriptors
+
+
+def open_clocks(pid: int, without: Collection[int] | None) -> list[int]:
+    """As `open_task_clocks`, and of the children that the process has already.
+
+    Args:
+        pid: Of the process.
+        without: Children that do not count, nor what they started; None: none count.
+
+    Returns:
+        Descriptors for the caller to close.
+
+    Raises:
+        OSError: There is no such process, or the kernel refuses a counter.
+    """
+    descriptors = open_task_clocks(pid)
+    for child in [] if without is None else _children(pid, without):
+        with contextlib.suppress(OSError):  # one that has ended since, or is another user's by now
+            descriptors += open_clocks(child, without)
+    return descriptors
+
+
+def _children(pid: int, without: Collection[int]) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found += map(int, (task / "children").read_text().split())
+    return [child for child in found if child not in without]
 
 
 def open_task_clock(tid: int) -> int:

@@ -23,7 +23,7 @@ SCRIPT = """
 import sys, time, wattstep
 end = time.monotonic() + 60
 with wattstep.Recorder(sys.argv[1], interval="1ms", trace="none") as recorder:
-    while recorder.problem is None or recorder._sampler.lost() is None:
+    while recorder.problem is None or recorder._sampling._sampler.lost() is None:
         with recorder.step(samples=1):
             for name in ("data", "forward", "backward", "optimizer"):
                 recorder.phase(name)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 from uuid import UUID
 
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from wattstep.querying import Answer
 from wattstep.records.plain_text import cell
 from wattstep.reports.json_document import dump
+from wattstep.store.folder import replacing
 
 
 def rows(answer: Answer) -> Iterator[list[Any]]:
@@ -79,16 +81,24 @@ def write(answer: Answer, output: Path) -> int:
     Raises:
         OSError: It cannot be written.
     """
-    if output.suffix == ".parquet":
-        count = 0
-        with pq.ParquetWriter(output, answer.schema) as writer:
-            for batch in answer.batches:
-                writer.write_batch(batch)
-                count += batch.num_rows
-        return count
-    with output.open("w", encoding="utf-8", newline="") as file:
-        if output.suffix == ".csv":
-            return write_csv(answer, file)
-        found = document(answer)
-        dump(found, file, indented=False)
-        return len(found["rows"])
+    with replacing(output) as file:
+        if output.suffix == ".parquet":
+            return _write_parquet(answer, file)
+        stream = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        try:
+            if output.suffix == ".csv":
+                return write_csv(answer, stream)
+            found = document(answer)
+            dump(found, stream, indented=False)
+            return len(found["rows"])
+        finally:
+            stream.detach()  # flushed; the file itself is closed where it was made
+
+
+def _write_parquet(answer: Answer, file: BinaryIO) -> int:
+    count = 0
+    with pq.ParquetWriter(file, answer.schema) as writer:
+        for batch in answer.batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count

@@ -66,8 +66,7 @@ class Tables:
             convert(run, self.folder, state="recording" if recording else "recovered")
         except OSError as error:
             raise DamagedRunError(
-                f"{run} was never closed, and no tables can be made of its journals: "
-                f"{error.strerror or error}"
+                f"{run} was never closed, and its tables cannot be written: {error.strerror or error}"
             ) from error
 
     def has(self, name: str) -> bool:

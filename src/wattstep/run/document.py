@@ -116,7 +116,9 @@ def _gap_note(steps: Steps, gap: tuple[int, int]) -> str:
     which = "no step lies in it"
     if len(touched):
         first, last = steps.index[touched[[0, -1]]]
-        which = f"{len(touched)} steps touch it, from step {first} to {last}"
+        which = f"step {first} touches it"
+        if first != last:
+            which = f"{len(touched)} steps touch it, from step {first} to {last}"
     return (
         f"nothing was sampled for {(high - low) * 1e-9:.2f} s from "
         f"{(low - steps.start_ns[0]) * 1e-9:.1f} s on, where the sampler was started again: {which}"

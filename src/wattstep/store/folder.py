@@ -44,7 +44,10 @@ class Folder:
             self.path, self._fd = path, os.open(path, _FOLDER)
         else:
             self.path = within.path / path
-            self._fd = os.open(path, _FOLDER | os.O_NOFOLLOW, dir_fd=within._fd)
+            try:
+                self._fd = os.open(path, _FOLDER | os.O_NOFOLLOW, dir_fd=within._fd)
+            except NotADirectoryError as error:
+                raise OSError(errno.ENOTDIR, f"{path} is a link, or no folder") from error
 
     def __enter__(self) -> Folder:
         return self

@@ -94,7 +94,7 @@ def test_a_trainer_that_is_killed_has_ended_and_its_run_is_kept(
         find_run(tmp_path)
 
 
-def test_a_sampler_that_is_killed_is_said_and_the_steps_go_on(
+def test_a_sampler_that_hangs_is_said_and_the_steps_go_on(
     tmp_path: Path,
     trainer: Start,  # noqa: F811
 ) -> None:
@@ -102,12 +102,33 @@ def test_a_sampler_that_is_killed_is_said_and_the_steps_go_on(
     one.until(0.5)
     watcher = Watcher(one.run)
     watcher.look()
-    os.kill(one.sampler(), signal.SIGKILL)
-    before = one.step()[0]
-    seen = until(lambda: (found := watcher.look()).problems and one.step() and found)
-    assert "sampler has written nothing" in seen.problems[0]
-    assert seen.state == "recording"
-    assert until(lambda: one.step() and watcher.look().steps > before + 10)
+    sampler = one.sampler()
+    os.kill(sampler, signal.SIGSTOP)
+    try:
+        before = one.step()[0]
+        seen = until(lambda: (found := watcher.look()).problems and one.step() and found)
+        assert "sampler has written nothing" in seen.problems[0]
+        assert seen.state == "recording"
+        assert until(lambda: one.step() and watcher.look().steps > before + 10)
+    finally:
+        os.kill(sampler, signal.SIGKILL)
+
+
+def test_samples_go_on_after_a_sampler_that_was_killed(
+    tmp_path: Path,
+    trainer: Start,  # noqa: F811
+) -> None:
+    one = trainer(tmp_path / "run", 10**6)
+    one.until(0.5)
+    watcher = Watcher(one.run)
+    watcher.look()
+    killed = one.sampler()
+    os.kill(killed, signal.SIGKILL)
+    one.until_other(killed)
+    ticks = one.run / "journal" / "ticks.bin"
+    size = ticks.stat().st_size
+    assert until(lambda: one.step() and ticks.stat().st_size > size)
+    assert until(lambda: one.step() and not watcher.look().problems)
 
 
 def test_steps_in_all_must_be_at_least_one(tmp_path: Path) -> None:

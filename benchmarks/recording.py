@@ -78,7 +78,7 @@ class Blocks:
 
 def abandon(recorder: Any) -> int:
     """Ends a recording without writing its tables; returns how many ticks were sampled."""
-    recorder._sampler.stop()
+    recorder._sampling.stop()
     recorder._state = "closed"
     recorder._marks.close()
     ticks = (recorder.path / "journal" / "ticks.bin").stat().st_size // 32

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
-FIGURE: Final = ("", "_unit", "_low", "_high", "_status", "_source", "_reason")
+from wattstep.run.figure_columns import FIGURE
 
 # By table: what it holds.
 TABLES: Final[Mapping[str, str]] = MappingProxyType(
@@ -104,6 +104,7 @@ FIGURES: Final[Mapping[str, str]] = MappingProxyType(
         "busy_time": "each counted in full",
         "share": "of the step's time",
         "energy": "per step",
+        "energy_by_rail": "per step, of one power rail",
         "power": "energy over time",
         "cpu_utilization": "of all cores",
         "memory": "allocated less freed",
@@ -130,5 +131,6 @@ def meaning_of(column: str, beside: Collection[str]) -> str:
     for suffix in FIGURE[::-1]:  # the value itself has no suffix, and comes last
         figure = column.removesuffix(suffix)
         if f"{figure}_unit" in beside and (figure != column or not suffix):
-            return f"{suffix[1:] or 'value'} of {figure}: {FIGURES.get(figure, 'a figure')}"
+            known = FIGURES.get(figure.partition(".")[0], "a figure")
+            return f"{suffix[1:] or 'value'} of {figure}: {known}"
     return COLUMNS.get(column, ("", ""))[1]

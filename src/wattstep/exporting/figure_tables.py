@@ -1,35 +1,11 @@
-"""Figures as rows of plain columns: value, unit, ends of the interval, status, source, reason."""
+"""The figures of a run, one a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wattstep.exporting.columns import FIGURE
 from wattstep.records.figure import Figure
-
-
-def figure_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with a column for each part of each figure; the labels stay as they are."""
-    return [
-        {
-            name: value
-            for key, thing in row.items()
-            for name, value in (
-                _parts(key, thing) if isinstance(thing, Figure) else ((key, thing),)
-            )
-            if key != "key" and not isinstance(thing, (list, tuple, dict))
-        }
-        for row in rows
-    ]
-
-
-def _parts(name: str, figure: Figure) -> Iterator[tuple[str, Any]]:
-    parts = (
-        figure.value, figure.unit, figure.low, figure.high, figure.status.value, figure.source,
-        figure.reason,
-    )  # fmt: skip
-    return zip((f"{name}{suffix}" for suffix in FIGURE), parts, strict=True)
 
 
 def metric_rows(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:

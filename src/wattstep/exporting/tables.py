@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from wattstep.exporting.columns import TABLES, meaning_of, unit_of
 from wattstep.exporting.counters import own_unit
-from wattstep.exporting.figure_tables import figure_rows, metric_rows
+from wattstep.exporting.figure_tables import metric_rows
 from wattstep.exporting.timeline import reason_of
 from wattstep.records.journal import Mark
 from wattstep.records.plain_text import harmless
 from wattstep.records.version import VERSION
+from wattstep.run.figure_columns import figure_rows
 from wattstep.run.operation_table import with_power
 from wattstep.run.run import Run
 

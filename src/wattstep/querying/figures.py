@@ -67,16 +67,19 @@ def rows_of(document: Mapping[str, Any]) -> Rows:
             rows["metrics"].append({"metric": name, "key": ".".join(key) or None, **figure})
     for table, (part, keys) in PARTS.items():
         rows[table] = [
-            {**{key: row[key] for key in keys}, "quantity": quantity, **figure}
+            {**{key: row[key] for key in keys}, **of}
             for row in document[part]
-            for quantity, figure in row.items()
-            if _is_figure(figure)
+            for of in _quantities(row)
         ]
     for rest, quantities in document["rests"].items():
-        for quantity, figure in quantities.items():
-            if _is_figure(figure):
-                rows["rests"].append({"rest": rest, "quantity": quantity, **figure})
+        rows["rests"].extend({"rest": rest, **of} for of in _quantities(quantities))
     return rows
+
+
+def _quantities(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row of each figure; of a mapping of them, as the energy by rail, "energy_by_rail.NAME"."""
+    for key, figure in _figures_in(row):
+        yield {"quantity": ".".join(key), **figure}
 
 
 def _figures_in(part: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -103,7 +103,8 @@ _FIGURE = (
 )  # fmt: skip
 _QUANTITY = (
     "quantity", "VARCHAR",
-    "calls, time, busy_time, share, energy, power, cpu_utilization, memory, flops, bytes, ...",
+    "calls, time, busy_time, share, energy, power, cpu_utilization, memory, flops, bytes, "
+    "energy_by_rail.NAME, ...",
 )  # fmt: skip
 _OF_CHANNEL = (
     ("unit", "VARCHAR", "SI unit of its values"),

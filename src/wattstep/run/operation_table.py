@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from wattstep.records.figure import Figure, missing
+from wattstep.run.figure_columns import figure_rows
 
 Row = dict[str, Any]
 
@@ -30,7 +31,9 @@ def with_power(row: Row) -> Row:
 class OperationTable:
     """Operations as the caller likes them: a list of rows of Figures, or a table of numbers.
 
-    Tables hold the values in SI units, and the status of time and energy beside them.
+    Tables hold each figure in columns of plain values in SI units: `energy`, `energy_unit`,
+    `energy_low`, `energy_high`, `energy_status`, `energy_source`, `energy_reason`; the energy of a
+    power rail likewise, as `energy_by_rail.NAME`.
     """
 
     def __init__(self, rows: list[Row]) -> None:
@@ -52,14 +55,9 @@ class OperationTable:
 
     def to_arrow(self) -> pa.Table:
         """As an Arrow table."""
-        columns: dict[str, list[Any]] = {}
-        for row in self.rows:
-            for key, value in row.items():
-                plain = value.value if isinstance(value, Figure) else value
-                columns.setdefault(key, []).append(plain)
-                if key in ("time", "energy"):
-                    columns.setdefault(f"{key}_status", []).append(value.status.value)
-        return pa.table(columns)
+        rows = figure_rows(self.rows)
+        names = dict.fromkeys(name for row in rows for name in row)
+        return pa.table({name: _column(name, [row.get(name) for row in rows]) for name in names})
 
     def to_pandas(self) -> Any:
         """As a pandas DataFrame (pandas must be installed)."""
@@ -70,3 +68,11 @@ class OperationTable:
         import polars  # type: ignore[import-not-found,unused-ignore]
 
         return polars.from_arrow(self.to_arrow())
+
+
+def _column(name: str, values: list[Any]) -> pa.Array:
+    """A column that keeps its type where no row has a value."""
+    column = pa.array(values)
+    if not pa.types.is_null(column.type):
+        return column
+    return column.cast(pa.string() if name.endswith(("_source", "_reason")) else pa.float64())

@@ -191,8 +191,13 @@ def test_gpus_and_ranks_are_told_and_nothing_of_whose_machine_it_is() -> None:
         ({"cat": "gpu_user_annotation", "name": "ProfilerStep#3"}, "gpu_annotation", "gpu1"),
         ({"cat": "python_function", "name": "nn.Module: Linear_0"}, "module", "cpu"),
         ({"cat": "python_function", "name": "train.py(3): main"}, "python", "cpu"),
-        ({"cat": "hpu_op"}, "hpu_op", "cpu"),
-        ({"cat": "cuda_event", "args": {"device": 2}}, "cuda_event", "gpu2"),
+        ({"cat": "cuda_profiler_range", "pid": 3}, "cuda_profiler_range", "cpu"),
+        ({"cat": "mtia_insight"}, "mtia_insight", "cpu"),
+        ({"cat": "mtia_runtime"}, "runtime", "cpu"),
+        ({"cat": "mtia_ccp_events", "pid": 4}, "kernel", "mtia4"),
+        ({"cat": "hpu_op", "args": {"device": 2}}, "kernel", "hpu2"),
+        ({"cat": "hpu_op", "pid": 481234}, "kernel", "hpu0"),  # the number of a process
+        ({"cat": "cuda_event", "pid": 2}, "wait", "gpu2"),
         ({"cat": "", "pid": "CPU functions"}, "operation", "cpu"),  # without Kineto
         ({"cat": "", "pid": "CUDA functions"}, "kernel", "gpu0"),
     ],

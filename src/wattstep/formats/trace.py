@@ -23,7 +23,7 @@ class Events:
     Attributes:
         name: Code of the event's name, a position in `Trace.names`.
         category: Code of what it is, one of `CATEGORIES` where the format tells it, else its own word.
-        processor: Code of where it ran: "cpu", or "gpu0", "gpu1" by number.
+        processor: Code of where it ran: "cpu", or "gpu0", "gpu1" by number; "mtia0", "hpu0" likewise.
         thread: Number of the thread, or of the stream of a GPU.
         process: Number of the process; NONE where the trace has one only.
         start_ns: Begin, in the clock of the trace.

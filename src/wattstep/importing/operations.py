@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import Recording
-from wattstep.formats.trace import NONE, ON_GPU, Codes, Events, Longs, Trace
+from wattstep.formats.trace import CATEGORIES, NONE, ON_GPU, Codes, Events, Longs, Trace
 from wattstep.importing.choosing import of_process, taken
 from wattstep.importing.columns import (
     SCOPES,
@@ -53,6 +54,10 @@ NO_STEP: Final = "outside of all steps"
 UNUSED_MARK: Final = "the mark of a step that the recording ended with"
 SHADOW: Final = "where the work of an annotation ran on a GPU: its kernels are there themselves"
 OTHER_PROCESS: Final = "of another process than the one that was chosen"
+UNKNOWN: Final = (
+    "of a category that is not known here: it may be work or none, or of another program"
+)
+NAMED: Final = 8  # categories in a note
 WAIT: Final = "a GPU or its driver waiting: no work; the call that waits is there itself"
 _REASONS: Final = (NO_STEP, UNUSED_MARK, SHADOW, WAIT)
 _LEFT_OUT: Final[Mapping[str, str]] = {"gpu_annotation": SHADOW, "wait": WAIT}
@@ -133,21 +138,57 @@ def tables_of(
 
     Raises:
         InvalidValueError: The expression is none, or matches nothing; there is no such process, or
-            several have marks of steps.
+            several have marks of steps; no event is of a known category.
     """
     trace = mended(trace)
     events = trace.events
     if events is None or not len(events):
         return _without_events(trace)
-    if process is None:
-        return _Making(trace, events, warmup, step_name).tables()
-    mine = of_process(trace, events, process)
-    tables = _Making(trace, taken(events, mine), warmup, step_name).tables()
-    if mine.all():
-        return tables
-    gone_s = int((events.end_ns - events.start_ns)[~mine].sum()) * 1e-9
-    others = LeftOut(int((~mine).sum()), gone_s)
-    return replace(tables, events=len(events), left_out={**tables.left_out, OTHER_PROCESS: others})
+    gone: dict[str, Bools] = {}
+    known = np.array([name in CATEGORIES for name in trace.names], bool)[events.category]
+    notes = _unknown(trace, events, known)
+    if not known.all():
+        gone[UNKNOWN] = ~known
+    if process is not None:
+        mine = known.copy()
+        mine[known] = of_process(trace, taken(events, known), process)
+        if (mine != known).any():
+            gone[OTHER_PROCESS] = known & ~mine
+            known = mine
+    tables = _Making(trace, taken(events, known) if gone else events, warmup, step_name).tables()
+    length_ns = events.end_ns - events.start_ns
+    left_out = {
+        reason: LeftOut(int(rows.sum()), int(length_ns[rows].sum()) * 1e-9)
+        for reason, rows in gone.items()
+    }
+    return replace(
+        tables,
+        events=len(events),
+        left_out={**tables.left_out, **left_out},
+        notes=(*notes, *tables.notes),
+    )
+
+
+def _unknown(trace: Trace, events: Events, known: Bools) -> list[str]:
+    """What to say of events whose category tells nothing.
+
+    Raises:
+        InvalidValueError: There are no others.
+    """
+    if known.all():
+        return []
+    codes, counts = np.unique(events.category[~known], return_counts=True)
+    most = np.argsort(-counts, kind="stable")
+    shown = ", ".join(
+        f"{trace.names[codes[at]] or 'without a name'} ({counts[at]})" for at in most[:NAMED]
+    )
+    listed = shown + ", ..." * (len(codes) > NAMED)
+    if not known.any():
+        raise InvalidValueError(
+            f"the trace holds no event of PyTorch: its categories are not known here: {listed}"
+        )
+    return [f"{int(counts.sum())} events are of categories that are not known here and were left "
+            f"out: {listed}"]  # fmt: skip
 
 
 def _without_events(trace: Trace) -> TraceTables:

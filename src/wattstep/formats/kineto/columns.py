@@ -29,7 +29,7 @@ NEGATIVE = "its duration is negative"
 END = "end that was joined with its begin"
 NO_BEGIN = "end without a begin, or before it"
 NO_END = "begin without an end"
-UNNUMBERED = "a GPU without number is taken to be gpu0"
+UNNUMBERED = "a {0} without number is taken to be {0}0"
 BY_NAME = "threads named by words have numbers from -2 down: {}"
 NAMED = 4  # such threads in the note
 
@@ -156,7 +156,8 @@ class Columns:
         return columns
 
     def _place(self, event: Event) -> int:
-        device = event.args.device if event.cat not in words.CATEGORIES else NONE
+        by_process = event.cat in words.CATEGORIES and event.cat not in words.DEVICES
+        device = NONE if by_process else event.args.device
         key = (event.cat, event.pid, device)
         found = self._places.get(key)
         return self._places.setdefault(key, len(self._places)) if found is None else found
@@ -242,12 +243,14 @@ class Columns:
         number = words.last_number(process) if isinstance(process, str) else process
         if not words.is_on_gpu(category) and device < 0:
             return category, "cpu", NONE if number is None else number
-        gpu = device if device >= 0 else number
-        if gpu is None or gpu < 0:
-            gpu = 0
-            if UNNUMBERED not in self.notes:
-                self.notes.append(UNNUMBERED)
-        return category, f"gpu{gpu}", NONE
+        kind = words.DEVICES.get(word, "gpu")
+        at = device if device >= 0 else number
+        if at is None or at < 0 or (kind != "gpu" and at >= words.MOST_DEVICES):
+            at = 0
+            note = UNNUMBERED.format(kind)
+            if note not in self.notes:
+                self.notes.append(note)
+        return category, f"{kind}{at}", NONE
 
     def _fill_sizes(self, columns: dict[str, NDArray[Any]]) -> None:
         copies = [self._names[word] for word in ("copy", "set") if word in self._names]

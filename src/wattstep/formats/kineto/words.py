@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from wattstep.formats.trace import ON_GPU
 
-# libkineto's ActivityType.cpp and its forks, and the words of torch 1.8. ROCm has those of CUDA. Words
-# that are not here (hpu_op, mtia_ccp_events, cuda_event, cuda_profiler_range, ...) stay as they are.
+# libkineto's ActivityType.h and its forks, and the words of torch 1.8. ROCm has those of CUDA. Words
+# that are not here (cuda_profiler_range, mtia_insight, collective_comm, ...) stay as they are: nobody
+# knows whether they are work of their own, and importers leave them out.
 CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cpu_op": "operation",
@@ -36,13 +37,19 @@ CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
         "gpu_memset": "set",
         "mlu_memset": "set",
         "Memset": "set",
+        "mtia_ccp_events": "kernel",
+        "hpu_op": "kernel",
         "cuda_sync": "wait",
         "xpu_sync": "wait",
+        "cuda_event": "wait",  # the moment that an event was recorded
         "gpu_user_annotation": "gpu_annotation",
         "mlu_user_annotation": "gpu_annotation",
         "overhead": "overhead",
     }
 )
+# What work of these runs on, where it is no GPU; torch's deviceTypeFromActivity says so.
+DEVICES: Final[Mapping[str, str]] = MappingProxyType({"mtia_ccp_events": "mtia", "hpu_op": "hpu"})
+MOST_DEVICES: Final = 1024  # a larger process number is no device's
 SPAN: Final = "Trace"  # the whole window of the profiler: no work of its own
 # What torch wrote without Kineto has no categories; its processes have names.
 PROCESSES: Final[Mapping[str, str]] = MappingProxyType(

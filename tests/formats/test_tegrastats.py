@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import re
 import statistics
 from decimal import Decimal
@@ -511,6 +512,33 @@ def test_a_clock_that_goes_back_loses_nothing() -> None:
     t_ns = recording.t_ns["rail.vdd_in"]
     assert [round(t / 1e6) for t in t_ns] == [100_000, 100_500, 101_000, 101_500, 102_000]
     assert "the clock went back 1 times: later times are moved on" in recording.notes
+
+
+@pytest.mark.parametrize("window", [2, 8, 40])
+def test_lines_out_of_order_are_sorted(window: int) -> None:
+    order = sorted(range(40), key=lambda n: n + random.Random(n).uniform(0, window))
+    assert order != list(range(40))
+    recording = parse("".join(f"{100 + n / 10:.1f}::{SIMPLE}\n" for n in order).encode())
+    t_ns = recording.t_ns["rail.vdd_in"]
+    assert [round(t / 1e8) for t in t_ns] == list(range(1000, 1040))
+    assert any("sorted by their times" in note for note in recording.notes)
+
+
+def test_a_clock_that_is_set_back_among_many_lines_loses_nothing() -> None:
+    """It repeats three seconds and a half; nothing is sorted among what came before."""
+    stamps = [100 + n / 10 for n in range(60)] + [102.45 + n / 10 for n in range(60)]
+    recording = parse("".join(f"{stamp:.2f}::{SIMPLE}\n" for stamp in stamps).encode())
+    t_ns = recording.t_ns["rail.vdd_in"]
+    assert (t_ns[-1] - t_ns[0]) / 1e9 == pytest.approx(11.9)
+    assert "the clock went back 1 times: later times are moved on" in recording.notes
+
+
+def test_times_that_go_back_again_and_again_are_refused_where_sorting_makes_no_sense() -> None:
+    """Two logs of ten lines a second, one behind the other's time by some ms, line by line."""
+    stamps = [100 + (n // 2) / 10 + (0.51 if n % 2 else 0) for n in range(80)]
+    data = "".join(f"{stamp:.2f}::{SIMPLE}\n" for stamp in stamps).encode()
+    with pytest.raises(FormatError, match="line 3 .*its time goes back"):
+        parse(data)
 
 
 def test_a_line_without_the_time_that_others_have_is_an_error() -> None:

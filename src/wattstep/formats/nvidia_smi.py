@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from wattstep.formats.recording import FormatError, Recording
-from wattstep.formats.rows import DAMAGED, Row, gather, left_out, times_of, wall_ns
+from wattstep.formats.rows import DAMAGED, Row, gather, in_order, left_out, times_of, wall_ns
 from wattstep.records.channel import Channel, Domain
 
 NAME: Final = "nvidia-smi"
@@ -26,6 +27,11 @@ NO_ZONE: Final = "its times have no time zone: they are read as UTC"
 CUT: Final = "line {} is cut and was left out"
 CUT_REPORT: Final = "the report that begins at line {} is cut and was left out"
 ONE_GPU: Final = "no column tells the GPU: all rows are taken to be of one"
+GROUPS: Final = (
+    "no column tells the GPU: rows come {0} at a time and are taken to be of {0} GPUs in order"
+)
+MOST_GPUS: Final = 16  # of one machine
+APART: Final = 3  # times as long as between rows of one query is between queries, at the least
 KEPT: Final = "{}: kept as a limit"
 NO_QUANTITY: Final = "{}: no quantity of a run"
 IMPOSSIBLE: Final = "{}: a share below 0 or above 100 %"
@@ -166,6 +172,7 @@ _CELL = re.compile(r"(?P<number>-?[0-9]{1,12}(?:\.[0-9]{1,9})?)(?: ?(?P<unit>%|[
 _QUANTITY = re.compile(r"-?[0-9.]{1,20} [A-Za-z%/]{1,6}")
 _HEADER = re.compile(r"(?P<name>[a-z][a-z0-9_.]*)(?: \[(?P<unit>[^\[\]]{1,8})\])?", re.ASCII)
 _STAMP = re.compile(r"([0-9]{4}/[0-9]{2}/[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?")
+_STAMP_FORM: Final = "%Y/%m/%d %H:%M:%S"
 _XML_STAMP = re.compile(
     r"[A-Z][a-z]{2} (?P<month>[A-Z][a-z]{2}) +(?P<day>[0-9]{1,2}) "
     r"(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}) (?P<year>[0-9]{4})"
@@ -233,12 +240,13 @@ def _recording(format_name: str, file: _File, interval_s: float | None) -> Recor
     value: dict[str, np.ndarray] = {}
     clock = "counted"
     for gpu in file.gpus.values():
-        times = times_of(gpu.rows, format_name, interval_s)
-        found, t_by_name, v_by_name = gather(_power_first(gpu), times, fill=True)
+        rows, astray = in_order(gpu.rows)
+        times = times_of(rows, format_name, interval_s)
+        found, t_by_name, v_by_name = gather(_power_first(gpu, rows), times, fill=True)
         channels.extend(found)
         t_ns.update(t_by_name)
         value.update(v_by_name)
-        file.notes.update(dict.fromkeys(times.notes))
+        file.notes.update(dict.fromkeys((*astray, *times.notes)))
         clock = times.clock
     if not channels:
         raise FormatError(format_name, 1, "; ".join([*file.notes, "it tells nothing of any GPU"]))
@@ -255,13 +263,13 @@ def _recording(format_name: str, file: _File, interval_s: float | None) -> Recor
     )
 
 
-def _power_first(gpu: _Gpu) -> list[Row]:
-    """The rows with limits known, and one of the powers as the power of the card.
+def _power_first(gpu: _Gpu, rows: Sequence[Row]) -> list[Row]:
+    """Its rows with limits known, and one of the powers as the power of the card.
 
     That is the instant one where it was ever read, else what nvidia-smi calls the draw, else the
     average.
     """
-    read = {c.name for row in gpu.rows for c, v in row.values if math.isfinite(v)}
+    read = {c.name for row in rows for c, v in row.values if math.isfinite(v)}
     words = ("instant_power", "power", "average_power")
     best = next((w for w in words if f"gpu{gpu.index}.{w}" in read), "power")
 
@@ -280,7 +288,7 @@ def _power_first(gpu: _Gpu) -> list[Row]:
             row,
             values=[(made.setdefault(c.name, changed(c)), v) for c, v in row.values],
         )
-        for row in gpu.rows
+        for row in rows
     ]
 
 
@@ -348,28 +356,54 @@ def _read_csv(text: str) -> _File:
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     first, header = lines[0]
     columns = _columns(header, first)
-    if not {column.name for column in columns} & set(KEYS):
-        file.notes[ONE_GPU] = None
     if len(lines) > 1 and text.rpartition("\n")[2].strip():
         file.notes[CUT.format(lines.pop()[0])] = None
     timed = any(column.name == "timestamp" for column in columns)
     damage: list[FormatError] = []
     before = 0  # GPUs that were there when the first damaged row came
-    for number, line in lines[1:]:
-        if line == header:  # of a file that was written to twice
-            continue
+    rows = [(n, line) for n, line in lines[1:] if line != header]  # it may be written to twice
+    gpus = 0 if {column.name for column in columns} & set(KEYS) else _gpus(columns, rows)
+    if gpus:
+        file.notes[GROUPS.format(gpus) if gpus > 1 else ONE_GPU] = None
+    for place, (number, line) in enumerate(rows):
         try:
-            _take_row(file, columns, line, number)
+            _take_row(file, columns, line, number, str(place % gpus) if gpus else None)
         except FormatError as error:
             if not timed:  # the place of a row is its time
                 raise
             before = before if damage else len(file.gpus)
             damage.append(error)
-    if damage and 1 < len(file.gpus) != before:  # they may be numbered in another order
+    if damage and (gpus > 1 or 1 < len(file.gpus) != before):  # they may be in another order
         raise damage[0]
-    file.notes.update(dict.fromkeys(left_out(damage, len(lines) - 1 - len(damage))))
+    file.notes.update(dict.fromkeys(left_out(damage, len(rows) - len(damage))))
     file.ignored.update({DAMAGED: len(damage)} if damage else {})
     return file
+
+
+def _gpus(columns: Sequence[_Column], rows: Sequence[tuple[int, str]]) -> int:
+    """How many GPUs rows are of that do not name theirs: as many as come together, query by query.
+
+    Times in whole seconds tell nothing: one GPU that is read several times a second looks the same.
+    """
+    place = next((n for n, column in enumerate(columns) if column.name == "timestamp"), None)
+    if place is None:
+        return 1
+    stamps = []
+    for _, line in rows:
+        found = _STAMP.fullmatch((line.split(",") + [""] * place)[place].strip())
+        if found is None or not found[2]:
+            return 1
+        try:
+            stamps.append(wall_ns(datetime.strptime(found[1], _STAMP_FORM), found[2]))
+        except ValueError:  # no such day: its row will say so
+            return 1
+    apart = [after - before for before, after in pairwise(stamps)]
+    for count in range(2, min(MOST_GPUS, len(apart)) + 1):
+        between = apart[count - 1 :: count]
+        within = [gap for n, gap in enumerate(apart, 1) if n % count]
+        if min(within) >= 0 and min(between) > APART * max(within):
+            return count
+    return 1
 
 
 def _columns(header: str, line: int) -> list[_Column]:
@@ -386,7 +420,9 @@ def _columns(header: str, line: int) -> list[_Column]:
     return columns
 
 
-def _take_row(file: _File, columns: Sequence[_Column], text: str, line: int) -> None:
+def _take_row(
+    file: _File, columns: Sequence[_Column], text: str, line: int, gpu_key: str | None
+) -> None:
     cells = [cell.strip() for cell in text.split(",")]
     if len(cells) != len(columns):
         problem = f"it has {len(cells)} cells, the header {len(columns)}"
@@ -398,8 +434,9 @@ def _take_row(file: _File, columns: Sequence[_Column], text: str, line: int) -> 
     t_ns = _stamp(by_name["timestamp"], line) if "timestamp" in by_name else None
     values, limits, ignored = _cells(row, line)
     bits = _row_reasons(by_name, line, ignored)
-    key = next((by_name[name] for name in KEYS if name in by_name), "")
-    gpu = file.gpu(key)
+    if gpu_key is None:
+        gpu_key = next(by_name[name] for name in KEYS if name in by_name)
+    gpu = file.gpu(gpu_key)
     pairs = [
         (_channel(gpu.index, QUANTITIES[key], f"nvidia-smi {name}"), value)
         for name, key, value in values
@@ -468,7 +505,7 @@ def _stamp(text: str, line: int) -> int:
     try:
         if found is None:
             raise ValueError(text)
-        return wall_ns(datetime.strptime(found[1], "%Y/%m/%d %H:%M:%S"), found[2] or "")
+        return wall_ns(datetime.strptime(found[1], _STAMP_FORM), found[2] or "")
     except ValueError:
         raise FormatError(NAME, line, f"{text[:30]!r} is no date and time") from None
 

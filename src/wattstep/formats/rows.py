@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +35,7 @@ NO_END = "the last line has no end and was left out"
 COMMAS = "commas in its numbers are decimal marks"
 MIXED = "below it some numbers have a comma, others a point: use one of them"
 NO_ZONE = "times without a zone are taken as UTC"
+SORTED = "lines that stand later than their time says: {}; all are sorted by their times"
 SAME_TIME = "lines of the same time are spread evenly up to the next time"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ISO = re.compile(
@@ -148,6 +149,39 @@ def spread(t_ns: Sequence[int]) -> list[int]:
     return _spread(t_ns, _usual(t_ns))
 
 
+def in_order(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
+    """Rows by their time where some stand later than they belong, and what was done; else as they came.
+
+    Such a line, written late by a buffer or by one of several writers, fits between two others
+    where its time belongs. Lines after a clock that was set back do not: their times lie among
+    those before, nearer to them than lines come, or far from all others.
+    """
+    said = [row.t_ns for row in rows if row.t_ns is not None]
+    if len(said) < len(rows) or not _times_back(said):
+        return rows, ()
+    order = sorted(range(len(said)), key=said.__getitem__)
+    times = [said[at] for at in order]
+    latest = list(accumulate(said, max))
+    late = [said[at] < latest[at] for at in order]
+    apart = [math.inf, *(after - before for before, after in pairwise(times)), math.inf]
+    usual = _usual(times if _often_back(said) else said)
+    near = statistics.median(min(apart[n : n + 2]) for n, is_late in enumerate(late) if is_late)
+    borders = [apart[n] for n, (one, other) in enumerate(pairwise(late), 1) if one != other]
+    far = sum(gap > 3 * usual for gap in borders)
+    if near < 0.6 * usual or far > len(borders) // 10:
+        return rows, ()
+    return [rows[at] for at in order], (SORTED.format(sum(late)),)
+
+
+def _times_back(t_ns: Sequence[int]) -> int:
+    return sum(now < before for before, now in pairwise(t_ns))
+
+
+def _often_back(t_ns: Sequence[int]) -> bool:
+    """Whether times go back more often than clocks are set."""
+    return _times_back(t_ns) > max(FEW, len(t_ns) // SHARE)
+
+
 def times_of(
     rows: Sequence[Row], format_name: str, interval_s: float | None, clock: str = "wall"
 ) -> Times:
@@ -157,7 +191,8 @@ def times_of(
     rows. Rows of one time, as clocks of whole seconds give, are spread evenly up to the next time.
 
     Raises:
-        FormatError: Some rows have a time and others none.
+        FormatError: Some rows have a time and others none; or times go back in many of them, more
+            often than clocks are set.
         InvalidValueError: No row has a time, and no interval was stated.
     """
     said = [row.t_ns for row in rows if row.t_ns is not None]
@@ -171,6 +206,10 @@ def times_of(
         raise FormatError(format_name, odd.line, problem)
     usual = _usual(said)
     forward, back = _carried_on(said, usual)
+    if _often_back(said):
+        at = next(at for at, (before, now) in enumerate(pairwise(said), 1) if now < before)
+        problem = f"its time goes back, as those of {back} lines do: sort them, or leave them out"
+        raise FormatError(format_name, rows[at].line, problem)
     if forward[-1] > LAST_NS:
         raise FormatError(format_name, rows[-1].line, "its clock has jumped too far")
     spread = _spread(forward, usual)

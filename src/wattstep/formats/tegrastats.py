@@ -17,6 +17,7 @@ from wattstep.formats.rows import (
     Row,
     fraction_ns,
     gather,
+    in_order,
     left_out,
     times_of,
     wall_ns,
@@ -84,7 +85,7 @@ def parse(data: bytes, *, interval_s: float | None = None, board: str | None = N
     if not board and _alike(fitting):
         printed, _ = _read(texts, fitting[0])
     damaged = len(texts) - len(_lines(printed))
-    rows = _rows(printed)
+    rows, astray = in_order(_rows(printed))
     times = times_of(rows, NAME, interval_s)
     channels, t_ns, value = gather(rows, times, fill=True)
     ignored: Counter[str] = Counter({DAMAGED: damaged} if damaged else {})
@@ -99,7 +100,14 @@ def parse(data: bytes, *, interval_s: float | None = None, board: str | None = N
         value=value,
         clock=times.clock,
         board=fitting[0] if len(fitting) == 1 else None,
-        notes=(*cuts, *notes, *[NO_ZONE] * without_zone, *_doubt(fitting), *times.notes),
+        notes=(
+            *cuts,
+            *notes,
+            *[NO_ZONE] * without_zone,
+            *_doubt(fitting),
+            *astray,
+            *times.notes,
+        ),
         ignored=dict(ignored),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,6 +27,8 @@ NO_SENSOR = (
     "--power-model to get a modelled figure"
 )
 ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
+CARDS = "of the graphics cards alone: the rest of the machine is not in it"
+_CARD = re.compile(r"gpu\d+\.power")
 NOT_WHOLE = "no total: {} belongs to it and gave no values; see energy by rail"
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
@@ -273,10 +276,16 @@ class Series:
             silent += lacking
         if silent:
             return NOT_WHOLE.format(", ".join(silent))
-        parts = [c.name for c in self.with_role("energy_part", "power_part")]
+        parts = list(self.with_role("energy_part", "power_part"))
+        if parts and self.imported.is_import and all(_CARD.fullmatch(c.name) for c in parts):
+            return {c.name: self._card(c) for c in parts}
         if parts:
-            return ONLY_PARTS.format(", ".join(parts))
+            return ONLY_PARTS.format(", ".join(c.name for c in parts))
         return self.without(NO_IMPORTED_POWER if self.imported.is_import else NO_SENSOR)
+
+    def _card(self, channel: Channel) -> EnergySource:
+        source = self._energy_of(channel)
+        return replace(source, note="; ".join(part for part in (source.note, CARDS) if part))
 
     def _currents(self, meters: Sequence[Channel]) -> list[Channel]:
         """The currents of batteries that do not tell their power."""
@@ -314,9 +323,12 @@ class Series:
 
     @cached_property
     def rails(self) -> dict[str, EnergySource]:
-        """Energy by rail, where sensors tell them apart; parts and totals, never to be added."""
+        """Energy by rail, where sensors tell them apart; parts and totals, never to be added.
+
+        Of one rail alone only where it is no total, of which the same would be said twice.
+        """
         found = self.uncalibrated_rails
-        if len(found) < 2:
+        if len(found) < 2 and not isinstance(self._totals, str):
             return {}
         return {
             name: self._aligned(

@@ -142,7 +142,7 @@ def _far_apart(folder: Path) -> list[str]:
         (lambda folder: ["--trace", str(AMD), "--step-name", "("], "--step-name"),
         (lambda folder: ["--trace", str(AMD), "--step-name", "none like it"], "--step-name"),
         (lambda folder: ["--trace", str(AMD), "--batch", "0"], "at least 1"),
-        (lambda folder: ["--telemetry", str(XAVIER), "--warmup", "2"], "give --trace"),
+        (lambda folder: ["--telemetry", str(XAVIER), "--warmup", "2"], "no steps were found"),
         (lambda folder: ["--telemetry", str(XAVIER), "--board", "toaster"], "toaster"),
         (lambda folder: ["--agent", str(folder), "--trace", str(AMD)], "--agent"),
         (lambda folder: ["--agent", str(folder)], "agent"),

@@ -537,7 +537,7 @@ def test_times_that_go_back_again_and_again_are_refused_where_sorting_makes_no_s
     """Two logs of ten lines a second, one behind the other's time by some ms, line by line."""
     stamps = [100 + (n // 2) / 10 + (0.51 if n % 2 else 0) for n in range(80)]
     data = "".join(f"{stamp:.2f}::{SIMPLE}\n" for stamp in stamps).encode()
-    with pytest.raises(FormatError, match="line 3 .*its time goes back"):
+    with pytest.raises(FormatError, match=r"line 3 .*its time goes back"):
         parse(data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from wattstep.records.channel import Domain
 DOMAINS: Final[Mapping[str, Domain]] = MappingProxyType(
     {"cpu": "cpu", "gpu": "gpu", "memory": "memory", "soc": "soc", "cv": "soc"}
 )
+_WORD: Final = re.compile(r"[a-z0-9]+")
+_EMPTY: Final = frozenset({"i", "o", "io", "rail", "power", "vdd", "vin", "sys", "mw", "w"})
+_OF_CHIPS: Final = frozenset({"cpu", "gpu", "soc", "cv", "mss", "ddr"})
 ON_CHIP: Final = frozenset({"cpu", "gpu", "soc", "cv"})
 
 
@@ -71,6 +75,35 @@ def only_rail_on(board: Board | None, chip: str) -> Rail | None:
     """The rail that a power monitor of one input measures, by the kind of its chip."""
     rails = [rail for rail in board.rails if rail.chip == chip] if board else []
     return rails[0] if len(rails) == 1 else None
+
+
+def rail_called(board: Board, words: str) -> str | None:
+    """The label of the rail that somebody's own words mean: "GPU+SOC", "I/O (5V0)".
+
+    They are the words of its label, or some of those that name no part of a chip: "gpu" is not what
+    feeds GPU and SOC together.
+    """
+    said = set(_WORD.findall(words.lower())) - _EMPTY
+    labels = {
+        rail.label: [set(_WORD.findall(name.lower())) - _EMPTY for name in rail.names]
+        for rail in board.rails
+    }
+    same = [label for label, names in labels.items() if said and said in names]
+    some = [label for label, names in labels.items() if any(said <= name for name in names)]
+    if not same and said and not said & _OF_CHIPS:
+        same = some
+    return same[0] if len(same) == 1 else None
+
+
+def board_called(boards: Collection[Board], words: Collection[str]) -> Board | None:
+    """The only board whose rails somebody's own words mean, each another, its total among them."""
+    found = []
+    for board in boards:
+        labels = [rail_called(board, each) for each in words]
+        distinct = {label for label in labels if label is not None}
+        if len(distinct) == len(words) and board.total and distinct >= set(board.total):
+            found.append(board)
+    return found[0] if len(found) == 1 else None
 
 
 def missing_of_total(board: Board, readable: Collection[str]) -> list[str]:

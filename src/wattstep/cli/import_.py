@@ -54,6 +54,20 @@ def import_(
         Optional[str],  # noqa: UP045
         typer.Option(help="Whose rails they are; see wattstep boards.", metavar="BOARD"),
     ] = None,
+    unit: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            help="Unit of the columns of a CSV whose headings say none: mW, or NAME=mW for one "
+            "column. May be given several times.",
+            metavar="UNIT",
+        ),
+    ] = None,
+    find_steps: Annotated[
+        bool,
+        typer.Option(
+            help="Look for steps in the power of a log that comes without a trace.",
+        ),
+    ] = True,
     step_name: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -108,6 +122,8 @@ def import_(
             batch_size=batch,
             warmup=warmup,
             workload=workload,
+            units=tuple(unit or ()),
+            find_steps=find_steps,
         )
         folder = Path(run_folder(out, name, new_name(settings.called)))
         with bar_of("importing", quiet=quiet or json) as show:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ class Format:
         known_by: What its first 64 KiB hold; the first format in the list that fits is taken.
         read: "module:function" that parses it: into a `Recording`, or into a `Trace` with counters.
         takes: Which of the settings its parser takes as well: the "interval_s" of the lines of a
-            log without a clock, the "board" whose rails they are.
+            log without a clock, the "board" whose rails they are, the "units" of its columns.
         by_path: Its parser takes the path instead of the bytes, because such files are large.
     """
 
@@ -93,12 +93,18 @@ FORMATS: Final = (
             rb"(?im)^\s*[^#\n]*" + _TIME + rb"[^\n]*,|\A[^#,\n]*" + _TIME + rb"[^,\n]*[;\t]"
         ),
         read="wattstep.formats.plain_csv:parse",
+        takes=("units",),
     ),
 )
 
 
 def read_log(
-    path: Path, *, interval_s: float | None = None, board: str | None = None, purpose: str = "read"
+    path: Path,
+    *,
+    interval_s: float | None = None,
+    board: str | None = None,
+    units: Sequence[str] = (),
+    purpose: str = "read",
 ) -> tuple[Format, Recording]:
     """What a file of sensor values holds, whatever its format; one that is gzipped is unpacked.
 
@@ -108,6 +114,7 @@ def read_log(
         path: The file.
         interval_s: Of its lines in s, where they have no clock.
         board: Whose rails they are; only formats that decide line by line use it.
+        units: Of columns whose heading says none: "mW" for all of them, "NAME=mW" for one.
         purpose: What it cannot be, where it is not there: "read", "replayed".
 
     Returns:
@@ -121,7 +128,13 @@ def read_log(
     if form is None:
         known = ", ".join(form.name for form in FORMATS)
         raise InvalidValueError(f"{path} is no recording that is known here: {known}, or a run")
-    settings: dict[str, Any] = {"interval_s": interval_s, "board": board}
+    settings: dict[str, Any] = {
+        "interval_s": interval_s,
+        "board": board,
+        "units": tuple(units) or None,
+    }
+    if units and "units" not in form.takes:
+        raise InvalidValueError(f"{path} ({form.name}) says its units itself: leave --unit out")
     given = {key: settings[key] for key in form.takes if settings[key] is not None}
     found = _parser(form)(path if form.by_path else data, **given)
     if isinstance(found, Trace):

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
     COMMAS,
@@ -37,6 +38,8 @@ FORMAT = "plain CSV"
 TIMES = ("t_s", "t", "time_s", "time", "seconds", "timestamp")
 _HEADER = re.compile(r"([^\[\]]+?)\s*(?:\[([^\[\]]*)\])?")
 _BEHIND = re.compile(r"(.+?)(?:\s*\(([^()]+)\)|[ _]([^\W_]+))")  # "Current (mA)", "cpu_power_mW"
+SUM: Final = "the last line is the sum of the others, no sample, and was left out"
+LEAST_SUMMED, SUMMED = 10, 0.05  # lines; how far from their sum, or integral, it may lie
 _NOT_AFTER: Final = "its time is not after the line before"
 _WALL_NS = 10**17  # later than March 1973: nothing counts that long from its start
 _MOST_NS = 4 * 10**18
@@ -89,42 +92,49 @@ class _Column:
     factor: float
 
 
-def parse(data: bytes) -> Recording:
+def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     """A recording from CSV text.
 
     Columns `power [W]` and `energy [J]` (a counter) are the whole machine; other columns in W and J
     are parts of it, but for limits. Units may also stand in round brackets or behind the name
     ("Current (mA)", "cpu_power_W"). Cells are separated by comma, semicolon or tab; where it is no
     comma, numbers may have a decimal comma. An empty cell is a value that is missing. A last line without its end may have
-    lost digits, and is left out, as are a few damaged lines, with a note.
+    lost digits, and is left out, as are a few damaged lines, and a last one that is the sum of the
+    others, with a note.
 
     Args:
         data: UTF-8 with a header line; lines that begin with "#" are comments.
+        units: Of columns whose heading says none: "mW" for all of them, "NAME=mW" for one.
 
     Raises:
         FormatError: It is no such text, many of its lines are damaged, or its times go back.
+        InvalidValueError: There is no such unit, or no such column.
     """
     text, cut = _text(data)
     mark, rows = _rows(text)
     line, header = next(rows, (1, []))
-    time_at, unit_ns, columns = _columns(header, line)
+    time_at, unit_ns, columns = _columns(header, line, _stated(units, header))
     reader = _Reader(mark)
     t_ns: list[int] = []
     values: list[list[float]] = []
     damage: list[FormatError] = []
-    again = None
-    for number, cells in rows:
+    last: list[str] = []
+    again, back = None, None
+    for number, last in rows:
+        if back is not None:
+            raise back
         try:
-            if len(cells) != len(header):
-                problem = f"{len(cells)} cells under {len(header)} headings"
+            if len(last) != len(header):
+                problem = f"{len(last)} cells under {len(header)} headings"
                 raise FormatError(FORMAT, number, problem)
-            time = reader.time(cells[time_at], unit_ns, number)
-            row = [reader.number(cells[c.position], c.factor, number) for c in columns]
+            time = reader.time(last[time_at], unit_ns, number)
+            row = [reader.number(last[c.position], c.factor, number) for c in columns]
         except FormatError as error:
             damage.append(error)
             continue
         if t_ns and time < t_ns[-1]:
-            raise FormatError(FORMAT, number, _NOT_AFTER)
+            back = FormatError(FORMAT, number, _NOT_AFTER)
+            continue
         if t_ns and time == t_ns[-1] and again is None:
             again = number
         t_ns.append(time)
@@ -133,10 +143,61 @@ def parse(data: bytes) -> Recording:
         raise FormatError(FORMAT, again, _NOT_AFTER)
     reader.check(line)
     notes = list(reader.notes)
+    odd = back or (damage[-1] if damage and damage[-1].line == number else None)
+    summed = _is_sum(reader, last, columns, t_ns if odd else t_ns[:-1], values)
+    if summed:
+        notes.append(SUM)
+        if odd is None:
+            del t_ns[-1], values[-1]
+        elif back is None:
+            damage.pop()
+    elif back is not None:
+        raise back
     if again is not None:
         t_ns = spread(t_ns)
         notes.append(SAME_TIME)
-    return _recording(columns, t_ns, values, damage, cut, notes)
+    return _recording(columns, t_ns, values, damage, cut, notes, int(summed))
+
+
+def _stated(units: Sequence[str], header: Sequence[str]) -> Mapping[str, str]:
+    """Units by the name of a column, "" for all others.
+
+    Raises:
+        InvalidValueError: One is not known, or there is no such column.
+    """
+    names = {_name(heading): heading for heading in header}
+    stated = {}
+    for each in units:
+        name, _, unit = each.rpartition("=")
+        if unit not in UNITS:
+            raise InvalidValueError(f"--unit {each}: one of {', '.join(UNITS)} is wanted")
+        if name and _name(name) not in names:
+            raise InvalidValueError(f"--unit {each}: there are columns {', '.join(names.values())}")
+        stated[_name(name)] = unit
+    return stated
+
+
+def _is_sum(
+    reader: _Reader,
+    cells: Sequence[str],
+    columns: Sequence[_Column],
+    t_ns: Sequence[int],
+    values: Sequence[Sequence[float]],
+) -> bool:
+    """Whether a last row holds the sums of the columns, or their integrals over time."""
+    if len(t_ns) < LEAST_SUMMED or len(cells) <= max(c.position for c in columns):
+        return False
+    try:
+        row = np.array([reader.number(cells[c.position], c.factor, 0) for c in columns])
+    except FormatError:
+        return False
+    table = np.array(values[: len(t_ns)])
+    seconds = np.gradient(np.array(t_ns) * 1e-9)
+    for each in (np.nansum(table, axis=0), np.nansum(table * seconds[:, None], axis=0)):
+        told = np.abs(each) > np.nanmax(np.abs(table))
+        if told.any() and (np.abs(row - each)[told] <= SUMMED * np.abs(each)[told]).all():
+            return True
+    return False
 
 
 def _recording(
@@ -146,11 +207,12 @@ def _recording(
     damage: Sequence[FormatError],
     cut: bool,
     notes: Sequence[str],
+    summed: int,
 ) -> Recording:
     times = np.array(t_ns, np.int64)
     table = np.array(values, np.float64).reshape(len(times), len(columns))
     wall = bool(t_ns) and t_ns[0] >= _WALL_NS
-    counts = {NO_END: int(cut), DAMAGED: len(damage)}
+    counts = {NO_END: int(cut), DAMAGED: len(damage), SUM: summed}
     return Recording(
         format=FORMAT,
         channels=tuple(column.channel for column in columns),
@@ -194,7 +256,9 @@ def _cells(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, cells
 
 
-def _columns(header: Sequence[str], line: int) -> tuple[int, int, list[_Column]]:
+def _columns(
+    header: Sequence[str], line: int, stated: Mapping[str, str]
+) -> tuple[int, int, list[_Column]]:
     """Where the time stands, of how many ns its unit is, and what the others are."""
     time_at, unit_ns, columns = -1, SECOND_NS, []
     for position, heading in enumerate(header):
@@ -208,6 +272,7 @@ def _columns(header: Sequence[str], line: int) -> tuple[int, int, list[_Column]]
                 raise FormatError(FORMAT, line, f"time in {unit[:20]!r}: one of {wanted} is wanted")
             time_at, unit_ns = position, TIME_UNITS_NS[unit or "s"]
         else:
+            unit = unit or stated.get(_name(heading), stated.get("", ""))
             columns.append(_column(position, name, unit))
     if time_at < 0:
         raise FormatError(FORMAT, line, f"it has no column of times ({', '.join(TIMES)})")

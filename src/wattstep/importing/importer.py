@@ -16,6 +16,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.formats.trace import Trace
 from wattstep.importing.aligning import Aligned, align, parse_alignment
 from wattstep.importing.operations import TraceTables, tables_of
+from wattstep.importing.steps_of_power import PowerSteps, steps_of_power
 from wattstep.importing.telemetry import Telemetry, merged, read_telemetry
 from wattstep.importing.traces import is_trace, read_trace
 from wattstep.records.channel import Channel
@@ -43,6 +44,8 @@ class ImportSettings:
         batch_size: Samples of a step, or None where nobody knows.
         warmup: First steps that do not count.
         workload: What was trained; None: the first file's name.
+        units: Of columns of CSV whose heading says none: "mW" for all, "NAME=mW" for one.
+        find_steps: Whether steps are looked for in the power of a log without a trace.
     """
 
     trace: Path | None = None
@@ -55,6 +58,8 @@ class ImportSettings:
     batch_size: int | None = None
     warmup: int = 0
     workload: str | None = None
+    units: tuple[str, ...] = ()
+    find_steps: bool = True
 
     def __post_init__(self) -> None:
         if self.trace is None and not self.telemetry:
@@ -65,11 +70,10 @@ class ImportSettings:
             raise InvalidValueError(f"--batch {self.batch_size}: it must be at least 1")
         if self.warmup < 0:
             raise InvalidValueError(f"--warmup {self.warmup}: it cannot be negative")
-        about_steps = (self.step_name, self.warmup, self.batch_size, self.process is not None)
-        if self.trace is None and any(about_steps):
-            raise InvalidValueError(
-                "--step-name, --process, --warmup and --batch are about steps: give --trace"
-            )
+        if self.trace is None and (self.step_name or self.process is not None):
+            raise InvalidValueError("--step-name and --process are about a trace: give --trace")
+        if self.trace is None and not self.find_steps and (self.warmup or self.batch_size):
+            raise InvalidValueError("--warmup and --batch are about steps: let them be found")
         parse_alignment(self.align)
         if self.interval is not None:
             parse_duration(self.interval)
@@ -129,6 +133,7 @@ def _logs(settings: ImportSettings) -> tuple[Telemetry, ...]:
             settings.telemetry,
             interval_s=None if settings.interval is None else parse_duration(settings.interval),
             board=settings.board,
+            units=settings.units,
         )
     except InvalidValueError:
         for path in settings.telemetry:
@@ -153,8 +158,16 @@ def _write(
     logs, notes = merged(every)
     notes = tuple(note for note in notes if note not in aligned.notes)
     info = _describe(settings, trace, tables, aligned, logs)
+    found = (
+        steps_of_power(logs, settings.warmup) if tables is None and settings.find_steps else None
+    )
+    if found is not None:
+        info = replace(info, imported={**info.imported, "steps": found.document})
+        notes = (*notes, *found.notes)
     info = replace(info, notes=(*info.notes, *notes))
     written: dict[str, Any] = {"samples": _samples(logs)}
+    if found is not None:
+        written |= _steps_written(found, settings)
     if tables is not None:
         written["steps"] = [_with_samples(tables.steps, settings.batch_size)]
         written["spans"] = [tables.spans]
@@ -162,6 +175,14 @@ def _write(
         if len(tables.summaries["name"]):
             written["summaries"] = [tables.summaries]
     write_run(out, info, written)
+
+
+def _steps_written(found: PowerSteps, settings: ImportSettings) -> dict[str, Any]:
+    if not found.document["found"] and (settings.warmup or settings.batch_size):
+        raise InvalidValueError(
+            f"--warmup and --batch are about steps, and {found.document['reason']}"
+        )
+    return {"steps": [_with_samples(found.steps, settings.batch_size)], "spans": [found.spans]}
 
 
 # --- the description ---------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattstep.analysis.alignment import ClockMap
+from wattstep.boards import find, names
+from wattstep.boards.rails import board_called
 from wattstep.errors import InvalidValueError
 from wattstep.formats.known import read_log
 from wattstep.formats.recording import Recording
@@ -20,6 +22,8 @@ from wattstep.targets.recorded import with_board
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+LEAST_RAILS: Final = 2
+ITS_BOARD: Final = "its columns are taken to be the rails of {}: name another board if they are not"
 _TOTALS: Final = ("power_total", "energy_total")
 
 
@@ -37,7 +41,11 @@ class Telemetry:
 
 
 def read_telemetry(
-    paths: Iterable[Path], *, interval_s: float | None = None, board: str | None = None
+    paths: Iterable[Path],
+    *,
+    interval_s: float | None = None,
+    board: str | None = None,
+    units: Sequence[str] = (),
 ) -> tuple[Telemetry, ...]:
     """Files of sensor values, each with its own clock.
 
@@ -45,23 +53,39 @@ def read_telemetry(
         paths: The files, in any known format.
         interval_s: Of the lines of logs without a clock, in s.
         board: Whose rails they are; None: as the files tell.
+        units: Of columns of CSV whose heading says none; see `read_log`.
 
     Raises:
         InvalidValueError: One cannot be read, or holds no values; the message names it.
     """
-    return tuple(_read(path, interval_s, board) for path in paths)
+    return tuple(_read(path, interval_s, board, units) for path in paths)
 
 
-def _read(path: Path, interval_s: float | None, board: str | None) -> Telemetry:
+def _read(
+    path: Path, interval_s: float | None, board: str | None, units: Sequence[str]
+) -> Telemetry:
     try:
-        form, recording = read_log(path, interval_s=interval_s, board=board)
+        form, recording = read_log(path, interval_s=interval_s, board=board, units=units)
     except InvalidValueError as error:
         raise InvalidValueError(f"--telemetry {path.name}: {_without_name(error, path)}") from error
     if "board" not in form.takes:
-        recording = with_board(recording, board)
+        recording = with_board(recording, board) if board else _of_its_board(recording)
     if not recording.values:
         raise InvalidValueError(f"--telemetry {path.name}: it ({form.name}) holds no values")
     return Telemetry(file=path.name, recording=recording)
+
+
+def _of_its_board(recording: Recording) -> Recording:
+    """With the rails of the board that its columns name, where it has no total of its own."""
+    roles = {channel.role for channel in recording.channels}
+    rails = [channel.name for channel in recording.channels if channel.role == "power_part"]
+    if roles & {*_TOTALS} or len(rails) < LEAST_RAILS:
+        return recording
+    called = board_called([find(name) for name in names()], rails)
+    if called is None:
+        return recording
+    found = with_board(recording, called.name)
+    return replace(found, notes=(*found.notes, ITS_BOARD.format(called.name)))
 
 
 def _without_name(error: InvalidValueError, path: Path) -> str:

@@ -45,6 +45,11 @@ METRICS = {
     "recorded_energy": Metric(
         label="Recorded energy", meaning="Energy in all the time that was recorded"
     ),
+    "busy_time": Metric(
+        label="Busy stretch", meaning="How long the power of the recording was high"
+    ),
+    "busy_power": Metric(label="Busy power", meaning="Mean power of the busy stretch"),
+    "busy_energy": Metric(label="Busy energy", meaning="Energy in the busy stretch"),
     "recorded_time": Metric(
         label="Recorded time", meaning="From the beginning of the trace to its end"
     ),
@@ -274,6 +279,9 @@ HEADLINES = (
     "energy_per_step",
     "energy_per_sample",
     "recorded_energy",
+    "busy_time",
+    "busy_energy",
+    "busy_power",
     "mean_power",
     "peak_memory",
     "system_peak_memory",

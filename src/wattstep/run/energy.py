@@ -188,6 +188,10 @@ def energy_metrics(
         figures["recorded_energy"] = _of_whole_trace(figures["energy_per_step"], series)
         figures.update({name: missing("J", UNMARKED) for name in PER_STEP})
     elif series.imported.telemetry:
+        for name in (*PER_STEP, "energy_per_step_above_idle"):
+            figures.update(
+                {name: series.imported.with_period(figures[name])} if name in figures else {}
+            )
         figures["recorded_energy"] = recorded(series.energy_by_its_clock, series.recorded_ns)
     return figures
 
@@ -275,7 +279,7 @@ def _idle(
     spans = {when: series.steps.rest_ns.get(name) for when, name in IDLE.items()}
     if all(span is None or not len(span) for span in spans.values()) and not subtract:
         return {}
-    idle = {when: _idle_power(series, when, span) for when, span in spans.items()}
+    idle = {when: idle_power(series, when, span) for when, span in spans.items()}
     gross: Figure = figures["energy_per_step"]
     power: Figure = figures["mean_power"]
     step = breakdown.step_time
@@ -291,7 +295,8 @@ def _idle(
     return found
 
 
-def _idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
+def idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
+    """Mean power in W of the idle stretch "before" or "after" the steps."""
     energy = series.energy
     if isinstance(energy, str):
         return missing("W", energy)

@@ -10,7 +10,7 @@ from typing import Any
 from wattstep.analysis.power import spoken
 from wattstep.analysis.steps import Steps
 from wattstep.errors import DamagedRunError
-from wattstep.records.figure import Figure
+from wattstep.records.figure import Figure, Status, weakest
 from wattstep.records.run_info import RunInfo
 
 NO_TELEMETRY = "no telemetry was imported"
@@ -23,6 +23,7 @@ UNMARKED = (
 )
 TRACED = "traced steps: the profiler's own cost is in them"
 WHOLE_TRACE = "over the whole trace, the profiler's own cost in it"
+FOUND = "steps found from the period of the power, not marked"
 WHOLE = "over the whole recording"
 UNKNOWN = (
     "not resolvable: how exactly the clocks of trace and telemetry fit together is not known; "
@@ -74,6 +75,7 @@ class Imported:
         self.is_import = bool(found)
         self.trace = _mapping(found.get("trace") or {}, "trace")
         self.telemetry = _mappings(found, "telemetry")
+        self.power_steps = _mapping(found.get("steps") or {}, "steps")
         self._alignments = tuple(map(_alignment, _mappings(found, "alignment")))
         self._file_of = {
             channel.name: read.path for read in info.reads for channel in read.channels
@@ -98,7 +100,37 @@ class Imported:
         """
         if totals:
             return ONLY_TOTALS
+        if reason := self.power_steps.get("reason"):
+            return f"{NO_TRACE}; {reason}"
         return NO_STEPS if self.trace else NO_TRACE
+
+    @property
+    def found_by_power(self) -> bool:
+        """Whether the steps are those that the period of the power tells."""
+        return bool(self.power_steps.get("found"))
+
+    def with_period(self, thing: Any) -> Any:
+        """A figure of a step, or a mapping of some, with what the period of the power leaves open."""
+        if not self.found_by_power:
+            return thing
+        if isinstance(thing, Mapping):
+            return {name: self.with_period(part) for name, part in thing.items()}
+        ends = [self.power_steps.get(key) for key in ("low_s", "period_s", "high_s")]
+        if not all(map(_is_length, ends)) or thing.value is None:
+            return thing
+        low_s, period_s, high_s = (float(end or 0.0) for end in ends)
+        value = thing.value
+        # The power's own interval and that of the period, added in squares.
+        below = math.hypot(value * (1 - low_s / period_s), value - _or(thing.low, value))
+        above = math.hypot(value * (high_s / period_s - 1), value - _or(thing.high, value))
+        return replace(
+            thing,
+            low=value - below,
+            high=value + above,
+            confidence=thing.confidence or 0.95,
+            status=weakest([thing.status, Status.ATTRIBUTED]),
+            method="; ".join(part for part in (FOUND, thing.method) if part),
+        )
 
     def alignment(self, channels: Iterable[str]) -> Alignment | None:
         """The loosest alignment of some channels with the trace; None where they share its clock.
@@ -143,6 +175,20 @@ def _alignment(entry: Mapping[str, Any]) -> Alignment:
         method=str(entry.get("method") or "in a way that is not recorded"),
         uncertainty_s=None if uncertainty is None else float(uncertainty),
     )
+
+
+def is_span(value: Any) -> bool:
+    """Whether something of `run.json` is a begin and a later end in ns."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(isinstance(each, int) and abs(each) < 1 << 62 for each in value)
+        and value[0] < value[1]
+    )
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
 
 
 def _is_length(value: Any) -> bool:

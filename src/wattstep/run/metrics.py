@@ -20,6 +20,7 @@ from wattstep.analysis.utilization import (
     within,
 )
 from wattstep.records.figure import Figure, Status, missing, weakest
+from wattstep.run.busy import busy_figures
 from wattstep.run.completion import completion
 from wattstep.run.conditions import (
     OURS,
@@ -72,6 +73,7 @@ def compute(
     metrics["gpu_utilization"] = gpu_utilization(series, parts)
     metrics.update(_memory(tables, series))
     metrics.update(energy_metrics(series, breakdown, conditions, tables.info.options))
+    metrics.update(busy_figures(series))
     metrics.update(completion(tables, breakdown, metrics["mean_power"]))
     metrics.update(_frames(tables, breakdown))
     metrics.update(foreground_delay(tables))
@@ -109,6 +111,7 @@ def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
         throughput = ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
     else:
         throughput = missing("samples/s", "how many samples a step takes is not known")
+    throughput = series.imported.with_period(throughput)
     return {"step_time": breakdown.step_time, "throughput": throughput}
 
 

@@ -63,7 +63,9 @@ class RunBreakdown:
     def step_time(self) -> Figure:
         """Mean clean step; of an imported run without clean ones the mean traced step."""
         source = self._traced_by if self.steps.only_traced else "monotonic clock"
-        return mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
+        time = mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
+        found: Figure = self._tables.imported.with_period(time)
+        return found
 
     @property
     def _traced_by(self) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from wattstep.analysis.curves import unwrap
 from wattstep.boards import find
-from wattstep.boards.rails import meaning
+from wattstep.boards.rails import meaning, rail_called
 from wattstep.boards.table import Board
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.formats.known import read_log
@@ -159,7 +159,8 @@ def _label(board: Board, channel: Channel) -> str | None:
     if channel.unit != "W" or channel.role not in ("power_total", "power_part", "power_outside"):
         return None
     names = ((rail.label, _rail_names(rail.names)) for rail in board.rails)
-    return next((label for label, known in names if channel.name in known), None)
+    exact = next((label for label, known in names if channel.name in known), None)
+    return exact or rail_called(board, channel.name)
 
 
 def _as_rail(

@@ -1,0 +1,188 @@
+"""Steps of a training found in a log of its power alone, with a real recording and with made ones of known steps."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattstep.analysis.weak_period import weak_period
+from wattstep.errors import InvalidValueError
+from wattstep.formats.plain_csv import SUM, parse
+from wattstep.importing.importer import ImportSettings, import_run
+from wattstep.run import Run, load
+
+ORIN = Path(__file__).parents[1] / "fixtures" / "orin-vgg9" / "vgg9_cifar10_train.csv.gz"
+THREE = ("gpu+soc", "cpu+cv", "i/o_(5v0)")
+
+
+def imported(folder: Path, *files: Path, **settings: object) -> Run:
+    return load(
+        import_run(ImportSettings(telemetry=files, **settings), folder / "run")  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture(scope="module")
+def orin(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two epochs of VGG9: 1,564 steps between 5 s of sleep at either end."""
+    return imported(tmp_path_factory.mktemp("orin"), ORIN, units=("mW",))
+
+
+@pytest.fixture(scope="module")
+def columns() -> np.ndarray:
+    """The file by numpy alone: time in s and four rails in W."""
+    with gzip.open(ORIN, "rt") as file:
+        table = np.genfromtxt(file, delimiter=",", skip_header=1, skip_footer=1, usecols=range(5))
+    table[:, 1:] /= 1000
+    return table
+
+
+def test_steps_of_a_real_training_are_found_from_its_power(orin: Run) -> None:
+    """782 steps an epoch; 333.5 s busy for 1,564 steps are 213 ms with all that lies between them."""
+    metrics = orin.metrics()
+    assert len(orin.series.steps.index) == pytest.approx(1564, rel=0.02)
+    time = metrics["step_time"]
+    assert time.value == pytest.approx(0.213, rel=0.02)
+    assert time.low < time.value < time.high
+    assert time.status.value == "attributed"
+    assert "not marked" in time.method
+    assert any("not marked" in note for note in orin.info.notes)
+
+
+def test_energy_of_its_steps_is_that_of_three_rails_and_never_the_fourth(
+    orin: Run, columns: np.ndarray
+) -> None:
+    metrics = orin.metrics()
+    assert metrics["mean_power"].value == pytest.approx(17.30, rel=0.005)
+    energy = metrics["energy_per_step"]
+    assert energy.value == pytest.approx(3.69, rel=0.02)
+    assert energy.low < 3.69 < energy.high
+    # By numpy: the trapezoids of three rails over the whole file.
+    whole = np.trapezoid(columns[:, 1:4].sum(axis=1), columns[:, 0])
+    assert metrics["recorded_energy"].value == pytest.approx(whole, rel=1e-3)
+    roles = {name: channel.role for name, channel in orin.series.channels.items()}
+    assert [name for name, role in roles.items() if role == "power_total"] == list(THREE)
+
+
+def test_idle_and_busy_stretches_are_figures_with_intervals(orin: Run, columns: np.ndarray) -> None:
+    metrics = orin.metrics()
+    assert metrics["busy_time"].value == pytest.approx(333.5, abs=0.5)
+    assert metrics["busy_power"].value == pytest.approx(17.30, rel=0.005)
+    idle = metrics["idle_power"]["before"]
+    early = columns[columns[:, 0] < 5]
+    assert idle.low < early[:, 1:4].sum(axis=1).mean() < idle.high
+    assert metrics["energy_per_step_above_idle"]["before"].value == pytest.approx(2.16, rel=0.05)
+
+
+def test_a_last_row_that_is_a_sum_is_no_sample(orin: Run, columns: np.ndarray) -> None:
+    assert any(SUM in note for note in orin.info.notes)
+    t_ns = orin.series.samples["gpu+soc"][0]
+    assert len(t_ns) == len(columns)
+
+
+@pytest.mark.parametrize("how", ["sum", "integral"])
+@pytest.mark.parametrize("begins", ["0", "10.0"])
+def test_sums_and_integrals_are_known_whatever_their_time_says(how: str, begins: str) -> None:
+    values = [4.0 + n % 3 for n in range(100)]
+    whole = sum(values) * (1 if how == "sum" else 0.1)
+    rows = [f"{n / 10},{v}" for n, v in enumerate(values)]
+    recording = parse("\n".join(["t_s,power [W]", *rows, f"{begins},{whole}\n"]).encode())
+    assert recording.value["power"].tolist() == values
+    assert recording.ignored[SUM] == 1
+
+
+def test_a_last_sample_that_is_high_is_no_sum() -> None:
+    rows = [f"{n / 10},5" for n in range(100)]
+    recording = parse("\n".join(["t_s,power [W]", *rows, "10.0,60\n"]).encode())
+    assert recording.value["power"][-1] == 60
+
+
+def test_units_are_stated_for_all_columns_or_for_one() -> None:
+    text = b"t_s,board,gpu temp,load [%]\n0,4000,50,1\n1,5000,51,2\n"
+    recording = parse(text, units=("mW", "gpu temp=C"))
+    assert recording.value["board"].tolist() == [4.0, 5.0]
+    assert {c.name: c.unit for c in recording.channels} == {
+        "board": "W", "gpu_temp": "°C", "load": "ratio",
+    }  # fmt: skip
+    with pytest.raises(InvalidValueError, match="there are columns"):
+        parse(text, units=("nobody=mW",))
+    with pytest.raises(InvalidValueError, match="one of W"):
+        parse(text, units=("horsepower",))
+
+
+def test_four_rails_without_a_table_of_their_board_make_no_total(tmp_path: Path) -> None:
+    path = tmp_path / "rails.csv"
+    rows = [f"{n / 10},4000,1000,900" for n in range(100)]
+    path.write_text("\n".join(["t_s,gpu,npu,other", *rows]) + "\n")
+    run = imported(tmp_path, path, units=("mW",))
+    assert "no total" in run.metrics()["mean_power"].reason
+
+
+# --- made power ----------------------------------------------------------------------------------
+
+
+def made(seed: int, weak: float) -> tuple[np.ndarray, np.ndarray]:
+    """300 s of steps of 230 ms, read every 50 ms: `weak` W of their course under 0.5 W of noise."""
+    rng = np.random.default_rng(seed)
+    t_s = np.cumsum(0.05 + rng.uniform(-5e-4, 5e-4, 6000))
+    course = weak * np.sin(2 * np.pi * t_s / 0.230)
+    return (t_s * 1e9).astype(np.int64), 10 + course + rng.normal(0, 0.5, len(t_s))
+
+
+def test_a_period_of_less_than_half_the_noise_is_found_and_its_interval_holds_it() -> None:
+    held = 0
+    for seed in range(20):
+        t_ns, watts = made(seed, weak=0.2)
+        figure = weak_period(t_ns, [watts], "made")
+        assert figure.value == pytest.approx(0.230, rel=0.01)
+        held += figure.low <= 0.230 <= figure.high
+    assert held >= 17  # of 20 intervals of 95 %
+
+
+def test_noise_has_no_period() -> None:
+    for seed in range(20):
+        t_ns, watts = made(seed, weak=0.0)
+        assert weak_period(t_ns, [watts], "made").missing
+
+
+def written(folder: Path, step_s: float, every_s: float) -> Path:
+    """30 s idle at 4 W, 120 s of steps of 12 and 8 W, 30 s idle."""
+    rng = np.random.default_rng(1)
+    t_s = np.arange(0, 180, every_s) + rng.uniform(-0.1, 0.1, int(180 / every_s)) * every_s
+    busy = (t_s > 30) & (t_s < 150)
+    course = np.where((t_s / step_s) % 1 < 0.6, 12.0, 8.0)
+    watts = np.where(busy, course, 4.0) + rng.normal(0, 0.05, len(t_s))
+    path = folder / "board.csv"
+    rows = [f"{t:.4f},{w:.4f}" for t, w in zip(t_s + 1, watts, strict=True)]
+    path.write_text("\n".join(["t_s,power [W]", *rows]) + "\n")
+    return path
+
+
+def test_made_steps_come_back_with_their_energy(tmp_path: Path) -> None:
+    metrics = imported(tmp_path, written(tmp_path, 0.5, 0.02)).metrics()
+    assert metrics["step_time"].value == pytest.approx(0.5, rel=0.01)
+    # 0.3 s at 12 W and 0.2 s at 8 W.
+    assert metrics["energy_per_step"].value == pytest.approx(5.2, rel=0.01)
+    for when in ("before", "after"):
+        assert metrics["idle_power"][when].value == pytest.approx(4.0, rel=0.01)
+
+
+def test_where_samples_are_too_slow_the_whole_and_the_busy_stretch_are_told_and_why(
+    tmp_path: Path,
+) -> None:
+    run = imported(tmp_path, written(tmp_path, 0.1, 0.5))
+    metrics = run.metrics()
+    assert metrics["step_time"].missing
+    assert "no steps were found in the power" in metrics["step_time"].reason
+    assert metrics["busy_time"].value == pytest.approx(120, abs=1.5)
+    assert metrics["busy_power"].value == pytest.approx(10.4, rel=0.03)
+    assert metrics["idle_power"]["before"].value == pytest.approx(4.0, rel=0.01)
+    assert metrics["recorded_energy"].value == pytest.approx(60 * 4 + 120 * 10.4, rel=0.03)
+
+
+def test_steps_are_not_looked_for_where_that_is_not_wanted(tmp_path: Path) -> None:
+    run = imported(tmp_path, written(tmp_path, 0.5, 0.02), find_steps=False)
+    assert not len(run.series.steps.index)
+    assert "steps" not in run.info.imported

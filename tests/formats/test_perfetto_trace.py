@@ -55,7 +55,7 @@ def slices(trace: Trace) -> list[tuple[str, int, int, int, int]]:
     events = trace.events
     if events is None:
         return []
-    assert {trace.names[code] for code in events.category} == {"annotation"}
+    assert {trace.names[code] for code in events.category} == {"slice"}
     return [
         (trace.names[name], int(start), int(end - start), int(thread), int(process))
         for name, start, end, thread, process in zip(

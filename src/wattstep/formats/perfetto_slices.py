@@ -81,4 +81,4 @@ class Slices:
             ignored[FAR] += 1
             return
         text = self._rows.names[name]
-        self._rows.add(text, "annotation", "cpu", begin, end, thread=place[0], process=place[1])
+        self._rows.add(text, "slice", "cpu", begin, end, thread=place[0], process=place[1])

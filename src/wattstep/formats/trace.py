@@ -57,13 +57,15 @@ class Events:
 
 
 # What an event is. "operation": of a framework (aten::conv2d); "annotation": a name that the
-# user's code gave a stretch (record_function, NVTX); "step": such a stretch that is a training
+# user's code gave a stretch (record_function, NVTX); "slice": either, where the format does not tell
+# them apart (Perfetto); "step": such a stretch that is a training
 # step; "module": a call of a layer; "python": another Python function; "runtime": a call of a
 # driver or runtime on the CPU; "kernel", "copy", "set", "wait": work on a GPU; "gpu_annotation":
 # where an annotation's work ran there; "overhead": the profiler's own.
 CATEGORIES = (
     "operation",
     "annotation",
+    "slice",
     "step",
     "module",
     "python",
@@ -76,6 +78,42 @@ CATEGORIES = (
     "overhead",
 )
 ON_GPU = frozenset({"kernel", "copy", "set", "wait"})
+
+
+# Tracks of our own exports that hold no operations.
+OWN_TRACKS = ("steps", "phases", "layers", "between steps", "conditions", "gaps")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Own:
+    """What an export of our own says beside each event; all have shape (n,), in the order of `Events`.
+
+    Attributes:
+        track: Position in `OWN_TRACKS` of what is no operation; NONE: an operation.
+        layer: Code of the layer, a position in `Trace.names`; NONE: none.
+        phase: Likewise of the phase.
+        kind: Likewise of the kind; of a rest or tracing window which of both.
+        number: Of the step; NONE where none is told.
+        allocated: Bytes allocated less freed; `UNTOLD` where not told.
+        warmup: 1 for a step that does not count, 0 for others, NONE for what is no step.
+        traced: Likewise, whether it was traced.
+        samples: Of a step; NaN where not told.
+        loss: Likewise.
+    """
+
+    track: Codes
+    layer: Codes
+    phase: Codes
+    kind: Codes
+    number: Longs
+    allocated: Longs
+    warmup: Longs
+    traced: Longs
+    samples: NDArray[np.float64]
+    loss: NDArray[np.float64]
+
+
+UNTOLD = -(1 << 62)  # of what may be negative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +154,7 @@ class Trace:
         device: What the trace says of the machine, e.g. {"gpus": ["NVIDIA A100"]}.
         notes: What a reader must know.
         ignored: What stands in the file and became no event, by reason: how often.
+        own: What an export of our own says beside its events; None: it is none.
     """
 
     format: str
@@ -127,6 +166,7 @@ class Trace:
     device: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
+    own: Own | None = None
 
 
 def no_events(count: int = 0) -> dict[str, Any]:

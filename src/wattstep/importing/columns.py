@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wattstep.formats.trace import NONE, Codes, Events, Longs, Summary
+from wattstep.formats.trace import NONE, UNTOLD, Codes, Events, Longs, Summary
 from wattstep.importing.nesting import Bools, Family, Lanes, Rows
 from wattstep.importing.phases import ENGINE, PHASES, PhaseMarks
 from wattstep.importing.steps import TraceSteps
@@ -100,6 +100,7 @@ class OperationRows:
         phase: Likewise.
         outermost: Whether no operation of the framework encloses it.
         launch: What asked for work on a GPU; NONE where that is not known, and for all other rows.
+        allocated: Bytes allocated less freed, `UNTOLD` where not told; None: of no row.
     """
 
     rows: Rows
@@ -115,6 +116,7 @@ class OperationRows:
     phase: Labels
     outermost: Bools
     launch: Codes
+    allocated: Longs | None = None
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Columns by name, `BATCH` rows at a time, by step and begin."""
@@ -166,13 +168,19 @@ class OperationRows:
             "shapes": _dictionary(_recoded(facts.shapes[source], texts.code), texts.text),
             "flops": _silent(facts.flops[source]),
             "bytes": _silent(facts.bytes[source]),
-            "allocated": pa.nulls(len(chosen), pa.int64()),
+            "allocated": self._allocated(chosen),
             # What encloses it and stands in no row of its step cannot speak for it.
             "outermost": self.outermost[chosen]
             | ((parent == NONE) & ~scope[self.kind.codes[chosen]]),
             "parent": _silent(parent),
             "launch": _silent(launch),
         }
+
+    def _allocated(self, chosen: Codes) -> pa.Array:
+        if self.allocated is None:
+            return pa.nulls(len(chosen), pa.int64())
+        values = self.allocated[chosen]
+        return pa.array(values, mask=values == UNTOLD)
 
 
 class _Texts:

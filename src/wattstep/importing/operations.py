@@ -10,7 +10,8 @@ import numpy as np
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import Recording
-from wattstep.formats.trace import CATEGORIES, NONE, ON_GPU, Codes, Events, Longs, Trace
+from wattstep.formats.trace import CATEGORIES, NONE, ON_GPU, Codes, Events, Longs, Own, Trace
+from wattstep.importing import own_export
 from wattstep.importing.choosing import of_process, taken
 from wattstep.importing.columns import (
     SCOPES,
@@ -46,6 +47,7 @@ from wattstep.importing.phases import (
     phase_of_annotation,
     with_forward,
 )
+from wattstep.importing.slices import told_apart
 from wattstep.importing.steps import TraceSteps, find_steps
 
 APART: Final = 6  # names of work whose power may differ; more would fit any power
@@ -140,10 +142,13 @@ def tables_of(
         InvalidValueError: The expression is none, or matches nothing; there is no such process, or
             several have marks of steps; no event is of a known category.
     """
-    trace = mended(trace)
-    events = trace.events
-    if events is None or not len(events):
+    if trace.events is None or not len(trace.events):
         return _without_events(trace)
+    if trace.own is not None and step_name is None:
+        return _of_own_export(trace, trace.events, trace.own, warmup)
+    trace = told_apart(mended(trace), step_name)
+    events = trace.events
+    assert events is not None
     gone: dict[str, Bools] = {}
     known = np.array([name in CATEGORIES for name in trace.names], bool)[events.category]
     notes = _unknown(trace, events, known)
@@ -166,6 +171,25 @@ def tables_of(
         events=len(events),
         left_out={**tables.left_out, **left_out},
         notes=(*notes, *tables.notes),
+    )
+
+
+def _of_own_export(trace: Trace, events: Events, own: Own, warmup: int) -> TraceTables:
+    """The tables of a run that was exported: nothing is inferred that is told."""
+    rows = own_export.is_row(own)
+    rows &= np.array([name in CATEGORIES for name in trace.names], bool)[events.category]
+    if not rows.any():
+        return _without_events(trace)
+    mine = own_export.chosen(own, rows)
+    tables = _Making(trace, taken(events, rows), warmup, None, mine).tables()
+    length_ns = int((events.end_ns - events.start_ns)[~rows].sum())
+    beside = LeftOut(int((~rows).sum()), length_ns * 1e-9)
+    return replace(
+        tables,
+        steps=own_export.with_marks(tables.steps, events, own, trace.names),
+        spans=own_export.spans_of(events, own, trace.names),
+        events=len(events),
+        left_out={**tables.left_out, **({own_export.MARKS: beside} if beside.events else {})},
     )
 
 
@@ -217,7 +241,14 @@ def _without_events(trace: Trace) -> TraceTables:
 class _Making:
     """One trace on its way to tables."""
 
-    def __init__(self, trace: Trace, events: Events, warmup: int, step_name: str | None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        events: Events,
+        warmup: int,
+        step_name: str | None,
+        own: Own | None = None,
+    ) -> None:
         self._trace = trace
         self._names = trace.names
         self._events = events
@@ -227,8 +258,11 @@ class _Making:
         self._rows = in_order(events, self._names, self._lanes, on_gpu)
         self._family = Family(self._rows)
         self._works = ~self._of(*SCOPES, "overhead", *_LEFT_OUT)
+        self._own = None if own is None else own_export.chosen(own, self._rows.source)
+        # An export has steps that were not traced: no work stands in them.
+        holding = self._works if own is None else self._works | self._of("step")
         self._steps = find_steps(
-            self._rows, self._names, self._works, step_name, events.process[self._rows.source]
+            self._rows, self._names, holding, step_name, events.process[self._rows.source]
         )
         self._operation = self._of("operation") & ~on_gpu[self._rows.source]
         self._links = find_links(
@@ -243,6 +277,18 @@ class _Making:
         common = marks.common(len(steps))
         phase = self._phases(known, marks)
         step = self._links.taken_over(steps.at(rows.start_ns))
+        columns = step_columns(steps, marks if common else no_marks(), self._warmup)
+        kind, layers = self._kinds(), self._layer_labels(layer, scopes, phase.codes)
+        if (own := self._own) is not None:
+            told, names = own.track == NONE, self._names
+            step = own_export.step_positions(own.number, steps.index, step)
+            kind = own_export.labels(own.kind, names, kind, told)
+            layers = own_export.labels(own.layer, names, layers, told)
+            phase = own_export.labels(own.phase, names, phase, told)
+            if not steps.whole:
+                columns = own_export.with_flags(
+                    columns, own_export.chosen(own, steps.mark), self._warmup
+                )
         reasons = self._reasons(step)
         laid = OperationRows(
             rows=rows,
@@ -253,22 +299,23 @@ class _Making:
             step=step,
             index=steps.index,
             kept=reasons == _KEPT,
-            kind=self._kinds(),
-            layer=self._layer_labels(layer, scopes, phase.codes),
+            kind=kind,
+            layer=layers,
             phase=phase,
+            allocated=None if own is None else own.allocated,
             outermost=self._outermost(),
             launch=self._launch(),
         )
         gone = reasons == _REASONS.index(NO_STEP)
         return TraceTables(
-            steps=step_columns(steps, marks if common else no_marks(), self._warmup),
+            steps=columns,
             spans=span_columns(steps, rows.start_ns[gone], rows.end_ns[gone]),
             summaries=summary_columns(trace.summaries),
             counters=trace.counters,
             busy=self._busy(),
             busy_by=self._busy_by(),
             workload=_workload(trace, scopes.roots, self._processors()),
-            notes=(*steps.notes, *self._notes(marks, common)),
+            notes=(*steps.notes, *(self._notes(marks, common) if own is None else ())),
             events=len(rows),
             marks=int((reasons == _MARK).sum()),
             rows=int((reasons == _KEPT).sum()),

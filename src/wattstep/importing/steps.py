@@ -183,14 +183,15 @@ def _disjoint(rows: Rows, marks: Longs) -> tuple[Longs, Longs, int]:
 
 
 def _with_work(rows: Rows, marks: Longs, works: Bools) -> Longs:
-    """The marks without a last one in which nothing ran.
+    """The marks without a last one in which nothing ran, where others hold work.
 
     A recording that is stopped between steps may have opened the next already.
     """
     begins = rows.start_ns[works]
-    last = marks[-1]
-    inside = np.searchsorted(begins, [rows.start_ns[last], rows.end_ns[last]])
-    return marks if inside[1] > inside[0] else marks[:-1]
+    holds = np.searchsorted(begins, rows.end_ns[marks]) > np.searchsorted(
+        begins, rows.start_ns[marks]
+    )
+    return marks if holds[-1] or not holds.any() else marks[:-1]
 
 
 def _numbers(names: list[str]) -> tuple[Longs, bool]:

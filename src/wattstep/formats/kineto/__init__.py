@@ -24,7 +24,8 @@ from wattstep.formats.kineto.unpacking import Unpacking
 from wattstep.formats.trace import Events, Trace
 from wattstep.parts import load_part
 
-KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo"})
+OWN = "wattstep"  # stands before the events in an export of ours, with its version
+KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", OWN})
 FIRST_NS = 1_000_000_000 * 1_000_000_000  # the year 2001; torch is younger
 LAST_NS = 4_102_444_800 * 1_000_000_000  # the year 2100
 CUT = "the file ends in the middle: {} whole events were read, the last {} bytes were left out"
@@ -62,7 +63,7 @@ def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trac
     try:
         for block in cutter.blocks():
             seen += len(block.events)
-            columns.add(block)
+            columns.add(block, own=OWN in cutter.around.values)
     except OSError as error:
         raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
     notes = _damage(cutter.around, unpacking.damage, seen)
@@ -101,6 +102,7 @@ def _trace(columns: Columns, around: Surroundings, notes: list[str]) -> Trace:
         device=_device(around.values),
         notes=(*notes, *columns.notes, *note, *_content(events, names)),
         ignored={reason: count for reason, count in columns.ignored.items() if count},
+        own=columns.own,
     )
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from wattstep.formats.kineto import words
 from wattstep.formats.kineto.counters import NO_TIME, Counters
 from wattstep.formats.kineto.numbers import nanoseconds
-from wattstep.formats.trace import NONE
+from wattstep.formats.kineto.own import OwnColumns
+from wattstep.formats.trace import NONE, Own
 
 if TYPE_CHECKING:
     from wattstep.formats.kineto.decoding import Block, Event
@@ -50,9 +51,11 @@ class Columns:
         ignored: What became no interval and no value, by reason.
         counters: What the trace sampled itself.
         notes: What a reader must know.
+        own: What an export of ours says beside each event, once all are there.
     """
 
     def __init__(self) -> None:
+        self.own: Own | None = None
         self.ignored: Counter[str] = Counter()
         self.counters = Counters(self.ignored)
         self.notes: list[str] = []
@@ -63,9 +66,12 @@ class Columns:
         self._open: defaultdict[tuple[int | str, int | str], list[Event]] = defaultdict(list)
         self._parts: dict[str, list[NDArray[Any]]] = {key: [] for key in (*_SMALL, *_LARGE)}
         self._sizes: dict[int, int] = {}
+        self._own: OwnColumns | None = None
 
-    def add(self, block: Block) -> None:
-        """Takes the events of a block."""
+    def add(self, block: Block, own: bool = False) -> None:
+        """Takes the events of a block; `own`: of an export of ours."""
+        if own and self._own is None:
+            self._own = OwnColumns(self._code)
         self.ignored[DAMAGED] += block.damaged
         events = [event for event in block.events if event.ph == "X"]
         if len(events) < len(block.events):
@@ -132,6 +138,8 @@ class Columns:
             events = [event for event, whole in zip(events, good.tolist(), strict=True) if whole]
             start_ns, length_ns = start_ns[good], length_ns[good]
         columns = self._described(events)
+        if self._own is not None and events:
+            self._own.add(events)
         columns["start_ns"] = start_ns
         columns["end_ns"] = start_ns + length_ns
         for key, column in columns.items():
@@ -190,7 +198,11 @@ class Columns:
     # --- all of them ----------------------------------------------------------------------------
 
     def finish(self) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
-        """Columns of `Events`, and texts by code; nothing can be added any more."""
+        """Columns of `Events`, and texts by code; nothing can be added any more.
+
+        What our own exports say beside them is in `own` then.
+        """
+        self.own = None if self._own is None else self._own.finish()
         self.ignored[NO_END] += sum(map(len, self._open.values()))
         if self._threads:
             named = ", ".join(f"{n} {name!r}" for name, n in list(self._threads.items())[:NAMED])

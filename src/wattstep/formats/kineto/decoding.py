@@ -32,6 +32,7 @@ class Arguments(
         "reserved": "Total Reserved",
         "device_id": "Device Id",
         "device_type": "Device Type",
+        "own_allocated": "allocated (B)",
     },
 ):
     """What the arguments of an event may say; NONE or `NOTHING` where they do not."""
@@ -52,6 +53,16 @@ class Arguments(
     reserved: Long | None = None
     device_id: Long = NONE
     device_type: Long = 0
+    # What our own exports say; in other files anything may stand there.
+    layer: msgspec.Raw = NOTHING
+    phase: msgspec.Raw = NOTHING
+    kind: msgspec.Raw = NOTHING
+    step: msgspec.Raw = NOTHING
+    own_allocated: msgspec.Raw = NOTHING
+    warmup: msgspec.Raw = NOTHING
+    traced: msgspec.Raw = NOTHING
+    samples: msgspec.Raw = NOTHING
+    loss: msgspec.Raw = NOTHING
 
 
 class Event(msgspec.Struct, gc=False):
@@ -94,7 +105,9 @@ _EVENT = msgspec.json.Decoder(Event)
 _COUNTED = msgspec.json.Decoder(list[Counted])
 _ERRORS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _WHOLE = frozenset(
-    name for name in Arguments.__struct_fields__ if name not in ("dims", "dims_before")
+    name
+    for name, value in zip(Arguments.__struct_fields__, Arguments.__struct_defaults__, strict=True)
+    if value is not NOTHING
 )
 
 

@@ -209,7 +209,7 @@ def test_slices_have_names_threads_and_lengths() -> None:
                     type: TYPE_SLICE_BEGIN name: "open" } }"""
     )
     found = slices(trace)
-    assert found[:2] == [("forward", 150, 40, 6, 5), ("step", 100, 300, 6, 5)]
+    assert found[:2] == [("step", 100, 300, 6, 5), ("forward", 150, 40, 6, 5)]
     assert (found[2][:3], found[2][4]) == (("load", 160, 340), 5)
     assert found[2][3] >= 1 << 32  # no thread's: a number of its own
     assert dict(trace.ignored) == {

@@ -28,7 +28,8 @@ from wattstep.run.run import Run
 
 PROCESS: Final = 1_000_000  # of the training; a GPU's events have its number as their process
 BESIDE: Final = 1_000_000_000  # numbers of tracks that are no threads begin here
-_GPU = re.compile(r"gpu(\d+)")
+_DEVICE = re.compile(r"(gpu|mtia|hpu)(\d+)")
+_ON_DEVICE: Final = {"mtia": "mtia_ccp_events", "hpu": "hpu_op"}  # work of those that are no GPU
 _DIMS = re.compile(r"\d+(x\d+)*([,;]\d+(x\d+)*)*")  # imported runs have commas
 _WORDS: Final = {"allocated": "allocated (B)", "self_ns": "self (ns)", "bytes": "bytes"}
 
@@ -104,23 +105,24 @@ class _Writing:
         for piece in timeline.pieces(self._run):
             where: dict[int, str] = {}
             for place, slices in piece.items():
-                process, thread = self._place(place)
-                self._slices(slices, process, thread, place.name, None)
+                process, thread, category = self._place(place)
+                self._slices(slices, process, thread, place.name, category)
                 self._counts["operations"] += len(slices)
                 if slices.number is not None:
                     where.update(_points(slices, process, thread, self._begin))
             self._flows(piece.values(), where)
             self._on_progress("operations", 0.05 + 0.65 * self._counts["operations"] / total)
 
-    def _place(self, place: Place) -> tuple[int, int]:
+    def _place(self, place: Place) -> tuple[int, int, str | None]:
+        """Process, thread and, where it is not told by each name, category."""
         if place.on_cpu:
-            return PROCESS, place.thread
-        gpu = _GPU.fullmatch(place.processor)
-        process = int(gpu[1]) if gpu else PROCESS + 1
+            return PROCESS, place.thread, None
+        device = _DEVICE.fullmatch(place.processor)
+        process = int(device[2]) if device else PROCESS + 1
         if (process, NONE) not in self._named:
             self._named.add((process, NONE))
             self._name("process_name", process, 0, place.processor)
-        return process, place.thread
+        return process, place.thread, _ON_DEVICE.get(device[1]) if device else None
 
     def _name(self, what: str, process: int, thread: int, name: str) -> None:
         args = {"name": label(name)}

@@ -27,11 +27,26 @@ class Slices:
         self._track, self._clock = array("i"), array("q")
         self._time, self._length = array("q"), array("q")
         self._tracks: dict[Track, int] = {}
+        self._said: dict[int, Any] = {}
+        self.rows_said: list[tuple[Track, Any]] = []
 
     def add(
-        self, kind: int, name: str, track: Track, clock: int, time: int, length: int = 0
+        self,
+        kind: int,
+        name: str,
+        track: Track,
+        clock: int,
+        time: int,
+        length: int = 0,
+        said: Any = None,
     ) -> None:
-        """One begin, end or whole slice on a track; an end's name is not read."""
+        """One begin, end or whole slice on a track; an end's name is not read.
+
+        What is `said` of a slice comes out in `rows_said`, in the order of its events, with its
+        track.
+        """
+        if said is not None:
+            self._said[len(self._kind)] = said
         self._kind.append(kind)
         self._name.append(NONE if kind == END else self._rows.code(name))
         self._track.append(self._tracks.setdefault(track, len(self._tracks)))
@@ -58,27 +73,35 @@ class Slices:
         for number, track in enumerate(self._tracks):
             thread, process = place_of(track)
             places.append((NO_THREAD + number if thread is None else thread, process))
+        keys = list(self._tracks)
         open_slices: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        done: list[tuple[int, int, int]] = []
         order = np.argsort(times, kind="stable")
         for row in order[known[order]].tolist():
             track_number, time, kind = self._track[row], int(times[row]), self._kind[row]
             begun = open_slices[track_number]
             if kind == BEGIN:
-                begun.append((self._name[row], time))
+                begun.append((time, row))
                 continue
             if kind == END and not begun:
                 ignored["end of a slice that began before the trace"] += 1
                 continue
-            name, begin = (self._name[row], time) if kind == WHOLE else begun.pop()
-            self._event(name, places[track_number], begin, time + self._length[row], ignored)
+            begin, at = (time, row) if kind == WHOLE else begun.pop()
+            done.append((at, begin, time + self._length[row]))
+        # As they began, not as they ended: of two that fill the same time the outer one stands first.
+        for at, begin, end in sorted(done):
+            place = self._track[at]
+            if self._event(self._name[at], places[place], begin, end, ignored) and self._said:
+                self.rows_said.append((keys[place], self._said.get(at)))
         if waiting := sum(map(len, open_slices.values())):
             ignored["begin of a slice that did not end within the trace"] += waiting
 
     def _event(
         self, name: int, place: tuple[int, int], begin: int, end: int, ignored: Counter[str]
-    ) -> None:
+    ) -> bool:
         if end >= MOST_NS:
             ignored[FAR] += 1
-            return
+            return False
         text = self._rows.names[name]
         self._rows.add(text, "slice", "cpu", begin, end, thread=place[0], process=place[1])
+        return True

@@ -19,6 +19,7 @@ import numpy as np
 from wattstep.formats.event_rows import MOST_NS, EventRows
 from wattstep.formats.perfetto_clocks import BOOTTIME, FAR, Clocks, Longs, clock_key
 from wattstep.formats.perfetto_ftrace import Ftrace
+from wattstep.formats.perfetto_own import LABEL, Said, own_of, said_of
 from wattstep.formats.perfetto_packets import FORMAT, Packets, words
 from wattstep.formats.perfetto_series import (
     BATTERY,
@@ -81,6 +82,9 @@ class _Sequence:
     number: int
     valid: bool = False
     names: dict[int, str] = field(default_factory=dict)
+    beside: dict[str, dict[int, str]] = field(
+        default_factory=lambda: {"categories": {}, "keys": {}, "strings": {}}
+    )
     clock: int = 0
     track: int = 0
     extra_tracks: tuple[int, ...] = ()
@@ -109,6 +113,7 @@ class _Reader:
         self.ftrace = Ftrace(self.clocks, self.sampled, self.slices, self.ignored)
         self.sequences: dict[int, _Sequence] = {}
         self.tracks: defaultdict[int, _Track] = defaultdict(_Track)
+        self.own = False  # an export of ours
         self.rails: dict[tuple[int, int], tuple[str, str]] = {}
         self.consumers: dict[int, tuple[str, str]] = {}
         self.takers: dict[str, Callable[[Any, _Sequence], None]] = {
@@ -140,6 +145,8 @@ class _Reader:
         if packet.sequence_flags & _CLEARED or packet.incremental_state_cleared:
             sequence.valid = True
             sequence.names.clear()
+            for texts in sequence.beside.values():
+                texts.clear()
             sequence.clock = sequence.track = 0
             sequence.extra_tracks = ()
         elif packet.previous_packet_dropped:
@@ -152,6 +159,17 @@ class _Reader:
         if packet.HasField("interned_data"):
             for each in packet.interned_data.event_names:
                 sequence.names[each.iid] = words(each.name)
+            if self.own:
+                self._texts_beside(packet.interned_data, sequence)
+
+    def _texts_beside(self, interned: Any, sequence: _Sequence) -> None:
+        beside = sequence.beside
+        for each in interned.event_categories:
+            beside["categories"][each.iid] = words(each.name)
+        for each in interned.debug_annotation_names:
+            beside["keys"][each.iid] = words(each.name)
+        for each in interned.debug_annotation_string_values:
+            beside["strings"][each.iid] = words(each.str.decode("utf-8", "replace"))
 
     def _time(self, packet: Any, sequence: _Sequence) -> tuple[int, int] | None:
         """Clock and time of a packet; None: it has none that fits."""
@@ -226,6 +244,7 @@ class _Reader:
             track.name = track.name or words(told.thread.thread_name)
         elif told.HasField("process"):
             track.process = told.process.pid
+            self.own |= any(each.startswith(LABEL) for each in told.process.process_labels)
         if told.HasField("counter"):
             track.counter = told.counter
 
@@ -248,7 +267,8 @@ class _Reader:
         elif kind in (BEGIN, END, WHOLE):
             name = words(event.name) or sequence.names.get(event.name_iid, "")
             name = name or (f"name {event.name_iid}" if event.name_iid else "unnamed")
-            self.slices.add(kind, name, key, *at, length)
+            said = said_of(event, sequence.beside) if self.own and kind == BEGIN else None
+            self.slices.add(kind, name, key, *at, length, said)
         else:
             self.ignored[
                 "instant of a track" if kind == _INSTANT else "track event of its own"
@@ -269,7 +289,9 @@ class _Reader:
         self.ftrace.busy()
         recording = self.sampled.recording(self._on_primary, self._channel, self.ignored, clock)
         self.slices.pair(self._on_primary, self._place, self.ignored)
-        events = self.rows.events()
+        events, own = self.rows.events(), None
+        if events is not None and (said := self._said()):
+            events, own = own_of(events, self.rows.names, said, self.rows.code)
         notes = [*packets.notes, *self._notes(wall), *(recording.notes if recording else ())]
         if events is None and recording is None:
             notes.append("no slices, counters, power rails or switches of threads stand in it")
@@ -281,7 +303,15 @@ class _Reader:
             clock=clock,
             notes=tuple(notes),
             ignored=dict(self.ignored),
+            own=own,
         )
+
+    def _said(self) -> list[tuple[str, Said]]:
+        """Name of the track of each slice of an export of ours, and what stands beside it."""
+        said = self.slices.rows_said
+        if len(said) != len(self.rows) or not all(each for _, each in said):
+            return []
+        return [(self.tracks[key[1]].name, each) for key, each in said]
 
     def _notes(self, wall: tuple[int, int] | None) -> Iterable[str]:
         if wall and abs(wall[1]) >= MILLION:

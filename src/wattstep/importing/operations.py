@@ -47,7 +47,7 @@ from wattstep.importing.phases import (
     phase_of_annotation,
     with_forward,
 )
-from wattstep.importing.slices import told_apart
+from wattstep.importing.slices import named_so, told_apart
 from wattstep.importing.steps import TraceSteps, find_steps
 
 APART: Final = 6  # names of work whose power may differ; more would fit any power
@@ -144,7 +144,7 @@ def tables_of(
     """
     if trace.events is None or not len(trace.events):
         return _without_events(trace)
-    if trace.own is not None and step_name is None:
+    if trace.own is not None and process is None and _is_ours(trace, trace.own, step_name):
         return _of_own_export(trace, trace.events, trace.own, warmup)
     trace = told_apart(mended(trace), step_name)
     events = trace.events
@@ -172,6 +172,15 @@ def tables_of(
         left_out={**tables.left_out, **left_out},
         notes=(*notes, *tables.notes),
     )
+
+
+def _is_ours(trace: Trace, own: Own, step_name: str | None) -> bool:
+    """Whether the steps of an export are those that are asked for."""
+    if step_name is None:
+        return True
+    assert trace.events is not None
+    codes = np.unique(trace.events.name[own.track == own_export.STEPS]).tolist()
+    return any(named_so(trace.names[code], step_name) for code in codes)
 
 
 def _of_own_export(trace: Trace, events: Events, own: Own, warmup: int) -> TraceTables:

@@ -46,10 +46,19 @@ def told_apart(trace: Trace, step_name: str | None) -> Trace:
 
 
 def _groups(name: str, step_name: str | None) -> bool:
+    marks = step_name is not None and named_so(name, step_name)
+    return marks or phase_of_annotation(name) != NONE
+
+
+def named_so(name: str, step_name: str) -> bool:
+    """Whether a name is one of a step.
+
+    Raises:
+        InvalidValueError: The regular expression is none.
+    """
     try:
-        marks = step_name is not None and re.search(step_name, name) is not None
+        return re.search(step_name, name) is not None
     except re.error as error:
         raise InvalidValueError(
             f"--step-name {step_name!r} is no regular expression: {error}"
         ) from error
-    return marks or phase_of_annotation(name) != NONE

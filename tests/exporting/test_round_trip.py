@@ -1,0 +1,148 @@
+"""A run that is exported and imported again has the figures that it had, through Perfetto and through Chrome.
+
+Stated tolerance: times of steps to 1e-9 of themselves, those of operations to a nanosecond (times are
+whole nanoseconds in both formats; figures are means of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.run.imported.made import both
+from tests.run.made import Sampled, Worked, import_made, make_run, power
+
+from wattstep.exporting.export import export_run
+from wattstep.exporting.labels import label
+from wattstep.importing.importer import ImportSettings, import_run
+from wattstep.run import Run, load
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+FORMATS = {"chrome": "trace.json.gz", "perfetto": "run.perfetto-trace"}
+NS = 1e-9
+
+
+def live(folder: Path) -> Path:
+    """Sixty steps, every sixth traced, with warm-up, phases, a window after each traced one."""
+    sampled = [Sampled(channel=power(), raw=lambda t_ns: 5000)]
+    return make_run(
+        folder / "live", sampled, idle_ns=(10**9, 10**9), slow=lambda n: n % 5 * 10**5
+    ).path
+
+
+def recorded(folder: Path) -> Path:
+    """By an earlier version, on a real machine."""
+    return FIXTURES / "runs/schema-1"
+
+
+def on_a_gpu(folder: Path) -> Path:
+    """Steps of 100 ms with a kernel of 30 ms that a convolution launched."""
+    return both(folder).path
+
+
+def on_an_accelerator(folder: Path) -> Path:
+    """One that is no GPU."""
+    operations = [
+        row
+        for n in range(5)
+        for row in (
+            Worked(name="aten::mm", step=n, start=n * 100 + 10, end=n * 100 + 40, layer="fc"),
+            Worked(
+                name="gemm", step=n, start=n * 100 + 20, end=n * 100 + 90, processor="hpu1",
+                thread=7, layer="fc", kind="matrix product",
+            ),
+        )
+    ]  # fmt: skip
+    imported = {"trace": {"file": "t.json", "format": "Kineto trace", "steps": "marked"}}
+    steps = [(n * 100.0, n * 100.0 + 100) for n in range(5)]
+    return import_made(folder / "hpu", imported, steps=steps, operations=operations)
+
+
+def from_rocm(folder: Path) -> Path:
+    """PyTorch's own trace of an AMD MI250."""
+    trace = FIXTURES / "traces/kineto_amd_mi250_minitoy_train_rocm62.json.gz"
+    return import_run(ImportSettings(trace=trace), folder / "rocm")
+
+
+def from_cuda(folder: Path) -> Path:
+    trace = FIXTURES / "traces/kineto_gpu_sampled_rank0.json.gz"
+    return import_run(ImportSettings(trace=trace), folder / "cuda")
+
+
+RUNS: tuple[Callable[[Path], Path], ...] = (
+    live, recorded, on_a_gpu, on_an_accelerator, from_rocm, from_cuda,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=lambda make: make.__name__)
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return load(request.param(tmp_path_factory.mktemp("original")))
+
+
+@pytest.fixture(params=FORMATS)
+def back(request: pytest.FixtureRequest, original: Run, tmp_path: Path) -> Run:
+    file = tmp_path / FORMATS[request.param]
+    export_run(original.path, request.param, file)
+    return load(import_run(ImportSettings(trace=file), tmp_path / "back"))
+
+
+def operations(run: Run) -> dict[tuple[Any, ...], dict[str, Any]]:
+    keys = ("name", "layer", "phase", "kind", "processor")
+    return {tuple(row.get(key) for key in keys): row for row in run.operations()}
+
+
+def near(value: float | None, rel: float) -> Any:
+    """As `approx`, which takes no missing value."""
+    return None if value is None else pytest.approx(value, rel=rel, abs=NS)
+
+
+def test_a_round_trip_keeps_steps_phases_operations_and_time_on_gpus(
+    original: Run, back: Run
+) -> None:
+    steps, again = original.series.steps, back.series.steps
+    assert again.index.tolist() == steps.index.tolist()
+    for name in ("warmup", "traced", "clean"):
+        assert getattr(again, name).tolist() == getattr(steps, name).tolist()
+    assert np.diff(again.start_ns).tolist() == np.diff(steps.start_ns).tolist()
+    assert (again.end_ns - again.start_ns).tolist() == (steps.end_ns - steps.start_ns).tolist()
+    assert np.array_equal(again.loss, steps.loss, equal_nan=True)
+    first, second = original.metrics(), back.metrics()
+    for name in ("step_time", "throughput", "gpu_time"):
+        assert (name in first) == (name in second)
+        if name in first:
+            assert second[name].value == near(first[name].value, rel=1e-9)
+    # Names of more than 1,000 characters are cut in timelines.
+    expected = {(label(key[0]), *key[1:]): row for key, row in operations(original).items()}
+    found = operations(back)
+    assert found.keys() == expected.keys()
+    for key, row in expected.items():
+        for name in ("time", "busy_time", "calls", "flops", "memory"):
+            assert found[key][name].value == near(row[name].value, rel=1e-6), (key, name)
+    phases = {row["phase"]: row["time"].value for row in original.breakdown.phases()}
+    assert {row["phase"]: row["time"].value for row in back.breakdown.phases()} == pytest.approx(
+        phases, rel=1e-6, abs=NS
+    )
+    rests = {name: row["time"].value for name, row in original.breakdown.rests().items()}
+    assert {n: row["time"].value for n, row in back.breakdown.rests().items()} == pytest.approx(
+        rests, rel=1e-6, abs=NS
+    )
+
+
+def test_a_round_trip_adds_no_note_and_leaves_no_operation_out(original: Run, back: Run) -> None:
+    assert back.info.notes == ()
+    assert back.tables.count("operations") == original.tables.count("operations")
+
+
+def test_the_name_of_its_steps_may_be_given(tmp_path: Path) -> None:
+    """As documents said before exports were known by themselves."""
+    path = live(tmp_path)
+    export_run(path, "perfetto", tmp_path / "p.perfetto-trace")
+    settings = ImportSettings(trace=tmp_path / "p.perfetto-trace", step_name=r"^step \d+")
+    run = load(import_run(settings, tmp_path / "back"))
+    assert len(run.series.steps.index) == 60
+    assert run.metrics()["step_time"].value == pytest.approx(
+        load(path).metrics()["step_time"].value, rel=1e-9
+    )

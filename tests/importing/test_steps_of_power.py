@@ -76,6 +76,14 @@ def test_idle_and_busy_stretches_are_figures_with_intervals(orin: Run, columns: 
     assert metrics["energy_per_step_above_idle"]["before"].value == pytest.approx(2.16, rel=0.05)
 
 
+def test_nothing_is_said_of_our_own_recording_where_another_tool_recorded(orin: Run) -> None:
+    document = orin.document()
+    said = str(document)
+    assert "--trace none" not in said
+    assert "--idle" not in said
+    assert document["metrics"]["recording_overhead"]["status"] == "missing"
+
+
 def test_a_last_row_that_is_a_sum_is_no_sample(orin: Run, columns: np.ndarray) -> None:
     assert any(SUM in note for note in orin.info.notes)
     t_ns = orin.series.samples["gpu+soc"][0]

@@ -301,7 +301,8 @@ def idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
     if isinstance(energy, str):
         return missing("W", energy)
     if spans is None or not len(spans):
-        return missing("W", f"no idle stretch was recorded {when} the steps (--idle 30s)")
+        ask = "" if series.imported.is_import else " (--idle 30s)"
+        return missing("W", f"no idle stretch was recorded {when} the steps{ask}")
     # What the sensor averages over must have passed before it shows the idle device alone.
     least, limit = energy.shortest
     begin = spans[:, 0] + round(least * 1e9)

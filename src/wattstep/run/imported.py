@@ -15,6 +15,8 @@ from wattstep.records.run_info import RunInfo
 
 NO_TELEMETRY = "no telemetry was imported"
 NO_TRACE = "no trace was imported: there are no steps"
+NO_OPERATIONS = "no trace was imported: there are no operations"
+ELSEWHERE = "another tool recorded it: what that cost is not known"
 ONLY_TOTALS = "the trace keeps totals only: there are no steps"
 NO_STEPS = "the trace holds no step"
 UNMARKED = (

@@ -32,7 +32,7 @@ from wattstep.run.conditions import (
 from wattstep.run.energy import energy_metrics
 from wattstep.run.foreground import foreground_delay, without_job
 from wattstep.run.gpu import gpu_utilization
-from wattstep.run.imported import UNMARKED, scope_of, told
+from wattstep.run.imported import ELSEWHERE, UNMARKED, scope_of, told
 from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series, real_cores
@@ -390,6 +390,8 @@ def _recording(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[
             "correction_residual": missing("ratio", reason),
         }
     figures = {"recording_overhead": _overhead(tables, series, step)}
+    if series.imported.is_import:
+        figures["recording_overhead"] = missing("ratio", ELSEWHERE)
     if breakdown.reason is not None:
         figures["trace_inflation"] = missing("ratio", breakdown.reason)
         figures["correction_residual"] = missing("ratio", breakdown.reason)

@@ -23,6 +23,7 @@ from wattstep.run.below_sampling import Kind
 from wattstep.run.clean_phases import clean_phases, layer_shares, seconds_beside
 from wattstep.run.covered import covered_s
 from wattstep.run.filled import FilledTables
+from wattstep.run.imported import NO_OPERATIONS
 from wattstep.run.instances import TracedInstances
 from wattstep.run.layouts import Labelled
 from wattstep.run.naming import Combined, Names
@@ -77,7 +78,8 @@ class RunBreakdown:
         if self.steps.absent:
             return self.steps.absent
         if self._tables.info.trace == "none" and not self.steps.only_traced:
-            return "tracing was off (--trace none)"
+            foreign = self._tables.imported.is_import
+            return NO_OPERATIONS if foreign else "tracing was off (--trace none)"
         if not len(self.clean):
             return self.steps.none_clean
         if not len(self._columns.steps) or not len(self._windows):

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 import types
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.machinery import PathFinder
@@ -26,6 +27,14 @@ from wattstep.targets import PLACES, parse_target
 from wattstep.tracing.after_import import after_import
 from wattstep.tracing.markers import check_marker
 from wattstep.tracing.schedule import TraceMode
+from wattstep.tracing.step_phases import (
+    BACKWARD,
+    CLEARING,
+    DATA,
+    FORWARD,
+    OPTIMIZER,
+    StepPhases,
+)
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
@@ -210,41 +219,67 @@ class ScriptListener:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._phases = StepPhases(recorder)
         self._ended_ns = time.perf_counter_ns()  # of the last step
         self._loaded_ns = 0  # when the last batch was asked for
         self._rest: str | None = "startup"
+        self._learners: weakref.WeakSet[Any] = weakref.WeakSet()  # went forward with gradients
         self._trained = False  # since the last step ended: a forward with gradients
         self._pending = 0  # samples loaded for the step
-        self._evaluated = False  # a forward without gradients since the last batch
+        self._evaluated = False  # a forward without gradients since the last batch, and before any
         self._counted = False
         self._models = 0
         recorder.begin_step()
+        self._phases.begin()
+
+    @property
+    def tracing(self) -> bool:
+        """Whether the step that runs is traced."""
+        return self._recorder.tracing
 
     def data_begins(self) -> None:
         """The step's batch, or one that will be evaluated."""
         if self._evaluated and not self._trained:
             self._pending = 0  # that batch was evaluated, not trained on
+            self._rests()
         self._evaluated = False
         self._loaded_ns = time.perf_counter_ns()
-        self._recorder.phase("data")
+        self._phases.enter(DATA)
 
     def data_ends(self, samples: int | None) -> None:
         """Its samples count for the step, unless it turns out to have been evaluated."""
-        self._recorder.phase("forward")
+        self._phases.leave(DATA)
         if samples is not None:
             self._pending += samples
 
-    def forward_begins(self, gradients: bool) -> None:
-        """With gradients the step is training; without, and first, it was an evaluation."""
-        if gradients and not self._trained:
-            self._trained = True
-            if self._rest is not None:
-                self._begin_after_rest()
-        elif not gradients and not self._trained:
+    def forward_begins(self, module: Any, gradients: bool) -> None:
+        """With gradients the step is training; without, and first, it may be an evaluation.
+
+        It is one where another batch is asked for before anything is trained, and where a model
+        that is trained, and was set to evaluate, runs on something that no loader gave.
+        """
+        if gradients:
+            self._learners.add(module)
+            if not self._trained:
+                self._trained = True
+                if self._rest is not None:
+                    self._begin_after_rest()
+        elif not self._trained:
             self._evaluated = True
-            if self._rest is None:
-                self._rest = "evaluation"
-                self._recorder.abandon_window()
+            loaded = self._loaded_ns > self._ended_ns
+            if not loaded and not module.training and module in self._learners:
+                self._rests()
+        self._phases.enter(FORWARD)
+
+    def forward_ends(self) -> None:
+        """What follows is told by what comes next."""
+        self._phases.leave(FORWARD)
+
+    def _rests(self) -> None:
+        """What has run since the last step, and runs now, is an evaluation."""
+        if self._rest is None:
+            self._rest = "evaluation"
+            self._recorder.abandon_window()
 
     def _begin_after_rest(self) -> None:
         """The step begins where its batch was asked for; everything before was a rest."""
@@ -252,20 +287,38 @@ class ScriptListener:
         begin = self._loaded_ns if not self._evaluated else 0
         begin = begin if begin > self._ended_ns else time.perf_counter_ns()
         self._recorder.split_step(self._rest, self._ended_ns, begin)
-        self._recorder.phase("forward")
+        self._phases.begin()
         self._rest = None
 
     def backward_begins(self) -> None:
-        """The backward phase."""
-        self._recorder.phase("backward")
+        """Gradients are being computed."""
+        self._phases.enter(BACKWARD)
 
     def backward_ends(self) -> None:
-        """What follows (clipping, the step itself) is the optimizer's phase."""
-        self._recorder.phase("optimizer")
+        """They have been."""
+        self._phases.leave(BACKWARD)
+
+    def optimizer_begins(self) -> None:
+        """An optimizer makes its step."""
+        self._phases.enter(OPTIMIZER)
+
+    def optimizer_ends(self, name: str) -> None:
+        """It has."""
+        self._phases.leave(OPTIMIZER)
+        self._phases.update(name)
+
+    def clearing_begins(self) -> None:
+        """Gradients are cleared."""
+        self._phases.enter(CLEARING)
+
+    def clearing_ends(self) -> None:
+        """They have been."""
+        self._phases.leave(CLEARING)
 
     def step_ends(self) -> None:
         """This step is done, and the next begins."""
         recorder = self._recorder
+        self._phases.end()
         if self._rest is not None:  # no module was called: it trains in a way of its own
             recorder.split_step(self._rest, self._ended_ns, time.perf_counter_ns())
             self._rest = None
@@ -277,13 +330,15 @@ class ScriptListener:
         self._trained = self._evaluated = False
         self._pending = 0
         recorder.begin_step()
-        recorder.phase("loop")
+        self._phases.begin()
 
     def model_found(self, model: Any) -> None:
-        """The first model's layers are marked by their own paths."""
+        """The first model's top-level layers are marked; those of all models are named."""
         self._models += 1
         if self._models == 1:
-            self._recorder.watch_model(model)
+            self._recorder.watch_model(model, alone=False)
+        else:
+            self._recorder.learn_model(model)
 
     def profiler_found(self, name: str) -> None:
         """Two profilers cannot trace at once: the script's goes first."""

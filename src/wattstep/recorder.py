@@ -430,8 +430,22 @@ class Recorder:
         elif self._state == "recording" and self.problem is None:
             self._mark(Mark.SAMPLES, value=count)
 
-    def phase(self, name: str) -> None:
-        """The part of the step that begins here: "data", "forward", "backward", "optimizer"."""
+    @property
+    def phases_on(self) -> bool:
+        """Whether phases of the step that runs are marked: of short steps, now and then."""
+        return self._phases_on and self._state == "recording" and self.problem is None
+
+    def boundary(self) -> int:
+        """Now, in ns: a place in the step where a phase may turn out to have begun."""
+        return self._windows.boundary() if self._windows.traced else time.perf_counter_ns()
+
+    def phase(self, name: str, since_ns: int = 0) -> None:
+        """The part of the step that begins here: "data", "forward", "backward", "optimizer".
+
+        Args:
+            name: Of the phase.
+            since_ns: Where it began, if that is known only now; as `boundary` gave it.
+        """
         if not self._phases_on or self._state != "recording" or self.problem is not None:
             return
         try:
@@ -439,10 +453,16 @@ class Recorder:
             if code is None:
                 code = self._codes[name] = self._marks.code("phase", name)
             if self._windows.traced:
-                self._windows.phase(name)
-            self._marks.add(Mark.PHASE, code)
+                since_ns = since_ns or self._windows.boundary()
+                self._windows.phase(name, since_ns)
+            self._marks.add(Mark.PHASE, code, t_ns=since_ns)
         except OSError as error:
             self._cannot_write(error)
+
+    def update(self, name: str) -> None:
+        """A part of the parameters has been updated: what ran since the last update led to it."""
+        if self._phases_on and self._state == "recording" and self.problem is None:
+            self._mark(Mark.UPDATE, ("update", name))
 
     def rest(self, name: str) -> None:
         """What runs from here until the next step is something else, e.g. "evaluation"."""
@@ -520,24 +540,31 @@ class Recorder:
 
     # --- tracing --------------------------------------------------------------------------
 
-    def watch_model(self, model: Any) -> None:
-        """Names this model's layers, and marks the top-level ones in steps long enough for it."""
+    def learn_model(self, model: Any) -> None:
+        """Names this model's layers, told apart from those of other models."""
+        if self._state == "recording" and self.problem is None:
+            self._windows.learn(model, alone=False)
+
+    def watch_model(self, model: Any, *, alone: bool = True) -> None:
+        """Names this model's layers, and marks the top-level ones in steps long enough for it.
+
+        Args:
+            model: The module.
+            alone: Whether its layers have its own paths, whatever other models there are.
+        """
         if self._state != "recording" or self.problem is not None or not self._windows.ready():
             return
         from wattstep.tracing.torch_layers import TopLevelMarks
 
         if self._layer_marks is not None:
             self._layer_marks.detach()
-        self._windows.learn(model)
-        try:
-            self._layer_marks = TopLevelMarks(
-                model,
-                lambda name: self._marks.code("layer", name),
-                lambda code: self._mark_layer(Mark.LAYER_START, code),
-                lambda code: self._mark_layer(Mark.LAYER_END, code),
-            )
-        except OSError as error:
-            self._cannot_write(error)
+        self._windows.learn(model, alone=alone)
+        self._layer_marks = TopLevelMarks(
+            model,
+            lambda module: self._marks.code("layer", self._windows.layer_of(module)),
+            lambda code: self._mark_layer(Mark.LAYER_START, code),
+            lambda code: self._mark_layer(Mark.LAYER_END, code),
+        )
 
     def _mark_layer(self, kind: Mark, code: int) -> None:
         try:
@@ -556,6 +583,11 @@ class Recorder:
         if self._state == "recording":
             self._plain_until = 0
             self._guarded(lambda: self._windows.abandon(self.index + 1))
+
+    @property
+    def tracing(self) -> bool:
+        """Whether the step that runs is traced."""
+        return self._windows.traced
 
     @property
     def opening_window(self) -> bool:

@@ -66,10 +66,14 @@ class Windows:
             self._tracer = TorchTracer(self._marks.code)
         return self._tracer is not None
 
-    def learn(self, model: Any) -> None:
-        """Names the model's layers."""
+    def learn(self, model: Any, *, alone: bool) -> None:
+        """Names the model's layers, once the framework is loaded; see `TorchTracer.learn`."""
         if self.ready():
-            self._tracer.learn(model)
+            self._tracer.learn(model, alone=alone)
+
+    def layer_of(self, module: Any) -> str:
+        """The name of a layer of a model that was learned."""
+        return str(self._tracer.layer_of(module))
 
     # --- one window -------------------------------------------------------------------------
 
@@ -97,9 +101,13 @@ class Windows:
             self.opening = False
         return self.traced
 
-    def phase(self, name: str) -> None:
-        """A phase of the traced step begins."""
-        self._phases.append((time.perf_counter_ns(), name))
+    def boundary(self) -> int:
+        """Marks a place of the traced step; returns when it was, in ns."""
+        return int(self._tracer.mark())
+
+    def phase(self, name: str, since_ns: int) -> None:
+        """A phase of the traced step has begun at a boundary."""
+        self._phases.append((since_ns, name))
 
     def finish(self) -> None:
         """The step has ended: nothing after it is traced."""

@@ -49,6 +49,7 @@ class Mark(IntEnum):
     RESIDENT = 12  # value: resident bytes; code: 0 before a window, 1 after it
     EVALUATION = 13  # code: measure; value: what it came to; step: steps done
     SAMPLES = 14  # value: samples that this step takes, where its beginning did not know
+    UPDATE = 15  # code: what an optimizer has just updated; all since the mark before led to it
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

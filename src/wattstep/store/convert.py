@@ -39,6 +39,7 @@ from wattstep.store.lock import RunLock
 TABLE = ".parquet"
 WRITING = ".tmp"  # a table that is not whole yet
 BLOCK = 1 << 18  # rows that are in memory at once
+WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 LOST_NAME = "(name lost)"
 Ints = npt.NDArray[np.int64]
 _MARK = np.dtype(
@@ -389,7 +390,7 @@ def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[st
         ends, starts = ends[at >= 0], starts[at[at >= 0]]
         if not len(ends):
             continue
-        inner = (kind == Mark.PHASE) | (kind == Mark.LAYER_START) | (kind == Mark.LAYER_END)
+        inner = np.isin(kind, WITHIN_STEPS)
         positions = np.flatnonzero(inner)
         low, high = np.searchsorted(positions, starts), np.searchsorted(positions, ends)
         chosen = np.concatenate([positions[a:b] for a, b in zip(low, high, strict=True)])

@@ -11,31 +11,26 @@ from typing import Any, Protocol
 import torch
 import torch.utils.data.dataloader as dataloader
 from torch.autograd import profiler as autograd_profiler
-from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
 from wattstep.tracing.markers import check_marker
+from wattstep.tracing.torch_phases import PhaseHooks, PhaseListener
 
 DISCOVERY_STEPS = 3  # during these the outermost modules are looked for
 
 
-class Listener(Protocol):
+class Listener(PhaseListener, Protocol):
     """What is told of the script."""
+
+    @property
+    def tracing(self) -> bool:
+        """Whether the step that runs is traced."""
 
     def data_begins(self) -> None:
         """A batch is asked for."""
 
     def data_ends(self, samples: int | None) -> None:
         """It is there; so many samples, where that can be seen."""
-
-    def forward_begins(self, gradients: bool) -> None:
-        """An outermost module is called."""
-
-    def backward_begins(self) -> None:
-        """Gradients are being computed."""
-
-    def backward_ends(self) -> None:
-        """They have been."""
 
     def step_ends(self) -> None:
         """The optimizer has made its step."""
@@ -59,45 +54,23 @@ class TorchHooks:
         self._listener = listener
         self._marker = check_marker(marker)
         self._first_optimizer: Any = None
-        self._stepping = 0  # optimizers whose step is running
-        self._depth = 0
+        self._stepping = False  # an optimizer's step is running
         self._steps = 0
-        self._roots: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._discovery: list[Any] = []
+        self._phases = PhaseHooks(listener, listener.model_found)
 
     def install(self) -> None:
         """Puts the hooks in."""
-        self._discovery = [
-            torch_module.register_module_forward_pre_hook(self._module_begins),
-            torch_module.register_module_forward_hook(self._module_ends, always_call=True),
-        ]
+        self._phases.install()
         self._wrap_data_loading()
-        self._wrap_backward()
         self._wrap_profiler()
         self._wrap_eval()
-        if self._marker == "optimizer":
-            self._wrap_optimizers()
+        self._wrap_optimizers()
+        if self._marker == "backward":
+            self._wrap_backward()
         if self._marker.startswith("call:"):
             self._wrap_call()
 
     # --- modules --------------------------------------------------------------------------
-
-    def _module_begins(self, module: Any, inputs: Any) -> None:
-        if self._depth == 0 and module not in self._roots and _has_parameters(module):
-            self._watch(module)
-            self._listener.forward_begins(torch.is_grad_enabled())
-        self._depth += 1
-
-    def _module_ends(self, module: Any, inputs: Any, output: Any) -> None:
-        self._depth = max(self._depth - 1, 0)
-
-    def _watch(self, module: Any) -> None:
-        self._roots.add(module)
-        module.register_forward_pre_hook(self._root_begins)
-        self._listener.model_found(module)
-
-    def _root_begins(self, module: Any, inputs: Any) -> None:
-        self._listener.forward_begins(torch.is_grad_enabled())
 
     def _wrap_eval(self) -> None:
         """A model that is first used for evaluation is known by its `eval()`."""
@@ -106,9 +79,8 @@ class TorchHooks:
 
         @functools.wraps(plain)
         def evaluate(module: Any) -> Any:
-            if module not in hooks._roots and hooks._steps and _has_parameters(module):
-                hooks._roots.add(module)
-                module.register_forward_pre_hook(hooks._root_begins)
+            if hooks._steps and _has_parameters(module):
+                hooks._phases.watch(module)
             return plain(module)
 
         torch.nn.Module.eval = evaluate  # type: ignore[method-assign,assignment]
@@ -130,22 +102,17 @@ class TorchHooks:
 
     def _wrap_backward(self) -> None:
         plain = torch.autograd.backward
-        listener = self._listener
-        hooks = self
 
         @functools.wraps(plain)
         def backward(*args: Any, **kwargs: Any) -> Any:
-            listener.backward_begins()
             result = plain(*args, **kwargs)
-            listener.backward_ends()
-            if hooks._marker == "backward":
-                hooks._step_ended()
+            self._step_ended()
             return result
 
         torch.autograd.backward = backward
 
     def _wrap_optimizers(self) -> None:
-        """A step ends when the optimizer's has returned, its own hooks and scope included.
+        """An update, and a step, ends when the optimizer's has returned, its own hooks included.
 
         A hook of the framework's would end it within them, where a window can neither open nor
         close. Optimizers wrap their class's `step` with this method when the first one is made.
@@ -158,13 +125,16 @@ class TorchHooks:
 
             @functools.wraps(hooked)
             def stepping(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-                hooks._stepping += 1
+                if hooks._stepping:  # a subclass calls its parent's
+                    return hooked(optimizer, *args, **kwargs)
+                hooks._stepping = True
+                hooks._listener.optimizer_begins()
                 try:
                     result = hooked(optimizer, *args, **kwargs)
                 finally:
-                    hooks._stepping -= 1
-                if not hooks._stepping:  # else a subclass called its parent's
-                    hooks._optimizer_stepped(optimizer)
+                    hooks._stepping = False
+                    hooks._listener.optimizer_ends(hooks._phases.name_of(optimizer))
+                hooks._optimizer_stepped(optimizer)
                 return result
 
             return stepping
@@ -172,6 +142,8 @@ class TorchHooks:
         torch_optimizer.Optimizer.profile_hook_step = staticmethod(wrap)  # type: ignore[method-assign,assignment]
 
     def _optimizer_stepped(self, optimizer: Any) -> None:
+        if self._marker != "optimizer":
+            return
         known = None if self._first_optimizer is None else self._first_optimizer()
         if known is None:
             self._first_optimizer = weakref.ref(optimizer)
@@ -196,10 +168,10 @@ class TorchHooks:
 
     def _step_ended(self) -> None:
         self._steps += 1
-        if self._steps == DISCOVERY_STEPS:
-            for handle in self._discovery:
-                handle.remove()
         self._listener.step_ends()
+        self._phases.step_begins()
+        # Networks that join later are found in traced steps, which carry such hooks anyhow.
+        self._phases.discover(self._steps < DISCOVERY_STEPS or self._listener.tracing)
 
     def _wrap_profiler(self) -> None:
         plain = autograd_profiler.profile.__init__

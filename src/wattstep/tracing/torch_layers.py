@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,8 +23,8 @@ class LayerScopes:
     """
 
     def __init__(self) -> None:
-        self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._roots: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._scopes: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._names = NetworkNames()
         self._open: list[Any] = []
         self._handles: list[Any] = []
 
@@ -44,32 +45,49 @@ class LayerScopes:
             self._open.pop().__exit__(None, None, None)
 
     def _enter(self, module: Any, inputs: Any) -> None:
-        path = self._paths.get(module)
-        if path is None:
-            self.learn(module)
-            path = self._paths[module]
-        scope = _RecordFunctionFast(SCOPE + path)
-        scope.__enter__()
-        self._open.append(scope)
+        scope = self._scopes.get(module)
+        if scope is None:
+            self.learn(module, alone=False)
+            scope = self._scopes[module]
+        entered = _RecordFunctionFast(scope)
+        entered.__enter__()
+        self._open.append(entered)
 
     def _leave(self, module: Any, inputs: Any, output: Any) -> None:
         if self._open:
             self._open.pop().__exit__(None, None, None)
 
-    def learn(self, root: Any) -> None:
-        """Names the modules below `root`; a second root's are told apart by its class."""
-        prefix = "" if not self._roots else f"{type(root).__name__}."
+    def learn(self, root: Any, *, alone: bool = True) -> None:
+        """Takes note of the modules below `root`, which is called by no other module.
+
+        Args:
+            root: The module.
+            alone: Whether its layers keep their own paths whatever else is learned later; else
+                names are given when they are first asked for, to all networks known by then.
+        """
+        number = self._names.add(type(root).__name__)
         for path, module in root.named_modules():
-            self._paths.setdefault(module, prefix + path if path else type(root).__name__)
-        self._roots.add(root)
+            if module not in self._scopes:
+                self._scopes[module] = f"{SCOPE}{self._names.place(number, path)}"
+        if alone:
+            self.paths()
+
+    def paths(self) -> dict[str, str]:
+        """Names of all layers by the text of their scopes."""
+        return {f"{SCOPE}{place}": name for place, name in enumerate(self._names.all())}
+
+    def path(self, module: Any) -> str:
+        """The name of a layer that was learned."""
+        return self.paths()[self._scopes[module]]
 
     def layers_of_tensors(self, optimizers: Any) -> dict[int, str]:
         """Storage address of every parameter and of its optimizer state, to its layer."""
         layers: dict[int, str] = {}
         owner: dict[int, str] = {}
-        for module, path in self._paths.items():
+        paths = self.paths()
+        for module, scope in self._scopes.items():
             for parameter in module.parameters(recurse=False):
-                owner[id(parameter)] = path
+                owner[id(parameter)] = paths[scope]
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -83,12 +101,54 @@ class LayerScopes:
         return layers
 
 
+class NetworkNames:
+    """Names of the layers of all networks of a training.
+
+    One network's layers have its own paths. Where two have a path in common, both are told apart
+    by their class and a number: `Generator.0`, `Sequential 2.0`. A name that was given stays.
+    """
+
+    def __init__(self) -> None:
+        self._classes: list[str] = []  # of the networks
+        self._places: list[tuple[int, str]] = []  # network and path of each layer
+        self._given: list[str] = []  # names of the first layers
+        self._counts: dict[str, int] = {}  # networks of a class that were named
+
+    def add(self, class_name: str) -> int:
+        """A further network; returns its number."""
+        self._classes.append(class_name)
+        return len(self._classes) - 1
+
+    def place(self, network: int, path: str) -> int:
+        """A further layer, "" for the network itself; returns its position."""
+        self._places.append((network, path))
+        return len(self._places) - 1
+
+    def all(self) -> Sequence[str]:
+        """The name of every layer, by position."""
+        fresh = self._places[len(self._given) :]
+        if fresh:
+            taken = Counter(self._given) + Counter(path for _, path in fresh)
+            labels = {number: self._label(number) for number in dict(fresh)}
+            shared = {network for network, path in fresh if path and taken[path] > 1}
+            for network, path in fresh:
+                own = path if network not in shared else f"{labels[network]}.{path}"
+                self._given.append(own if path else labels[network])
+        return self._given
+
+    def _label(self, network: int) -> str:
+        """The network's class, with a number from the second of a class on."""
+        name = self._classes[network]
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return name if count == 1 else f"{name} {count}"
+
+
 class TopLevelMarks:
     """Marks when the top-level layers of a model run, in steps that can afford it.
 
     Args:
         model: The module; where it has fewer than three children, theirs are taken.
-        code: Gives the number of a layer's name.
+        code: Gives the number of a layer by its module; asked when the marks are first wanted.
         entered: Called with the number when the layer's forward begins.
         left: Called with it when the forward ends.
     """
@@ -96,7 +156,7 @@ class TopLevelMarks:
     def __init__(
         self,
         model: Any,
-        code: Callable[[str], int],
+        code: Callable[[Any], int],
         entered: Callable[[int], None],
         left: Callable[[int], None],
     ) -> None:
@@ -110,7 +170,9 @@ class TopLevelMarks:
             if not below:
                 break
             children = below
-        self._modules = [(module, code(name)) for name, module in children.items()]
+        self._modules = list(children.values())
+        self._code = code
+        self._numbers: list[int] = []
         self._entered = entered
         self._left = left
         self._handles: list[Any] = []
@@ -125,7 +187,8 @@ class TopLevelMarks:
         if self._handles:
             return
         entered, left = self._entered, self._left
-        for module, number in self._modules:
+        self._numbers = self._numbers or [self._code(module) for module in self._modules]
+        for module, number in zip(self._modules, self._numbers, strict=True):
 
             def before(_module: Any, _inputs: Any, number: int = number) -> None:
                 entered(number)

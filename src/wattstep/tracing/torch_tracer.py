@@ -6,7 +6,8 @@ import contextlib
 import ctypes
 import os
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from torch.optim import optimizer as torch_optimizer
 from wattstep.records.journal import OPERATION
 from wattstep.tracing.flops import COUNTED, flops_of
 from wattstep.tracing.kinds import kind_of
+from wattstep.tracing.step_phases import BACKWARD, FORWARD, OPTIMIZER
 from wattstep.tracing.torch_layers import OUTSIDE, SCOPE, LayerScopes
 
 CLOCK = "wattstep.clock"
+AT_THE_ENDS = 3  # marks of the clock at either end of a window: the tightest counts
 ENGINE = "autograd::engine::evaluate_function: "
 MOST_KNOWN = 50_000
 SHAPES_SHOWN = 6  # inputs whose shapes are written down; beyond, lists of hundreds of tensors
@@ -43,7 +46,10 @@ class Window:
 
 
 class TorchTracer:
-    """Kineto, one step a window, its clock mapped to ours by two marks in the trace.
+    """Kineto, one step a window, its clock mapped to ours by marks in the trace.
+
+    Boundaries of phases are such marks: what ran before and after them is told by their order in
+    the trace alone, and no reading of another clock, however late, moves an operation over one.
 
     Args:
         code: Gives the number that stands for a name (`MarkJournal.code`).
@@ -72,9 +78,13 @@ class TorchTracer:
         """Whether a profiler that is not ours is running."""
         return bool(autograd_profiler._is_profiler_enabled)
 
-    def learn(self, model: Any) -> None:
-        """Names the model's layers by its own module paths; the first model's stand alone."""
-        self._layers.learn(model)
+    def learn(self, model: Any, *, alone: bool = True) -> None:
+        """Names the model's layers; see `LayerScopes.learn`."""
+        self._layers.learn(model, alone=alone)
+
+    def layer_of(self, module: Any) -> str:
+        """The path by which rows name a module that was learned."""
+        return self._layers.path(module)
 
     def start(self) -> None:
         """Opens a window."""
@@ -87,17 +97,21 @@ class TorchTracer:
             use_cpu=True, use_kineto=True, record_shapes=True, profile_memory=True
         )
         self._profile.__enter__()
-        self._mark_clock()
+        for _ in range(AT_THE_ENDS):
+            self.mark()
 
     def _saw_optimizer(self, optimizer: Any, *_: Any) -> None:
         if not any(optimizer is known for known in self._optimizers):
             self._optimizers.append(optimizer)
 
-    def _mark_clock(self) -> None:
+    def mark(self) -> int:
+        """A mark in the trace; returns our time in ns, by which `rows` knows it."""
         before = time.perf_counter_ns()
         with _RecordFunctionFast(CLOCK):
             pass
-        self._brackets.append((before, time.perf_counter_ns()))
+        after = time.perf_counter_ns()
+        self._brackets.append((before, after))
+        return after
 
     def cancel(self) -> None:
         """Closes the window and forgets it."""
@@ -113,7 +127,8 @@ class TorchTracer:
 
     def finish(self) -> None:
         """Ends the tracing, right after the step; `rows` turns it into rows."""
-        self._mark_clock()
+        for _ in range(AT_THE_ENDS):
+            self.mark()
         self._close()
 
     def rows(self, step: int, window: int, phases: Sequence[tuple[int, str]]) -> Window:
@@ -122,18 +137,17 @@ class TorchTracer:
         Args:
             step: Index of the traced step.
             window: Number of the window.
-            phases: Start (ns) and name of the phases of that step, for operations whose phase
-                does not follow from the trace.
+            phases: Of that step, in order: where each begins, as `mark` gave it, and its name.
         """
         profile, self._profile = self._profile, None
         tree = profile.kineto_results.experimental_event_tree()
-        to_ours, uncertainty = self._clock_map(tree)
-        flat = _Flattening(to_ours)
+        flat = _Flattening(self._layers.paths())
         for root in tree:
             flat.walk(root)
+        clock = _Clock(sorted(flat.marks), self._brackets)
         flat.give_backward_layers()
         flat.give_optimizer_layers(self._layers.layers_of_tensors(self._optimizers))
-        flat.give_phases(phases)
+        flat.give_phases([(clock.of_mark(t_ns), name) for t_ns, name in phases])
         self._give_flops(flat.nodes, profile.kineto_results)
         code = self._code
         pack = OPERATION.pack
@@ -150,8 +164,8 @@ class TorchTracer:
                     code("phase", node.phase),
                     shapes,
                     node.thread,
-                    node.start,
-                    node.end,
+                    clock.to_ours(node.start),
+                    clock.to_ours(node.end),
                     node.parent,
                     node.flops,
                     node.bytes,
@@ -159,7 +173,7 @@ class TorchTracer:
                     node.outermost,
                 )
             )
-        return Window(b"".join(rows), len(rows), uncertainty)
+        return Window(b"".join(rows), len(rows), clock.uncertainty_ns)
 
     def _describe(self, node: _Node) -> tuple[int, int, int]:
         key = (node.name, node.shapes)
@@ -199,7 +213,7 @@ class TorchTracer:
                         for event in results.events()
                         if event.name() in COUNTED
                     }
-                values = arguments.get((node.name, node.started), ())
+                values = arguments.get((node.name, node.start), ())
                 self._flops[key] = flops_of(node.name, node.input_shapes, values)
             flops = self._flops[key]
             if flops is not None:
@@ -208,20 +222,52 @@ class TorchTracer:
         if len(self._flops) > MOST_KNOWN:  # shapes that vary for ever must not fill memory
             self._flops.clear()
 
-    def _clock_map(self, tree: Any) -> tuple[Callable[[int], int], int]:
-        """Kineto's clock to ours: offset and rate from the two marks, half a bracket uncertain."""
-        marks = [event for event in tree if event.name == CLOCK]
-        theirs = [(m.start_time_ns + m.end_time_ns) // 2 for m in (marks[0], marks[-1])]
-        ours = [(a + b) // 2 for a, b in (self._brackets[0], self._brackets[-1])]
-        uncertainty = max(b - a for a, b in self._brackets) // 2
-        span = theirs[1] - theirs[0]
-        rate = (ours[1] - ours[0]) / span if span > 0 else 1.0
-        first_theirs, first_ours = theirs[0], ours[0]
 
-        def to_ours(t_ns: int) -> int:
-            return int(first_ours + round((t_ns - first_theirs) * rate))
+class _Clock:
+    """Kineto's clock to ours, by marks that were stamped on both.
 
-        return to_ours, uncertainty
+    Offset and rate come from the mark of either end that was stamped most tightly. What lies
+    between two marks stays between them: a thread that is stopped between its two stamps moves
+    no operation into another phase.
+
+    Args:
+        theirs: Kineto's times of the marks, in order.
+        brackets: Ours just before and after each.
+
+    Attributes:
+        uncertainty_ns: Half of the wider of the two brackets.
+    """
+
+    def __init__(self, theirs: Sequence[int], brackets: Sequence[tuple[int, int]]) -> None:
+        if len(theirs) != len(brackets):
+            raise RuntimeError(f"the trace has {len(theirs)} of {len(brackets)} marks")
+        self._theirs = theirs
+        self._from = [after for _, after in brackets]
+        self._until = [before for before, _ in brackets]
+        self._at = {after: t for t, (_, after) in zip(theirs, brackets, strict=True)}
+        width = [after - before for before, after in brackets]
+        places = range(len(brackets))
+        first = min(places[:AT_THE_ENDS], key=width.__getitem__)
+        last = min(places[-AT_THE_ENDS:], key=width.__getitem__)
+        self.uncertainty_ns = max(width[first], width[last]) // 2
+        ours = [(brackets[n][0] + brackets[n][1]) // 2 for n in (first, last)]
+        span = theirs[last] - theirs[first]
+        self._rate = (ours[1] - ours[0]) / span if span > 0 else 1.0
+        self._first_theirs, self._first_ours = theirs[first], ours[0]
+
+    def of_mark(self, t_ns: int) -> int:
+        """Kineto's time of the mark that `mark` gave this time."""
+        return self._at[t_ns]
+
+    def to_ours(self, t_ns: int) -> int:
+        """A time of Kineto's on our clock, in ns."""
+        ours = int(self._first_ours + round((t_ns - self._first_theirs) * self._rate))
+        after = bisect_right(self._theirs, t_ns)
+        if after > 0:
+            ours = max(ours, self._from[after - 1])
+        if after < len(self._until):
+            ours = min(ours, self._until[after])
+        return ours
 
 
 class _QuietLog:
@@ -257,8 +303,8 @@ class _Node:
 
     __slots__ = (
         "allocated", "backward", "bytes", "end", "flops", "input_shapes", "layer", "name",
-        "outermost", "parent", "phase", "scope", "sequence", "shapes", "start", "started", "tensors",
-        "thread",
+        "outermost", "parent", "phase", "phase_since", "scope", "sequence", "shapes", "start",
+        "tensors", "thread",
     )  # fmt: skip
 
     def __init__(self, name: str, thread: int, start: int, end: int, parent: int) -> None:
@@ -269,9 +315,9 @@ class _Node:
         self.parent = parent
         self.layer: str | None = None
         self.phase = ""
+        self.phase_since = 0  # when the scope began that tells the phase
         self.shapes = ""
         self.input_shapes: Sequence[Any] = ()
-        self.started = 0  # in the tracer's own clock
         self.sequence = -1
         self.tensors: tuple[int, ...] = ()
         self.flops = -1
@@ -283,54 +329,66 @@ class _Node:
 
 
 class _Flattening:
-    """The event tree as rows in order of their start, each with what its ancestors tell."""
+    """The event tree as rows in order of their start, each with what its ancestors tell.
 
-    def __init__(self, to_ours: Callable[[int], int]) -> None:
+    Args:
+        paths: Of layers, by the text of their scope.
+
+    Attributes:
+        nodes: The rows, in the tracer's own clock.
+        marks: When the marks of the clock were made, likewise.
+    """
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
         self.nodes: list[_Node] = []
-        self._to_ours = to_ours
+        self.marks: list[int] = []
+        self._paths = paths
 
     def walk(self, root: Any) -> None:
         """Takes a root of the tree and all below it."""
-        # event, parent row, layer, phase, inside an operation, in backward
-        stack: list[Any] = [(root, -1, None, "", False, False)]
+        # event, parent row, layer, phase and since when, inside an operation, in backward
+        stack: list[Any] = [(root, -1, None, "", 0, False, False)]
         nodes = self.nodes
         while stack:
-            event, parent, layer, phase, inside, backward = stack.pop()
+            event, parent, layer, phase, since, inside, backward = stack.pop()
             tag = event.tag
             if tag == _EventType.Allocation:
                 if parent >= 0:
                     nodes[parent].allocated += event.extra_fields.alloc_size
                 continue
-            if tag != _EventType.TorchOp or event.name == CLOCK:
+            if tag != _EventType.TorchOp:
                 continue
             name = event.name
-            node = _Node(
-                name, event.start_tid, self._to_ours(event.start_time_ns),
-                self._to_ours(event.end_time_ns), parent,
-            )  # fmt: skip
+            if name == CLOCK:
+                self.marks.append((event.start_time_ns + event.end_time_ns) // 2)
+                continue
+            node = _Node(name, event.start_tid, event.start_time_ns, event.end_time_ns, parent)
             fields = event.extra_fields
             if name.startswith(SCOPE):
                 node.scope = True
-                layer = name[len(SCOPE) :]
+                node.start = _scope_start(event)
+                layer = self._paths[name]
                 node.name = "wattstep.module code"
+                if phase == OPTIMIZER:  # a closure goes forward
+                    phase, since = FORWARD, node.start
             elif name.startswith("Optimizer."):
                 node.scope = True
-                phase = "optimizer"
+                node.start = _scope_start(event)
+                phase, since = OPTIMIZER, node.start
             else:
                 node.outermost = 0 if inside else 1
                 inside = True
                 if name.startswith(ENGINE):
-                    phase, backward, layer = "backward", True, None
+                    phase, backward, layer = BACKWARD, True, None
                 self._take_inputs(node, fields)
-                node.started = event.start_time_ns
             node.sequence = fields.sequence_number
-            node.layer, node.phase, node.backward = layer, phase, backward
+            node.layer, node.phase, node.phase_since, node.backward = layer, phase, since, backward
             if fields.scope == RecordScope.USER_SCOPE and not node.scope:
                 node.scope, node.outermost, inside = True, 0, False  # the user's own annotation
             position = len(nodes)
             nodes.append(node)
             for child in reversed(event.children):
-                stack.append((child, position, layer, phase, inside, backward))
+                stack.append((child, position, layer, phase, since, inside, backward))
 
     def _take_inputs(self, node: _Node, fields: Any) -> None:
         shapes: list[Any] = []
@@ -359,23 +417,22 @@ class _Flattening:
     def give_backward_layers(self) -> None:
         """Backward nodes get the layer of the forward operation that made them.
 
-        The last forward operation that saw a sequence number made the node of that number: those
-        before it asked for the number without taking it. An accumulation of a gradient has no
-        number; it belongs to the node before it.
+        The last operation that saw a sequence number made the node of that number: those before
+        it asked for the number without taking it. Where the backward pass is itself differentiated
+        (a penalty on gradients), its operations make nodes in turn. An accumulation of a gradient
+        has no number; it belongs to the node before it on its thread. Numbers are a thread's own.
         """
+        forward = {node.thread for node in self.nodes if node.sequence >= 0 and not node.backward}
         made_by: dict[int, str | None] = {}
-        for node in sorted(self.nodes, key=lambda n: n.start):
-            if not node.backward and node.sequence >= 0 and not node.scope:
-                made_by[node.sequence] = node.layer
-        before: str | None = None
-        layer: str | None = None
-        for node in self.nodes:
-            if node.name.startswith(ENGINE):
-                if node.sequence >= 0 and node.sequence in made_by:
-                    before = made_by[node.sequence]
-                layer = before
+        running: dict[int, str | None] = {}  # layer of the node that runs, by thread
+        for node in sorted(self.nodes, key=lambda node: node.start):
+            numbered = node.sequence >= 0 and not node.scope
+            if numbered and node.name.startswith(ENGINE) and node.sequence in made_by:
+                running[node.thread] = made_by[node.sequence]
             if node.backward and node.layer is None:
-                node.layer = layer
+                node.layer = running.get(node.thread)
+            if numbered and (not node.backward or node.thread in forward):
+                made_by[node.sequence] = node.layer
 
     def give_optimizer_layers(self, owners: dict[int, str]) -> None:
         """Optimizer operations get the layer whose parameter or state they touch.
@@ -385,7 +442,7 @@ class _Flattening:
         """
         waiting: list[_Node] = []
         for node in self.nodes:
-            if node.phase != "optimizer" or node.scope:
+            if node.phase != OPTIMIZER or node.scope:
                 waiting.clear()
                 continue
             found = {owners[ptr] for ptr in node.tensors if ptr in owners}
@@ -401,14 +458,28 @@ class _Flattening:
                 node.layer = self.nodes[node.parent].layer
 
     def give_phases(self, phases: Sequence[tuple[int, str]]) -> None:
-        """What the trace leaves open is decided by the marks of the step."""
+        """What no scope tells, and what began within the scope that does, the marks decide.
+
+        Args:
+            phases: Begin, in the tracer's own clock, and name, in order.
+        """
         starts = [start for start, _ in phases]
+        names = [phases[0][1] if phases else FORWARD, *(name for _, name in phases)]
         for node in self.nodes:
-            if node.layer is None and node.phase != "optimizer" and not node.scope:
+            at = bisect_right(starts, node.start)
+            within = at > 0 and starts[at - 1] > node.phase_since
+            if not node.backward and (not node.phase or within):
+                node.phase = names[at]
+            if node.layer is None and node.phase != OPTIMIZER and not node.scope:
                 node.layer = OUTSIDE
-            if not node.phase:
-                at = sum(1 for start in starts if start <= node.start) - 1
-                node.phase = phases[at][1] if at >= 0 else "forward"
+
+
+def _scope_start(event: Any) -> int:
+    """When a scope began; where it opens with a mark, it is its phase's from there on."""
+    for first in event.children[:1]:
+        if first.tag == _EventType.TorchOp and first.name == CLOCK:
+            return int(first.end_time_ns)
+    return int(event.start_time_ns)
 
 
 def _bytes(tensor: Any) -> int:

@@ -1,0 +1,116 @@
+"""Names the phases of a step from what runs in it: batches, forward and backward passes, optimizers."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+DATA: Final = "data"
+FORWARD: Final = "forward"
+BACKWARD: Final = "backward"
+OPTIMIZER: Final = "optimizer"
+LOOP: Final = "loop"  # the script's own code, where nothing tells what it is for
+CLEARING: Final = "clearing"  # gradients: a part of the phase of the optimizer
+
+
+class Marked(Protocol):
+    """Where phases are marked: a recorder."""
+
+    @property
+    def phases_on(self) -> bool:
+        """Whether the step that runs carries marks."""
+
+    def boundary(self) -> int:
+        """Now, in ns, as a place where a phase may turn out to have begun."""
+
+    def phase(self, name: str, since_ns: int = 0) -> None:
+        """A phase begins, now or at a boundary."""
+
+    def update(self, name: str) -> None:
+        """An optimizer has updated its parameters."""
+
+
+class StepPhases:
+    """The phases of one step after another.
+
+    What runs is told by its beginning and end: `data` is the loading of a batch, `forward` a call
+    of a network, `backward` the computation of gradients, `optimizer` the step of an optimizer or
+    the clearing of its gradients. What lies between two of them is named when the second begins:
+
+    - before `backward` it is `forward`: the loss;
+    - between `backward` and the step of an optimizer it is `optimizer`: clipping, unscaling;
+    - between the clearing of gradients and a forward pass it is `forward`;
+    - else it goes on as what ran before it after `data` and `forward` (preparing the batch, losses
+      between two networks), and is `loop` after `backward`, an optimizer, and the step's beginning.
+
+    What runs within something else (the closure of an optimizer) has its own phase, and the outer
+    one goes on after it.
+
+    Args:
+        marked: Is told of the phases.
+    """
+
+    def __init__(self, marked: Marked) -> None:
+        self._marked = marked
+        self._on = False
+        self._open: list[str] = []
+        self._current = ""
+        self._before = ""  # what ended last
+        self._between = LOOP  # what follows it, where nothing else is known
+        self._ended_ns = 0
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._open.clear()
+        self._on = self._marked.phases_on
+        if self._on:
+            self._current = self._before = ""
+            self._between = LOOP
+            self._ended_ns = self._marked.boundary()
+
+    def enter(self, what: str) -> None:
+        """Something begins to run."""
+        if not self._on:
+            return
+        if not self._open:
+            self._settle(what)
+        self._open.append(what)
+        self._mark(OPTIMIZER if what == CLEARING else what)
+
+    def leave(self, what: str) -> None:
+        """It has ended."""
+        if not self._on or what not in self._open:
+            return
+        while self._open.pop() != what:
+            pass  # what it held was ended by an exception
+        if self._open:
+            self._mark(self._open[-1])
+            return
+        self._ended_ns = self._marked.boundary()
+        self._before = what
+        if what != CLEARING:
+            self._between = what if what in (DATA, FORWARD) else LOOP
+
+    def update(self, name: str) -> None:
+        """The optimizer whose step has just ended, by the networks that it updates."""
+        if self._on:
+            self._marked.update(name)
+
+    def end(self) -> None:
+        """The step ends: what followed the gradients, up to here, used them."""
+        if self._on and not self._open and self._before == BACKWARD:
+            self._mark(OPTIMIZER, self._ended_ns)
+        self._on = False
+
+    def _settle(self, coming: str) -> None:
+        """Names what has run since something ended last."""
+        name = self._between
+        if coming == BACKWARD or (coming == FORWARD and self._before == CLEARING):
+            name = FORWARD
+        elif coming == OPTIMIZER and self._before == BACKWARD:
+            name = OPTIMIZER
+        self._mark(name, self._ended_ns)
+
+    def _mark(self, name: str, since_ns: int = 0) -> None:
+        if name != self._current:
+            self._current = name
+            self._marked.phase(name, since_ns)

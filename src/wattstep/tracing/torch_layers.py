@@ -112,7 +112,8 @@ class NetworkNames:
         self._classes: list[str] = []  # of the networks
         self._places: list[tuple[int, str]] = []  # network and path of each layer
         self._given: list[str] = []  # names of the first layers
-        self._counts: dict[str, int] = {}  # networks of a class that were named
+        self._named: Counter[str] = Counter()  # networks of a class
+        self._prefixed: Counter[str] = Counter()  # those whose layers carry the class
 
     def add(self, class_name: str) -> int:
         """A further network; returns its number."""
@@ -128,19 +129,20 @@ class NetworkNames:
         """The name of every layer, by position."""
         fresh = self._places[len(self._given) :]
         if fresh:
-            taken = Counter(self._given) + Counter(path for _, path in fresh)
-            labels = {number: self._label(number) for number in dict(fresh)}
+            taken = Counter([*self._given, *(path for _, path in fresh)])
             shared = {network for network, path in fresh if path and taken[path] > 1}
-            for network, path in fresh:
-                own = path if network not in shared else f"{labels[network]}.{path}"
-                self._given.append(own if path else labels[network])
+            networks = dict(fresh)
+            own = {number: self._label(number, self._named) for number in networks}
+            prefix = {n: self._label(n, self._prefixed) + "." for n in networks if n in shared}
+            for number, path in fresh:
+                self._given.append(prefix.get(number, "") + path if path else own[number])
         return self._given
 
-    def _label(self, network: int) -> str:
+    def _label(self, network: int, counts: Counter[str]) -> str:
         """The network's class, with a number from the second of a class on."""
         name = self._classes[network]
-        count = self._counts[name] = self._counts.get(name, 0) + 1
-        return name if count == 1 else f"{name} {count}"
+        counts[name] += 1
+        return name if counts[name] == 1 else f"{name} {counts[name]}"
 
 
 class TopLevelMarks:

@@ -82,6 +82,7 @@ _TEXTS = {
 _FIGURES = {
     "time": "Time",
     "share": "Share",
+    "span": "Begin to end",
     "energy": "Energy",
     "power": "Power",
     "calls": "Calls",

@@ -68,6 +68,7 @@ def make_document(
         "operations": _plain(breakdown.operations()),
         "layers": _plain(breakdown.layers()),
         "phases": _plain(breakdown.phases()),
+        "updates": _plain(breakdown.updates()),
         "kinds": _plain(breakdown.kinds()),
         "rests": _plain({**breakdown.rests(), **_outside(series)}),
         "not_resolved": _plain(breakdown.not_resolved()),

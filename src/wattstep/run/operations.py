@@ -18,7 +18,7 @@ from wattstep.analysis.breakdown import (
 from wattstep.analysis.laying import LaidRows, Phases, TracedRows, lay, match_layers
 from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
-from wattstep.records.figure import Figure, Status
+from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.below_sampling import Kind
 from wattstep.run.clean_phases import clean_phases, layer_shares, seconds_beside
 from wattstep.run.covered import covered_s
@@ -28,6 +28,7 @@ from wattstep.run.instances import TracedInstances
 from wattstep.run.layouts import Labelled
 from wattstep.run.naming import Combined, Names
 from wattstep.run.operation_table import Row, with_power
+from wattstep.run.phase_spans import PhaseSpans, phase_spans
 from wattstep.run.plain_tables import PlainTables, rest_of
 from wattstep.run.reading import Tables
 from wattstep.run.row_labels import NO_LAYER, RowLabels
@@ -36,6 +37,7 @@ from wattstep.run.sharing import OWN_TRACE, SharedOut
 from wattstep.run.totals import total_rows
 from wattstep.run.traced import COLUMNS, TracedColumns, outermost_above
 
+_UNMARKED = missing("s", "its operations run within phases of another name")
 WHOSE = " of the machine that trained, not of that of the sensors"
 
 
@@ -356,6 +358,13 @@ class RunBreakdown:
         traced, _, share = self._phases
         return clean_phases(self._tables.marks, self.steps, self.clean, traced.names, share)
 
+    @cached_property
+    def phase_spans(self) -> PhaseSpans | None:
+        """How long phases last in clean steps, by their own marks; None where there are none."""
+        if self.steps.only_traced or not len(self.clean):
+            return None
+        return phase_spans(self._tables.marks, self.steps, self.clean, self._step_s)
+
     # --- tables -----------------------------------------------------------------------------
 
     @cached_property
@@ -403,8 +412,15 @@ class RunBreakdown:
         return self._rows("layers")
 
     def phases(self) -> list[Row]:
-        """By phase."""
-        return self._rows("phases")
+        """By phase: of its operations, and `span`, from its begin to its end in clean steps."""
+        rows, spans = self._rows("phases"), self.phase_spans
+        if spans is None:
+            return rows
+        return [{**row, "span": spans.of_phase(row["phase"]) or _UNMARKED} for row in rows]
+
+    def updates(self) -> list[Row]:
+        """By update of parameters and phase, from marks of clean steps; see `PhaseSpans.rows`."""
+        return [] if self.phase_spans is None else self.phase_spans.rows()
 
     def kinds(self) -> list[Row]:
         """By kind of operation."""

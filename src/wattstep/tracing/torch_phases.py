@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -56,7 +57,8 @@ class PhaseHooks:
     def __init__(self, listener: PhaseListener, found: Callable[[Any], None]) -> None:
         self._listener = listener
         self._found = found
-        self._networks: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._networks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._counts: Counter[str] = Counter()  # networks of a class
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._discovery: list[Any] = []
         self._undo: list[Callable[[], None]] = []
@@ -110,11 +112,19 @@ class PhaseHooks:
         """Hooks at one network."""
         if module in self._networks:
             return
-        self._networks.add(module)
+        self._networks[module] = self._name(module)
         begins = module.register_forward_pre_hook(self._network_begins)
         ends = module.register_forward_hook(self._network_ends, always_call=True)
         self._undo += [begins.remove, ends.remove]
         self._found(module)
+
+    def _name(self, module: Any) -> str:
+        """The network's class, with a number from the second of a class on."""
+        # What compiles or distributes a module holds it under one of these names.
+        inner = getattr(module, "_orig_mod", module)
+        name = type(getattr(inner, "module", inner)).__name__
+        self._counts[name] += 1
+        return name if self._counts[name] == 1 else f"{name} {self._counts[name]}"
 
     def _module_begins(self, module: Any, inputs: Any) -> None:
         # What is computed anew within the backward pass is no network of its own.
@@ -181,22 +191,18 @@ class PhaseHooks:
         if name is None:
             shown = " and ".join(self._networks_of(optimizer)) or type(optimizer).__name__
             taken = set(self._names.values())
-            name = next(n for n in _numbered(shown) if n not in taken)
-            self._names[optimizer] = name
+            name = self._names[optimizer] = next(n for n in _numbered(shown) if n not in taken)
         return name
 
     def _networks_of(self, optimizer: Any) -> list[str]:
-        """Classes of the networks that it trains, all of each or, where none is, a part."""
+        """The networks that it trains, all of each or, where none is, a part."""
         mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        whole: set[str] = set()
-        part: set[str] = set()
-        for network in self._networks:
+        whole: list[str] = []
+        part: list[str] = []
+        for network, name in self._networks.items():
             trained = [id(p) in mine for p in network.parameters() if p.requires_grad]
-            # What compiles or distributes a module holds it under one of these names.
-            inner = getattr(network, "_orig_mod", network)
-            inner = getattr(inner, "module", inner)
             if any(trained):
-                (whole if all(trained) else part).add(type(inner).__name__)
+                (whole if all(trained) else part).append(name)
         return sorted(whole or part)[:MOST_NAMED]
 
 

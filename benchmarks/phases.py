@@ -202,7 +202,7 @@ def step():
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
-def block(listener=None, steps=50):
+def block(listener=None, steps=5):
     begin = time.process_time_ns()
     for _ in range(steps):
         if listener is not None:
@@ -217,11 +217,11 @@ found = {"without": [], "unmarked steps": [], "marked steps": []}
 with Recorder(tempfile.mkdtemp() + "/run", trace="none") as recorder:
     recorder.begin_step()
     listener = Silent(recorder)
-    block()
+    block(steps=50)
     for _ in range(int(sys.argv[1])):
         found["without"].append(block())
         hooks = PhaseHooks(listener, lambda module: None)
-        hooks.install(); hooks.watch_optimizers(); block(listener, 3); hooks.discover(False)
+        hooks.install(); hooks.watch_optimizers(); block(listener, 1); hooks.discover(False)
         for name, on in (("unmarked steps", False), ("marked steps", True)):
             recorder._phases_on = on
             found[name].append(block(listener))
@@ -300,9 +300,9 @@ def cost(blocks: int) -> int:
     )
     for name in ("unmarked steps", "marked steps"):
         more = [b - a for a, b in zip(plain, found[name], strict=True)]
-        low, middle, high = statistics.quantiles(more, n=4)
-        print(f"{name}: {middle / 1e3:+.1f} µs ({low / 1e3:+.1f} to {high / 1e3:+.1f}, quartiles)")
-    print(f"{blocks} blocks of 50 steps each in {time.monotonic() - begin:.0f} s")
+        spread = 1.57 * np.subtract(*np.percentile(more, [75, 25])) / len(more) ** 0.5
+        print(f"{name}: {statistics.median(more) / 1e3:+.1f} µs (±{spread / 1e3:.1f})")
+    print(f"{blocks} blocks of 5 steps each in {time.monotonic() - begin:.0f} s")
     return 0
 
 
@@ -311,7 +311,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--only")
-    parser.add_argument("--cost", type=int, nargs="?", const=100, metavar="BLOCKS")
+    parser.add_argument("--cost", type=int, nargs="?", const=1000, metavar="BLOCKS")
     options = parser.parse_args()
     return cost(options.cost) if options.cost else compare(options.steps, options.only)
 

@@ -11,7 +11,7 @@ import time
 import traceback
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -302,7 +302,7 @@ class ScriptListener:
         """An optimizer makes its step."""
         self._phases.enter(OPTIMIZER)
 
-    def optimizer_ends(self, name: str) -> None:
+    def optimizer_ends(self, name: Callable[[], str]) -> None:
         """It has."""
         self._phases.leave(OPTIMIZER)
         self._phases.update(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 DATA: Final = "data"
@@ -90,10 +91,10 @@ class StepPhases:
         if what != CLEARING:
             self._between = what if what in (DATA, FORWARD) else LOOP
 
-    def update(self, name: str) -> None:
-        """The optimizer whose step has just ended, by the networks that it updates."""
+    def update(self, name: Callable[[], str]) -> None:
+        """An optimizer's step has just ended; `name` tells what it has updated."""
         if self._on:
-            self._marked.update(name)
+            self._marked.update(name())
 
     def end(self) -> None:
         """The step ends: what followed the gradients, up to here, used them."""

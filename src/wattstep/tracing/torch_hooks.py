@@ -133,7 +133,7 @@ class TorchHooks:
                     result = hooked(optimizer, *args, **kwargs)
                 finally:
                     hooks._stepping = False
-                    hooks._listener.optimizer_ends(hooks._phases.name_of(optimizer))
+                    hooks._listener.optimizer_ends(lambda: hooks._phases.name_of(optimizer))
                 hooks._optimizer_stepped(optimizer)
                 return result
 

@@ -33,8 +33,8 @@ class PhaseListener(Protocol):
     def optimizer_begins(self) -> None:
         """An optimizer makes its step."""
 
-    def optimizer_ends(self, name: str) -> None:
-        """It has: that of the networks named."""
+    def optimizer_ends(self, name: Callable[[], str]) -> None:
+        """It has; `name` tells what it has updated."""
 
     def clearing_begins(self) -> None:
         """An optimizer clears its gradients."""
@@ -79,7 +79,7 @@ class PhaseHooks:
             lambda *_: self._listener.optimizer_begins()
         )
         ends = torch_optimizer.register_optimizer_step_post_hook(
-            lambda optimizer, *_: self._listener.optimizer_ends(self.name_of(optimizer))
+            lambda optimizer, *_: self._listener.optimizer_ends(lambda: self.name_of(optimizer))
         )
         self._undo += [begins.remove, ends.remove]
 
@@ -114,7 +114,7 @@ class PhaseHooks:
             return
         self._networks[module] = self._name(module)
         begins = module.register_forward_pre_hook(self._network_begins)
-        ends = module.register_forward_hook(self._network_ends, always_call=True)
+        ends = module.register_forward_hook(self._network_ends)
         self._undo += [begins.remove, ends.remove]
         self._found(module)
 

@@ -10,7 +10,8 @@ FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
 OPTIMIZER: Final = "optimizer"
 LOOP: Final = "loop"  # the script's own code, where nothing tells what it is for
-CLEARING: Final = "clearing"  # gradients: a part of the phase of the optimizer
+CLEARING: Final = "clearing"  # of gradients
+_PHASE: Final = {CLEARING: OPTIMIZER}  # of what does not have its own
 
 
 class Marked(Protocol):
@@ -57,7 +58,7 @@ class StepPhases:
         self._current = ""
         self._before = ""  # what ended last
         self._between = LOOP  # what follows it, where nothing else is known
-        self._ended_ns = 0
+        self._ended_ns = 0  # when it ended; 0: what runs has begun since
 
     def begin(self) -> None:
         """A step begins."""
@@ -72,20 +73,17 @@ class StepPhases:
         """Something begins to run."""
         if not self._on:
             return
-        if not self._open:
-            self._settle(what)
+        self._settle(what)
         self._open.append(what)
-        self._mark(OPTIMIZER if what == CLEARING else what)
+        self._mark(_PHASE.get(what, what))
 
     def leave(self, what: str) -> None:
         """It has ended."""
         if not self._on or what not in self._open:
             return
+        self._settle("")
         while self._open.pop() != what:
             pass  # what it held was ended by an exception
-        if self._open:
-            self._mark(self._open[-1])
-            return
         self._ended_ns = self._marked.boundary()
         self._before = what
         if what != CLEARING:
@@ -98,18 +96,21 @@ class StepPhases:
 
     def end(self) -> None:
         """The step ends: what followed the gradients, up to here, used them."""
-        if self._on and not self._open and self._before == BACKWARD:
+        if self._on and self._before == BACKWARD and self._ended_ns and not self._open:
             self._mark(OPTIMIZER, self._ended_ns)
         self._on = False
 
     def _settle(self, coming: str) -> None:
-        """Names what has run since something ended last."""
-        name = self._between
+        """Names what has run since something ended last, before something begins, or ends ("")."""
+        if not self._ended_ns:
+            return
+        name = _PHASE.get(self._open[-1], self._open[-1]) if self._open else self._between
         if coming == BACKWARD or (coming == FORWARD and self._before == CLEARING):
             name = FORWARD
         elif coming == OPTIMIZER and self._before == BACKWARD:
             name = OPTIMIZER
         self._mark(name, self._ended_ns)
+        self._ended_ns = 0
 
     def _mark(self, name: str, since_ns: int = 0) -> None:
         if name != self._current:

@@ -1,0 +1,141 @@
+"""Phases of a step by what runs in it, in the order in which it runs."""
+
+from __future__ import annotations
+
+from wattstep.tracing.step_phases import (
+    BACKWARD,
+    CLEARING,
+    DATA,
+    FORWARD,
+    OPTIMIZER,
+    StepPhases,
+)
+
+
+class Marked:
+    """A recorder whose clock counts what it is asked."""
+
+    def __init__(self, phases_on: bool = True) -> None:
+        self.phases_on = phases_on
+        self.now = 0
+        self.told: list[tuple[str, int]] = []
+
+    def boundary(self) -> int:
+        self.now += 1
+        return self.now
+
+    def phase(self, name: str, since_ns: int = 0) -> None:
+        self.told.append((name, since_ns or self.boundary()))
+
+    def update(self, name: str) -> None:
+        self.told.append((f"updated {name}", self.now))
+
+
+def phases_of(*events: str, on: bool = True) -> list[str]:
+    """What is told of a step: "+" begins something, "-" ends it, "=" is an update."""
+    marked = Marked(on)
+    phases = StepPhases(marked)
+    phases.begin()
+    for event in events:
+        sign, what = event[0], event[1:]
+        if sign == "+":
+            phases.enter(what)
+        elif sign == "-":
+            phases.leave(what)
+        else:
+            phases.update(lambda name=what: name)
+    phases.end()
+    times = [at for _, at in marked.told]
+    assert times == sorted(times)
+    return [name for name, _ in marked.told]
+
+
+def both(what: str) -> tuple[str, str]:
+    return f"+{what}", f"-{what}"
+
+
+TRAINED = (*both(FORWARD), *both(BACKWARD), *both(OPTIMIZER))
+
+
+def test_a_step_without_a_loader_has_its_forward_pass_told() -> None:
+    assert phases_of(*TRAINED) == ["loop", "forward", "backward", "optimizer"]
+
+
+def test_a_step_with_a_loader_prepares_its_batch_in_the_phase_of_the_data() -> None:
+    told = phases_of(*both(DATA), *TRAINED)
+    assert told == ["loop", "data", "forward", "backward", "optimizer"]
+
+
+def test_a_forward_pass_after_the_first_of_two_updates_is_forward() -> None:
+    told = phases_of(*TRAINED, "=judge", *TRAINED, "=maker")
+    once = ["loop", "forward", "backward", "optimizer"]
+    assert told == [*once, "updated judge", *once, "updated maker"]
+
+
+def test_several_networks_in_a_row_are_one_forward_phase() -> None:
+    told = phases_of(*both(FORWARD), *both(FORWARD), *TRAINED)
+    assert told == ["loop", "forward", "backward", "optimizer"]
+
+
+def test_a_loss_without_any_network_is_forward() -> None:
+    assert phases_of(*both(BACKWARD), *both(OPTIMIZER)) == ["forward", "backward", "optimizer"]
+
+
+def test_a_penalty_on_gradients_is_backward_and_what_is_made_of_it_forward() -> None:
+    told = phases_of(*both(FORWARD), *both(BACKWARD), *TRAINED)
+    assert told == ["loop", "forward", "backward", "loop", "forward", "backward", "optimizer"]
+    told = phases_of(*both(FORWARD), *both(BACKWARD), *both(BACKWARD), *both(OPTIMIZER))
+    assert told == ["loop", "forward", "backward", "forward", "backward", "optimizer"]
+
+
+def test_accumulated_batches_go_forward_and_backward_before_one_optimizer() -> None:
+    batch = (*both(DATA), *both(FORWARD), *both(BACKWARD))
+    told = phases_of(*batch, *batch, *both(OPTIMIZER))
+    once = ["loop", "data", "forward", "backward"]
+    assert told == [*once, *once, "optimizer"]
+
+
+def test_clearing_gradients_is_the_optimizer_s_wherever_it_stands() -> None:
+    told = phases_of(*both(DATA), *both(CLEARING), *TRAINED)
+    assert told == ["loop", "data", "optimizer", "forward", "backward", "optimizer"]
+    told = phases_of(*both(FORWARD), *both(CLEARING), *both(BACKWARD), *both(OPTIMIZER))
+    assert told == ["loop", "forward", "optimizer", "forward", "backward", "optimizer"]
+
+
+def test_clipping_begins_the_optimizer_s_phase_where_the_gradients_were_done() -> None:
+    marked = Marked()
+    phases = StepPhases(marked)
+    phases.begin()
+    phases.enter(BACKWARD)
+    phases.leave(BACKWARD)
+    done = marked.now
+    marked.now += 100  # clipping
+    phases.enter(OPTIMIZER)
+    assert marked.told[-1] == ("optimizer", done)
+
+
+def test_a_closure_has_phases_of_its_own_within_the_optimizer_s() -> None:
+    closure = (*both(CLEARING), *both(FORWARD), *both(BACKWARD))
+    told = phases_of("+optimizer", *closure, *closure, "-optimizer")
+    assert told == ["loop", *["optimizer", "forward", "backward"] * 2, "optimizer"]
+
+
+def test_an_update_by_hand_follows_the_gradients() -> None:
+    assert phases_of(*both(FORWARD), *both(BACKWARD))[-1] == "optimizer"
+
+
+def test_an_exception_within_something_leaves_the_next_step_right() -> None:
+    marked = Marked()
+    phases = StepPhases(marked)
+    phases.begin()
+    phases.enter(OPTIMIZER)
+    phases.enter(FORWARD)  # raised
+    phases.leave(OPTIMIZER)
+    phases.begin()
+    marked.told.clear()
+    phases.enter(FORWARD)
+    assert [name for name, _ in marked.told] == ["loop", "forward"]
+
+
+def test_a_step_that_carries_no_marks_is_told_nothing_of() -> None:
+    assert phases_of(*TRAINED, "=net", on=False) == []

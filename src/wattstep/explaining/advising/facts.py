@@ -80,6 +80,27 @@ class Facts:
         """Rows of the table of operations of a phase."""
         return np.array([row["phase"] == phase for row in self.work.rows], bool)
 
+    def within(self, scope: str) -> BoolArray:
+        """Rows of the table that ran within scopes of this name; all, where the trace has none."""
+        breakdown, work = self.run.breakdown, self.work
+        name, parent = breakdown.label("name"), breakdown.rows.parent
+        opens = np.array([str(text).startswith(scope) for text in name.texts], bool)[name.code]
+        if not opens.any():
+            return np.ones(len(work.rows), bool)
+        inside, above = opens.copy(), parent.copy()
+        while (above >= 0).any():
+            inside |= opens[above] & (above >= 0)
+            above = np.where(above >= 0, parent[above], -1)
+        found = np.zeros(len(work.rows), bool)
+        found[work.group[inside[work.members]]] = True
+        return found
+
+    def span_of(self, phase: str) -> float:
+        """Seconds of a mean clean step in a phase, by its own marks; infinite without marks."""
+        spans = self.run.breakdown.phase_spans
+        span = None if spans is None else spans.of_phase(phase)
+        return float("inf") if span is None or span.value is None else span.value
+
     def of_kind(self, *kinds: str) -> BoolArray:
         """Rows of the table of operations of some kinds."""
         return np.array([row["kind"] in kinds for row in self.work.rows], bool)

@@ -13,6 +13,7 @@ from wattstep.explaining.gaps import OPTIMIZER
 from wattstep.records.figure import Figure, Status
 
 FUSED: Final = ("_fused_", "_foreach_")
+STEP: Final = "Optimizer.step"  # scope of the framework's
 
 
 def fused_optimizer(facts: Facts) -> Advice | str:
@@ -20,10 +21,13 @@ def fused_optimizer(facts: Facts) -> Advice | str:
 
     A fused one still moves every parameter, gradient and state once: that is what remains.
     """
-    rows, step = facts.in_phase("optimizer"), facts.step_s
+    rows, step = facts.in_phase("optimizer") & facts.within(STEP), facts.step_s
     names = [str(row["name"]) for row, mine in zip(facts.work.rows, rows, strict=True) if mine]
     gap = float(np.mean(facts.idle.seconds[OPTIMIZER]))
-    time = (facts.optimizer_time.value or 0.0) + gap
+    its = facts.time_of(rows, "operations within the steps of optimizers")
+    phase = facts.span_of("optimizer")
+    # Clipping and clearing gradients stay; and no more can go than the phase takes in clean steps.
+    time = min((its.value or 0.0) + gap, phase)
     if time < WORTH * step:
         return f"{time / step:.1%} of a step is its optimizer"
     if any(word in name for name in names for word in FUSED):
@@ -32,7 +36,7 @@ def fused_optimizer(facts: Facts) -> Advice | str:
         row["calls"].value or 0.0 for row, mine in zip(facts.work.rows, rows, strict=True) if mine
     )
     least = 0.0 if facts.placed is None else float(np.nansum(facts.placed.least_s[rows]))
-    value = max(time - gap - least, 0.0)
+    value = max(min(its.value or 0.0, time) - least, 0.0)
     saving = Saving(value=value, low=0.0, high=time)
     return Advice(
         title="Use a fused optimizer",
@@ -47,7 +51,7 @@ def fused_optimizer(facts: Facts) -> Advice | str:
             else "its calls; without ceilings, what moving memory takes is not known",
         ),
         evidence={
-            "optimizer_time": facts.optimizer_time,
+            "optimizer_time": its,
             "optimizer_calls": Figure(
                 value=calls, unit="count", status=Status.COUNTED, source="trace"
             ),

@@ -127,15 +127,27 @@ def test_a_fused_optimizer_is_not_advised_again(tmp_path: Path) -> None:
     assert "at once already" in refused(advice(load(path)))["fused optimizer"]
 
 
-def _rename(path: Path, old: str, new: str) -> None:
+def test_a_fused_optimizer_promises_no_more_than_the_optimizer_takes_in_clean_steps(
+    tmp_path: Path,
+) -> None:
+    """Its phase lasts 5 of 20 ms by the marks, whatever operations are said to be of it."""
+    phases = (("forward", 8 * MS), ("backward", 7 * MS), ("optimizer", 5 * MS))
+    path = trained(tmp_path / "run", phases=phases)
+    _rename(path, "backward", "optimizer", column="phase")
+    gain = given(advice(load(path)))["fused_optimizer"]["gain"]
+    assert gain.high <= 5 / 20 * 1.05
+    assert value(gain) <= 5 / 20 * 1.05
+
+
+def _rename(path: Path, old: str, new: str, column: str = "name") -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     file = path / "operations.parquet"
     table = pq.read_table(file)
-    names = [new if n == old else n for n in table["name"].cast(pa.string()).to_pylist()]
-    at = table.schema.get_field_index("name")
-    pq.write_table(table.set_column(at, "name", pa.array(names)), file)
+    names = [new if n == old else n for n in table[column].cast(pa.string()).to_pylist()]
+    at = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(at, column, pa.array(names)), file)
 
 
 def test_crowded_threads_are_advised_against_without_a_made_up_gain(tmp_path: Path) -> None:

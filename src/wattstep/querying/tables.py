@@ -189,7 +189,7 @@ TABLES: Final[tuple[Table, ...]] = (
             ("warmup", "BOOLEAN", "whether it is one of the first, which do not count"),
             ("traced", "BOOLEAN", "whether it was traced, which takes time"),
             ("mark_ns", "BIGINT[]", "when phases and layers in it began and ended", "ns"),
-            ("mark_kind", "TINYINT[]", "3: a phase begins, 4: a layer begins, 5: a layer ends"),
+            ("mark_kind", "TINYINT[]", "3: a phase begins, 4: a layer begins, 5: a layer ends, 15: an update was made"),
             ("mark_name", "VARCHAR[]", "which"),
         ),
     ),

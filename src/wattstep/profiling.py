@@ -11,7 +11,7 @@ import time
 import traceback
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -27,14 +27,7 @@ from wattstep.targets import PLACES, parse_target
 from wattstep.tracing.after_import import after_import
 from wattstep.tracing.markers import check_marker
 from wattstep.tracing.schedule import TraceMode
-from wattstep.tracing.step_phases import (
-    BACKWARD,
-    CLEARING,
-    DATA,
-    FORWARD,
-    OPTIMIZER,
-    StepPhases,
-)
+from wattstep.tracing.step_phases import DATA, PhaseTeller
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
@@ -209,7 +202,7 @@ def _print_error(error: BaseException) -> None:
     traceback.print_exception(type(error), error, trace)
 
 
-class ScriptListener:
+class ScriptListener(PhaseTeller):
     """Turns what torch tells of a script into steps, phases and rests of a recorder.
 
     A step ends with its marker, and the next begins there. What ran without gradients before the
@@ -218,8 +211,8 @@ class ScriptListener:
     """
 
     def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self._recorder = recorder
-        self._phases = StepPhases(recorder)
         self._ended_ns = time.perf_counter_ns()  # of the last step
         self._loaded_ns = 0  # when the last batch was asked for
         self._rest: str | None = "startup"
@@ -269,11 +262,7 @@ class ScriptListener:
             loaded = self._loaded_ns > self._ended_ns
             if not loaded and not module.training and module in self._learners:
                 self._rests()
-        self._phases.enter(FORWARD)
-
-    def forward_ends(self) -> None:
-        """What follows is told by what comes next."""
-        self._phases.leave(FORWARD)
+        super().forward_begins(module, gradients)
 
     def _rests(self) -> None:
         """What has run since the last step, and runs now, is an evaluation."""
@@ -289,31 +278,6 @@ class ScriptListener:
         self._recorder.split_step(self._rest, self._ended_ns, begin)
         self._phases.begin()
         self._rest = None
-
-    def backward_begins(self) -> None:
-        """Gradients are being computed."""
-        self._phases.enter(BACKWARD)
-
-    def backward_ends(self) -> None:
-        """They have been."""
-        self._phases.leave(BACKWARD)
-
-    def optimizer_begins(self) -> None:
-        """An optimizer makes its step."""
-        self._phases.enter(OPTIMIZER)
-
-    def optimizer_ends(self, name: Callable[[], str]) -> None:
-        """It has."""
-        self._phases.leave(OPTIMIZER)
-        self._phases.update(name)
-
-    def clearing_begins(self) -> None:
-        """Gradients are cleared."""
-        self._phases.enter(CLEARING)
-
-    def clearing_ends(self) -> None:
-        """They have been."""
-        self._phases.leave(CLEARING)
 
     def step_ends(self) -> None:
         """This step is done, and the next begins."""

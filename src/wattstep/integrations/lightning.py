@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.integrations.session import Beginning, CallbackSettings, Session
-from wattstep.integrations.steps import BACKWARD, OPTIMIZER, loss_in, samples_in
+from wattstep.integrations.steps import loss_in, samples_in
 from wattstep.parts import load_part
 
 _lightning = load_part("lightning")
@@ -96,14 +96,6 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
     ) -> None:
         """The batch is on its device."""
         self._tell(lambda session: session.marks.batch(samples_in(batch)))
-
-    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
-        """Gradients are computed."""
-        self._tell(lambda session: session.marks.phase(BACKWARD))
-
-    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        """Clipping and the optimizer follow."""
-        self._tell(lambda session: session.marks.phase(OPTIMIZER))
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -20,6 +20,8 @@ from wattstep.run import load
 from wattstep.store.files import new_name
 from wattstep.tracing.schedule import TraceMode
 
+DISCOVERY_STEPS = 3  # during these the networks of a training are looked for
+
 
 @dataclass(frozen=True, kw_only=True)
 class CallbackSettings:
@@ -110,6 +112,8 @@ class Session:
         self._recorder: Recorder | None = None
         self._destinations: list[Destination] = []
         self._undo: list[Callable[[], None]] = []
+        self._hooks: Any = None
+        self._steps = 0
         self.path: Path | None = None
         self.open = False
 
@@ -148,6 +152,9 @@ class Session:
     def step_ends(self, step: int, *, mean: bool = False) -> None:
         """The optimizer's step with this number is done; see `StepMarks.step_ends`."""
         self.marks.step_ends(mean=mean)
+        self._hooks.step_begins()
+        self._steps += 1
+        self._hooks.discover(self._steps < DISCOVERY_STEPS)
         recorder = self._recorder
         if recorder is not None and recorder.problem is not None and self._settings.strict:
             raise RecordingError(recorder.problem)
@@ -184,6 +191,8 @@ class Session:
     # --- parts ------------------------------------------------------------------------------
 
     def _begin(self, beginning: Beginning) -> None:
+        from wattstep.tracing.torch_phases import PhaseHooks
+
         settings = self._settings
         self._destinations = [open_destination(each) for each in beginning.loggers]
         path = Path(settings.folder) / new_name(beginning.name)
@@ -203,6 +212,10 @@ class Session:
         canary.watch_briefly(recorder, canary.BEFORE)
         self.marks = StepMarks(recorder, beginning.processes)
         self.live = Live(recorder)
+        self._hooks = hooks = PhaseHooks(self.marks, lambda network: None)
+        hooks.install()
+        hooks.watch_optimizers()
+        self._undo.append(hooks.remove)
         if beginning.processes > 1:
             recorder.note(_PROCESSES.format(beginning.processes))
         atexit.register(self._at_exit)

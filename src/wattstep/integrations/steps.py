@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from wattstep.recorder import Recorder
+from wattstep.tracing.step_phases import DATA, PhaseTeller
 
-LOADING, FORWARD, BACKWARD, OPTIMIZER = "data", "forward", "backward", "optimizer"
 
-
-class StepMarks:
+class StepMarks(PhaseTeller):
     """The steps of one training.
 
     A step begins where its first batch is asked for, and ends with the optimizer's step, however
@@ -29,6 +28,7 @@ class StepMarks:
     """
 
     def __init__(self, recorder: Recorder, processes: int = 1) -> None:
+        super().__init__(recorder, loop=False)
         self._recorder = recorder
         self._processes = processes
         self._open = False
@@ -47,21 +47,17 @@ class StepMarks:
         """A batch is asked for: the first one begins the step."""
         if not self._open:
             self._begin()
-        self._recorder.phase(LOADING)
+        self._phases.leave(DATA)  # that came to nothing
+        self._phases.enter(DATA)
 
     def batch(self, samples: int | None) -> None:
-        """A batch is there and goes forward; so many samples, None where that is not known."""
+        """A batch is there; so many samples, None where that is not known."""
         if not self._open:
             self._begin()
-        self._recorder.phase(FORWARD)
+        self._phases.leave(DATA)
         self._batches += 1
         self._samples += samples or 0
         self._known = self._known and samples is not None
-
-    def phase(self, name: str) -> None:
-        """A part of the step begins."""
-        if self._open:
-            self._recorder.phase(name)
 
     def loss(self, value: float) -> None:
         """Of the batch; those of a step are added up."""
@@ -75,6 +71,7 @@ class StepMarks:
         """
         if not self._open:
             return
+        self._phases.end()
         now = time.perf_counter_ns()
         if self._broken:
             self._recorder.index += 1
@@ -89,6 +86,7 @@ class StepMarks:
 
     def rest_begins(self, name: str) -> None:
         """Something that is no training; a step that has had no batch yet begins after it."""
+        self._phases.end()
         if self._open and self._batches:
             self._recorder.abandon_step()
             self._broken = True
@@ -110,7 +108,8 @@ class StepMarks:
         if self._open and not self._batches:
             now = time.perf_counter_ns()
             self._recorder.split_step(name, self._ended_ns, now)
-            self._recorder.phase(LOADING)
+            self._phases.begin()
+            self._phases.enter(DATA)
             self._begun_ns = self._ended_ns = now
 
     @property
@@ -130,6 +129,7 @@ class StepMarks:
         self._losses = 0.0
         self._begun_ns = time.perf_counter_ns()
         self._recorder.begin_step()
+        self._phases.begin()
 
 
 def samples_in(batch: Any) -> int | None:

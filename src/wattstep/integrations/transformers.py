@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.integrations.session import Beginning, CallbackSettings, Session
-from wattstep.integrations.steps import BACKWARD, OPTIMIZER, loss_in, samples_in
+from wattstep.integrations.steps import loss_in, samples_in
 from wattstep.parts import load_part
 
 _transformers: Any = load_part("transformers")
@@ -78,9 +78,8 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
             self._tell(lambda session: session.marks.rest_begins("evaluation"))
 
     def _listen(self, session: Session, trainer: Any) -> None:
-        """What no event tells: batches, and the backward pass."""
+        """What no event tells: batches."""
         session.wrap(trainer, "training_step", self._batch)
-        session.wrap(trainer.accelerator, "backward", self._backward)
 
     def end(self) -> None:
         """The training is over; the loggers are still open."""
@@ -118,16 +117,6 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
             return loss
 
         return training_step
-
-    def _backward(self, plain: Any) -> Any:
-        @functools.wraps(plain)
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            self._tell(lambda session: session.marks.phase(BACKWARD))
-            result = plain(*args, **kwargs)
-            self._tell(lambda session: session.marks.phase(OPTIMIZER))
-            return result
-
-        return backward
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The optimizer has made its step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 DATA: Final = "data"
 FORWARD: Final = "forward"
@@ -49,10 +49,12 @@ class StepPhases:
 
     Args:
         marked: Is told of the phases.
+        loop: Whether a step has code of a script's own; a trainer's goes on as what ran before it.
     """
 
-    def __init__(self, marked: Marked) -> None:
+    def __init__(self, marked: Marked, *, loop: bool = True) -> None:
         self._marked = marked
+        self._loop = loop
         self._on = False
         self._open: list[str] = []
         self._current = ""
@@ -66,7 +68,7 @@ class StepPhases:
         self._on = self._marked.phases_on
         if self._on:
             self._current = self._before = ""
-            self._between = LOOP
+            self._between = LOOP if self._loop else DATA
             self._ended_ns = self._marked.boundary()
 
     def enter(self, what: str) -> None:
@@ -87,7 +89,8 @@ class StepPhases:
         self._ended_ns = self._marked.boundary()
         self._before = what
         if what != CLEARING:
-            self._between = what if what in (DATA, FORWARD) else LOOP
+            goes_on = what in (DATA, FORWARD) or not self._loop
+            self._between = what if goes_on else LOOP
 
     def update(self, name: Callable[[], str]) -> None:
         """An optimizer's step has just ended; `name` tells what it has updated."""
@@ -116,3 +119,48 @@ class StepPhases:
         if name != self._current:
             self._current = name
             self._marked.phase(name, since_ns)
+
+
+class PhaseTeller:
+    """Hands on what `tracing.torch_phases` tells of a training to the phases of its steps.
+
+    Args:
+        marked: Is told of the phases.
+        loop: As `StepPhases` takes it.
+    """
+
+    def __init__(self, marked: Marked, *, loop: bool = True) -> None:
+        self._phases = StepPhases(marked, loop=loop)
+
+    def forward_begins(self, module: Any, gradients: bool) -> None:
+        """A network is called."""
+        self._phases.enter(FORWARD)
+
+    def forward_ends(self) -> None:
+        """What follows is told by what comes next."""
+        self._phases.leave(FORWARD)
+
+    def backward_begins(self) -> None:
+        """Gradients are being computed."""
+        self._phases.enter(BACKWARD)
+
+    def backward_ends(self) -> None:
+        """They have been."""
+        self._phases.leave(BACKWARD)
+
+    def optimizer_begins(self) -> None:
+        """An optimizer makes its step."""
+        self._phases.enter(OPTIMIZER)
+
+    def optimizer_ends(self, name: Callable[[], str]) -> None:
+        """It has."""
+        self._phases.leave(OPTIMIZER)
+        self._phases.update(name)
+
+    def clearing_begins(self) -> None:
+        """Gradients are cleared."""
+        self._phases.enter(CLEARING)
+
+    def clearing_ends(self) -> None:
+        """They have been."""
+        self._phases.leave(CLEARING)

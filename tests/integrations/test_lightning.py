@@ -191,6 +191,38 @@ def test_phases_and_layers_are_the_modules_own(recorded: tuple[Run, Net, Path]) 
     assert any("net.0" in str(row["layer"]) for row in run.document()["layers"])
 
 
+class Pair(lightning.LightningModule):
+    """Two networks, trained by hand one after the other in each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.one, self.other = torch.nn.Linear(8, 4), torch.nn.Linear(8, 4)
+
+    def training_step(self, batch: Any, index: int) -> None:
+        for net, optimizer in zip((self.one, self.other), self.optimizers(), strict=True):
+            loss = net(batch[0]).square().mean()
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+
+    def configure_optimizers(self) -> Any:
+        return [torch.optim.SGD(n.parameters(), lr=0.1) for n in (self.one, self.other)]
+
+
+def test_a_network_that_follows_an_optimizer_goes_forward(tmp_path: Path) -> None:
+    callback = WattstepCallback(tmp_path / "runs", trace="every:3", strict=True)
+    trainer = lightning.Trainer(
+        max_epochs=1, callbacks=[callback], logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
+    )  # fmt: skip
+    data = torch.utils.data.TensorDataset(torch.randn(96, 8))
+    trainer.fit(Pair(), torch.utils.data.DataLoader(data, batch_size=4))
+    rows = load(callback.runs[-1]).operations()
+    linear = {(r["layer"], r["phase"]) for r in rows if r["name"] == "aten::linear"}
+    assert linear == {("one", "forward"), ("other", "forward")}
+
+
 def test_the_callback_changes_nothing_of_the_training(tmp_path: Path) -> None:
     plain = fit(tmp_path, [], accumulate_grad_batches=2)
     callback = WattstepCallback(tmp_path / "runs", trace="every:3", strict=True)

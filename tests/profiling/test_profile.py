@@ -206,6 +206,31 @@ def test_the_first_optimizer_ends_the_step_where_there_are_two(profiled: AllProf
     assert samples(run) == [8.0] * 25
 
 
+def test_both_updates_of_a_gan_go_forward_and_backward(profiled: AllProfiled) -> None:
+    """The judge sees three batches a step, the maker makes one: four and two products forward."""
+    run = profiled("gan").run
+    calls = {
+        (row["layer"], row["phase"]): row["calls"].value
+        for row in run.operations()
+        if row["name"] == "aten::linear"
+    }
+    assert calls == {
+        ("Linear", "forward"): pytest.approx(1),
+        ("first", "forward"): pytest.approx(3),
+        ("second", "forward"): pytest.approx(3),
+    }
+    updates = {row["update"] for row in run.document()["updates"]}
+    assert updates == {"Net", "Linear"}
+
+
+def test_a_forward_pass_without_a_loader_is_forward(profiled: AllProfiled) -> None:
+    run = profiled("no_loader").run
+    found = {row["phase"] for row in run.operations() if row["name"] == "aten::linear"}
+    assert found == {"forward"}
+    told = {row["phase"] for row in run.document()["updates"]}
+    assert told == {"loop", "optimizer", "forward", "backward"}
+
+
 def test_accumulated_batches_make_one_step(profiled: AllProfiled) -> None:
     assert samples(profiled("accumulates").run) == [32.0] * 12
 

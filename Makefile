@@ -62,6 +62,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/recording.py --threads 2
 	.venv/bin/python benchmarks/recording.py --workloads lenet --interval 1ms
 	.venv/bin/python benchmarks/tracing.py
+	.venv/bin/python benchmarks/phases.py
 	.venv/bin/python benchmarks/callbacks.py
 	.venv/bin/python benchmarks/memory.py
 	.venv/bin/python benchmarks/correlation.py

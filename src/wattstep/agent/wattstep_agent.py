@@ -60,6 +60,7 @@ CLOCK_MARKS = 4  # at either end of a window; each bounds the one before it
 WANTED = 10  # windows that the operations of a run rest on
 STARTUP_BUDGET, BUDGET = 0.25, 0.01  # of the training time: until there are as many, and afterwards
 LEAST_CLEAN = 3  # clean steps between two windows; the first of them settles
+SEED = 9  # of the gaps between windows, as in the recorder
 ENOUGH, SPACING_NS = 60, 60 * 10**9  # after so many windows, one a minute
 CANARY_S, CANARY_SHARE = 0.1, 0.01  # before a script; after it, no more of its time, or five passes
 CHECK_NS = 10**9  # how often it looks whether the sampler lives
@@ -511,7 +512,8 @@ class Schedule:
 
     Args:
         mode: "auto", "none" or "layers".
-        every: Clean steps between two windows instead, or None.
+        every: Steps between two windows on average instead, or None. Gaps are drawn at random: at
+            equal ones, steps that take turns would show one of their kinds and no other.
         warmup: Steps before the first.
     """
 
@@ -520,6 +522,7 @@ class Schedule:
         self.windows = 0
         self.next_step = math.inf if mode == "none" else warmup + LEAST_CLEAN
         self.clean = collections.deque(maxlen=31)
+        self.random = random.Random(SEED)
 
     @property
     def typical_ns(self):
@@ -532,14 +535,23 @@ class Schedule:
         """Sets the next window, after one that took `window_ns` altogether ended at step `index`."""
         self.windows += 1
         if self.every is not None:
-            self.next_step = index + 1 + self.every
+            self.next_step = index + 1 + self.drawn(self.every, 1)
             return
         typical = max(self.typical_ns, 1.0)
         spacing = max(window_ns - typical, 0.0)
         spacing /= STARTUP_BUDGET if self.windows < WANTED else BUDGET
+        least = LEAST_CLEAN
         if self.windows >= ENOUGH:
             spacing = max(spacing, SPACING_NS)
-        self.next_step = index + 1 + max(LEAST_CLEAN, int(math.ceil(spacing / typical)))
+            least = int(math.ceil(spacing / typical))
+        gap = max(least, int(math.ceil(spacing / typical)))
+        self.next_step = index + 1 + self.drawn(gap, least)
+
+    def drawn(self, gap, least):
+        """From half to one and a half times the gap, alike probable, but never less than `least`."""
+        reach = max(gap // 2, 1)
+        low, high = max(gap - reach, least), gap + reach
+        return low + int(self.random.random() * (high - low + 1))
 
 
 # --- tracing one step with the board's own torch ----------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 import statistics
 from collections import deque
@@ -16,12 +17,13 @@ BUDGET = 0.01  # afterwards; the steps after a window are slower, too, and cost 
 LEAST_CLEAN = 3  # clean steps between two windows; the first of them settles
 ENOUGH = 60  # from here on at most one window a minute: an hour needs no more disk than it must
 SPACING_NS = 60 * 10**9
+SEED = 9  # of the gaps between windows: the same in every run, so that a run can be repeated
 _FORM = re.compile(r"auto|none|every:([1-9]\d*)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceMode:
-    """What `--trace` asks for: "auto", "none" or "every:N" (N clean steps between windows)."""
+    """What `--trace` asks for: "auto", "none" or "every:N" (N steps between windows on average)."""
 
     text: str
     every: int | None
@@ -45,13 +47,23 @@ class TraceMode:
 
 
 class Schedule:
-    """Decides after each window when the next one comes, from what windows cost here."""
+    """Decides after each window when the next one comes, from what windows cost here.
 
-    def __init__(self, mode: TraceMode, warmup: int) -> None:
+    Gaps are drawn at random around what was decided: at equal ones, a training whose steps take
+    turns (two networks, gradients of several batches) would show one kind of step and no other.
+
+    Args:
+        mode: What is asked for.
+        warmup: Steps before the first.
+        seed: Of the gaps.
+    """
+
+    def __init__(self, mode: TraceMode, warmup: int, seed: int = SEED) -> None:
         self._mode = mode
         self.windows = 0
         self.next_step = warmup + LEAST_CLEAN if mode.tracing else math.inf
         self._clean: deque[int] = deque(maxlen=31)
+        self._random = random.Random(seed)
 
     def clean_step(self, duration_ns: int) -> None:
         """Takes note of how long a clean step took."""
@@ -66,11 +78,20 @@ class Schedule:
         """Sets the next window, after one that took `window_ns` altogether ended at step `index`."""
         self.windows += 1
         if self._mode.every is not None:
-            self.next_step = index + 1 + self._mode.every
+            self.next_step = index + 1 + self._drawn(self._mode.every, 1)
             return
         typical = max(self.typical_ns, 1.0)
         cost = max(window_ns - typical, 0.0)
         spacing = cost / (STARTUP_BUDGET if self.windows < WANTED else BUDGET)
+        least = LEAST_CLEAN
         if self.windows >= ENOUGH:
             spacing = max(spacing, SPACING_NS)
-        self.next_step = index + 1 + max(LEAST_CLEAN, math.ceil(spacing / typical))
+            least = math.ceil(spacing / typical)
+        gap = max(least, math.ceil(spacing / typical))
+        self.next_step = index + 1 + self._drawn(gap, least)
+
+    def _drawn(self, gap: int, least: int) -> int:
+        """From half to one and a half times the gap, alike probable, but never less than `least`."""
+        reach = max(gap // 2, 1)
+        low, high = max(gap - reach, least), gap + reach
+        return low + int(self._random.random() * (high - low + 1))

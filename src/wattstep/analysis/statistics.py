@@ -8,6 +8,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wattstep.analysis.autoregressive import ends_of_mean
 from wattstep.analysis.curves import FloatArray
 from wattstep.analysis.proportions import wilson
 from wattstep.errors import InvalidValueError
@@ -18,6 +19,8 @@ _RESAMPLES = 2000
 _MANY = 20_000  # beyond this, runs of neighbouring steps are summed first
 _MOST_BLOCKS = 1000  # more blocks in a resample would cost time and change nothing
 _FEW_BLOCKS = 8  # percentiles of fewer cannot reach far enough
+_SHORT = 250  # up to here, blocks are too few to hold what neighbours share
+_SEES_RARE = 30  # fewer steps miss what one in ten does in more than one case of twenty
 _NORMAL = NormalDist()
 NOT_BELOW = "cut at 0: less than nothing cannot be"
 
@@ -33,19 +36,22 @@ def mean_figure(
 ) -> Figure:
     """The mean of a quantity over steps, with a 95 % interval.
 
-    The interval comes from a circular block bootstrap: percentiles of the resampled means, widened
-    for few blocks (as t to normal, Hesterberg 2015) and, where blocks are too short to hold all of
-    the correlation, to the long-run variance of an AR(1) process. With fewer than 8 blocks it is
-    Student's t times the bootstrap's standard error, widened likewise. Of few blocks that differ
-    much it would reach below 0: where the quantity cannot, it is cut there, which takes away no
-    value that could be the true one.
+    Up to 250 steps it is Student's t for a series that is correlated by an unknown amount
+    (`analysis/autoregressive.py`): wide where steps are few, since few cannot tell how alike
+    neighbours are. Beyond, and where a block is given, it comes from a circular block bootstrap:
+    percentiles of the resampled means, widened for few blocks (as t to normal, Hesterberg 2015)
+    and, where blocks are too short to hold all of the correlation, to the long-run variance of an
+    AR(1) process. With fewer than 8 blocks it is Student's t times the bootstrap's standard error,
+    widened likewise. Of few values that differ much it would reach below 0: where the quantity
+    cannot, it is cut there, which takes away no value that could be the true one.
 
     Args:
         values: One value a step, in the order of the steps, in `unit`, shape (n,).
         unit: SI unit of the values and the figure.
         source: The sensor or clock behind them.
         status: How the values came about.
-        block: Steps in a block; None: chosen from the autocorrelation (Politis and White 2004).
+        block: Steps in a block, 1 where values are known to be independent; None: chosen from the
+            autocorrelation (Politis and White 2004).
         seed: Seed of the resampling.
         signed: Whether the true mean may be below 0 though no value is: of differences, say.
 
@@ -272,6 +278,10 @@ def _interval(
 ) -> tuple[float, float, str]:
     """The interval of sum(above) / sum(below), and how it was made."""
     n_steps = len(above)
+    if block is None and n_steps <= _SHORT:
+        ratio = float(above.sum() / below.sum())
+        low, high = ends_of_mean((above - ratio * below) / float(below.mean()), _CONFIDENCE)
+        return ratio + low, ratio + high, _words_of_short(n_steps)
     run = -(-n_steps // _MANY)
     if run > 1:
         bounds = np.arange(0, n_steps, run)
@@ -286,6 +296,13 @@ def _interval(
     low, high = _ends(ratios - ratio, n_blocks)
     method = f"block bootstrap over steps (blocks of {length * run}, {_RESAMPLES} resamples)"
     return ratio + wider * low, ratio + wider * high, method
+
+
+def _words_of_short(n: int) -> str:
+    words = "Student's t over steps, correlated as an AR(1) process of any strength"
+    if n >= _SEES_RARE:
+        return words
+    return f"{words}; what less than one step in {max(n // 3, 2)} does may not be in it"
 
 
 def _ends(deviations: FloatArray, n_blocks: int) -> tuple[float, float]:

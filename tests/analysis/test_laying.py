@@ -102,7 +102,7 @@ def laid_by_hand(cost_ns: int, windows: int = 10) -> tuple[TracedRows, LaidRows]
     for _ in range(windows):
         recording.window(CLEAN)
     rows, phases = recording.tables()
-    return rows, lay(rows, phases, np.full(windows, STEP_S), SHARE, STEP_S)
+    return rows, lay(rows, phases, np.tile(STEP_S * SHARE, (windows, 1)), SHARE, STEP_S)
 
 
 def test_the_cost_of_an_event_is_found() -> None:
@@ -128,7 +128,7 @@ def test_the_residual_is_what_odd_windows_say_wrongly_of_even_ones() -> None:
     """Windows with index 1, 3, ... cost 10 µs more than those the cost is fitted on."""
     durations = np.full((10, 1), 1e-3)
     durations[1::2] += 10e-6
-    correction = fit_correction(durations, np.full((10, 1), 10.0), np.full(10, 0.9e-3), np.ones(1))
+    correction = fit_correction(durations, np.full((10, 1), 10.0), np.full((10, 1), 0.9e-3))
     assert correction.residual == pytest.approx(10e-6 / 0.9e-3)
 
 
@@ -140,7 +140,7 @@ def test_fewer_than_four_windows_have_no_residual() -> None:
 
 def test_a_traced_step_that_is_shorter_than_a_clean_one_has_no_negative_cost() -> None:
     correction = fit_correction(
-        np.full((4, 1), 1e-3), np.full((4, 1), 10.0), np.full(4, 2e-3), np.ones(1)
+        np.full((4, 1), 1e-3), np.full((4, 1), 10.0), np.full((4, 1), 2e-3)
     )
     assert (correction.cost_s == 0).all()
 
@@ -173,7 +173,7 @@ def test_operations_and_rests_make_the_clean_step(
     tables: tuple[TracedRows, Phases], share: np.ndarray, step_s: float
 ) -> None:
     rows, phases = tables
-    laid = lay(rows, phases, np.full(len(phases.edges_ns), step_s), share, step_s)
+    laid = lay(rows, phases, np.tile(step_s * share, (len(phases.edges_ns), 1)), share, step_s)
     assert whole(laid, laid.time_s, laid.rest_s) == pytest.approx(step_s, rel=1e-9)
     assert (laid.time_s >= 0).all()
     assert (laid.rest_s >= 0).all()
@@ -187,7 +187,7 @@ def test_what_is_shared_out_is_the_whole_curve(
     tables: tuple[TracedRows, Phases], share: np.ndarray, step_s: float, gains: list[float]
 ) -> None:
     rows, phases = tables
-    laid = lay(rows, phases, np.full(len(phases.edges_ns), step_s), share, step_s)
+    laid = lay(rows, phases, np.tile(step_s * share, (len(phases.edges_ns), 1)), share, step_s)
     t_ns = np.linspace(0, round(step_s * 1e9), len(gains) + 1).astype(np.int64)
     curve = Curve(
         t_ns=t_ns, total=np.concatenate([[0], np.cumsum(gains)]), unit="J", covered_ns=t_ns
@@ -203,8 +203,8 @@ def test_matching_layers_keeps_the_phase_and_gives_each_layer_its_share(
     tables: tuple[TracedRows, Phases], share: np.ndarray, a: float, b: float
 ) -> None:
     rows, phases = tables
-    laid = lay(rows, phases, np.full(len(phases.edges_ns), STEP_S), share, STEP_S)
-    matched = match_layers(rows, laid, NAMES, {"a": a, "b": b})
+    laid = lay(rows, phases, np.tile(STEP_S * share, (len(phases.edges_ns), 1)), share, STEP_S)
+    matched = match_layers(rows, laid, NAMES.index("forward"), {"a": a, "b": b})
     for phase in range(3):
         before = laid.time_s[laid.phase == phase].sum() + laid.rest_s[:, phase].sum()
         after = matched.time_s[laid.phase == phase].sum() + matched.rest_s[:, phase].sum()
@@ -224,8 +224,8 @@ def test_matching_layers_takes_those_below_with_them() -> None:
         [[], [("top.x", 100 * US, 0), ("topmost", 100 * US, 0), ("top", 200 * US, 0)], []]
     )
     rows, phases = recording.tables()
-    laid = lay(rows, phases, np.full(1, 0.4e-3), np.array([0.0, 1.0, 0.0]), 0.4e-3)
-    matched = match_layers(rows, laid, NAMES, {"top": 0.5})
+    laid = lay(rows, phases, np.array([[0.0, 0.4e-3, 0.0]]), np.array([0.0, 1.0, 0.0]), 0.4e-3)
+    matched = match_layers(rows, laid, NAMES.index("forward"), {"top": 0.5})
     assert matched.time_s == pytest.approx([0.2e-3 / 3, 0.2e-3, 0.4e-3 / 3])
 
 
@@ -255,7 +255,7 @@ def test_operations_on_two_threads_at_once_share_the_wall_time() -> None:
         **layers_of(["a", "b"]),
     )
     phases = Phases(names=("step",), edges_ns=np.array([[0, 1_000_000]]))
-    laid = lay(rows, phases, np.array([1e-3]), np.ones(1), 1e-3)
+    laid = lay(rows, phases, np.array([[1e-3]]), np.ones(1), 1e-3)
     assert laid.time_s == pytest.approx([0.5e-3, 0.5e-3])
     assert laid.busy_s == pytest.approx([1e-3, 1e-3])
 
@@ -286,7 +286,7 @@ def rows_of(
 
 
 ONE_STEP = Phases(names=("step",), edges_ns=np.array([[0, 1000 * US]]))
-WITH_AND_WITHOUT_CLEAN = pytest.mark.parametrize("beside", [None, np.array([1e-3])])
+WITH_AND_WITHOUT_CLEAN = pytest.mark.parametrize("beside", [None, np.array([[1e-3]])])
 # The main thread waits in "backward" while the engine's thread works from 100 to 400 µs and from
 # 600 to 900 µs; from 350 to 450 µs the main thread has an operation of its own.
 WAITING = [

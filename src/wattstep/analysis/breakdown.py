@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,10 @@ from numpy.typing import NDArray
 from wattstep.analysis.clock_error import ClockError
 from wattstep.analysis.power import EnergySource
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+from wattstep.analysis.window_means import CONFIDENCE, Windows
 from wattstep.records.figure import Figure, Status, missing, weakest
 
-RESAMPLES = 300
 RAIL = "energy of "  # how quantities that are single rails begin
-CONFIDENCE = 0.95
 NOTHING = 1e-9  # of a step: what rounding leaves
 NOT_RESOLVED = "all that is shorter than the source can tell apart, in one sum"
 LOOSE = "all that is shorter than the source or looser than its clock can tell apart, in one sum"
@@ -75,6 +75,8 @@ class Quantity:
         rows: What each row takes in its window, shape (n,).
         rests: What the rests take, shape (windows, phases).
         relative: Half width of the relative interval of the whole.
+        shared: Whether rows and rests are shares of a whole that is known; else each is counted
+            by itself.
         status: Of the parts.
         source: Of the whole.
         method: How the parts came about.
@@ -89,6 +91,7 @@ class Quantity:
     status: Status
     source: str
     method: str
+    shared: bool = True
     sensor: EnergySource | None = None
     moved: Moved | None = None
 
@@ -99,8 +102,10 @@ class Breakdown:
 
     Attributes:
         window: Of each row, shape (n,).
-        windows: How many there are.
+        stand: How windows stand for clean steps.
+        phase: Of each row, shape (n,).
         phase_names: Of the columns of the rests.
+        together: Whether all phases were scaled to the clean step together, not one by one.
         step_s: Mean clean step in s.
         cores: That utilization refers to.
         whose: Whose cores these are, where that is a question: " of the machine that ran it", or "".
@@ -113,8 +118,10 @@ class Breakdown:
     """
 
     window: Codes
-    windows: int
+    stand: Windows
+    phase: Codes
     phase_names: tuple[str, ...]
+    together: bool
     step_s: float
     cores: int
     whose: str
@@ -124,6 +131,11 @@ class Breakdown:
     flops: FloatArray
     size: FloatArray
     outermost: BoolArray
+
+    @property
+    def windows(self) -> int:
+        """How many traced steps there are."""
+        return self.stand.count
 
     def rows(
         self, key: Codes, chosen: BoolArray, part: Codes | None = None
@@ -141,9 +153,11 @@ class Breakdown:
         if not chosen.any():
             return []
         keys, group = compact(key[chosen])
-        cells = _Windows(group, self.window[chosen], len(keys), self.windows)
+        cells = _Windows(group, self.window[chosen], len(keys), self.stand)
+        columns = self._columns[chosen]
         parts = {
-            name: cells.means(quantity.rows[chosen]) for name, quantity in self.quantities.items()
+            name: cells.means(quantity.rows[chosen], columns, self._wholes[name])
+            for name, quantity in self.quantities.items()
         }
         seconds, _ = parts["time"]
         moved = {
@@ -153,10 +167,12 @@ class Breakdown:
         }
         calls = self._calls(group, chosen, len(keys))
         pieces = self._pieces(group, chosen, len(keys), part)
-        memory = np.bincount(group, self.allocated[chosen], minlength=len(keys)) / self.windows
-        flops = _known_sums(group, self.flops[chosen], len(keys)) / self.windows
+        factor = self.stand.factor[self.window[chosen]]
+        memory = np.bincount(group, self.allocated[chosen] * factor, minlength=len(keys))
+        memory = memory / self.windows
+        flops = _known_sums(group, self.flops[chosen] * factor, len(keys)) / self.windows
         size = np.where(self.outermost[chosen], self.size[chosen], np.nan)
-        size = _known_sums(group, size, len(keys)) / self.windows
+        size = _known_sums(group, size * factor, len(keys)) / self.windows
         table = []
         for position in np.argsort(-seconds, kind="stable"):
             row: dict[str, Any] = {"key": int(keys[position])}
@@ -165,9 +181,9 @@ class Breakdown:
                 n=self.windows, source="trace",
             )  # fmt: skip
             for name, quantity in self.quantities.items():
-                values, intervals = parts[name]
+                values, reaches = parts[name]
                 row[name] = self._resolved(
-                    quantity, float(values[position]), intervals[position],
+                    quantity, float(values[position]), float(reaches[position]),
                     float(seconds[position]), float(pieces[position]),
                     moved[name][position] if name in moved else None,
                 )  # fmt: skip
@@ -186,8 +202,29 @@ class Breakdown:
         return table
 
     def _calls(self, group: IntArray, chosen: BoolArray, count: int) -> FloatArray:
-        own = group[self.outermost[chosen]]
-        return np.bincount(own, minlength=count) / self.windows
+        own = self.outermost[chosen]
+        factor = self.stand.factor[self.window[chosen][own]]
+        return np.bincount(group[own], factor, minlength=count) / self.windows
+
+    @cached_property
+    def _columns(self) -> Codes:
+        """Which part that was scaled by itself each row is in."""
+        return np.zeros_like(self.phase) if self.together else self.phase
+
+    @cached_property
+    def _wholes(self) -> dict[str, FloatArray | None]:
+        """What all rows and rests take of each quantity by window and part, shape (windows, parts)."""
+        return {
+            name: self._whole(quantity) if quantity.shared else None
+            for name, quantity in self.quantities.items()
+        }
+
+    def _whole(self, quantity: Quantity) -> FloatArray:
+        windows, phases = quantity.rests.shape
+        cell = self.window.astype(np.int64) * phases + self.phase
+        found = np.bincount(cell, quantity.rows, minlength=windows * phases)
+        whole: FloatArray = found.reshape(windows, phases) + quantity.rests
+        return whole.sum(axis=1, keepdims=True) if self.together else whole
 
     def _pieces(
         self, group: IntArray, chosen: BoolArray, count: int, part: Codes | None
@@ -226,9 +263,9 @@ class Breakdown:
                 words = NOT_RESOLVED if quantity.moved is None else LOOSE
                 method = f"{words}; {quantity.method}"
                 whole = replace(quantity, method=method)
-                interval = _intervals(values[None, :])[0]
+                _, reach = self.stand.means(values[None, :] / self.stand.factor)
                 table[name] = self._figure(
-                    whole, float(values.mean()), interval, float(seconds.mean()), moved
+                    whole, float(values.mean()), float(reach[0]), float(seconds.mean()), moved
                 )
         _gather_rails(table)
         return table
@@ -280,7 +317,7 @@ class Breakdown:
         self,
         quantity: Quantity,
         value: float,
-        interval: FloatArray,
+        reach: float,
         seconds: float,
         pieces: float,
         moved: FloatArray | None,
@@ -290,7 +327,7 @@ class Breakdown:
         reason = sensor.too_short(seconds / pieces, "this") if sensor else None
         if reason := reason or self._loose(quantity, value, moved):
             return missing(quantity.unit, reason)
-        return self._figure(quantity, value, interval, seconds, moved)
+        return self._figure(quantity, value, reach, seconds, moved)
 
     def _loose(self, quantity: Quantity, value: float, moved: FloatArray | None) -> str | None:
         """Why a value is not told that other clocks would make another; None where it is."""
@@ -329,13 +366,18 @@ class Breakdown:
             for key, quantity in self.quantities.items():
                 if key == "busy_time":
                     continue
-                values = quantity.rests[:, columns].sum(axis=1)
+                rests = quantity.rests[:, columns]
                 if reason := self._unresolved_rest(quantity, columns):
                     row[key] = missing(quantity.unit, reason)
                     continue
+                by_column = np.zeros((1, quantity.rests.shape[1]))
+                by_column[0, columns] = rests.sum(axis=0)
+                whole = self._whole(quantity)
+                if self.together:
+                    by_column = by_column.sum(axis=1, keepdims=True)
+                mean, reach = self.stand.shares(rests.sum(axis=1)[None, :], by_column, whole)
                 row[key] = self._figure(
-                    quantity, float(values.mean()), _intervals(values[None, :])[0],
-                    self._seconds_of_rest(columns),
+                    quantity, float(mean[0]), float(reach[0]), self._seconds_of_rest(columns),
                     None if quantity.moved is None else quantity.moved.of_rests(columns),
                 )  # fmt: skip
             row["share"] = self._share(row["time"])
@@ -350,19 +392,21 @@ class Breakdown:
         self,
         quantity: Quantity,
         value: float,
-        interval: FloatArray,
+        reach: float,
         seconds: float,
         moved: FloatArray | None,
     ) -> Figure:
         sensor = quantity.sensor
-        below, above = interval
         low = high = None
-        if self.windows > 1:
+        if self.windows > 1 and np.isfinite(reach):
             # The uncertainty of the whole adds to that of the share; neither goes below 0.
-            low = max(value - float(np.hypot(value - below, value * quantity.relative)), 0.0)
-            high = value + float(np.hypot(above - value, value * quantity.relative))
-        by = f"bootstrap over {self.windows} traced steps"
-        if self.windows == 1:
+            reach = float(np.hypot(reach, value * quantity.relative))
+            less = more = 0.0
+            if quantity.shared:  # longer steps than any that was traced: who knows what ran in them
+                less, more = self.stand.unseen * value, self.stand.unseen * self._total(quantity)
+            low, high = max(value - reach - less, 0.0), value + reach + more
+        by = f"Student's t over {self.windows} traced steps"
+        if low is None:
             by = ONE_WINDOW if quantity.moved is None else ONE_CLOCKS
         figure = Figure(
             value=value,
@@ -379,6 +423,10 @@ class Breakdown:
         if quantity.moved is None or moved is None:
             return figure
         return quantity.moved.clock.widened(figure, moved)
+
+    def _total(self, quantity: Quantity) -> float:
+        """What a mean clean step takes of a quantity."""
+        return float(quantity.rows.sum() + quantity.rests.sum()) / self.windows
 
     def _share(self, time: Figure) -> Figure:
         """Of the step; of a step without length nothing is a share."""
@@ -452,22 +500,35 @@ class _Grouped:
 class _Windows:
     """Sums of each group in each window, for as many groups at a time as fit into memory."""
 
-    def __init__(self, group: IntArray, window: Codes, groups: int, windows: int) -> None:
-        self._shape = (groups, windows)
-        self._cell = group * windows
+    def __init__(self, group: IntArray, window: Codes, groups: int, stand: Windows) -> None:
+        self._stand, self._group = stand, group
+        self._shape = (groups, stand.count)
+        self._cell = group * stand.count
         self._cell += window
-        self._at_once = max(MOST_CELLS // windows, 1)
+        self._at_once = max(MOST_CELLS // stand.count, 1)
         # Groups that fit at once need not be brought together.
         self._order = np.argsort(group, kind="stable") if groups > self._at_once else None
         if self._order is not None:
             self._cell = self._cell[self._order]
 
-    def means(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Means over the windows, shape (groups,), and the ends of their intervals, (groups, 2)."""
+    def means(
+        self, values: FloatArray, column: Codes, whole: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Means over the windows and how far their intervals reach, shape (groups,) each.
+
+        Args:
+            values: Of each row.
+            column: The part that it is in, of those that were scaled by themselves.
+            whole: All that is in those, shape (windows, parts); None: nothing was scaled.
+        """
         groups, windows = self._shape
+        if whole is not None:
+            parts = whole.shape[1]
+            cell = self._group * parts + column
+            by_column = np.bincount(cell, values, minlength=groups * parts).reshape(groups, parts)
         if self._order is not None:
             values = values[self._order]
-        means, intervals = np.zeros(groups), np.zeros((groups, 2))
+        means, reaches = np.zeros(groups), np.zeros(groups)
         for first in range(0, groups, self._at_once):
             last = min(first + self._at_once, groups)
             low, high = 0, len(values)
@@ -476,8 +537,12 @@ class _Windows:
             cell = self._cell[low:high] - first * windows if first else self._cell[low:high]
             flat = np.bincount(cell, values[low:high], minlength=(last - first) * windows)
             sums = flat.reshape(last - first, windows).astype(np.float64)
-            means[first:last], intervals[first:last] = sums.mean(axis=1), _intervals(sums)
-        return means, intervals
+            if whole is None:
+                means[first:last], reaches[first:last] = self._stand.means(sums)
+            else:
+                mine = by_column[first:last].astype(np.float64)
+                means[first:last], reaches[first:last] = self._stand.shares(sums, mine, whole)
+        return means, reaches
 
 
 def _known_sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
@@ -486,23 +551,6 @@ def _known_sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
     sums = np.bincount(group[known], values[known], minlength=groups)
     some = np.bincount(group[known], minlength=groups) > 0
     return np.where(some, sums, np.nan)
-
-
-def _intervals(values: FloatArray) -> FloatArray:
-    """Ends of the interval of the mean over windows, shape (groups, 2), by the bootstrap."""
-    groups, windows = values.shape
-    random = np.random.default_rng(0)
-    at_once = max(MOST_CELLS // windows, 1)
-    means = np.empty((groups, RESAMPLES))
-    for first in range(0, RESAMPLES, at_once):
-        count = min(at_once, RESAMPLES - first)
-        draws = random.integers(0, windows, (count, windows))
-        draws += np.arange(count)[:, None] * windows
-        times = np.bincount(draws.ravel(), minlength=count * windows).reshape(count, windows)
-        means[:, first : first + count] = values @ (times / windows).T
-    tail = 100 * (1 - CONFIDENCE) / 2
-    ends: FloatArray = np.percentile(means, [tail, 100 - tail], axis=1).T
-    return ends
 
 
 def _counted(value: float, unit: str, reason: str) -> Figure:

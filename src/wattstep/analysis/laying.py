@@ -154,8 +154,8 @@ def lay(
     Args:
         rows: Operations and scopes.
         traced: Phases of the traced steps, one row a window.
-        clean_beside: Median duration in s of the clean steps beside each window, shape (windows,);
-            None: there are none.
+        clean_beside: Duration in s of each phase in the clean steps beside each window, median,
+            shape (windows, phases), 0 for phases of another kind of step; None: there are none.
         clean_share: Share of each phase in clean steps, adding up to 1, shape (phases,).
         clean_step_s: Mean duration of a clean step in s.
     """
@@ -170,7 +170,7 @@ def lay(
         del ranked
     else:
         durations = traced.durations_s
-        correction = fit_correction(durations, cells.sums(None), clean_beside, clean_share)
+        correction = fit_correction(durations, cells.sums(None), clean_beside)
         begin, end = int(rows.start_ns.min(initial=0)), int(rows.end_ns.max(initial=0))
         shared, _ = share_ranked(ranked, curve_of_clock(begin, end))
         del ranked
@@ -249,32 +249,33 @@ def _clock_of(traced: Phases) -> Curve:
 
 
 def fit_correction(
-    durations: FloatArray, events: FloatArray, clean_beside: FloatArray, clean_share: FloatArray
+    durations: FloatArray, events: FloatArray, clean_beside: FloatArray
 ) -> Correction:
     """Fits the cost of an event for each phase, and tests it on windows that it was not fitted on.
 
     Args:
         durations: Of the phases of traced steps in s, shape (windows, phases).
         events: Their numbers, same shape.
-        clean_beside: Clean step beside each window in s, shape (windows,).
-        clean_share: Share of each phase in clean steps, shape (phases,).
+        clean_beside: Of the same phases in the clean steps beside each window in s, same shape; 0
+            for phases of another kind of step.
     """
     windows = len(durations)
-    expected = clean_beside[:, None] * clean_share
-    per_event = (durations - expected) / np.maximum(events, 1.0)
+    per_event = (durations - clean_beside) / np.maximum(events, 1.0)
+    there = (clean_beside > 0) | (durations > 0)
+    beside = clean_beside.sum(axis=1)
 
     def cost_of(chosen: slice) -> FloatArray:
-        fitted: FloatArray = np.maximum(np.median(per_event[chosen], axis=0), 0.0)
-        return fitted
+        parts = zip(per_event[chosen].T, there[chosen].T, strict=True)
+        return np.array([max(float(np.median(x[y])), 0.0) if y.any() else 0.0 for x, y in parts])
 
     residual = float("nan")
     if windows >= 4:
         predicted = (durations - cost_of(slice(0, None, 2)) * events).sum(axis=1)
-        residual = float(np.median(predicted[1::2] / clean_beside[1::2]) - 1)
+        residual = float(np.median(predicted[1::2] / beside[1::2]) - 1)
     return Correction(
         cost_s=cost_of(slice(None)),
         residual=residual,
-        inflation=float(np.median(durations.sum(axis=1) / clean_beside)),
+        inflation=float(np.median(durations.sum(axis=1) / beside)),
         windows=windows,
     )
 
@@ -400,8 +401,15 @@ def _phase_of(rows: TracedRows, traced: Phases) -> Numbers:
     for window, edges in enumerate(traced.edges_ns):
         part = slice(bounds[window], bounds[window + 1])
         at = np.searchsorted(edges, rows.start_ns[part], side="right") - 1
-        phase[part] = np.clip(at, 0, phases - 1)
+        phase[part] = np.clip(at, *_own(edges))
     return phase
+
+
+def _own(edges: IntArray) -> tuple[int, int]:
+    """First and last phase of a window: those of other kinds of steps have no length in it."""
+    first = int(np.searchsorted(edges, edges[0], side="right")) - 1
+    last = int(np.searchsorted(edges, edges[-1], side="left")) - 1
+    return first, max(first, last)
 
 
 def _lined_up(rows: TracedRows, laid: LaidRows, length: int) -> Ranked:
@@ -419,7 +427,9 @@ def _mapped(times: IntArray, window: Numbers, laid: LaidRows) -> IntArray:
     bounds = np.searchsorted(window, np.arange(len(laid.traced.edges_ns) + 1))
     for number, edges in enumerate(laid.traced.edges_ns):
         part = slice(bounds[number], bounds[number + 1])
-        position = np.interp(times[part] - edges[0], edges - edges[0], targets)
+        first, last = _own(edges)
+        mine = slice(first, last + 2)
+        position = np.interp(times[part] - edges[0], edges[mine] - edges[0], targets[mine])
         mapped[part] = np.rint(position).astype(np.int64)
     return mapped
 
@@ -440,21 +450,20 @@ def _gains(curve: Curve, edges_s: FloatArray) -> FloatArray:
 
 
 def match_layers(
-    rows: TracedRows, laid: LaidRows, names: Sequence[str], shares: Mapping[str, float]
+    rows: TracedRows, laid: LaidRows, phase: int, shares: Mapping[str, float]
 ) -> LaidRows:
-    """Scales the top-level layers of the forward phase to the shares they have in clean steps.
+    """Scales the top-level layers of a forward phase to the shares they have in clean steps.
 
     What a layer gains another loses: the phase keeps its length.
 
     Args:
         rows: The traced rows.
         laid: The same, laid out.
-        names: Of the phases.
-        shares: Of the forward phase by top-level layer, measured in clean steps; {}: not known.
+        phase: Which of the phases it is.
+        shares: Of that phase by top-level layer, measured in clean steps; {}: not known.
     """
     if not shares or sum(shares.values()) > 1.0:
         return laid
-    phase = list(names).index("forward")
     forward = laid.phase == phase
     windows = len(laid.rest_s)
     length = laid.edges_s[phase + 1] - laid.edges_s[phase]

@@ -11,14 +11,12 @@ import numpy as np
 
 from wattstep.analysis.differences import (
     CONFIDENCE,
-    NORMAL,
     Observed,
     differences,
     ratio_of,
 )
 from wattstep.analysis.false_discovery import false_discovery
 from wattstep.analysis.steps import FloatArray
-from wattstep.analysis.student import quantile
 from wattstep.comparison.claims import not_claimed
 from wattstep.comparison.drift import Drift
 from wattstep.comparison.metrics import (
@@ -124,7 +122,7 @@ def compare_operations(
 ) -> ComparedOperations:
     """Compares the operations of two sides.
 
-    Each process's value is the mean over its traced steps, with their bootstrap as its own interval.
+    Each process's value is the mean over its traced steps, with the interval of its table.
     Times and energies are each one family of tests, whose rate of false discoveries is kept at 5 %.
     Where steps of the sides are of different sizes, times and energies are of a sample.
 
@@ -278,18 +276,7 @@ def _observed(side: Sequence[Sequence[Figure]]) -> Observed:
             np.float64,
         )
 
-    values = numbers("value")
-    # Percentiles of a bootstrap over few traced steps do not reach as far as Student's t does.
-    wider = _wider(numbers("n"))
-    below, above = values - numbers("low"), numbers("high") - values
-    return Observed(values=values, low=values - wider * below, high=values + wider * above)
-
-
-def _wider(windows: FloatArray) -> FloatArray:
-    counts, which = np.unique(np.maximum(windows, 2.0), return_inverse=True)
-    wider = np.sqrt(counts / (counts - 1)) * quantile(CONFIDENCE, counts - 1) / NORMAL
-    result: FloatArray = wider[which].reshape(windows.shape)
-    return result
+    return Observed(values=numbers("value"), low=numbers("low"), high=numbers("high"))
 
 
 def _one(

@@ -39,7 +39,7 @@ def make_document(
         "schema": info.schema_version,
         "state": info.state,
         "created": info.created,
-        "status_notes": _notes(tables, series),
+        "status_notes": [*_notes(tables, series), *breakdown.notes],
         "workload": info.workload,
         "title": info.title,
         "engine": info.engine,
@@ -59,6 +59,7 @@ def make_document(
         "options": dict(info.options),
         "evaluations": _plain(evaluations(tables)),
         "steps": _step_counts(series, conditions),
+        "step_kinds": _plain(breakdown.kinds_of_steps()),
         "conditions": as_document(
             conditions, series.steps, _excluded(info.options), info.conditions
         ),

@@ -20,7 +20,7 @@ from wattstep.analysis.statistics import mean_figure
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.below_sampling import Kind
-from wattstep.run.clean_phases import clean_phases, layer_shares, seconds_beside
+from wattstep.run.clean_phases import layer_shares
 from wattstep.run.covered import covered_s
 from wattstep.run.filled import FilledTables
 from wattstep.run.imported import NO_OPERATIONS
@@ -34,10 +34,20 @@ from wattstep.run.reading import Tables
 from wattstep.run.row_labels import NO_LAYER, RowLabels
 from wattstep.run.series import Series, real_cores
 from wattstep.run.sharing import OWN_TRACE, SharedOut
+from wattstep.run.step_kinds import (
+    KindPhases,
+    StepKinds,
+    clean_edges,
+    find_kinds,
+    kind_note,
+    kind_rows,
+    phases_by_kind,
+)
 from wattstep.run.totals import total_rows
 from wattstep.run.traced import COLUMNS, TracedColumns, outermost_above
 
 _UNMARKED = missing("s", "its operations run within phases of another name")
+TURNS = "steps of several kinds take turns: what runs when is not the same in each"
 WHOSE = " of the machine that trained, not of that of the sensors"
 
 
@@ -106,29 +116,43 @@ class RunBreakdown:
         return traced[np.isin(self.steps.index[traced], self._columns.steps)]
 
     @cached_property
+    def step_kinds(self) -> StepKinds:
+        """The kinds of steps that take turns."""
+        traced = None if self.reason is not None else self._columns
+        windows = self.clean[:0] if traced is None else self._windows
+        return find_kinds(traced, self.steps, self.clean, windows)
+
+    @cached_property
+    def _kinds_laid(self) -> StepKinds:
+        """The kinds that are laid onto steps of their own: where all were traced, none need be."""
+        found = self.step_kinds
+        return replace(found, turn=None) if self.steps.only_traced else found
+
+    @cached_property
+    def _by_kind(self) -> KindPhases:
+        """Phases of traced and clean steps."""
+        marks = self._tables.marks
+        return phases_by_kind(marks, self.steps, self.clean, self._windows, self._kinds_laid)
+
+    def kinds_of_steps(self) -> list[Row]:
+        """A row for each kind of step, where steps of several kinds take turns."""
+        return kind_rows(self.step_kinds, self.steps, self.clean)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader must know of how traced steps stand for clean ones."""
+        return [note for note in (kind_note(self.step_kinds),) if note]
+
+    @property
     def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
         """Phases of traced steps, the rows of those steps, and the shares of clean steps."""
-        marks = self._tables.marks
-        clean, rows = marks.phases(self.steps, self.clean, None)
-        if self.steps.only_traced and len(rows) < len(self.clean):
-            rows = rows[:0]  # all steps take part, or their mean would not be the mean step
-        if not len(rows):  # no marks of phases: the step is one phase
-            return self._whole(self._windows), self._windows, np.ones(1)
-        traced, windows = marks.phases(self.steps, self._windows, clean.names)
-        if not len(windows):
-            return self._whole(self._windows), self._windows, np.ones(1)
-        durations = clean.durations_s.sum(axis=0)
-        return traced, windows, durations / durations.sum()
-
-    def _whole(self, rows: IntArray) -> Phases:
-        edges = np.stack([self.steps.start_ns[rows], self.steps.end_ns[rows]], axis=1)
-        return Phases(names=("step",), edges_ns=edges)
+        found = self._by_kind
+        return found.traced, found.windows, found.share
 
     @cached_property
     def _chosen(self) -> TracedColumns:
         """Operations of the windows that take part, in the order of windows."""
-        _, windows, _ = self._phases
-        return self._columns.of_steps(self.steps.index[windows])
+        return self._columns.of_steps(self.steps.index[self._by_kind.windows])
 
     def label(self, name: str) -> Names:
         """A column of names, one for each traced row; "" for none."""
@@ -195,15 +219,17 @@ class RunBreakdown:
     @cached_property
     def laid(self) -> LaidRows:
         """The rows on the mean clean step."""
-        traced, windows, share = self._phases
-        beside = (
-            None
-            if self.steps.only_traced
-            else seconds_beside(self.steps, self.clean, windows, self._step_s)
-        )
-        laid = lay(self.rows, traced, beside, share, self._step_s)
-        shares = layer_shares(self._tables.marks, self.steps, self.clean, traced.names)
-        return match_layers(self.rows, laid, traced.names, shares)
+        found = self._by_kind
+        beside = None if self.steps.only_traced else found.beside_s
+        laid = lay(self.rows, found.traced, beside, found.share, self._step_s)
+        for kind, (first, last) in enumerate(found.spans):
+            names = found.traced.names[first:last]
+            clean = self.clean
+            if len(found.spans) > 1:
+                clean = clean[self.step_kinds.of_step[clean] == kind]
+            if shares := layer_shares(self._tables.marks, self.steps, clean, names):
+                laid = match_layers(self.rows, laid, first + names.index("forward"), shares)
+        return laid
 
     @property
     def _of_totals(self) -> bool:
@@ -232,6 +258,7 @@ class RunBreakdown:
             self.laid,
             lambda: self._labels.alike,
             self._shared,
+            self.step_kinds.of_step[self.clean] if len(self._by_kind.spans) > 1 else None,
         ).quantities()
 
     @cached_property
@@ -241,7 +268,9 @@ class RunBreakdown:
         traced, _, _ = self._phases
         return Breakdown(
             window=self.rows.window,
-            windows=len(traced.edges_ns),
+            stand=self._by_kind.stand,
+            phase=self.laid.phase,
+            together=self.steps.only_traced,
             phase_names=traced.names,
             step_s=self._step_s,
             cores=real_cores(self._tables.info.device),
@@ -355,8 +384,8 @@ class RunBreakdown:
         Steps without marks have them in proportion; those with other phases than most are left out.
         The second number is how many had no marks.
         """
-        traced, _, share = self._phases
-        return clean_phases(self._tables.marks, self.steps, self.clean, traced.names, share)
+        marks = self._tables.marks
+        return clean_edges(marks, self.steps, self.clean, self._kinds_laid, self._by_kind)
 
     @cached_property
     def phase_spans(self) -> PhaseSpans | None:
@@ -394,7 +423,11 @@ class RunBreakdown:
             return FilledTables(self, self.reason)
         energy = self._series.energy
         quantities, absent = self._quantities
-        return FilledTables(self, energy if "energy" in quantities else absent["energy"])
+        if "energy" not in quantities:
+            energy = absent["energy"]
+        elif len(self._by_kind.spans) > 1:
+            energy = TURNS
+        return FilledTables(self, energy)
 
     def _rows(self, table: str) -> list[Row]:
         if self.reason is not None:

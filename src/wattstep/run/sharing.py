@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,6 +36,7 @@ class SharedOut:
         alike: Gives a number of each row, the same for rows that no table tells apart, and how many
             there are; only asked for where a clock is uncertain.
         shared: What is shared out beside time; None: everything.
+        kinds: The kind of each clean step, where kinds that take turns were laid side by side.
     """
 
     def __init__(
@@ -48,20 +49,33 @@ class SharedOut:
         laid: LaidRows,
         alike: Callable[[], tuple[Codes, int]],
         shared: Collection[str] | None = None,
+        kinds: IntArray | None = None,
     ) -> None:
         assert step_time.value is not None
         self._series, self._clean = series, clean
         self._step_time, self._step_s = step_time, step_time.value
         self._imported, self._shared = imported, shared
         self._rows, self._laid, self._alike = rows, laid, alike
+        self._kinds = kinds
 
     def _fold(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None = None) -> Curve | None:
-        """A curve over the mean clean step, or None where nothing was sampled in clean steps."""
-        start, end = (
-            self._series.steps.start_ns[self._clean],
-            self._series.steps.end_ns[self._clean],
-        )
-        return fold(curve, start, end, self._step_s, gauge)
+        """A curve over the mean clean step, or None where nothing was sampled in clean steps.
+
+        Kinds of steps that take turns stand on it one after the other, each as long as its share.
+        """
+        steps = self._series.steps
+        start, end = steps.start_ns[self._clean], steps.end_ns[self._clean]
+        if self._kinds is None:
+            return fold(curve, start, end, self._step_s, gauge)
+        parts = []
+        for kind in range(int(self._kinds.max()) + 1):
+            mine = self._kinds == kind
+            length = float((end - start)[mine].sum()) * 1e-9 / len(mine)
+            folded = fold(curve, start[mine], end[mine], length, gauge)
+            if folded is None:
+                return None
+            parts.append((folded, float(mine.mean())))
+        return _joined(parts)
 
     def quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
         """What was shared out, by name ("time", "energy", ...), and why the others were not."""
@@ -85,7 +99,7 @@ class SharedOut:
         quantities = {"time": time}
         if self._shared is None:
             rests = np.zeros_like(laid.rest_s)
-            quantities["busy_time"] = replace(time, rows=laid.busy_s, rests=rests)
+            quantities["busy_time"] = replace(time, rows=laid.busy_s, rests=rests, shared=False)
         sharing = Sharing(self._rows, laid)
         absent: dict[str, str] = {}
         energy = self._series.energy
@@ -195,3 +209,15 @@ class SharedOut:
         if quantity == "cpu_time":
             return series.alignment(series.with_role(*PROCESS_CPU))
         return series.alignment([series.channels[quantity.removeprefix(RAIL)]])
+
+
+def _joined(parts: Sequence[tuple[Curve, float]]) -> Curve:
+    """Curves of kinds of steps one after the other, each counted with its share of the steps."""
+    t_ns, total = [np.zeros(1, np.int64)], [np.zeros(1)]
+    for curve, share in parts:
+        t_ns.append(t_ns[-1][-1] + curve.t_ns[1:] - curve.t_ns[0])
+        total.append(total[-1][-1] + share * (curve.total[1:] - curve.total[0]))
+    times = np.concatenate(t_ns)
+    return Curve(
+        t_ns=times, total=np.concatenate(total), unit=parts[0][0].unit, covered_ns=times
+    )

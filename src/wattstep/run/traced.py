@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -56,15 +57,62 @@ class TracedColumns:
         if taken.all():  # a filter would copy what may be a gigabyte
             return self
         lengths = np.diff(self._first, append=self._rows)
-        self._chosen = pa.array(np.repeat(taken, lengths))
+        kept = np.repeat(taken, lengths)
+        self._keep_known(kept)
+        if self._chosen is not None:
+            before = self._chosen.to_numpy(zero_copy_only=False).copy()
+            before[before] = kept
+            kept = before
+        self._chosen = pa.array(kept)
         lengths = lengths[taken]
         self._step, self._rows = self._step[taken], int(lengths.sum())
         self._first = np.cumsum(lengths) - lengths
         return self
 
+    def _keep_known(self, kept: BoolArray) -> None:
+        """Of what was asked for before, only these rows are left."""
+        self._named = {name: names.at(np.flatnonzero(kept)) for name, names in self._named.items()}
+        self._numbers = {name: values[kept] for name, values in self._numbers.items()}
+        if "outermost" in self.__dict__:
+            self.__dict__["outermost"] = self.outermost[kept]
+
     def _take(self, name: str) -> pa.ChunkedArray:
         column = self._left.pop(name)
         return column if self._chosen is None else column.filter(self._chosen)
+
+    def ran_in(
+        self, steps: IntArray, names: Sequence[str]
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """The outermost operations of some steps, one step at a time.
+
+        Args:
+            steps: Indices of the steps.
+            names: Columns of names that tell operations apart.
+
+        Yields:
+            A number of each, the same for those with the same names, and what each lasted in s.
+        """
+        code = np.zeros(self._rows, np.int64)
+        for name in names:
+            column = self.names(name)
+            code *= len(column.texts)
+            code += column.code
+        lasting = (self._peek("end_ns") - self._peek("start_ns")) * 1e-9
+        ends = np.append(self._first[1:], self._rows)
+        at = {step: n for n, step in enumerate(self._step.tolist())}
+        for step in steps.tolist():
+            nth = at.get(step)  # a step without an operation is nowhere
+            part = slice(0, 0) if nth is None else slice(self._first[nth], ends[nth])
+            own = self.outermost[part]
+            yield code[part][own], lasting[part][own]
+
+    def _peek(self, name: str) -> IntArray:
+        """A column of numbers that stays to be taken."""
+        column = self._left[name]
+        found: IntArray = (
+            column if self._chosen is None else column.filter(self._chosen)
+        ).to_numpy()
+        return found
 
     def names(self, name: str) -> Names:
         """A column of names; "" for none."""

@@ -76,7 +76,7 @@ def test_energy_follows_what_ran_and_names_the_alignment(tmp_path: Path) -> None
     energies = {name: row["energy"].value for name, row in found.items()}
     assert energies == pytest.approx(expected, rel=0.06)
     assert found["sgemm"]["energy"].method == (
-        "what traced steps gained, shared out by time; bootstrap over 12 traced steps; clocks aligned to ± 2 ms by load: how far this "
+        "what traced steps gained, shared out by time; Student's t over 12 traced steps; clocks aligned to ± 2 ms by load: how far this "
         "moves within that was added to both sides of the interval"
     )
     assert "clocks aligned to ± 2 ms by load" in (run.metrics()["energy_per_step"].source)

@@ -1,0 +1,109 @@
+"""Kinds of steps that take turns: what traced steps run tells them apart, and the turn tells which clean steps are which."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+
+MOST_KINDS: Final = 6  # more are no kinds: steps that each differ (lengths of sentences)
+LEAST_WINDOWS: Final = 2  # that a kind was traced in
+LEAST_TIME: Final = 0.01  # of a window, in what only one kind runs
+LONGEST_TURN: Final = 24  # steps
+SURE: Final = 4  # windows beyond the first of each place in a turn: no turn fits so many by chance
+LEAST_TURNS: Final = 8  # that times must follow before they alone say that steps take turns
+EXPLAINED: Final = 0.8  # of how times vary, by the place in the turn
+APART: Final = 0.05  # relative difference of the median times of two kinds
+
+
+def kinds_of_windows(windows: Sequence[Mapping[Hashable, float]]) -> IntArray:
+    """The kind of each traced step, counted from 0 in the order in which they come.
+
+    Two steps are of one kind unless something that takes 1 % of a step runs in the one and not in
+    the other, and does so in two windows or more of each side.
+
+    Args:
+        windows: What ran in each, and its share of the window's time.
+    """
+    patterns: dict[bytes, float] = {}
+    known = dict.fromkeys(what for window in windows for what in window)
+    for what in known:
+        there = np.array([what in window for window in windows])
+        share = sum(window.get(what, 0.0) for window in windows) / max(int(there.sum()), 1)
+        patterns[there.tobytes()] = patterns.get(there.tobytes(), 0.0) + share
+    telling = [
+        np.frombuffer(pattern, bool)
+        for pattern, share in patterns.items()
+        if share >= LEAST_TIME and _splits(np.frombuffer(pattern, bool))
+    ]
+    if not telling:
+        return np.zeros(len(windows), np.int64)
+    combined = [tuple(column) for column in np.array(telling).T.tolist()]
+    number = {which: n for n, which in enumerate(dict.fromkeys(combined))}
+    found = np.array([number[which] for which in combined], dtype=np.int64)
+    if len(number) > MOST_KINDS or np.bincount(found).min() < LEAST_WINDOWS:
+        return np.zeros(len(windows), np.int64)
+    return found
+
+
+def _splits(there: BoolArray) -> bool:
+    return min(int(there.sum()), int((~there).sum())) >= LEAST_WINDOWS
+
+
+def turn_of_windows(index: IntArray, kind: IntArray) -> IntArray | None:
+    """The kind at each place of the shortest turn that all traced steps follow; None: there is none.
+
+    A place that was never traced has -1.
+
+    Args:
+        index: Numbers of the traced steps.
+        kind: Of each.
+    """
+    if len(index) < 2 or (kind == kind[0]).all():
+        return None
+    for period in range(2, LONGEST_TURN + 1):
+        place = index % period
+        if len(index) - len(np.unique(place)) < SURE:
+            return None  # longer turns are less sure still
+        turn = np.full(period, -1, np.int64)
+        turn[place] = kind
+        if (turn[place] == kind).all():
+            return turn
+    return None
+
+
+def turn_of_times(index: IntArray, seconds: FloatArray) -> IntArray | None:
+    """The kind at each place of the shortest turn that the times of steps follow; None: none.
+
+    Args:
+        index: Numbers of clean steps, in order.
+        seconds: How long each took.
+    """
+    for period in range(2, LONGEST_TURN + 1):
+        place = index % period
+        counts = np.bincount(place, minlength=period)
+        if counts.min() < LEAST_TURNS:
+            continue
+        # Medians and absolute deviations: a step that something disturbed says nothing of turns.
+        middle = np.array([np.median(seconds[place == n]) for n in range(period)])
+        left = np.abs(seconds - middle[place]).mean()
+        if left > (1 - EXPLAINED) * np.abs(seconds - np.median(seconds)).mean():
+            continue
+        turn = _levels(middle)
+        if turn.max() > 0:
+            return turn
+    return None
+
+
+def _levels(middle: FloatArray) -> IntArray:
+    """Places of like time are of one kind; kinds in the order in which they come."""
+    order = np.argsort(middle, kind="stable")
+    sorted_ = middle[order]
+    level = np.concatenate([[0], np.cumsum(sorted_[1:] > (1 + APART) * sorted_[:-1])])
+    found = np.empty(len(middle), np.int64)
+    found[order] = level
+    number = {value: n for n, value in enumerate(dict.fromkeys(found.tolist()))}
+    return np.array([number[value] for value in found.tolist()], dtype=np.int64)

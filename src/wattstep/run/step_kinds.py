@@ -1,0 +1,258 @@
+"""The kinds of steps of a run that take turns, and the phases of traced steps, each kind's beside the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.analysis.laying import Phases
+from wattstep.analysis.statistics import mean_figure, share_figure
+from wattstep.analysis.step_kinds import kinds_of_windows, turn_of_times, turn_of_windows
+from wattstep.analysis.steps import FloatArray, IntArray, Steps
+from wattstep.analysis.window_means import Windows
+from wattstep.records.figure import Figure, Status, missing
+from wattstep.run.clean_phases import clean_phases, seconds_beside
+from wattstep.run.reading import Marks
+from wattstep.run.traced import TracedColumns
+
+NOT_TRACED: Final = "steps that were not traced"  # the phase of a kind of which no step was
+UNKNOWN: Final = "which clean steps are of this kind is not known: they follow no turn"
+LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWX"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepKinds:
+    """What kind of step each is.
+
+    Attributes:
+        count: How many kinds there are; 1 where all steps are alike, or are not known to differ.
+        of_step: Of each step, from 0; -1 where it is not known, shape (steps,).
+        of_window: Of each window, shape (windows,).
+        turn: The kind of each place in a turn; None where they follow none.
+    """
+
+    count: int
+    of_step: IntArray
+    of_window: IntArray
+    turn: IntArray | None
+
+    @property
+    def placed(self) -> bool:
+        """Whether clean steps have a kind as well: then each kind is laid onto its own."""
+        return self.turn is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their letters, in the order in which they come."""
+        return tuple(LETTERS[: self.count])
+
+
+def find_kinds(
+    columns: TracedColumns | None, steps: Steps, clean: IntArray, windows: IntArray
+) -> StepKinds:
+    """The kinds of steps of a run.
+
+    Args:
+        columns: Its traced operations; None where there are none.
+        steps: All of its steps.
+        clean: Positions of the clean ones.
+        windows: Positions of the traced ones that have operations.
+    """
+    index = steps.index[windows]
+    of_window = np.zeros(len(windows), np.int64)
+    turn = None
+    if columns is not None and len(windows):
+        for with_shapes in (True, False):
+            found = kinds_of_windows(_what_ran(columns, index, with_shapes))
+            if found.max(initial=0):
+                of_window, turn = found, turn_of_windows(index, found)
+                break
+    if turn is None and not of_window.any():
+        turn = turn_of_times(steps.index[clean], steps.seconds[clean])
+        if turn is not None:
+            of_window = turn[index % len(turn)]
+    of_step = np.full(len(steps.index), -1, np.int64)
+    count = int(of_window.max(initial=0)) + 1
+    if turn is not None:
+        if (turn < 0).any():  # places of a turn that were never traced are a kind by themselves
+            turn = np.where(turn < 0, count, turn)
+        count = int(turn.max()) + 1
+        of_step = turn[steps.index % len(turn)]
+    elif count == 1:
+        of_step[:] = 0
+    of_step[windows] = of_window
+    return StepKinds(count=count, of_step=of_step, of_window=of_window, turn=turn)
+
+
+def _what_ran(
+    columns: TracedColumns, steps: IntArray, with_shapes: bool
+) -> list[dict[Hashable, float]]:
+    """By window, each operation with how often it ran, and its share of the window's time."""
+    names = ("name", "layer", "phase", *(("shapes",) if with_shapes else ()))
+    found: list[dict[Hashable, float]] = []
+    for codes, seconds in columns.ran_in(steps, names):
+        which, of, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        share = np.bincount(of, seconds, minlength=len(which)) / max(seconds.sum(), 1e-12)
+        keys = zip(which.tolist(), counts.tolist(), strict=True)
+        found.append(dict(zip(keys, share.tolist(), strict=True)))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KindPhases:
+    """Phases of traced steps and of clean ones; those of each kind of step stand beside the others'.
+
+    Attributes:
+        traced: Phases of the windows; those of other kinds of steps have no length there.
+        windows: Positions of the windows' steps, in order.
+        share: Of each phase in the mean clean step, shape (phases,).
+        beside_s: Of each phase in the clean steps beside each window, shape (windows, phases).
+        spans: First phase and the one after the last of each kind.
+        stand: How windows stand for clean steps.
+    """
+
+    traced: Phases
+    windows: IntArray
+    share: FloatArray
+    beside_s: FloatArray
+    spans: tuple[tuple[int, int], ...]
+    stand: Windows
+
+
+def phases_by_kind(
+    marks: Marks, steps: Steps, clean: IntArray, windows: IntArray, kinds: StepKinds
+) -> KindPhases:
+    """The phases of all kinds of steps, one kind after the other.
+
+    Args:
+        marks: Of the run.
+        steps: All of its steps.
+        clean: Positions of the clean ones.
+        windows: Positions of the traced ones that have operations.
+        kinds: What kind each is.
+    """
+    several = kinds.count if kinds.placed else 1
+    of_clean = kinds.of_step[clean] if several > 1 else np.zeros(len(clean), np.int64)
+    of_window = kinds.of_window if several > 1 else np.zeros(len(windows), np.int64)
+    parts = [
+        _phases_of(marks, steps, clean[of_clean == kind], windows[of_window == kind])
+        for kind in range(several)
+    ]
+    ends = np.cumsum([len(traced.names) for traced, _, _ in parts]).tolist()
+    spans = tuple(zip([0, *ends[:-1]], ends, strict=True))
+    whole = float(steps.seconds[clean].sum())
+    edges, rows, beside, share = [], [], [], []
+    for kind, ((traced, mine, its), (first, last)) in enumerate(zip(parts, spans, strict=True)):
+        of_kind = clean[of_clean == kind]
+        seconds = float(steps.seconds[of_kind].sum())
+        share.append(its * (seconds / whole if whole > 0 else 1 / several))
+        padding = [(0, 0), (first, ends[-1] - last)]
+        edges.append(np.pad(traced.edges_ns, padding, mode="edge"))
+        around = seconds_beside(steps, of_kind, mine, seconds / max(len(of_kind), 1))
+        beside.append(np.pad(around[:, None] * its, padding))
+        rows.append(mine)
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    of = np.repeat(np.arange(several), [len(mine) for mine in rows])[order]
+    traced = Phases(
+        names=tuple(name for part, _, _ in parts for name in part.names),
+        edges_ns=np.concatenate(edges)[order],
+    )
+    counts = np.bincount(of_clean, minlength=several)
+    return KindPhases(
+        traced=traced,
+        windows=np.concatenate(rows)[order],
+        share=np.concatenate(share),
+        beside_s=np.concatenate(beside)[order],
+        spans=spans,
+        stand=Windows(kind=of, factor=_factors(of, counts)),
+    )
+
+
+def _factors(of_window: IntArray, counts: IntArray) -> FloatArray:
+    """How much each window counts, where kinds come so often in clean steps."""
+    traced = np.bincount(of_window, minlength=len(counts))
+    share = counts / max(counts.sum(), 1)
+    factor: FloatArray = (share * len(of_window) / np.maximum(traced, 1))[of_window]
+    return factor
+
+
+def _phases_of(
+    marks: Marks, steps: Steps, clean: IntArray, windows: IntArray
+) -> tuple[Phases, IntArray, FloatArray]:
+    """Phases of traced steps of one kind, the rows of those steps, and the shares of clean steps."""
+    found, rows = marks.phases(steps, clean, None)
+    if steps.only_traced and len(rows) < len(clean):
+        rows = rows[:0]  # all steps take part, or their mean would not be the mean step
+    if len(rows):
+        traced, mine = marks.phases(steps, windows, found.names)
+        if len(mine):
+            durations = found.durations_s.sum(axis=0)
+            return traced, mine, durations / durations.sum()
+    # no marks of phases: the step is one phase
+    edges = np.stack([steps.start_ns[windows], steps.end_ns[windows]], axis=1)
+    names = ("step",) if len(windows) else (NOT_TRACED,)
+    return Phases(names=names, edges_ns=edges), windows, np.ones(1)
+
+
+def clean_edges(
+    marks: Marks, steps: Steps, clean: IntArray, kinds: StepKinds, phases: KindPhases
+) -> tuple[IntArray, int]:
+    """As `clean_phases`, for all kinds of steps: phases of other kinds have no length in a step."""
+    if len(phases.spans) == 1:
+        return clean_phases(marks, steps, clean, phases.traced.names, phases.share)
+    found, bare, end = [], 0, phases.spans[-1][1]
+    for kind, (first, last) in enumerate(phases.spans):
+        mine, share = clean[kinds.of_step[clean] == kind], phases.share[first:last]
+        names = phases.traced.names[first:last]
+        edges, without = clean_phases(marks, steps, mine, names, share / share.sum())
+        found.append(np.pad(edges, [(0, 0), (first, end - last)], mode="edge"))
+        bare += without
+    whole = np.concatenate(found)
+    return whole[np.argsort(whole[:, 0], kind="stable")], bare
+
+
+# --- what is told of them -----------------------------------------------------------------------
+
+
+def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[dict[str, Any]]:
+    """A row for each kind of step: how often it comes, how long it takes, in how many windows."""
+    if kinds.count < 2:
+        return []
+    rows = []
+    for kind, name in enumerate(kinds.names):
+        traced = int((kinds.of_window == kind).sum())
+        mine = clean[kinds.of_step[clean] == kind]
+        if kinds.placed:
+            assert kinds.turn is not None
+            share = Figure(
+                value=len(mine) / max(len(clean), 1), unit="ratio", status=Status.COUNTED,
+                n=len(clean), source="clean steps", method=f"turn of {len(kinds.turn)} steps",
+            )  # fmt: skip
+            time = mean_figure(steps.seconds[mine], "s", "monotonic clock", Status.MEASURED)
+        else:
+            share = share_figure(traced, len(kinds.of_window), "traced steps")
+            time = missing("s", UNKNOWN)
+        rows.append({"kind": name, "share": share, "time": time, "traced": traced})
+    return rows
+
+
+def kind_note(kinds: StepKinds) -> str | None:
+    """What the reader of a run must know of its kinds of steps; None where all are alike."""
+    if kinds.count < 2:
+        return None
+    words = f"steps are of {kinds.count} kinds"
+    if not kinds.placed:
+        return (
+            f"{words}, told by what runs in traced ones; they follow no turn, so that operations "
+            "count as often as they were traced"
+        )
+    assert kinds.turn is not None
+    turn = "".join(kinds.names[kind] for kind in kinds.turn)
+    words += f" that take turns ({turn}): operations of one kind count as often as it comes"
+    traced = set(kinds.of_window.tolist())
+    if lacking := [name for kind, name in enumerate(kinds.names) if kind not in traced]:
+        words += f"; none of kind {' or '.join(lacking)} was traced: what runs in them is not known"
+    return words

@@ -14,6 +14,7 @@ from typing import Any
 from wattstep.records.journal import Mark
 from wattstep.store.files import write_whole
 from wattstep.store.marks import MarkJournal
+from wattstep.tracing.giving_way import Waits, waited_most, waits
 from wattstep.tracing.schedule import Schedule, TraceMode
 
 NO_TORCH = "no operations: torch was not loaded when the steps began"
@@ -54,6 +55,7 @@ class Windows:
         self._note = note
         self._phases: list[tuple[int, str]] = []
         self._begin_ns = 0
+        self._waits: Waits = {}
         self._tracer: Any = None
 
     # --- the tracer -------------------------------------------------------------------------
@@ -99,6 +101,7 @@ class Windows:
             self._guarded(self._tracer.start)
         finally:
             self.opening = False
+        self._waits = waits()
         return self.traced
 
     def boundary(self) -> int:
@@ -110,8 +113,14 @@ class Windows:
         self._phases.append((since_ns, name))
 
     def finish(self) -> None:
-        """The step has ended: nothing after it is traced."""
+        """The step has ended: nothing after it is traced.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        waited_ns, gave_way = waited_most(self._waits, waits())
         self._guarded(self._tracer.finish)
+        self._marks.add(Mark.WAITED, min(gave_way, 0xFFFF), waited_ns)
 
     def close(self, step: int) -> None:
         """Writes the rows of the step that was traced.

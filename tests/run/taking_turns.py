@@ -56,6 +56,7 @@ def write_steps(
         gauge = Channel(
             name="board.power", unit="W", kind="gauge", domain="soc", role="power_total",
             source="made", scale=1e-3,
+            window_s=sample_ns * 1e-9,
         )  # fmt: skip
         reads = (
             PlannedRead(number=0, sensor="made", path="-", parser="-", every=1, channels=(gauge,)),
@@ -85,6 +86,7 @@ def write_steps(
                 now += length
         if mine:
             now += step.waited_ns
+            marks.add(Mark.WAITED, 1, float(step.waited_ns), index, 0, now)
         marks.add(Mark.STEP_END, 0, 1.0, index, 0, now)
         if mine:
             now += 1000 * US
@@ -97,7 +99,8 @@ def write_steps(
         for t_ns in range(BEGIN, now, sample_ns):
             while at + 1 < len(power) and power[at + 1][0] <= t_ns:
                 at += 1
-            read.append(struct.pack("<qqq", t_ns, 0, round(1e3 * power[at][1])))
+            noise = len(read) * 7919 % 21 - 10  # or two levels would look like a coarse gauge
+            read.append(struct.pack("<qqq", t_ns, 0, round(1e3 * power[at][1]) + noise))
         (path / JOURNAL / "samples-00.bin").write_bytes(b"".join(read))
     convert(path)
     return path

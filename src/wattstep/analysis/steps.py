@@ -34,6 +34,8 @@ class Steps:
         whole_ns: Begin and end of a recording without steps, of which figures are then made; None
             where there are steps.
         absent: Why there are no steps.
+        waited_s: Of traced steps, how long the thread that waited longest was kept from running;
+            NaN where that is not known, None where it is of no step.
     """
 
     index: IntArray
@@ -50,6 +52,7 @@ class Steps:
     only_traced: bool = False
     whole_ns: tuple[int, int] | None = None
     absent: str = ""
+    waited_s: FloatArray | None = None
 
     @property
     def figures_of(self) -> str:

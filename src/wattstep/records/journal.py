@@ -50,6 +50,9 @@ class Mark(IntEnum):
     EVALUATION = 13  # code: measure; value: what it came to; step: steps done
     SAMPLES = 14  # value: samples that this step takes, where its beginning did not know
     UPDATE = 15  # code: what an optimizer has just updated; all since the mark before led to it
+    # value: how long in ns a thread was kept from running in the traced step, of that which waited
+    # longest (NaN: not known); code: how often it was made to give way
+    WAITED = 16
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

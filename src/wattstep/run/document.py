@@ -67,6 +67,7 @@ def make_document(
         "curve": sustained_curve(series, conditions),
         "metrics": _plain(metrics),
         "operations": _plain(breakdown.operations()),
+        "operations_notes": breakdown.operations_notes,
         "layers": _plain(breakdown.layers()),
         "phases": _plain(breakdown.phases()),
         "updates": _plain(breakdown.updates()),

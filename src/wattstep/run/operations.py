@@ -26,6 +26,7 @@ from wattstep.run.filled import FilledTables
 from wattstep.run.imported import NO_OPERATIONS
 from wattstep.run.instances import TracedInstances
 from wattstep.run.layouts import Labelled
+from wattstep.run.left_out import LeftOut, like_clean, not_preempted
 from wattstep.run.naming import Combined, Names
 from wattstep.run.operation_table import Row, with_power
 from wattstep.run.phase_spans import PhaseSpans, phase_spans
@@ -94,7 +95,7 @@ class RunBreakdown:
             return NO_OPERATIONS if foreign else "tracing was off (--trace none)"
         if not len(self.clean):
             return self.steps.none_clean
-        if not len(self._columns.steps) or not len(self._windows):
+        if not len(self._columns.steps) or not len(self._traced_windows):
             return "no step was traced to its end"
         return None
 
@@ -103,7 +104,28 @@ class RunBreakdown:
         return TracedColumns(self._tables.table("operations", columns=COLUMNS))
 
     @cached_property
+    def _ran(self) -> IntArray:
+        """The traced steps that did not wait for a core."""
+        windows = self._traced_windows
+        return windows[not_preempted(self.steps, windows)]
+
+    @cached_property
+    def left_out(self) -> LeftOut:
+        """Which traced steps do not stand for clean ones."""
+        windows = self._ran
+        preempted = len(self._traced_windows) - len(windows)
+        if self.steps.only_traced:
+            return LeftOut(kept=np.ones(len(windows), bool))
+        of_step = self._all_kinds.of_step
+        return like_clean(self.steps, self.clean, windows, of_step, preempted)
+
+    @property
     def _windows(self) -> IntArray:
+        """The traced steps that stand for clean ones."""
+        return self._ran[self.left_out.kept]
+
+    @cached_property
+    def _traced_windows(self) -> IntArray:
         """Rows of the traced steps that have operations, in order.
 
         Where nothing but traced steps is known, they are all that the figures are of, those
@@ -116,11 +138,19 @@ class RunBreakdown:
         return traced[np.isin(self.steps.index[traced], self._columns.steps)]
 
     @cached_property
+    def _all_kinds(self) -> StepKinds:
+        """The kinds of steps, told by all traced steps that ran."""
+        traced = None if self.reason is not None else self._columns
+        windows = self.clean[:0] if traced is None else self._ran
+        return find_kinds(traced, self.steps, self.clean, windows)
+
+    @cached_property
     def step_kinds(self) -> StepKinds:
         """The kinds of steps that take turns."""
-        traced = None if self.reason is not None else self._columns
-        windows = self.clean[:0] if traced is None else self._windows
-        return find_kinds(traced, self.steps, self.clean, windows)
+        if self.reason is not None:
+            return self._all_kinds
+        found = self._all_kinds
+        return replace(found, of_window=found.of_window[self.left_out.kept])
 
     @cached_property
     def _kinds_laid(self) -> StepKinds:
@@ -142,6 +172,11 @@ class RunBreakdown:
     def notes(self) -> list[str]:
         """What the reader must know of how traced steps stand for clean ones."""
         return [note for note in (kind_note(self.step_kinds),) if note]
+
+    @property
+    def operations_notes(self) -> list[str]:
+        """What stands below the tables of operations: traced steps that were left out, or too few."""
+        return [] if self.reason is not None or self.steps.only_traced else self.left_out.notes()
 
     @property
     def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
@@ -268,7 +303,7 @@ class RunBreakdown:
         traced, _, _ = self._phases
         return Breakdown(
             window=self.rows.window,
-            stand=self._by_kind.stand,
+            stand=replace(self._by_kind.stand, unseen=self.left_out.unseen),
             phase=self.laid.phase,
             together=self.steps.only_traced,
             phase_names=traced.names,
@@ -432,7 +467,21 @@ class RunBreakdown:
     def _rows(self, table: str) -> list[Row]:
         if self.reason is not None:
             return []
-        return [with_power(row) for row in self.filled.table(table).rows]
+        found = self.filled.table(table).rows
+        kinds = self._kinds_of_rows(table) if self.step_kinds.count > 1 else None
+        if kinds is not None:
+            found = [{**row, "step_kinds": kinds[row["key"]]} for row in found]
+        return [with_power(row) for row in found]
+
+    def _kinds_of_rows(self, table: str) -> dict[int, str]:
+        """In which kinds of steps each row of a table runs: "A", "A, B"."""
+        kinds = self.step_kinds
+        key = self._labels.of(table)[0].key[self._operation].astype(np.int64)
+        kind = kinds.of_step[self.window_steps][self.rows.window[self._operation]]
+        found: dict[int, list[str]] = {}
+        for pair in np.unique(key * kinds.count + kind).tolist():
+            found.setdefault(pair // kinds.count, []).append(kinds.names[pair % kinds.count])
+        return {number: ", ".join(names) for number, names in found.items()}
 
     def operations(self) -> list[Row]:
         """By operation, layer and phase, of a mean step; else totals, where a tool gave such."""

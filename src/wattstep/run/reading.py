@@ -201,6 +201,8 @@ class Tables:
             rest_ns={name: pairs(values) for name, values in rest.items()},
             only_traced=foreign and bool(len(table)) and bool(traced.all()),
             absent=self.imported.without_steps(bool(self.summaries)) if without else "",
+            # runs of before December 2026 have none
+            waited_s=floats("waited_ns") * 1e-9 if "waited_ns" in table.column_names else None,
         )
 
     def cpu_ns(self) -> tuple[FloatArray, FloatArray]:

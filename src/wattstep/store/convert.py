@@ -67,6 +67,7 @@ STEPS = pa.schema(
         ("mark_ns", pa.list_(pa.int64())),
         ("mark_kind", pa.list_(pa.int8())),
         ("mark_name", pa.list_(pa.string())),
+        ("waited_ns", pa.int64()),  # of traced steps: how long a thread was kept from running
     ]
 )
 SPANS = pa.schema(
@@ -101,7 +102,7 @@ OPERATIONS_SCHEMA = pa.schema(
         ("launch", pa.int32()),  # of work on a GPU: what asked for it, as `parent`
     ]
 )
-NOT_TOLD = frozenset({"launch"})  # columns that may be left out: nothing is known of them
+NOT_TOLD = frozenset({"launch", "waited_ns"})  # columns that may be left out: nothing is known of them
 # What a tool that keeps no instances says of all calls of an operation together.
 SUMMARIES = pa.schema(
     [
@@ -415,7 +416,18 @@ def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[st
             "mark_ns": listed(inside["t"], pa.int64()),
             "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
             "mark_name": listed(texts[_known(inside["code"], names)], pa.string()),
+            "waited_ns": _waited(marks, starts, ends),
         }
+
+
+def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:
+    """How long a thread waited in each step, where that was marked."""
+    at = np.flatnonzero(marks["kind"] == Mark.WAITED)
+    last = np.searchsorted(at, ends) - 1
+    there = (last >= 0) & (at[last] > starts) if len(at) else np.zeros(len(ends), bool)
+    value = marks["value"][at[last]] if len(at) else np.zeros(len(ends))
+    known = there & np.isfinite(value)
+    return pa.array(np.where(known, value, 0.0).astype(np.int64), mask=~known)
 
 
 def _late_samples(

@@ -1,0 +1,63 @@
+"""How long threads of this process were kept from running, as the kernel counts it."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import threading
+import time
+from typing import TypeAlias
+
+# By thread: waited for a core in ns, and how often it was made to give way (of ours alone; else 0).
+Waits: TypeAlias = dict[int, tuple[float, int]]
+TASKS = "/proc/self/task"
+
+
+def waits() -> Waits:
+    """What each thread of this process has waited for a core so far.
+
+    The kernel's account of run queues where it keeps one (CONFIG_SCHED_INFO). Without it, of the
+    calling thread, the wall time less its CPU time; see `waited_most`.
+    """
+    own = threading.get_native_id()
+    gave_way = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+    found: Waits = {}
+    for thread in _threads():
+        waited = _run_delay(thread)
+        if waited is not None:
+            found[thread] = waited, gave_way if thread == own else 0
+    if not found:
+        found[-own] = float(time.perf_counter_ns() - time.thread_time_ns()), gave_way
+    return found
+
+
+def waited_most(before: Waits, after: Waits) -> tuple[float, int]:
+    """What the thread that waited longest did between two looks in ns (NaN: not known), and how often ours gave way.
+
+    Where only wall and CPU time are known, a thread that was never made to give way did not wait
+    for a core, but for something else.
+    """
+    both = [(after[thread], before[thread]) for thread in after if thread in before]
+    if not both:
+        return math.nan, 0
+    gave_way = sum(now[1] - then[1] for now, then in both)
+    waited = max(now[0] - then[0] for now, then in both)
+    counted = min(after) >= 0  # by the kernel
+    return (waited if counted or gave_way else 0.0), gave_way
+
+
+def _threads() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(TASKS)]
+    except OSError:
+        return []
+
+
+def _run_delay(thread: int) -> float | None:
+    """What a thread has waited on run queues in ns; None where it has ended, or none is counted."""
+    try:
+        with open(f"{TASKS}/{thread}/schedstat", "rb") as file:
+            return float(file.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None

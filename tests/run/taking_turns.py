@@ -26,12 +26,13 @@ class Step:
 
     Attributes:
         phases: Name of each phase, and its operations: name and length in ns.
-        waited_ns: What the thread waited for a core in a traced one, at its end.
+        waited_ns: What a thread is said to have waited for a core, within its operations; None: it
+            is not told.
         marked: Whether its phases are marked.
     """
 
     phases: Sequence[tuple[str, Sequence[tuple[str, int]]]]
-    waited_ns: int = 0
+    waited_ns: int | None = 0
     marked: bool = True
     watts: Mapping[str, float] = field(default_factory=dict)
 
@@ -84,9 +85,8 @@ def write_steps(
                     rows.append(_row(marks, name, phase, index, window, now, now + length))
                 power.append((now, step.watts.get(name, 1.0)))
                 now += length
-        if mine:
-            now += step.waited_ns
-            marks.add(Mark.WAITED, 1, float(step.waited_ns), index, 0, now)
+        if mine and step.waited_ns is not None:
+            marks.add(Mark.WAITED, 1, float(step.waited_ns), t_ns=now)
         marks.add(Mark.STEP_END, 0, 1.0, index, 0, now)
         if mine:
             now += 1000 * US

@@ -74,7 +74,6 @@ class Quantity:
         unit: SI unit.
         rows: What each row takes in its window, shape (n,).
         rests: What the rests take, shape (windows, phases).
-        relative: Half width of the relative interval of the whole.
         shared: Whether rows and rests are shares of a whole that is known; else each is counted
             by itself.
         status: Of the parts.
@@ -87,7 +86,6 @@ class Quantity:
     unit: str
     rows: FloatArray
     rests: FloatArray
-    relative: float
     status: Status
     source: str
     method: str
@@ -106,6 +104,7 @@ class Breakdown:
         phase: Of each row, shape (n,).
         phase_names: Of the columns of the rests.
         together: Whether all phases were scaled to the clean step together, not one by one.
+        relative: Half width of the relative interval of what was scaled to, shape (parts,).
         step_s: Mean clean step in s.
         cores: That utilization refers to.
         whose: Whose cores these are, where that is a question: " of the machine that ran it", or "".
@@ -122,6 +121,7 @@ class Breakdown:
     phase: Codes
     phase_names: tuple[str, ...]
     together: bool
+    relative: FloatArray
     step_s: float
     cores: int
     whose: str
@@ -153,7 +153,7 @@ class Breakdown:
         if not chosen.any():
             return []
         keys, group = compact(key[chosen])
-        cells = _Windows(group, self.window[chosen], len(keys), self.stand)
+        cells = _Windows(group, self.window[chosen], len(keys), self.stand, self.relative)
         columns = self._columns[chosen]
         parts = {
             name: cells.means(quantity.rows[chosen], columns, self._wholes[name])
@@ -264,8 +264,9 @@ class Breakdown:
                 method = f"{words}; {quantity.method}"
                 whole = replace(quantity, method=method)
                 _, reach = self.stand.means(values[None, :] / self.stand.factor)
+                wide = float(np.hypot(reach[0], values.mean() * self.relative.max(initial=0.0)))
                 table[name] = self._figure(
-                    whole, float(values.mean()), float(reach[0]), float(seconds.mean()), moved
+                    whole, float(values.mean()), wide, float(seconds.mean()), moved
                 )
         _gather_rails(table)
         return table
@@ -375,7 +376,9 @@ class Breakdown:
                 whole = self._whole(quantity)
                 if self.together:
                     by_column = by_column.sum(axis=1, keepdims=True)
-                mean, reach = self.stand.shares(rests.sum(axis=1)[None, :], by_column, whole)
+                mean, reach = self.stand.shares(
+                    rests.sum(axis=1)[None, :], by_column, whole, self.relative
+                )
                 row[key] = self._figure(
                     quantity, float(mean[0]), float(reach[0]), self._seconds_of_rest(columns),
                     None if quantity.moved is None else quantity.moved.of_rests(columns),
@@ -399,8 +402,6 @@ class Breakdown:
         sensor = quantity.sensor
         low = high = None
         if self.windows > 1 and np.isfinite(reach):
-            # The uncertainty of the whole adds to that of the share; neither goes below 0.
-            reach = float(np.hypot(reach, value * quantity.relative))
             less = more = 0.0
             if quantity.shared:  # longer steps than any that was traced: who knows what ran in them
                 less, more = self.stand.unseen * value, self.stand.unseen * self._total(quantity)
@@ -500,8 +501,10 @@ class _Grouped:
 class _Windows:
     """Sums of each group in each window, for as many groups at a time as fit into memory."""
 
-    def __init__(self, group: IntArray, window: Codes, groups: int, stand: Windows) -> None:
-        self._stand, self._group = stand, group
+    def __init__(
+        self, group: IntArray, window: Codes, groups: int, stand: Windows, relative: FloatArray
+    ) -> None:
+        self._stand, self._group, self._relative = stand, group, relative
         self._shape = (groups, stand.count)
         self._cell = group * stand.count
         self._cell += window
@@ -541,7 +544,9 @@ class _Windows:
                 means[first:last], reaches[first:last] = self._stand.means(sums)
             else:
                 mine = by_column[first:last].astype(np.float64)
-                means[first:last], reaches[first:last] = self._stand.shares(sums, mine, whole)
+                means[first:last], reaches[first:last] = self._stand.shares(
+                    sums, mine, whole, self._relative
+                )
         return means, reaches
 
 

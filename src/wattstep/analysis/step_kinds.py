@@ -10,10 +10,12 @@ import numpy as np
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 
 MOST_KINDS: Final = 6  # more are no kinds: steps that each differ (lengths of sentences)
-LEAST_WINDOWS: Final = 2  # that a kind was traced in
+LEAST_WINDOWS: Final = 2  # in which something runs that tells kinds apart
 LEAST_TIME: Final = 0.01  # of a window, in what only one kind runs
+ANOTHER: Final = 0.3  # of a window: a single one that runs so much else is of a kind of its own
 LONGEST_TURN: Final = 24  # steps
-SURE: Final = 4  # windows beyond the first of each place in a turn: no turn fits so many by chance
+CHANCE: Final = 0.005  # of steps in any order to follow a turn
+SHUFFLES: Final = 2000
 LEAST_TURNS: Final = 8  # that times must follow before they alone say that steps take turns
 EXPLAINED: Final = 0.8  # of how times vary, by the place in the turn
 APART: Final = 0.05  # relative difference of the median times of two kinds
@@ -23,7 +25,7 @@ def kinds_of_windows(windows: Sequence[Mapping[Hashable, float]]) -> IntArray:
     """The kind of each traced step, counted from 0 in the order in which they come.
 
     Two steps are of one kind unless something that takes 1 % of a step runs in the one and not in
-    the other, and does so in two windows or more of each side.
+    the other, and does so in two windows or more of each side; or in one, if it is most of it.
 
     Args:
         windows: What ran in each, and its share of the window's time.
@@ -37,42 +39,57 @@ def kinds_of_windows(windows: Sequence[Mapping[Hashable, float]]) -> IntArray:
     telling = [
         np.frombuffer(pattern, bool)
         for pattern, share in patterns.items()
-        if share >= LEAST_TIME and _splits(np.frombuffer(pattern, bool))
+        if _splits(np.frombuffer(pattern, bool), share)
     ]
     if not telling:
         return np.zeros(len(windows), np.int64)
     combined = [tuple(column) for column in np.array(telling).T.tolist()]
     number = {which: n for n, which in enumerate(dict.fromkeys(combined))}
     found = np.array([number[which] for which in combined], dtype=np.int64)
-    if len(number) > MOST_KINDS or np.bincount(found).min() < LEAST_WINDOWS:
+    if len(number) > MOST_KINDS:
         return np.zeros(len(windows), np.int64)
     return found
 
 
-def _splits(there: BoolArray) -> bool:
-    return min(int(there.sum()), int((~there).sum())) >= LEAST_WINDOWS
+def _splits(there: BoolArray, share: float) -> bool:
+    fewer = min(int(there.sum()), int((~there).sum()))
+    return share >= (LEAST_TIME if fewer >= LEAST_WINDOWS else ANOTHER) and fewer > 0
 
 
-def turn_of_windows(index: IntArray, kind: IntArray) -> IntArray | None:
-    """The kind at each place of the shortest turn that all traced steps follow; None: there is none.
+def turn_of(index: IntArray, kind: IntArray) -> IntArray | None:
+    """The kind at each place of the shortest turn that some steps follow; None: there is none.
 
-    A place that was never traced has -1.
+    A place at which there is no step has -1. What chance might do as well is no turn.
 
     Args:
-        index: Numbers of the traced steps.
+        index: Numbers of the steps.
         kind: Of each.
     """
     if len(index) < 2 or (kind == kind[0]).all():
         return None
     for period in range(2, LONGEST_TURN + 1):
-        place = index % period
-        if len(index) - len(np.unique(place)) < SURE:
-            return None  # longer turns are less sure still
-        turn = np.full(period, -1, np.int64)
-        turn[place] = kind
-        if (turn[place] == kind).all():
-            return turn
+        turn = follows(index, kind, period)
+        if turn is not None:
+            return turn if _by_chance(index % period, kind) <= CHANCE else None
     return None
+
+
+def follows(index: IntArray, kind: IntArray, period: int) -> IntArray | None:
+    """The kind at each place of a turn of so many steps, -1 for none; None where steps do not follow it."""
+    turn = np.full(period, -1, np.int64)
+    turn[index % period] = kind
+    return turn if (turn[index % period] == kind).all() else None
+
+
+def _by_chance(place: IntArray, kind: IntArray) -> float:
+    """How often the same kinds in another order would follow the turn as well."""
+    random = np.random.default_rng(0)
+    kinds = random.permuted(np.tile(kind, (SHUFFLES, 1)), axis=1)
+    fits = np.ones(SHUFFLES, bool)
+    for which in np.unique(place):
+        there = kinds[:, place == which]
+        fits &= (there == there[:, :1]).all(axis=1)
+    return float(fits.mean())
 
 
 def turn_of_times(index: IntArray, seconds: FloatArray) -> IntArray | None:

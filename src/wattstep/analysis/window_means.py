@@ -61,7 +61,7 @@ class Windows:
         return weighed.mean(axis=1), self._reach(weighed - middle[:, self.kind], counts, kinds)
 
     def shares(
-        self, sums: FloatArray, by_column: FloatArray, whole: FloatArray
+        self, sums: FloatArray, by_column: FloatArray, whole: FloatArray, relative: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Means of shares of a whole whose own mean is known, and how far their intervals reach.
 
@@ -74,15 +74,19 @@ class Windows:
             by_column: What each group takes of each part that was scaled by itself, summed over
                 the windows, shape (groups, columns).
             whole: All that is in each part in each window, shape (windows, columns).
+            relative: Half width of the relative interval of each part's own mean, shape (columns,).
 
         Returns:
-            As `means`.
+            As `means`; what parts leave open adds to what shares do.
         """
         total = whole.sum(axis=0)
         share = np.divide(by_column, total, out=np.zeros_like(by_column), where=total > 0)
         errors = sums - share @ whole.T
         counts = np.minimum(((by_column != 0) @ (whole > 0).T > 0).sum(axis=1), self.count)
-        return sums.mean(axis=1), self._reach(errors, counts, np.ones_like(counts))
+        of_share = self._reach(errors, counts, np.ones_like(counts))
+        # Parts of a step change together as often as not: their errors are not taken to cancel.
+        of_parts = by_column @ relative / self.count
+        return sums.mean(axis=1), np.hypot(of_share, of_parts)
 
     def _reach(self, errors: FloatArray, counts: IntArray, fitted: IntArray) -> FloatArray:
         """Half widths of the mean's interval: Student's t, over as many windows as take part.
@@ -101,8 +105,3 @@ class Windows:
         reach = np.array([critical_value(CONFIDENCE, int(f)) for f in different])[which]
         found: FloatArray = np.where(known, reach * np.sqrt(variance), np.nan)
         return found
-
-
-def alike(windows: int) -> Windows:
-    """Windows of which each stands for as much."""
-    return Windows(kind=np.zeros(windows, np.int64), factor=np.ones(windows))

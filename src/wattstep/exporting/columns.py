@@ -40,6 +40,7 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "loss": ("", "loss of the step, where it was told"),
         "warmup": ("", "whether it is left out of figures as warm-up"),
         "traced": ("", "whether it was traced"),
+        "waited_ns": ("ns", "how long a thread waited for a core, of traced steps"),
         "throttled": ("", "whether the device throttled meanwhile; empty where nothing tells"),
         "disturbed": ("", "whether something beside it ran; empty where nothing tells"),
         "step": ("", "number of the step; of an evaluation how many were done"),

@@ -25,7 +25,7 @@ class LeftOut:
     """What became of traced steps.
 
     Attributes:
-        kept: Which of them stand for clean ones, shape (windows,).
+        kept: Which of those that did not wait for a core stand for clean ones, shape (windows,).
         preempted: How many were left out because their thread waited for a core.
         disturbed: How many because they took longer than any clean step.
         unseen: Share of the clean time by which steps are longer than any that was traced.
@@ -39,7 +39,7 @@ class LeftOut:
     def notes(self) -> list[str]:
         """In words."""
         found = []
-        traced, left = len(self.kept), int(self.kept.sum())
+        traced, left = len(self.kept) + self.preempted, int(self.kept.sum())
         if self.preempted:
             found.append(
                 f"{self.preempted} of {traced} traced steps were left out: the thread that trains "

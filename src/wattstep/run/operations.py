@@ -142,7 +142,7 @@ class RunBreakdown:
         """The kinds of steps, told by all traced steps that ran."""
         traced = None if self.reason is not None else self._columns
         windows = self.clean[:0] if traced is None else self._ran
-        return find_kinds(traced, self.steps, self.clean, windows)
+        return find_kinds(traced, self._tables.marks, self.steps, self.clean, windows)
 
     @cached_property
     def step_kinds(self) -> StepKinds:
@@ -296,6 +296,14 @@ class RunBreakdown:
             self.step_kinds.of_step[self.clean] if len(self._by_kind.spans) > 1 else None,
         ).quantities()
 
+    @property
+    def _relative(self) -> FloatArray:
+        """Half width of the relative interval of each part of the step that rows were scaled to."""
+        if not self.steps.only_traced:
+            return self._by_kind.relative
+        half = self.step_time.half_width or 0.0
+        return np.array([half / self._step_s if self._step_s else 0.0])
+
     @cached_property
     def _breakdown(self) -> Breakdown:
         quantities, absent = self._quantities
@@ -306,6 +314,7 @@ class RunBreakdown:
             stand=replace(self._by_kind.stand, unseen=self.left_out.unseen),
             phase=self.laid.phase,
             together=self.steps.only_traced,
+            relative=self._relative,
             phase_names=traced.names,
             step_s=self._step_s,
             cores=real_cores(self._tables.info.device),

@@ -268,6 +268,23 @@ class Marks:
         ).reshape(-1, len(names) + 1)
         return Phases(names=names, edges_ns=edges), chosen[np.array(fitting, dtype=np.int64)]
 
+    def sequences(self, chosen: IntArray) -> tuple[IntArray, IntArray]:
+        """Which of some steps carry marks of phases, and a number of the sequence of each.
+
+        Args:
+            chosen: Rows of steps.
+        """
+        is_phase = self.kind == Mark.PHASE
+        step, name = self.step[is_phase], self.name[is_phase]
+        low = np.searchsorted(step, chosen)
+        high = np.searchsorted(step, chosen, side="right")
+        number: dict[tuple[str, ...], int] = {}
+        marked = np.flatnonzero(high > low)
+        found = [
+            number.setdefault(tuple(name[low[n] : high[n]]), len(number)) for n in marked.tolist()
+        ]
+        return chosen[marked], np.array(found, dtype=np.int64)
+
     def layers(self, rows: IntArray, begin_ns: IntArray, end_ns: IntArray) -> dict[str, float]:
         """Mean time in s of each marked layer within a part of those steps that carry layer marks.
 

@@ -53,7 +53,7 @@ class SharedOut:
     ) -> None:
         assert step_time.value is not None
         self._series, self._clean = series, clean
-        self._step_time, self._step_s = step_time, step_time.value
+        self._step_s = step_time.value
         self._imported, self._shared = imported, shared
         self._rows, self._laid, self._alike = rows, laid, alike
         self._kinds = kinds
@@ -79,15 +79,11 @@ class SharedOut:
 
     def quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
         """What was shared out, by name ("time", "energy", ...), and why the others were not."""
-        laid, spread = self._laid, self._step_time
-        relative = 0.0
-        if spread.low is not None and spread.high is not None:
-            relative = (spread.high - spread.low) / 2 / self._step_s
+        laid = self._laid
         time = Quantity(
             unit="s",
             rows=laid.time_s,
             rests=laid.rest_s,
-            relative=relative,
             status=Status.ATTRIBUTED,
             source=OWN_TRACE,
             method="traced time less the cost of its events, laid onto clean steps",

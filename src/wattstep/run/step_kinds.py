@@ -10,7 +10,7 @@ import numpy as np
 
 from wattstep.analysis.laying import Phases
 from wattstep.analysis.statistics import mean_figure, share_figure
-from wattstep.analysis.step_kinds import kinds_of_windows, turn_of_times, turn_of_windows
+from wattstep.analysis.step_kinds import follows, kinds_of_windows, turn_of, turn_of_times
 from wattstep.analysis.steps import FloatArray, IntArray, Steps
 from wattstep.analysis.window_means import Windows
 from wattstep.records.figure import Figure, Status, missing
@@ -20,6 +20,8 @@ from wattstep.run.traced import TracedColumns
 
 NOT_TRACED: Final = "steps that were not traced"  # the phase of a kind of which no step was
 UNKNOWN: Final = "which clean steps are of this kind is not known: they follow no turn"
+MOST_OF: Final = 0.95  # of windows: with fewer that have the phases of most, the step is one phase
+OFTEN: Final = 0.02  # of steps that have a sequence of phases: rarer ones are no kind
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWX"
 
 
@@ -51,47 +53,65 @@ class StepKinds:
 
 
 def find_kinds(
-    columns: TracedColumns | None, steps: Steps, clean: IntArray, windows: IntArray
+    columns: TracedColumns | None, marks: Marks, steps: Steps, clean: IntArray, windows: IntArray
 ) -> StepKinds:
-    """The kinds of steps of a run.
+    """The kinds of steps of a run: by what traced ones run, by the phases of all, or by their times.
 
     Args:
         columns: Its traced operations; None where there are none.
+        marks: Of the run.
         steps: All of its steps.
         clean: Positions of the clean ones.
         windows: Positions of the traced ones that have operations.
     """
     index = steps.index[windows]
-    of_window = np.zeros(len(windows), np.int64)
-    turn = None
-    if columns is not None and len(windows):
-        for with_shapes in (True, False):
-            found = kinds_of_windows(_what_ran(columns, index, with_shapes))
-            if found.max(initial=0):
-                of_window, turn = found, turn_of_windows(index, found)
-                break
-    if turn is None and not of_window.any():
-        turn = turn_of_times(steps.index[clean], steps.seconds[clean])
-        if turn is not None:
-            of_window = turn[index % len(turn)]
+    of_window = _by_what_ran(columns, index)
+    turn = turn_of(index, of_window)
+    if turn is None:
+        turn = _turn_of_clean(marks, steps, clean)
+        if turn is not None and (finer := follows(index, of_window, len(turn))) is not None:
+            # What was traced tells kinds apart that last alike, and unites those that do not.
+            turn = np.where(finer >= 0, finer, turn + of_window.max(initial=-1) + 1)
+            turn = np.unique(turn, return_inverse=True)[1].astype(np.int64)
     of_step = np.full(len(steps.index), -1, np.int64)
     count = int(of_window.max(initial=0)) + 1
     if turn is not None:
-        if (turn < 0).any():  # places of a turn that were never traced are a kind by themselves
-            turn = np.where(turn < 0, count, turn)
+        # Places of a turn that were never traced are a kind by themselves.
+        turn = np.where(turn < 0, count, turn)
         count = int(turn.max()) + 1
         of_step = turn[steps.index % len(turn)]
+        of_window = of_step[windows]
     elif count == 1:
         of_step[:] = 0
     of_step[windows] = of_window
     return StepKinds(count=count, of_step=of_step, of_window=of_window, turn=turn)
 
 
+def _by_what_ran(columns: TracedColumns | None, index: IntArray) -> IntArray:
+    if columns is not None and len(index):
+        for with_shapes in (True, False):
+            found = kinds_of_windows(_what_ran(columns, index, with_shapes))
+            if found.max(initial=0):
+                return found
+    return np.zeros(len(index), np.int64)
+
+
+def _turn_of_clean(marks: Marks, steps: Steps, clean: IntArray) -> IntArray | None:
+    """The turn that clean steps follow by their phases, else by their times."""
+    rows, sequence = marks.sequences(clean)
+    often = np.bincount(sequence, minlength=1) >= OFTEN * max(len(sequence), 1)
+    kept = often[sequence]
+    found = turn_of(steps.index[rows[kept]], sequence[kept])
+    if found is not None and (found >= 0).all():
+        return found
+    return turn_of_times(steps.index[clean], steps.seconds[clean])
+
+
 def _what_ran(
     columns: TracedColumns, steps: IntArray, with_shapes: bool
 ) -> list[dict[Hashable, float]]:
     """By window, each operation with how often it ran, and its share of the window's time."""
-    names = ("name", "layer", "phase", *(("shapes",) if with_shapes else ()))
+    names = ("name", "layer", *(("shapes",) if with_shapes else ()))
     found: list[dict[Hashable, float]] = []
     for codes, seconds in columns.ran_in(steps, names):
         which, of, counts = np.unique(codes, return_inverse=True, return_counts=True)
@@ -110,6 +130,8 @@ class KindPhases:
         windows: Positions of the windows' steps, in order.
         share: Of each phase in the mean clean step, shape (phases,).
         beside_s: Of each phase in the clean steps beside each window, shape (windows, phases).
+        relative: Half width of the relative interval of how long each lasts in clean steps, shape
+            (phases,).
         spans: First phase and the one after the last of each kind.
         stand: How windows stand for clean steps.
     """
@@ -118,6 +140,7 @@ class KindPhases:
     windows: IntArray
     share: FloatArray
     beside_s: FloatArray
+    relative: FloatArray
     spans: tuple[tuple[int, int], ...]
     stand: Windows
 
@@ -141,11 +164,12 @@ def phases_by_kind(
         _phases_of(marks, steps, clean[of_clean == kind], windows[of_window == kind])
         for kind in range(several)
     ]
-    ends = np.cumsum([len(traced.names) for traced, _, _ in parts]).tolist()
+    ends = np.cumsum([len(traced.names) for traced, *_ in parts]).tolist()
     spans = tuple(zip([0, *ends[:-1]], ends, strict=True))
     whole = float(steps.seconds[clean].sum())
     edges, rows, beside, share = [], [], [], []
-    for kind, ((traced, mine, its), (first, last)) in enumerate(zip(parts, spans, strict=True)):
+    for kind, ((traced, mine, lasting), (first, last)) in enumerate(zip(parts, spans, strict=True)):
+        its = lasting.sum(axis=0) / max(float(lasting.sum()), 1e-12)
         of_kind = clean[of_clean == kind]
         seconds = float(steps.seconds[of_kind].sum())
         share.append(its * (seconds / whole if whole > 0 else 1 / several))
@@ -157,7 +181,7 @@ def phases_by_kind(
     order = np.argsort(np.concatenate(rows), kind="stable")
     of = np.repeat(np.arange(several), [len(mine) for mine in rows])[order]
     traced = Phases(
-        names=tuple(name for part, _, _ in parts for name in part.names),
+        names=tuple(name for part, *_ in parts for name in part.names),
         edges_ns=np.concatenate(edges)[order],
     )
     counts = np.bincount(of_clean, minlength=several)
@@ -166,6 +190,7 @@ def phases_by_kind(
         windows=np.concatenate(rows)[order],
         share=np.concatenate(share),
         beside_s=np.concatenate(beside)[order],
+        relative=np.array([_relative(each) for _, _, lasting in parts for each in lasting.T]),
         spans=spans,
         stand=Windows(kind=of, factor=_factors(of, counts)),
     )
@@ -182,19 +207,25 @@ def _factors(of_window: IntArray, counts: IntArray) -> FloatArray:
 def _phases_of(
     marks: Marks, steps: Steps, clean: IntArray, windows: IntArray
 ) -> tuple[Phases, IntArray, FloatArray]:
-    """Phases of traced steps of one kind, the rows of those steps, and the shares of clean steps."""
+    """Phases of traced steps of one kind, the rows of those steps, and how long clean ones' last in s."""
     found, rows = marks.phases(steps, clean, None)
     if steps.only_traced and len(rows) < len(clean):
         rows = rows[:0]  # all steps take part, or their mean would not be the mean step
     if len(rows):
         traced, mine = marks.phases(steps, windows, found.names)
-        if len(mine):
-            durations = found.durations_s.sum(axis=0)
-            return traced, mine, durations / durations.sum()
+        # Windows of other phases that come more than now and then must not be lost.
+        if len(mine) >= MOST_OF * len(windows) > 0:
+            return traced, mine, found.durations_s
     # no marks of phases: the step is one phase
     edges = np.stack([steps.start_ns[windows], steps.end_ns[windows]], axis=1)
     names = ("step",) if len(windows) else (NOT_TRACED,)
-    return Phases(names=names, edges_ns=edges), windows, np.ones(1)
+    return Phases(names=names, edges_ns=edges), windows, steps.seconds[clean][:, None]
+
+
+def _relative(seconds: FloatArray) -> float:
+    """Half width of the interval of a mean over the mean; 0 where there is none."""
+    figure = mean_figure(seconds, "s", "", Status.MEASURED)
+    return (figure.half_width or 0.0) / figure.value if figure.value else 0.0
 
 
 def clean_edges(

@@ -145,6 +145,8 @@ def _print_operations(document: Document, console: Console) -> None:
     texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
     figures = {"time": "time", "share": "share", "energy": "energy"}
     _print_table(name, table(top, texts, figures), console)
+    for note in document.get("operations_notes") or ():
+        _print_note(plain(note), console)
 
 
 def _print_groups(document: Document, console: Console) -> None:

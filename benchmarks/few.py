@@ -19,10 +19,11 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from tests.run.taking_turns import US, Step, write_steps  # noqa: E402
-from wattstep.records.figure import Figure  # noqa: E402
-from wattstep.run import load  # noqa: E402
-from wattstep.tracing.schedule import Schedule, TraceMode  # noqa: E402
+from tests.run.taking_turns import US, Step, write_steps
+
+from wattstep.records.figure import Figure
+from wattstep.run import load
+from wattstep.tracing.schedule import Schedule, TraceMode
 
 FORWARD = {"conv": 400e-6, "relu": 40e-6, "linear": 160e-6}
 BACKWARD = {"conv_backward": 700e-6, "sum": 100e-6}

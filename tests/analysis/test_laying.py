@@ -139,9 +139,7 @@ def test_fewer_than_four_windows_have_no_residual() -> None:
 
 
 def test_a_traced_step_that_is_shorter_than_a_clean_one_has_no_negative_cost() -> None:
-    correction = fit_correction(
-        np.full((4, 1), 1e-3), np.full((4, 1), 10.0), np.full((4, 1), 2e-3)
-    )
+    correction = fit_correction(np.full((4, 1), 1e-3), np.full((4, 1), 10.0), np.full((4, 1), 2e-3))
     assert (correction.cost_s == 0).all()
 
 

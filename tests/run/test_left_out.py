@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tests.run.taking_turns import US, Step, write_steps
 from tests.run.test_step_kinds import MS, scheduled, times
+
 from wattstep.run import load
 from wattstep.tracing.giving_way import waited_most
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tests.run.taking_turns import US, Step, write_steps
+
 from wattstep.run import load
 from wattstep.tracing.schedule import Schedule, TraceMode
 
@@ -83,7 +83,9 @@ def test_kinds_of_steps_are_told_with_their_times_and_a_note(tmp_path: Path) -> 
     assert second["time"]["value"] == pytest.approx(7e-3)
     assert first["share"]["value"] == pytest.approx(0.5, abs=0.05)
     assert first["traced"] + second["traced"] == document["steps"]["traced"]
-    assert any("take turns (AB)" in note for note in document["status_notes"])
+    assert any(
+        "take turns (AB; A takes 3 ms, B takes 7 ms)" in note for note in document["status_notes"]
+    )
     of = {row["name"]: row["step_kinds"] for row in document["operations"]}
     assert of == {name: "A" if n < 3 else "B" for n, name in enumerate(OPERATIONS)}
 
@@ -135,6 +137,8 @@ def test_kinds_that_follow_no_turn_are_told_all_the_same(tmp_path: Path) -> None
     assert len(document["step_kinds"]) == 2
     assert any("follow no turn" in note for note in document["status_notes"])
     for row in document["operations"]:
-        part = draw.mean() if row["name"] in ("linear", "linear_backward", "sgd") else 1 - draw.mean()
+        part = (
+            draw.mean() if row["name"] in ("linear", "linear_backward", "sgd") else 1 - draw.mean()
+        )
         truth = part * OPERATIONS[row["name"]]
         assert row["time"]["low"] <= truth <= row["time"]["high"]

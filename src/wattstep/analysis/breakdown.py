@@ -168,8 +168,8 @@ class Breakdown:
         calls = self._calls(group, chosen, len(keys))
         pieces = self._pieces(group, chosen, len(keys), part)
         factor = self.stand.factor[self.window[chosen]]
-        memory = np.bincount(group, self.allocated[chosen] * factor, minlength=len(keys))
-        memory = memory / self.windows
+        allocated = self.allocated[chosen] * factor
+        memory = np.bincount(group, allocated, minlength=len(keys)) / self.windows
         flops = _known_sums(group, self.flops[chosen] * factor, len(keys)) / self.windows
         size = np.where(self.outermost[chosen], self.size[chosen], np.nan)
         size = _known_sums(group, size * factor, len(keys)) / self.windows

@@ -78,6 +78,7 @@ _TEXTS = {
     "layer": "Layer",
     "phase": "Phase",
     "processor": "Processor",
+    "step_kinds": "Steps",
 }
 _FIGURES = {
     "time": "Time",

@@ -110,7 +110,10 @@ def like_clean(
     seen = bool((traced > slow_from).any()) or preempted > 0
     tells = not seen and slow.mean() >= OFTEN_SLOW and excess >= NOTICED
     return LeftOut(
-        kept=kept, preempted=preempted, disturbed=int((~kept).sum()), unseen=excess if tells else 0.0
+        kept=kept,
+        preempted=preempted,
+        disturbed=int((~kept).sum()),
+        unseen=excess if tells else 0.0,
     )
 
 

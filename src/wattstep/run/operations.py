@@ -171,7 +171,7 @@ class RunBreakdown:
     @property
     def notes(self) -> list[str]:
         """What the reader must know of how traced steps stand for clean ones."""
-        return [note for note in (kind_note(self.step_kinds),) if note]
+        return [note for note in (kind_note(self.step_kinds, self.steps, self.clean),) if note]
 
     @property
     def operations_notes(self) -> list[str]:

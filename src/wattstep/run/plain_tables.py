@@ -15,7 +15,12 @@ from wattstep.run.operation_table import Row
 from wattstep.run.row_labels import RowLabels
 from wattstep.run.step_kinds import NOT_TRACED
 
-PHASE_RESTS = ("data", "game", "evaluation", NOT_TRACED)  # what is uncovered there is no framework's work
+PHASE_RESTS = (
+    "data",
+    "game",
+    "evaluation",
+    NOT_TRACED,
+)  # what is uncovered there is no framework's work
 
 
 def rest_of(phase: str) -> str:

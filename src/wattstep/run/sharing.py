@@ -214,6 +214,4 @@ def _joined(parts: Sequence[tuple[Curve, float]]) -> Curve:
         t_ns.append(t_ns[-1][-1] + curve.t_ns[1:] - curve.t_ns[0])
         total.append(total[-1][-1] + share * (curve.total[1:] - curve.total[0]))
     times = np.concatenate(t_ns)
-    return Curve(
-        t_ns=times, total=np.concatenate(total), unit=parts[0][0].unit, covered_ns=times
-    )
+    return Curve(t_ns=times, total=np.concatenate(total), unit=parts[0][0].unit, covered_ns=times)

@@ -167,6 +167,7 @@ def phases_by_kind(
     ends = np.cumsum([len(traced.names) for traced, *_ in parts]).tolist()
     spans = tuple(zip([0, *ends[:-1]], ends, strict=True))
     whole = float(steps.seconds[clean].sum())
+    counts = np.bincount(of_clean, minlength=several)
     edges, rows, beside, share = [], [], [], []
     for kind, ((traced, mine, lasting), (first, last)) in enumerate(zip(parts, spans, strict=True)):
         its = lasting.sum(axis=0) / max(float(lasting.sum()), 1e-12)
@@ -184,16 +185,33 @@ def phases_by_kind(
         names=tuple(name for part, *_ in parts for name in part.names),
         edges_ns=np.concatenate(edges)[order],
     )
-    counts = np.bincount(of_clean, minlength=several)
     return KindPhases(
         traced=traced,
         windows=np.concatenate(rows)[order],
         share=np.concatenate(share),
         beside_s=np.concatenate(beside)[order],
-        relative=np.array([_relative(each) for _, _, lasting in parts for each in lasting.T]),
+        relative=np.concatenate(
+            [
+                [_relative(each) + off for each in lasting.T]
+                for (_, _, lasting), off in zip(parts, _off_turn(steps, kinds, counts), strict=True)
+            ]
+        ),
         spans=spans,
         stand=Windows(kind=of, factor=_factors(of, counts)),
     )
+
+
+def _off_turn(steps: Steps, kinds: StepKinds, counts: IntArray) -> list[float]:
+    """By how much each kind is more or less often among clean steps than among all, relative.
+
+    Which steps are clean depends on which were traced: in short runs a kind has a few more or less.
+    """
+    if len(counts) == 1:
+        return [0.0]
+    usual = np.bincount(kinds.of_step[~steps.warmup], minlength=len(counts))
+    mine, theirs = counts / max(counts.sum(), 1), usual / max(usual.sum(), 1)
+    found: list[float] = np.abs(mine / np.maximum(theirs, 1e-12) - 1).tolist()
+    return found
 
 
 def _factors(of_window: IntArray, counts: IntArray) -> FloatArray:
@@ -270,7 +288,7 @@ def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[dict[str,
     return rows
 
 
-def kind_note(kinds: StepKinds) -> str | None:
+def kind_note(kinds: StepKinds, steps: Steps, clean: IntArray) -> str | None:
     """What the reader of a run must know of its kinds of steps; None where all are alike."""
     if kinds.count < 2:
         return None
@@ -282,7 +300,13 @@ def kind_note(kinds: StepKinds) -> str | None:
         )
     assert kinds.turn is not None
     turn = "".join(kinds.names[kind] for kind in kinds.turn)
-    words += f" that take turns ({turn}): operations of one kind count as often as it comes"
+    means = [steps.seconds[clean[kinds.of_step[clean] == kind]] for kind in range(kinds.count)]
+    told = ", ".join(
+        f"{name} takes {1e3 * seconds.mean():.3g} ms"
+        for name, seconds in zip(kinds.names, means, strict=True)
+        if len(seconds)
+    )
+    words += f" that take turns ({turn}; {told}): operations of one kind count as often as it comes"
     traced = set(kinds.of_window.tolist())
     if lacking := [name for kind, name in enumerate(kinds.names) if kind not in traced]:
         words += f"; none of kind {' or '.join(lacking)} was traced: what runs in them is not known"

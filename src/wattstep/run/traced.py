@@ -97,7 +97,7 @@ class TracedColumns:
             column = self.names(name)
             code *= len(column.texts)
             code += column.code
-        lasting = (self._peek("end_ns") - self._peek("start_ns")) * 1e-9
+        lasting = (self._peek("end_ns") - self._peek("start_ns")).astype(np.float64) * 1e-9
         ends = np.append(self._first[1:], self._rows)
         at = {step: n for n, step in enumerate(self._step.tolist())}
         for step in steps.tolist():

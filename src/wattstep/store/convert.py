@@ -102,7 +102,9 @@ OPERATIONS_SCHEMA = pa.schema(
         ("launch", pa.int32()),  # of work on a GPU: what asked for it, as `parent`
     ]
 )
-NOT_TOLD = frozenset({"launch", "waited_ns"})  # columns that may be left out: nothing is known of them
+NOT_TOLD = frozenset(
+    {"launch", "waited_ns"}
+)  # columns that may be left out: nothing is known of them
 # What a tool that keeps no instances says of all calls of an operation together.
 SUMMARIES = pa.schema(
     [

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
 import threading
 import time
+from pathlib import Path
 from typing import TypeAlias
 
 # By thread: waited for a core in ns, and how often it was made to give way (of ours alone; else 0).
 Waits: TypeAlias = dict[int, tuple[float, int]]
-TASKS = "/proc/self/task"
+TASKS = Path("/proc/self/task")
 
 
 def waits() -> Waits:
@@ -49,7 +49,7 @@ def waited_most(before: Waits, after: Waits) -> tuple[float, int]:
 
 def _threads() -> list[int]:
     try:
-        return [int(name) for name in os.listdir(TASKS)]
+        return [int(path.name) for path in TASKS.iterdir()]
     except OSError:
         return []
 
@@ -57,7 +57,6 @@ def _threads() -> list[int]:
 def _run_delay(thread: int) -> float | None:
     """What a thread has waited on run queues in ns; None where it has ended, or none is counted."""
     try:
-        with open(f"{TASKS}/{thread}/schedstat", "rb") as file:
-            return float(file.read().split()[1])
+        return float((TASKS / str(thread) / "schedstat").read_bytes().split()[1])
     except (OSError, IndexError, ValueError):
         return None

@@ -143,6 +143,7 @@ def _print_operations(document: Document, console: Console) -> None:
     of = wording.operations_of(document)
     name = f"Operations that cost most time, {len(top)} of {len(operations)}, {of}"
     texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
+    texts["step_kinds"] = "steps"
     figures = {"time": "time", "share": "share", "energy": "energy"}
     _print_table(name, table(top, texts, figures), console)
     for note in document.get("operations_notes") or ():

@@ -191,8 +191,10 @@ def _operations(document: Document, plots: Plots) -> dict[str, Any] | None:
         return None
     of = wording.operations_of(document)
     keys = {"time": f"Most time, {of}", "energy": f"Most energy, {of}"}
+    table = costs(sorted(rows, key=seconds, reverse=True), **_whose_cores(document))
+    notes = [plain(note) for note in document.get("operations_notes") or ()]
     return {
-        "table": costs(sorted(rows, key=seconds, reverse=True), **_whose_cores(document)),
+        "table": replace(table, notes=(*notes, *table.notes)),
         "plots": rankings(rows, "name", keys, plots, _TOP_OPERATIONS),
         "count": len(rows),
         "groups": groups(found, listed=True) if (found := document.get("energy_groups")) else None,

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from wattstep.recorder import Recorder
+from wattstep.run import load
 
 torch = pytest.importorskip("torch")
 
@@ -104,3 +105,29 @@ def test_the_marks_of_layers_go_with_the_recorder(tmp_path: Path) -> None:
     assert {"0", "1", "2"} <= set(rows[1]["mark_name"])
     assert not any(module._forward_hooks for module in training.model.modules())
     assert not any(module._forward_pre_hooks for module in training.model.modules())
+
+
+def test_two_networks_in_turn_are_two_kinds_of_steps(tmp_path: Path) -> None:
+    """Each has an optimizer of its own: at equal gaps, traced steps showed one and never the other."""
+    first, second = (
+        torch.nn.Linear(8, 8),
+        torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()),
+    )
+    adam = torch.optim.Adam(first.parameters(), foreach=False)
+    sgd = torch.optim.SGD(second.parameters(), lr=0.1, foreach=False)
+    with Recorder(tmp_path / "run", trace="every:3", warmup=1) as recorder:
+        for index in range(100):
+            with recorder.step(samples=4):
+                network, optimizer = ((first, adam), (second, sgd))[index % 2]
+                optimizer.zero_grad()
+                network(torch.randn(4, 8)).square().mean().backward()
+                optimizer.step()
+    document = load(tmp_path / "run").document()
+    assert [kind["kind"] for kind in document["step_kinds"]] == ["A", "B"]
+    assert all(
+        kind["share"]["value"] == pytest.approx(0.5, abs=0.1) for kind in document["step_kinds"]
+    )
+    calls = {row["name"]: row["calls"]["value"] for row in document["operations"]}
+    assert calls["aten::tanh"] == pytest.approx(0.5, abs=0.1)
+    assert calls["aten::addcdiv_"] == pytest.approx(1.0, abs=0.2)  # Adam's, of weight and bias
+    assert any("take turns (" in note for note in document["status_notes"])

@@ -30,23 +30,28 @@ def kinds_of_windows(windows: Sequence[Mapping[Hashable, float]]) -> IntArray:
     Args:
         windows: What ran in each, and its share of the window's time.
     """
-    patterns: dict[bytes, float] = {}
-    known = dict.fromkeys(what for window in windows for what in window)
-    for what in known:
-        there = np.array([what in window for window in windows])
-        share = sum(window.get(what, 0.0) for window in windows) / max(int(there.sum()), 1)
-        patterns[there.tobytes()] = patterns.get(there.tobytes(), 0.0) + share
+    number = {what: n for n, what in enumerate(dict.fromkeys(w for each in windows for w in each))}
+    there = np.zeros((len(windows), len(number)), bool)
+    total = np.zeros(len(number))
+    for row, window in enumerate(windows):
+        at = np.array([number[what] for what in window], dtype=np.int64)
+        there[row, at] = True
+        total[at] += np.array(list(window.values()))
+    share = total / np.maximum(there.sum(axis=0), 1)
+    # What comes and goes together is one pattern.
+    _, first, of = np.unique(
+        np.packbits(there, axis=0), axis=1, return_index=True, return_inverse=True
+    )
+    together = np.bincount(of.ravel(), share, minlength=len(first))
     telling = [
-        np.frombuffer(pattern, bool)
-        for pattern, share in patterns.items()
-        if _splits(np.frombuffer(pattern, bool), share)
+        there[:, at] for at, its in zip(first, together, strict=True) if _splits(there[:, at], its)
     ]
     if not telling:
         return np.zeros(len(windows), np.int64)
     combined = [tuple(column) for column in np.array(telling).T.tolist()]
-    number = {which: n for n, which in enumerate(dict.fromkeys(combined))}
-    found = np.array([number[which] for which in combined], dtype=np.int64)
-    if len(number) > MOST_KINDS:
+    kinds = {which: n for n, which in enumerate(dict.fromkeys(combined))}
+    found = np.array([kinds[which] for which in combined], dtype=np.int64)
+    if len(kinds) > MOST_KINDS:
         return np.zeros(len(windows), np.int64)
     return found
 

@@ -88,6 +88,8 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/advice.py
 	.venv/bin/python benchmarks/serving.py
 	.venv/bin/python benchmarks/query.py
+	.venv/bin/python benchmarks/few.py 40
+	.venv/bin/python benchmarks/two_networks.py
 	.venv/bin/python benchmarks/regression.py --seeds 5
 	.venv/bin/python benchmarks/truth.py
 	.venv/bin/python benchmarks/export.py

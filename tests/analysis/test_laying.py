@@ -132,6 +132,15 @@ def test_the_residual_is_what_odd_windows_say_wrongly_of_even_ones() -> None:
     assert correction.residual == pytest.approx(10e-6 / 0.9e-3)
 
 
+def test_the_cost_of_an_event_has_an_error_that_its_windows_show() -> None:
+    """Extra times of 10 events: 8, 10, 12 and 10 µs; a median is 1.2533 times as unsure as a mean."""
+    durations = np.array([[908e-6], [910e-6], [912e-6], [910e-6]])
+    found = fit_correction(durations, np.full((4, 1), 10.0), np.full((4, 1), 900e-6))
+    assert found.cost_s == pytest.approx(1e-6)
+    deviation = 1e-7 * np.sqrt(8 / 3)
+    assert found.error_s == pytest.approx(3.1824 * 1.2533 * deviation / 2, rel=1e-3)
+
+
 def test_fewer_than_four_windows_have_no_residual() -> None:
     _, laid = laid_by_hand(1_000, windows=3)
     assert np.isnan(laid.correction.residual)

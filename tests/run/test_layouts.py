@@ -38,7 +38,7 @@ def labelled(
     laid = LaidRows(
         phase=phase, time_s=laid_s, busy_s=laid_s,
         rest_s=np.array(rest_s or [[0.0, 0.0]] * windows),
-        correction=Correction(cost_s=np.zeros(2), residual=nan, inflation=nan, windows=windows),
+        correction=Correction(cost_s=np.zeros(2), residual=nan, inflation=nan, windows=windows, error_s=np.zeros(2)),
         traced=Phases(names=("a", "b"), edges_ns=traced), edges_s=np.array(edges_s),
     )  # fmt: skip
     return Labelled(

@@ -105,6 +105,9 @@ class Breakdown:
         phase_names: Of the columns of the rests.
         together: Whether all phases were scaled to the clean step together, not one by one.
         relative: Half width of the relative interval of what was scaled to, shape (parts,).
+        cost_s: How far what an event cost when it was traced may be off, in s, shape (phases,).
+        events: How many events each row directly encloses, whose cost was taken off it, shape (n,).
+        tops: How many of each phase lie in no other, a window, shape (phases,).
         step_s: Mean clean step in s.
         cores: That utilization refers to.
         whose: Whose cores these are, where that is a question: " of the machine that ran it", or "".
@@ -122,6 +125,9 @@ class Breakdown:
     phase_names: tuple[str, ...]
     together: bool
     relative: FloatArray
+    cost_s: FloatArray
+    events: FloatArray
+    tops: FloatArray
     step_s: float
     cores: int
     whose: str
@@ -160,6 +166,11 @@ class Breakdown:
             for name, quantity in self.quantities.items()
         }
         seconds, _ = parts["time"]
+        off = self._off_by_cost(
+            self._by_phase(group, chosen, self.quantities["time"].rows, len(keys)),
+            self._by_phase(group, chosen, self.events, len(keys)),
+        )
+        relative = np.divide(off, seconds, out=np.zeros(len(keys)), where=seconds > 0)
         moved = {
             name: quantity.moved.by_group(group, chosen, len(keys))
             for name, quantity in self.quantities.items()
@@ -182,6 +193,8 @@ class Breakdown:
             )  # fmt: skip
             for name, quantity in self.quantities.items():
                 values, reaches = parts[name]
+                if quantity.shared:
+                    reaches = np.hypot(reaches, relative * values)
                 row[name] = self._resolved(
                     quantity, float(values[position]), float(reaches[position]),
                     float(seconds[position]), float(pieces[position]),
@@ -218,6 +231,33 @@ class Breakdown:
             name: self._whole(quantity) if quantity.shared else None
             for name, quantity in self.quantities.items()
         }
+
+    def _by_phase(
+        self, group: IntArray, chosen: BoolArray, values: FloatArray, groups: int
+    ) -> FloatArray:
+        """Sums of rows by group and phase, a window, shape (groups, phases)."""
+        phases = len(self.phase_names)
+        cell = group * phases + self.phase[chosen]
+        found = np.bincount(cell, values[chosen], minlength=groups * phases)
+        return found.reshape(groups, phases) / self.windows
+
+    def _off_by_cost(self, seconds: FloatArray, events: FloatArray) -> FloatArray:
+        """How far groups may be off because the cost of an event is, in s, shape (groups,).
+
+        Of an event that cost more, its own group has less, and the rest of its phase is stretched.
+
+        Args:
+            seconds: Of each group and phase, shape (groups, phases).
+            events: Whose cost was taken off it, likewise.
+        """
+        whole = self._whole(self.quantities["time"]).sum(axis=0) / self.windows
+        if self.together:
+            return np.zeros(len(seconds))
+        all_events = np.bincount(self.phase, self.events, minlength=len(self.tops)) / self.windows
+        share = np.divide(seconds, whole, out=np.zeros_like(seconds), where=whole > 0)
+        change = self.cost_s * (share * (all_events + self.tops) - events)
+        off: FloatArray = np.sqrt((change**2).sum(axis=1))
+        return off
 
     def _whole(self, quantity: Quantity) -> FloatArray:
         windows, phases = quantity.rests.shape
@@ -352,6 +392,14 @@ class Breakdown:
         moved = None if quantity.moved is None else quantity.moved.of_rests(columns)
         return self._loose(quantity, value, moved)
 
+    def _rest_off_by_cost(self, columns: Sequence[int]) -> float:
+        """How far a rest may be off because the cost of an event is, relative."""
+        seconds, events = np.zeros((1, len(self.phase_names))), np.zeros((1, len(self.phase_names)))
+        seconds[0, columns] = self.quantities["time"].rests[:, columns].mean(axis=0)
+        events[0, columns] = self.tops[columns]
+        whole = float(seconds.sum())
+        return float(self._off_by_cost(seconds, events)[0]) / whole if whole > 0 else 0.0
+
     def _seconds_of_rest(self, columns: Sequence[int]) -> float:
         return float(self.quantities["time"].rests[:, columns].sum(axis=1).mean())
 
@@ -379,8 +427,9 @@ class Breakdown:
                 mean, reach = self.stand.shares(
                     rests.sum(axis=1)[None, :], by_column, whole, self.relative
                 )
+                wide = float(np.hypot(reach[0], self._rest_off_by_cost(columns) * mean[0]))
                 row[key] = self._figure(
-                    quantity, float(mean[0]), float(reach[0]), self._seconds_of_rest(columns),
+                    quantity, float(mean[0]), wide, self._seconds_of_rest(columns),
                     None if quantity.moved is None else quantity.moved.of_rests(columns),
                 )  # fmt: skip
             row["share"] = self._share(row["time"])

@@ -9,6 +9,7 @@ what then remains of difference to the clean step is stated before phases are sc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,10 +20,13 @@ from numpy.typing import NDArray
 from wattstep.analysis.correlation import Ranked, nest_ranked, share_ranked
 from wattstep.analysis.curves import Curve, curve_of_clock
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
+from wattstep.analysis.student import critical_value
+from wattstep.analysis.window_means import CONFIDENCE
 
 Labels = NDArray[np.object_]
 Numbers = NDArray[np.integer[Any]]
 SAFE_GAP_NS = 1_000
+MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)  # how much less surely a median tells the middle
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,12 +109,15 @@ class Correction:
             steps beside even ones; NaN with fewer than four windows.
         inflation: Traced step over clean step, median.
         windows: How many windows it rests on.
+        error_s: Half width of the 95 % interval of the cost, for each phase, in s: what an
+            operation holds fewer events for than its share, another loses.
     """
 
     cost_s: FloatArray
     residual: float
     inflation: float
     windows: int
+    error_s: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -227,7 +234,8 @@ class _Cells:
 def _uncorrected(windows: int, phases: int) -> Correction:
     """No correction: without clean steps, what tracing costs cannot be told."""
     nan = float("nan")
-    return Correction(cost_s=np.zeros(phases), residual=nan, inflation=nan, windows=windows)
+    none = np.zeros(phases)
+    return Correction(cost_s=none, residual=nan, inflation=nan, windows=windows, error_s=none)
 
 
 def _within_steps(ranked: Ranked, traced: Phases, curve: Curve) -> tuple[FloatArray, FloatArray]:
@@ -277,7 +285,17 @@ def fit_correction(
         residual=residual,
         inflation=float(np.median(durations.sum(axis=1) / beside)),
         windows=windows,
+        error_s=np.array([_of_median(x[y]) for x, y in zip(per_event.T, there.T, strict=True)]),
     )
+
+
+def _of_median(values: FloatArray) -> float:
+    """Half width of the 95 % interval of a median, as if of a normal distribution; 0 of one value."""
+    n = len(values)
+    if n < 2:
+        return 0.0
+    error = MEDIAN_TO_MEAN * float(values.std(ddof=1)) / math.sqrt(n)
+    return critical_value(CONFIDENCE, n - 1) * error
 
 
 class Sharing:

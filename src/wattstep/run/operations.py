@@ -309,12 +309,17 @@ class RunBreakdown:
         quantities, absent = self._quantities
         chosen = self._chosen
         traced, _, _ = self._phases
+        parent = self.rows.parent
+        tops = np.bincount(self.laid.phase[parent < 0], minlength=len(traced.names))
         return Breakdown(
             window=self.rows.window,
             stand=replace(self._by_kind.stand, unseen=self.left_out.unseen),
             phase=self.laid.phase,
             together=self.steps.only_traced,
             relative=self._relative,
+            cost_s=self.laid.correction.error_s,
+            events=np.bincount(parent[parent >= 0], minlength=len(parent)).astype(np.float64),
+            tops=tops / len(traced.edges_ns),
             phase_names=traced.names,
             step_s=self._step_s,
             cores=real_cores(self._tables.info.device),

@@ -107,7 +107,7 @@ class Breakdown:
         relative: Half width of the relative interval of what was scaled to, shape (parts,).
         cost_s: How far what an event cost when it was traced may be off, in s, shape (phases,).
         events: How many events each row directly encloses, whose cost was taken off it, shape (n,).
-        tops: How many of each phase lie in no other, a window, shape (phases,).
+        rest_off_s: How far the rest of each phase may be off for that, a window, shape (phases,).
         step_s: Mean clean step in s.
         cores: That utilization refers to.
         whose: Whose cores these are, where that is a question: " of the machine that ran it", or "".
@@ -127,7 +127,7 @@ class Breakdown:
     relative: FloatArray
     cost_s: FloatArray
     events: FloatArray
-    tops: FloatArray
+    rest_off_s: FloatArray
     step_s: float
     cores: int
     whose: str
@@ -168,7 +168,7 @@ class Breakdown:
         seconds, _ = parts["time"]
         off = self._off_by_cost(
             self._by_phase(group, chosen, self.quantities["time"].rows, len(keys)),
-            self._by_phase(group, chosen, self.events, len(keys)),
+            self.cost_s * self._by_phase(group, chosen, self.events, len(keys)),
         )
         relative = np.divide(off, seconds, out=np.zeros(len(keys)), where=seconds > 0)
         moved = {
@@ -241,21 +241,23 @@ class Breakdown:
         found = np.bincount(cell, values[chosen], minlength=groups * phases)
         return found.reshape(groups, phases) / self.windows
 
-    def _off_by_cost(self, seconds: FloatArray, events: FloatArray) -> FloatArray:
+    def _off_by_cost(self, seconds: FloatArray, off_s: FloatArray) -> FloatArray:
         """How far groups may be off because the cost of an event is, in s, shape (groups,).
 
         Of an event that cost more, its own group has less, and the rest of its phase is stretched.
 
         Args:
             seconds: Of each group and phase, shape (groups, phases).
-            events: Whose cost was taken off it, likewise.
+            off_s: How far what was taken off it may be off, likewise.
         """
         whole = self._whole(self.quantities["time"]).sum(axis=0) / self.windows
         if self.together:
             return np.zeros(len(seconds))
-        all_events = np.bincount(self.phase, self.events, minlength=len(self.tops)) / self.windows
+        phases = len(self.phase_names)
+        all_events = np.bincount(self.phase, self.events, minlength=phases) / self.windows
+        all_off = self.cost_s * all_events + self.rest_off_s
         share = np.divide(seconds, whole, out=np.zeros_like(seconds), where=whole > 0)
-        change = self.cost_s * (share * (all_events + self.tops) - events)
+        change = share * all_off - off_s
         off: FloatArray = np.sqrt((change**2).sum(axis=1))
         return off
 
@@ -394,11 +396,11 @@ class Breakdown:
 
     def _rest_off_by_cost(self, columns: Sequence[int]) -> float:
         """How far a rest may be off because the cost of an event is, relative."""
-        seconds, events = np.zeros((1, len(self.phase_names))), np.zeros((1, len(self.phase_names)))
+        seconds, off_s = np.zeros((2, 1, len(self.phase_names)))
         seconds[0, columns] = self.quantities["time"].rests[:, columns].mean(axis=0)
-        events[0, columns] = self.tops[columns]
+        off_s[0, columns] = self.rest_off_s[columns]
         whole = float(seconds.sum())
-        return float(self._off_by_cost(seconds, events)[0]) / whole if whole > 0 else 0.0
+        return float(self._off_by_cost(seconds, off_s)[0]) / whole if whole > 0 else 0.0
 
     def _seconds_of_rest(self, columns: Sequence[int]) -> float:
         return float(self.quantities["time"].rests[:, columns].sum(axis=1).mean())

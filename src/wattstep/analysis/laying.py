@@ -111,6 +111,8 @@ class Correction:
         windows: How many windows it rests on.
         error_s: Half width of the 95 % interval of the cost, for each phase, in s: what an
             operation holds fewer events for than its share, another loses.
+        rest_error_s: How far the rest of each phase may be off for that, a window, in s: no
+            further than there are gaps in traced steps. None: not known.
     """
 
     cost_s: FloatArray
@@ -118,6 +120,7 @@ class Correction:
     inflation: float
     windows: int
     error_s: FloatArray
+    rest_error_s: FloatArray | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,7 +191,10 @@ def lay(
         np.maximum(busy, 0.0, out=busy)
         time = busy * np.clip(shared / own, 0.0, 1.0)
         tops = cells.sums(top.astype(float))
-        rest = np.maximum(durations - cells.sums(shared) - correction.cost_s * tops, 0.0)
+        gaps = np.maximum(durations - cells.sums(shared), 0.0)
+        rest = np.maximum(gaps - correction.cost_s * tops, 0.0)
+        off = np.minimum(correction.error_s * tops.mean(axis=0), gaps.mean(axis=0))
+        correction = replace(correction, rest_error_s=off)
     wanted = clean_share * clean_step_s
     found = (cells.sums(time) + rest).mean(axis=0)
     if clean_beside is None:

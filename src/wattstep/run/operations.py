@@ -310,7 +310,7 @@ class RunBreakdown:
         chosen = self._chosen
         traced, _, _ = self._phases
         parent = self.rows.parent
-        tops = np.bincount(self.laid.phase[parent < 0], minlength=len(traced.names))
+        off = self.laid.correction.rest_error_s
         return Breakdown(
             window=self.rows.window,
             stand=replace(self._by_kind.stand, unseen=self.left_out.unseen),
@@ -319,7 +319,7 @@ class RunBreakdown:
             relative=self._relative,
             cost_s=self.laid.correction.error_s,
             events=np.bincount(parent[parent >= 0], minlength=len(parent)).astype(np.float64),
-            tops=tops / len(traced.edges_ns),
+            rest_off_s=np.zeros(len(traced.names)) if off is None else off,
             phase_names=traced.names,
             step_s=self._step_s,
             cores=real_cores(self._tables.info.device),

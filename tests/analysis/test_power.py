@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wattstep.analysis.curves import Curve, curve_of_gauge
-from wattstep.analysis.power import EnergySource, modelled, spoken, summed
+from wattstep.analysis.power import EnergySource, dynamic_share, modelled, modelled_machine, spoken, summed
 from wattstep.records.figure import Status
 from wattstep.records.settings import POWER_MODELS, parse_power_model
 
@@ -38,18 +38,35 @@ def test_the_model_s_figures_are_those_of_the_source() -> None:
         ([1.0, 0.0, 0.0, 0.0], 57.2),
     ],
 )
-def test_energy_of_the_model_by_hand(shares: list[float], joule: float) -> None:
-    source = modelled([busy(share) for share in shares], VCPU)
+def test_energy_of_the_machine_by_the_model_by_hand(shares: list[float], joule: float) -> None:
+    source = modelled_machine([busy(share) for share in shares], VCPU)
     assert joules(source) == pytest.approx(joule)
     assert source.status is Status.MODELLED
     assert "vcpu" in source.source
     assert "not measured" in (source.note or "")
+    assert "other programs" in (source.note or "")
+
+
+@pytest.mark.parametrize(("cores", "joule"), [(0.0, 0.0), (0.09, 3.15), (1.0, 35.0), (2.0, 70.0)])
+def test_the_training_is_charged_for_its_own_cpu_time_by_hand(cores: float, joule: float) -> None:
+    """3.5 W a busy core for 10 s: 2.76 W are dynamic, 0.74 W its share of the idle power."""
+    source = modelled(busy(cores), VCPU, "perf")
+    assert joules(source) == pytest.approx(joule)
+    assert source.status is Status.MODELLED
+    assert "power model vcpu: 3.5 W" in source.source
+    assert "of it 0.74 W as its share of the idle power" in source.source
+    assert "not measured" in (source.note or "")
+
+
+def test_of_a_busy_core_s_power_the_dynamic_part_is_what_idle_cores_lack() -> None:
+    assert dynamic_share(VCPU) == pytest.approx(2.76 / 3.5)
+    assert dynamic_share({"idle_watts_a_core": 0.0, "busy_watts_a_core": 0.0}) == 0
 
 
 def test_the_model_says_what_it_is_blind_to() -> None:
     # It gives no limit below which energy is missing: it shares by time, and says so.
-    source = modelled([busy(0.5), busy(0.1)], VCPU)
-    assert "cores were read every 10 ms: what is shorter shares the power" in (source.note or "")
+    source = modelled(busy(0.5), VCPU, "perf")
+    assert "read every 10 ms: what is shorter shares the power" in (source.note or "")
     assert source.carries_s == 0
 
 
@@ -58,7 +75,8 @@ def test_the_model_counts_no_time_that_was_not_sampled() -> None:
     core = Curve(
         t_ns=t_ns, total=np.array([0.0, 1.0, 1.0, 2.0]), unit="s", covered_ns=np.array([0, S, S, 2 * S])
     )  # fmt: skip
-    assert joules(modelled([core], VCPU)) == pytest.approx(7.0)
+    assert joules(modelled_machine([core], VCPU)) == pytest.approx(7.0)
+    assert joules(modelled(core, VCPU, "perf")) == pytest.approx(7.0)
 
 
 def rail(t_ns: np.ndarray, watts: float, name: str) -> EnergySource:

@@ -66,11 +66,17 @@ def test_without_a_sensor_there_is_a_reason_and_no_joules(tmp_path):
     assert "J" not in ahead.words()
 
 
-def test_a_model_gives_joules_that_say_so(tmp_path):
-    busy = channel("cpu0.busy_time", "busy_time", "s", "counter", "cpu", core=0, scale=0.01)
-    made = Made(tmp_path, {busy: lambda t_s: round(50 * t_s)})
+@pytest.mark.parametrize(
+    ("own", "of_children"), [(("process_cpu_time",), 1.5), (("process_cpu_time_coarse",), 3.0)]
+)
+def test_a_model_gives_joules_of_the_training_that_say_so(tmp_path, own, of_children):
+    """A quarter of a core at 6 W, and as much by its children, which perf has counted already."""
+    clocks = [
+        channel(role, role, "s", "counter", scale=0.01) for role in (*own, "children_cpu_time")
+    ]
+    made = Made(tmp_path, dict.fromkeys(clocks, lambda t_s: round(25 * t_s)))
     ahead, _ = trained(made, info(made, power_model=parse_power_model("linear:2,6")))
-    assert ahead.energy.value / ahead.time.value == pytest.approx(4, rel=0.05)
+    assert ahead.energy.value / ahead.time.value == pytest.approx(of_children, rel=0.05)
     assert "modelled" in ahead.words()
 
 

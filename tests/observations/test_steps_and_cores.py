@@ -19,7 +19,7 @@ from tests.observations.made import (
     thrice,
     verdict_of,
 )
-from tests.run.made import BEGIN, MS, Sampled
+from tests.run.made import BEGIN, MS, Sampled, process_cpu
 
 from wattstep.observations.evidence import Observed
 from wattstep.records.channel import Channel
@@ -126,7 +126,8 @@ def test_modelled_power_no_power_and_a_sensor_that_averages_cannot_be_tested(
     tmp_path: Path,
 ) -> None:
     model = {"name": "vcpu", "idle_watts_a_core": 0.5, "busy_watts_a_core": 3.0, "source": "made"}
-    modelled = run(tmp_path / "model", 7, [steady_core(0, 0.9)], power_model=model)
+    own = Sampled(channel=process_cpu(), raw=lambda t: t // 2)
+    modelled = run(tmp_path / "model", 7, [steady_core(0, 0.9), own], power_model=model)
     assert "circular" in verdict_of(7, thrice(modelled)).sentences[0]
     none = run(tmp_path / "none", 7, [steady_core(0, 0.9)])
     assert "no power sensor" in verdict_of(7, thrice(none)).sentences[0].lower()

@@ -173,6 +173,14 @@ def busy(core: int) -> Channel:
     )  # fmt: skip
 
 
+def process_cpu() -> Channel:
+    """CPU time of the training in ns, as perf has it."""
+    return Channel(
+        name="process.cpu_time", unit="s", kind="counter", domain="process",
+        role="process_cpu_time", source="perf task-clock", scale=1e-9,
+    )  # fmt: skip
+
+
 # --- runs that other tools recorded --------------------------------------------------------------
 
 

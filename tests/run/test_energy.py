@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.run.made import BEGIN, EXTRA, MS, Made, Sampled, busy, energy, make_run, power
+from tests.run.made import (
+    BEGIN,
+    EXTRA,
+    MS,
+    Made,
+    Sampled,
+    busy,
+    energy,
+    make_run,
+    power,
+    process_cpu,
+)
 
 from wattstep.records.channel import Channel
 from wattstep.run import Run, load
@@ -118,35 +129,70 @@ def test_energy_without_a_sensor_and_without_a_model_is_missing_and_says_why(
     assert {"energy_per_step"} <= {row["what"] for row in run.document()["missing"]}
 
 
-def test_a_model_gives_modelled_energy_from_the_activity_of_the_cores(tmp_path: Path) -> None:
-    """Core 0 always busy, core 1 never: 3 W and 1 W with linear:1,3."""
-    sampled = [
+LINEAR = {
+    "name": "linear:1,3", "idle_watts_a_core": 1.0, "busy_watts_a_core": 3.0,
+    "source": "given by the user",
+}  # fmt: skip
+
+
+def beside_others(cores: float = 0.09) -> list[Sampled]:
+    """Core 0 always busy, core 1 never; of that the training used so many cores."""
+    return [
         Sampled(channel=busy(0), raw=lambda t: (t - BEGIN + 10**9) // (10 * MS)),
         Sampled(channel=busy(1), raw=lambda t: 7),
+        Sampled(channel=process_cpu(), raw=lambda t: round(cores * (t - BEGIN + 10**9))),
     ]
-    model = {
-        "name": "linear:1,3", "idle_watts_a_core": 1.0, "busy_watts_a_core": 3.0,
-        "source": "given by the user",
-    }  # fmt: skip
-    run = load(make_run(tmp_path / "r", sampled, steps=300, power_model=model).path)
-    figure = run.metrics()["mean_power"]
-    assert figure.value == pytest.approx(4, rel=0.01)
-    assert figure.status.value == "modelled"
-    assert "linear:1,3" in figure.source
-    assert "not measured" in figure.reason
+
+
+def test_a_model_charges_the_training_for_its_own_cpu_time_and_not_for_the_machine(
+    tmp_path: Path,
+) -> None:
+    """By linear:1,3 with 0.09 of 2 cores: 3 W × 0.09; the machine takes 3 W and 1 W beside it."""
+    run = load(make_run(tmp_path / "r", beside_others(), steps=300, power_model=LINEAR).path)
+    metrics = run.metrics()
+    assert metrics["mean_power"].value == pytest.approx(0.27, rel=1e-6)
+    assert metrics["energy_per_step"].value == pytest.approx(0.27 * 0.02, rel=1e-6)
+    assert metrics["energy_per_sample"].value == pytest.approx(0.27 * 0.02 / 4, rel=1e-6)
+    assert metrics["machine_mean_power"].value == pytest.approx(4, rel=0.01)
+    assert metrics["machine_energy_per_step"].value == pytest.approx(0.08, rel=0.01)
+    for name in ("mean_power", "energy_per_step", "machine_mean_power", "machine_energy_per_step"):
+        assert metrics[name].status.value == "modelled"
+        assert "linear:1,3" in metrics[name].source
+    assert "not measured" in metrics["mean_power"].reason
+    assert "share of the idle power" in metrics["mean_power"].source
+    assert parts(run, "energy") == pytest.approx(0.27 * 0.02, rel=1e-6)
     assert {row["energy"].status.value for row in run.operations()} == {"modelled"}
 
 
+def test_above_idle_a_model_leaves_the_dynamic_part_of_the_training(tmp_path: Path) -> None:
+    """Of 3 W a busy core 2 W are dynamic; the idle machine itself takes what it is seen to take."""
+    made = make_run(
+        tmp_path / "r", beside_others(), steps=300, power_model=LINEAR,
+        options={"subtract_idle": "before"}, idle_ns=(2000 * MS, 0),
+    )  # fmt: skip
+    metrics = load(made.path).metrics()
+    assert metrics["idle_power"]["before"].value == pytest.approx(4, rel=0.01)
+    assert metrics["energy_per_step"].value == pytest.approx(0.18 * 0.02, rel=1e-6)
+    assert metrics["energy_per_step_with_idle"].value == pytest.approx(0.27 * 0.02, rel=1e-6)
+    assert "share of the idle power" in metrics["energy_per_step"].method
+
+
+def test_without_the_training_s_cpu_time_a_model_tells_the_machine_alone(tmp_path: Path) -> None:
+    run = load(make_run(tmp_path / "r", beside_others()[:2], steps=300, power_model=LINEAR).path)
+    metrics = run.metrics()
+    assert metrics["energy_per_step"].missing
+    assert "machine_energy_per_step" in metrics["energy_per_step"].reason
+    assert metrics["machine_mean_power"].value == pytest.approx(4, rel=0.01)
+
+
 def test_a_sensor_goes_before_a_model(tmp_path: Path) -> None:
-    model = {
-        "name": "linear:1,3", "idle_watts_a_core": 1.0, "busy_watts_a_core": 3.0, "source": "-",
-    }  # fmt: skip
     sampled = [
         Sampled(channel=power(), raw=lambda t: 5000),
         Sampled(channel=busy(0), raw=lambda t: t // (10 * MS)),
     ]
-    run = load(make_run(tmp_path / "r", sampled, power_model=model).path)
+    run = load(make_run(tmp_path / "r", sampled, power_model=LINEAR).path)
     assert run.metrics()["mean_power"].status.value == "measured"
+    assert not {"machine_mean_power", "machine_energy_per_step"} & set(run.metrics())
 
 
 def test_a_sensor_that_fails_in_the_middle_leaves_a_gap_and_not_a_zero(tmp_path: Path) -> None:

@@ -108,16 +108,19 @@ def test_work_beside_the_training_is_no_time_of_steps(tmp_path: Path) -> None:
     assert seen.figures["throughput"].value == pytest.approx(8.0)
 
 
-def test_modelled_joules_say_so_and_follow_the_model(tmp_path: Path) -> None:
+def test_modelled_joules_say_so_and_are_the_training_s_own(tmp_path: Path) -> None:
+    """Half of a busy core is the training's: a quarter of a core at 6 W a busy core."""
     busy = channel("cpu0.busy_time", "busy_time", "s", "counter", domain="cpu", core=0, scale=0.01)
-    run = Journal(tmp_path / "run", busy, power_model=parse_power_model("linear:2,6"))
+    own = channel("process.cpu_time", "process_cpu_time", "s", "counter", scale=0.001)
+    run = Journal(tmp_path / "run", busy, own, power_model=parse_power_model("linear:2,6"))
     for n in range(41):
         run.sample("cpu0.busy_time", 25 * n)
+        run.sample("process.cpu_time", 125 * n)
         run.step(0.5)
     seen = Watcher(run.path).look()
     assert seen.cores[0].value == pytest.approx(0.5)
-    assert seen.figures["power"].value == pytest.approx(4.0)
-    assert seen.figures["energy"].value == pytest.approx(4.0 * 20)
+    assert seen.figures["power"].value == pytest.approx(1.5)
+    assert seen.figures["energy"].value == pytest.approx(1.5 * 20)
     assert seen.figures["energy"].status.value == "modelled"
     assert "modelled" in short_text(seen)
 

@@ -17,6 +17,7 @@ from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.records.figure import Status, weakest
 
 UPDATES = 5  # of its source that clean time must hold, for a mean power to be one
+NOT_MEASURED = "computed from {}, not measured"
 NEXT = "; "  # between one thing that a note says and the next
 # 95 % of a sum of errors that each lie anywhere in half a step: 1.96 of their standard deviations.
 _OF_SQUARES = 1.96 / math.sqrt(3)
@@ -209,12 +210,40 @@ def _summed_gauge(sources: Sequence[EnergySource]) -> tuple[IntArray, FloatArray
     return t_ns, total
 
 
-def modelled(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:
-    """Energy by a linear model of the cores: idle watts always, the rest while a core is busy.
+def modelled(cpu: Curve, model: Mapping[str, Any], read: str) -> EnergySource:
+    """Energy of one training by a linear model of the cores, whatever else the machine does.
+
+    Each second of CPU time costs what a busy core takes: the dynamic part (busy less idle watts),
+    and of the machine's idle power the share that the training occupies, its CPU time over that of
+    all cores. Idle watts of cores that it does not use, and what other programs use, are not its
+    own: they are in `modelled_machine`.
+
+    Args:
+        cpu: CPU time of the training and its children in s.
+        model: "idle_watts_a_core", "busy_watts_a_core", "name" and "source".
+        read: Where the CPU time was read.
+    """
+    idle, full = float(model["idle_watts_a_core"]), float(model["busy_watts_a_core"])
+    note = f"{NOT_MEASURED.format('the CPU time of the training')}; {model['source']}"
+    if read_every := _spacing_s(cpu):
+        note += (
+            f"{NEXT}its CPU time was read every {spoken(read_every)}: what is shorter shares the "
+            "power of what ran in the same time"
+        )
+    name = (
+        f"power model {model['name']}: {full:g} W for each core that the training kept busy "
+        f"({read}), of it {idle:g} W as its share of the idle power"
+    )
+    curve = replace(cpu, total=full * cpu.total, unit="J")
+    return EnergySource(curve=curve, status=Status.MODELLED, source=name, note=note)
+
+
+def modelled_machine(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:
+    """Energy of all cores by the same model: idle watts always, the rest while a core is busy.
 
     Args:
         busy: Busy time of each core in s.
-        model: "idle_watts_a_core", "busy_watts_a_core", "name" and "source".
+        model: As `modelled`.
     """
     idle, full = float(model["idle_watts_a_core"]), float(model["busy_watts_a_core"])
     parts = []
@@ -223,23 +252,26 @@ def modelled(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:
         energy = idle * elapsed + (full - idle) * np.minimum(curve.total, elapsed + 0.01)
         parts.append(
             EnergySource(
-                curve=Curve(t_ns=curve.t_ns, total=energy, unit="J", covered_ns=curve.covered_ns),
-                status=Status.MODELLED,
-                source="",
+                curve=replace(curve, total=energy, unit="J"), status=Status.MODELLED, source=""
             )
         )
-    whole = summed(parts)
     name = f"power model {model['name']}: {idle:g} to {full:g} W a core over busy time of cores"
-    note = f"computed from the activity of the cores, not measured; {model['source']}"
-    if read_every := _spacing_s(busy):
-        note += (
-            f"{NEXT}its cores were read every {spoken(read_every)}: what is shorter shares the power "
-            "of what ran in the same time"
-        )
-    return EnergySource(curve=whole.curve, status=Status.MODELLED, source=name, note=note)
+    note = (
+        f"{NOT_MEASURED.format('the activity of the cores')}; {model['source']}{NEXT}all that the "
+        "machine does, other programs with it"
+    )
+    return EnergySource(
+        curve=summed(parts).curve, status=Status.MODELLED, source=name, note=note
+    )
 
 
-def _spacing_s(busy: Sequence[Curve]) -> float:
-    """Time in s between the samples of the core that was read least often; 0 where none was twice."""
-    gaps = [np.diff(curve.t_ns) for curve in busy if len(curve.t_ns) > 1]
-    return max((float(np.median(gap)) * 1e-9 for gap in gaps), default=0.0)
+def dynamic_share(model: Mapping[str, Any]) -> float:
+    """Of what `modelled` gives a training, the part that is not its share of the idle power."""
+    full = float(model["busy_watts_a_core"])
+    return 1 - float(model["idle_watts_a_core"]) / full if full else 0.0
+
+
+def _spacing_s(curve: Curve) -> float:
+    """Time in s between samples, each stretch weighed by its length; 0 for fewer than two."""
+    gaps = np.diff(curve.t_ns).astype(np.float64)
+    return float(np.average(gaps, weights=gaps)) * 1e-9 if gaps.any() else 0.0

@@ -1,4 +1,4 @@
-"""The power of the machine while it is being recorded, from the sampler's journals."""
+"""Power while it is being recorded, from the sampler's journals: of the machine, or by a model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from wattstep.records.figure import Status, weakest
 from wattstep.records.run_info import PlannedRead
 
 NO_SENSOR: Final = "no power sensor was found (--power-model gives a modelled figure)"
+NO_CPU_TIME: Final = "the power model needs the CPU time of the training, which is not sampled"
 _METERS: Final = ("energy_total", "power_total", "battery_current", "battery_voltage")
-_BUSY: Final = "busy_time"
+CPU_TIME: Final = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 
 
 class LivePower:
@@ -42,15 +43,15 @@ class LivePower:
         channels = [channel for read in reads for channel in read.channels]
         self._meters = chosen_meters(channels)
         self._model = model if not self._meters else None
-        self._busy = [c for c in channels if c.role == _BUSY] if self._model else []
+        self._cpu = own_cpu_time(channels) if self._model else []
         self._by = read_calibrations(calibration) if calibration else {}
         self._volts = {device_of(c): c.name for c in channels if c.role == "battery_voltage"}
-        roles = _METERS if self._meters else (_BUSY,) if self._busy else ()
+        roles = _METERS if self._meters else CPU_TIME if self._cpu else ()
         self._follower = Follower(journal, reads, roles)
         self._new: dict[str, list[Sample]] = {}
         self._voltage: dict[str, float] = {}
-        self.reason = None if self._meters or self._busy else NO_SENSOR
-        self.status = Status.MODELLED if self._busy else weakest_status(self._meters)
+        self.reason = reason_for_none(self._meters, self._cpu, self._model)
+        self.status = Status.MODELLED if self._cpu else weakest_status(self._meters)
 
     def look(self) -> float | None:
         """Mean power in W since the last answer; None where something has no new value yet."""
@@ -58,8 +59,8 @@ class LivePower:
             return None
         for name, samples in self._follower.new_samples().items():
             self._new.setdefault(name, []).extend(samples)
-        if self._busy:
-            parts = [self._modelled(channel) for channel in self._busy]
+        if self._cpu:
+            parts = [self._modelled(channel) for channel in self._cpu]
         else:
             parts = [self._of(channel) for channel in self._meters]
         known = [part for part in parts if part is not None]
@@ -73,7 +74,7 @@ class LivePower:
         return total if by is None else by.gain * total + by.offset_w
 
     def _counts(self, name: str) -> bool:
-        return any(c.name == name and c.kind == "counter" for c in (*self._meters, *self._busy))
+        return any(c.name == name and c.kind == "counter" for c in (*self._meters, *self._cpu))
 
     def _of(self, channel: Channel) -> float | None:
         """Mean power by one meter."""
@@ -96,11 +97,10 @@ class LivePower:
         return fmean(value for _, value in samples) * self._voltage[name]
 
     def _modelled(self, channel: Channel) -> float | None:
+        """The training's own, as `analysis.power.modelled` has it."""
         assert self._model is not None
-        busy = _rate(self._new.get(channel.name, []), channel)
-        idle = float(self._model["idle_watts_a_core"])
-        full = float(self._model["busy_watts_a_core"])
-        return None if busy is None else idle + (full - idle) * min(max(busy, 0.0), 1.0)
+        cores = _rate(self._new.get(channel.name, []), channel)
+        return None if cores is None else float(self._model["busy_watts_a_core"]) * cores
 
 
 def chosen_meters(channels: Sequence[Channel]) -> list[Channel]:
@@ -112,6 +112,23 @@ def chosen_meters(channels: Sequence[Channel]) -> list[Channel]:
     currents = [c for c in channels if c.role == "battery_current" and device_of(c) not in known]
     counters = [c for c in channels if c.role == "energy_total"]
     return counters or others or [*of_batteries, *currents]
+
+
+def own_cpu_time(channels: Sequence[Channel]) -> list[Channel]:
+    """What together is the CPU time of the training and its children; empty where that is not sampled."""
+    by_role = {role: [c for c in channels if c.role == role] for role in CPU_TIME}
+    exact, coarse, children = by_role.values()
+    # Perf counts children too; the coarser clocks do not.
+    return exact[:1] or ([coarse[0], *children[:1]] if coarse else [])
+
+
+def reason_for_none(
+    meters: Sequence[Channel], cpu: Sequence[Channel], model: Mapping[str, Any] | None
+) -> str | None:
+    """Why there is no power; None where there is."""
+    if meters or cpu:
+        return None
+    return NO_SENSOR if model is None else NO_CPU_TIME
 
 
 def weakest_status(channels: Sequence[Channel]) -> Status:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.analysis.curves import Curve, curve_of
+from wattstep.analysis.power import EnergySource
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.exporting.timeline import Known, Slices, reason_of
 from wattstep.records.channel import Channel
@@ -67,8 +68,10 @@ def counters(run: Run) -> Iterator[Counted]:
     series = run.series
     for name in series.samples:
         yield _channel(series, name)
-    if run.info.power_model is not None and not isinstance(series.energy, str):
-        yield _modelled(series)
+    if run.info.power_model is not None:
+        for name, source in (("power", series.energy), ("machine power", series.machine_by_model)):
+            if isinstance(source, EnergySource):
+                yield _modelled(name, source)
     yield from _from_table(run, "memory", "category", "bytes", "B")
     if run.tables.count("evaluations"):
         yield from _from_table(run, "evaluations", "measure", "value", "")
@@ -128,12 +131,10 @@ def rates_of(curve: Curve) -> tuple[IntArray, FloatArray]:
     return curve.t_ns[:-1][covered], rates[covered]
 
 
-def _modelled(series: Series) -> Counted:
-    energy = series.energy
-    assert not isinstance(energy, str)
+def _modelled(name: str, energy: EnergySource) -> Counted:
     t_ns, value = rates_of(energy.curve)
     return Counted(
-        name="power", unit="W", group="power", status=energy.status.value,
+        name=name, unit="W", group="power", status=energy.status.value,
         about=energy.source, t_ns=t_ns, value=value, gaps=_no_gaps(),
     )  # fmt: skip
 

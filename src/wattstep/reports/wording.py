@@ -42,6 +42,14 @@ METRICS = {
     "energy_per_sample": Metric(
         label="Energy per sample", meaning="Energy that one training sample takes"
     ),
+    "machine_energy_per_step": Metric(
+        label="Energy of the machine per step",
+        meaning="Energy that the whole machine takes in a step, other programs included",
+    ),
+    "machine_mean_power": Metric(
+        label="Mean power of the machine",
+        meaning="Mean power of the whole machine while training, other programs included",
+    ),
     "recorded_energy": Metric(
         label="Recorded energy", meaning="Energy in all the time that was recorded"
     ),
@@ -283,6 +291,7 @@ HEADLINES = (
     "busy_energy",
     "busy_power",
     "mean_power",
+    "machine_energy_per_step",
     "peak_memory",
     "system_peak_memory",
     "cpu_utilization",

@@ -28,6 +28,8 @@ RECORDING = "recording"
 IDLE = {"before": "idle_before", "after": "idle_after"}
 STABILIZING = "stabilizing"  # the wait of --stable
 CANARY = "canary"  # fixed work before and after the training
+MACHINE = "machine_"  # before the name of a figure: of the whole machine, where it is not the same
+MODEL_IDLE = "less the training's share of the idle power, as the power model has it"
 CONVENTION = (
     "less the power of the idle device {}, over the same time: what leaks and what the board "
     "takes anyway counts as idle and is taken off, though it flows during the step too"
@@ -160,7 +162,8 @@ def energy_metrics(
 ) -> dict[str, Any]:
     """`energy_per_step`, `energy_per_sample`, `mean_power`, and those above idle and by state.
 
-    Of imported telemetry `recorded_energy`, too.
+    Of imported telemetry `recorded_energy`, too; where a power model tells the training's own from
+    the machine's, `machine_energy_per_step` and `machine_mean_power` beside it.
 
     Args:
         series: The samples.
@@ -183,6 +186,7 @@ def energy_metrics(
             "mean_power": found.power,
         }
     figures.update(_idle(series, breakdown, figures, options.get("subtract_idle")))
+    figures.update(_of_machine(series))
     figures.update(_by_state(series, conditions))
     if series.imported.trace_is_one_step:
         figures["recorded_energy"] = _of_whole_trace(figures["energy_per_step"], series)
@@ -194,6 +198,19 @@ def energy_metrics(
             )
         figures["recorded_energy"] = recorded(series.energy_by_its_clock, series.recorded_ns)
     return figures
+
+
+def _of_machine(series: Series) -> dict[str, Figure]:
+    """Energy a step and power of the whole machine, where those of the training are its own alone."""
+    machine = series.machine_by_model
+    if machine is None:
+        return {}
+    found = machine if isinstance(machine, str) else spent(machine, series.steps)
+    if isinstance(found, str):
+        figures = {name: missing(ENERGY[name], found) for name in ("energy_per_step", "mean_power")}
+    else:
+        figures = {"energy_per_step": found.per_step, "mean_power": found.power}
+    return {MACHINE + name: figure for name, figure in figures.items()}
 
 
 # --- of a whole recording -----------------------------------------------------------------------
@@ -282,22 +299,35 @@ def _idle(
     idle = {when: idle_power(series, when, span) for when, span in spans.items()}
     gross: Figure = figures["energy_per_step"]
     power: Figure = figures["mean_power"]
-    step = breakdown.step_time
-    net = {when: _above(gross, power, each, step, when) for when, each in idle.items()}
+    dynamic = series.dynamic_share
+
+    def above(figure: Figure, time: Figure, when: str) -> Figure:
+        if dynamic is None:
+            return _above(figure, power, idle[when], time, when)
+        return _without_idle_share(figure, idle[when], dynamic)
+
+    net = {when: above(gross, breakdown.step_time, when) for when in idle}
     found: dict[str, Any] = {"idle_power": idle, "energy_per_step_above_idle": net}
     if subtract in net:
         sample: Figure = figures["energy_per_sample"]
-        when, time = str(subtract), _sample_time(series.steps)
+        when = str(subtract)
         found["energy_per_step"] = net[when]
         found["energy_per_step_with_idle"] = gross
-        found["energy_per_sample"] = _above(sample, power, idle[when], time, when)
+        found["energy_per_sample"] = above(sample, _sample_time(series.steps), when)
         found["energy_per_sample_with_idle"] = sample
     return found
 
 
+def _without_idle_share(gross: Figure, idle: Figure, dynamic: float) -> Figure:
+    """What a power model gives the training less its share of the idle power, which it states."""
+    if gross.missing or idle.missing:
+        return missing(gross.unit, gross.reason or idle.reason or "not known")
+    return replace(gross.scaled(dynamic, gross.unit), method=f"{gross.method}; {MODEL_IDLE}")
+
+
 def idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
     """Mean power in W of the idle stretch "before" or "after" the steps."""
-    energy = series.energy
+    energy = series.machine_energy
     if isinstance(energy, str):
         return missing("W", energy)
     if spans is None or not len(spans):

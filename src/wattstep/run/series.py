@@ -14,7 +14,15 @@ import numpy as np
 from wattstep.analysis.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.analysis.clock_error import ClockError
 from wattstep.analysis.curves import Curve, add_curves, curve_of, curve_of_counter, curve_of_gauge
-from wattstep.analysis.power import EnergySource, calibrated, modelled, spoken, summed
+from wattstep.analysis.power import (
+    EnergySource,
+    calibrated,
+    dynamic_share,
+    modelled,
+    modelled_machine,
+    spoken,
+    summed,
+)
 from wattstep.analysis.refresh import Refresh, refresh, written_unit
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps
 from wattstep.records.channel import Channel
@@ -30,6 +38,10 @@ ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see ene
 CARDS = "of the graphics cards alone: the rest of the machine is not in it"
 _CARD = re.compile(r"gpu\d+\.power")
 NOT_WHOLE = "no total: {} belongs to it and gave no values; see energy by rail"
+NO_CPU_TIME = (
+    "the power model needs the CPU time of the training, which was not sampled; what it gives the "
+    "machine as a whole is machine_energy_per_step"
+)
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
 GAP_PERIODS = 20  # periods without a sample are a gap
@@ -206,7 +218,10 @@ class Series:
 
     @property
     def energy(self) -> EnergySource | str:
-        """Energy of the machine as far as sensors see it, or modelled, or why there is none."""
+        """Energy of the machine as far as sensors see it, or why there is none.
+
+        By a power model it is the training's own; see `machine_by_model`.
+        """
         found = self.energy_by_its_clock
         return found if isinstance(found, str) else self._aligned(found, self.power_alignment)
 
@@ -251,11 +266,39 @@ class Series:
         model = self._tables.info.power_model
         if model is None:
             return totals
+        if self.process_cpu is None:
+            return self.without(NO_CPU_TIME)
+        curve, read = self.process_cpu
+        return modelled(curve, model, read)
+
+    @cached_property
+    def machine_by_model(self) -> EnergySource | str | None:
+        """Energy of the whole machine where a power model gives it, or why it cannot.
+
+        None where no model is in use: then `energy` is the machine's already.
+        """
+        model = self._tables.info.power_model
+        if model is None or not isinstance(self._totals, str):
+            return None
         if not self.core_busy:
             return self.without(
                 "the power model needs the busy time of the cores, which was not sampled"
             )
-        return modelled(list(self.core_busy.values()), model)
+        return modelled_machine(list(self.core_busy.values()), model)
+
+    @property
+    def dynamic_share(self) -> float | None:
+        """Of the training's energy by a power model, what is no idle power; None without one."""
+        model = self._tables.info.power_model
+        if model is None or self.machine_by_model is None:
+            return None
+        return dynamic_share(model)
+
+    @property
+    def machine_energy(self) -> EnergySource | str:
+        """Energy of the machine as a whole: by sensors, else by a power model, or why there is none."""
+        found = self.machine_by_model
+        return self.energy if found is None else found
 
     @cached_property
     def _totals(self) -> dict[str, EnergySource] | str:

@@ -44,7 +44,7 @@ def thermal_metrics(tables: Tables, series: Series, conditions: Conditions) -> d
     load = _load(steps, series, conditions)
     found = fit_thermal_model(
         *series.raw(channel.name),
-        None if isinstance(series.energy, str) else series.energy.curve,
+        None if isinstance(series.machine_energy, str) else series.machine_energy.curve,
         training_ns=load.span_ns,
         ambient=_ambient(tables.info.conditions, series),
         limit=channel.limit,
@@ -97,7 +97,7 @@ def _load(steps: Steps, series: Series, conditions: Conditions) -> _Load:
     if not onsets:
         return _Load(span_ns=(begin, end), words="of the training")
     onset = max(min(onsets), begin)
-    if onset - begin < LEAST_LOAD_NS and not isinstance(series.energy, str):
+    if onset - begin < LEAST_LOAD_NS and not isinstance(series.machine_energy, str):
         words = "of the training, throttled from its beginning on"
         return _Load(span_ns=(begin, end), words=words, throttled=True)
     seconds = (onset - begin) * 1e-9
@@ -117,7 +117,7 @@ def _ambient(recorded: Mapping[str, Any], series: Series) -> float | None:
 
 
 def _figures(model: ThermalModel, channel: Channel, series: Series, load: _Load) -> dict[str, Any]:
-    energy = series.energy
+    energy = series.machine_energy  # all of it heats the device
     origin = Status(channel.status)
     status = origin if isinstance(energy, str) else weakest([origin, energy.status])
     # A constant of a model is no sensor's value, whatever it was fitted to.

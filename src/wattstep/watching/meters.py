@@ -7,7 +7,14 @@ from typing import Final
 
 from wattstep.analysis.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.conditions.ahead import Stretches, energy_for, level_after
-from wattstep.conditions.live_power import NO_SENSOR, chosen_meters, device_of, weakest_status
+from wattstep.conditions.live_power import (
+    CPU_TIME,
+    chosen_meters,
+    device_of,
+    own_cpu_time,
+    reason_for_none,
+    weakest_status,
+)
 from wattstep.records.channel import Channel
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.records.run_info import RunInfo
@@ -16,7 +23,7 @@ from wattstep.watching.running import BIN_NS, Running
 WINDOW_S: Final = 2.0  # power now is the mean of so long
 RAILS: Final = ("energy_total", "power_total", "energy_part", "power_part")
 BATTERY: Final = ("battery_energy", "battery_charge", "battery_voltage", "battery_current")
-METERS: Final = (*RAILS, *BATTERY)
+METERS: Final = (*RAILS, *BATTERY, *CPU_TIME)
 LEAST_COVERED: Final = 0.95
 SINCE: Final = "what was sampled since the recording began"
 MOST_WIDENED: Final = 16.0  # times the window, for sensors that give a value only now and then
@@ -24,6 +31,8 @@ MOST_WIDENED: Final = 16.0  # times the window, for sensors that give a value on
 
 class Meters:
     """Power and energy of the machine and of its rails, and what its batteries hold.
+
+    By a power model power and energy are the training's own.
 
     Args:
         info: What is recorded.
@@ -35,18 +44,18 @@ class Meters:
         known = [channel for read in info.reads for channel in read.channels]
         self._meters = chosen_meters(known)
         self._model = None if self._meters else info.power_model
-        self._busy = [c for c in known if c.role == "busy_time"] if self._model else []
+        self._cpu = own_cpu_time(known) if self._model else []
         self._by = read_calibrations(info.calibration) if info.calibration else {}
         self._held = [c for c in known if c.role in ("battery_energy", "battery_charge")]
         self._rails = [c for c in known if c.role in RAILS]
-        self.reason = None if self._meters or self._busy else NO_SENSOR
-        self.status = Status.MODELLED if self._busy else weakest_status(self._meters)
+        self.reason = reason_for_none(self._meters, self._cpu, self._model)
+        self.status = Status.MODELLED if self._cpu else weakest_status(self._meters)
 
     @property
     def source(self) -> str:
         """The sensors, or the model."""
         if self._model:
-            return f"power model {self._model.get('name', '')} over busy time of cores"
+            return f"power model {self._model.get('name', '')} over the CPU time of the training"
         return " + ".join(channel.source for channel in self._meters)
 
     # --- power and energy of the whole --------------------------------------------------------
@@ -56,7 +65,7 @@ class Meters:
         if self.reason is not None:
             return missing("W", self.reason)
         parts = []
-        for channel in self._meters or self._busy:
+        for channel in self._meters or self._cpu:
             watts = self._watts_of(channel, WINDOW_S)
             if watts is None:
                 return missing("W", f"{channel.name} {self._silent(channel)}")
@@ -71,7 +80,7 @@ class Meters:
         if self.reason is not None:
             return missing("J", self.reason)
         total, covered, longest = 0.0, [], 0.0
-        for channel in self._meters or self._busy:
+        for channel in self._meters or self._cpu:
             found = self._joules_of(channel)
             if found is None:
                 return missing("J", f"{channel.name} {self._silent(channel)}")
@@ -113,9 +122,7 @@ class Meters:
 
     def _in_joules(self, channel: Channel, gain: float, seconds: float) -> float:
         if self._model is not None:
-            idle = float(self._model["idle_watts_a_core"])
-            full = float(self._model["busy_watts_a_core"])
-            return idle * seconds + (full - idle) * min(max(gain, 0.0), seconds + 0.01)
+            return float(self._model["busy_watts_a_core"]) * max(gain, 0.0)
         if channel.role == "battery_current":
             gain *= self._volts(channel) or 0.0
         by = self._calibration(channel)
@@ -153,7 +160,7 @@ class Meters:
         if self.reason is not None:
             return {}
         sums: dict[int, list[float]] = {}
-        channels = self._meters or self._busy
+        channels = self._meters or self._cpu
         for channel in channels:
             running = self._channels.get(channel.name)
             for number, rate in ({} if running is None else running.rates()).items():

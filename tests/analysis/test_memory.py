@@ -1,12 +1,15 @@
-"""The peak of a training is its own: tracing's part is taken off, the children's is added."""
+"""The peak of a training is its own: tracing's part is taken off, and every byte has a category."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.memory import breakdown, divide, highest_of, peak, tracing_kept
+from wattstep.analysis.memory import breakdown, divide, highest_of, peak, stretches, tracing_kept
+from wattstep.records.figure import Figure
 
 MB = 10**6
 EVENTS = [
@@ -22,6 +25,10 @@ EVENTS = [
 ]
 
 
+def peak_of(events: list[tuple[str, int]]) -> Figure:
+    return peak(stretches(events, range(len(events))))
+
+
 def test_what_tracing_kept_is_the_growth_over_its_windows() -> None:
     assert tracing_kept(EVENTS) == 51 * MB
     assert tracing_kept([]) == 0
@@ -33,24 +40,28 @@ def test_tracing_that_gave_more_back_than_it_took_kept_nothing() -> None:
 
 
 def test_the_peak_is_the_highest_without_what_tracing_kept() -> None:
-    figure = peak(EVENTS, children=0)
+    figure = peak_of(EVENTS)
     assert figure.value == 305 * MB
     assert figure.unit == "B"
     assert figure.n == 3
     assert figure.status.value == "measured"
 
 
-def test_children_belong_to_the_training() -> None:
-    assert peak(EVENTS, children=20 * MB).value == 325 * MB
-    assert "children" in (peak(EVENTS, children=20 * MB).method or "")
+def test_a_stretch_lasts_from_the_reset_before_it_to_its_reading() -> None:
+    events = [*EVENTS[2:5], ("peak_resident_with_tracing", 400 * MB), *EVENTS[5:6]]
+    found = stretches(events, [10, 11, 20, 21, 30])
+    assert [(s.begin_ns, s.end_ns, s.size, s.kept) for s in found] == [
+        (0, 10, 300 * MB, 0),
+        (21, 30, 305 * MB, 50 * MB),
+    ]
 
 
 def test_a_run_that_ended_before_a_peak_was_read_has_none_and_says_so() -> None:
-    assert peak([("parameters", 1)], children=0).missing
+    assert peak_of([("parameters", 1)]).missing
 
 
 def test_categories_and_the_rest_make_the_peak() -> None:
-    figure = peak(EVENTS, children=0)
+    figure = peak_of(EVENTS)
     table = breakdown(EVENTS, figure)
     assert sum(part.value or 0 for part in table.values()) == pytest.approx(figure.value)
     assert table["parameters"].status.value == "counted"
@@ -58,7 +69,7 @@ def test_categories_and_the_rest_make_the_peak() -> None:
 
 
 def test_without_tensors_known_there_are_no_categories() -> None:
-    assert breakdown([("peak_resident", 5)], peak([("peak_resident", 5)], 0)) == {}
+    assert breakdown([("peak_resident", 5)], peak_of([("peak_resident", 5)])) == {}
 
 
 AT_PEAK = [
@@ -76,7 +87,7 @@ AT_PEAK = [
 
 def test_a_step_that_was_followed_gives_every_byte_of_the_peak_a_name() -> None:
     events = [*EVENTS, *AT_PEAK]
-    figure = peak(events, children=0)  # 305 MB; 291 MB were needed, 51 MB of them by tracing
+    figure = peak_of(events)  # 305 MB; 291 MB were needed, 51 MB of them by tracing
     table = breakdown(events, figure)
     assert sum(part.value for part in table.values()) == figure.value
     assert table["feature_maps"].value == 50 * MB
@@ -88,9 +99,29 @@ def test_a_step_that_was_followed_gives_every_byte_of_the_peak_a_name() -> None:
     assert table["unexplained"].status.value == "attributed"
 
 
+def test_tensors_that_were_never_touched_are_taken_off_their_category_and_said() -> None:
+    events = [*EVENTS, *AT_PEAK, ("untouched.feature_maps", 9 * MB)]
+    table = breakdown(events, peak_of(events))
+    assert table["feature_maps"].value == 50 * MB
+    assert table["feature_maps"].status.value == "measured"
+    assert "less 9 MB of them" in table["feature_maps"].method
+    assert table["parameters"].status.value == "counted"
+    assert "never_touched" not in table
+
+
+def test_no_category_of_an_older_run_is_below_0() -> None:
+    """It told what was never touched in one sum: here of 55 MB, 50 MB of the largest category."""
+    events = [*EVENTS, *AT_PEAK, ("at_peak.never_touched", -55 * MB)]
+    table = breakdown(events, peak_of(events))
+    assert table["feature_maps"].value == 0
+    assert table["parameters"].value == 5 * MB
+    assert sum(part.value for part in table.values()) == 305 * MB
+    assert min(part.value for part in table.values()) >= 0
+
+
 def test_child_processes_are_a_category_of_their_own() -> None:
     events = [*EVENTS, *AT_PEAK]
-    figure = peak(events, children=20 * MB)
+    figure = replace(peak_of(events), value=325 * MB)
     table = breakdown(events, figure, children=20 * MB)
     assert table["child_processes"].value == 20 * MB
     assert table["allocator_free"].value == 65 * MB

@@ -7,7 +7,7 @@ import pytest
 
 from wattstep.analysis.steps import Steps
 from wattstep.records.figure import Status
-from wattstep.run.foreground import PERIOD_NS, frame_figures, slowdown_figure, without_job
+from wattstep.run.foreground import PERIOD_NS, frame_figures, slowdown_figure
 
 MS = 1_000_000
 
@@ -55,15 +55,3 @@ def test_slowdown_is_a_ratio_of_mean_steps() -> None:
     found = slowdown_figure(np.array([10.0, 10.0, 10.0]), np.array([11.0, 13.0, 12.0]))
     assert found.value == pytest.approx(1.2)
     assert slowdown_figure(np.array([10.0]), np.array([])).missing
-
-
-def test_memory_of_the_job_is_not_the_trainings() -> None:
-    none = np.empty(0)
-    steps = Steps(
-        index=np.empty(0, np.int64), start_ns=np.empty(0, np.int64), end_ns=np.empty(0, np.int64),
-        samples=none, loss=none, warmup=np.empty(0, bool), traced=np.empty(0, bool),
-        window_ns=np.empty((0, 2), np.int64), rest_ns={"foreground": np.array([[10, 20]])},
-    )  # fmt: skip
-    t_ns, value = np.array([5, 12, 25]), np.array([7.0, 99.0, 3.0])
-    assert without_job(t_ns, value, steps) == 7
-    assert without_job(t_ns[1:2], value[1:2], steps) == 0

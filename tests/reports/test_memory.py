@@ -28,7 +28,6 @@ def footprint(batch: int = 4, **changed: Any) -> dict[str, Any]:
         "parameters": figure(4 * MB, "counted"),
         "gradients": figure(1 * MB, "counted"),
         "feature_maps": figure(batch * MB, "counted"),
-        "never_touched": figure(-1 * MB),
         "library_pages": figure(100 * MB),
         "unexplained": figure(2 * MB, "attributed"),
     }

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -27,6 +29,110 @@ def test_resident_memory_is_the_second_field_in_pages(tree, measure):
 def test_proportional_memory_is_pss_and_nothing_that_begins_alike(tree, measure):
     found = ProportionalMemory().probe(tree({"proc/42/smaps_rollup": ROLLUP}), 42)
     assert measure(found) == {"process.proportional_memory": 352 * 1024}
+
+
+def rollup(**sizes: int) -> str:
+    """A smaps_rollup with these sizes in KiB."""
+    lines = "".join(f"{name}: {size} kB\n" for name, size in sizes.items())
+    return f"55a86721c000-7ffca0299000 ---p 00000000 00:00 0   [rollup]\n{lines}"
+
+
+# 100 KiB of heap that both children share with the process, 30 more of its own; a child of 40 KiB of
+# its own and one of 10 KiB; libraries: 60 KiB that all map, with strangers too, 8 more in one child.
+FAMILY = {
+    "proc/42/task/42/children": "50 51 \n",
+    "proc/50/task/50/children": "\n",
+    "proc/51/task/51/children": "\n",
+    "proc/42/status": "Name:\tx\nVmRSS:\t 190 kB\nRssShmem:\t 0 kB\n",
+    "proc/42/smaps_rollup": rollup(
+        Rss=190, Pss=73, Pss_Anon=63, Pss_File=10, Pss_Shmem=0, Private_Clean=0,
+        Private_Dirty=30, Anonymous=130,
+    ),
+    "proc/50/smaps_rollup": rollup(
+        Rss=208, Pss=91, Pss_Anon=73, Pss_File=18, Pss_Shmem=0, Private_Clean=8,
+        Private_Dirty=40, Anonymous=140,
+    ),
+    "proc/51/smaps_rollup": rollup(
+        Rss=170, Pss=54, Pss_Anon=44, Pss_File=10, Pss_Shmem=0, Private_Clean=0,
+        Private_Dirty=10, Anonymous=110,
+    ),
+}  # fmt: skip
+
+
+def test_children_add_what_no_other_process_of_the_training_has(tree, measure):
+    """40 + 10 KiB of heap (less what halves of thirds round off) and 8 KiB of a library."""
+    assert measure(ProportionalMemory().probe(tree(FAMILY), 42)) == {
+        "process.proportional_memory": 73 * 1024,
+        "children.proportional_memory": (91 + 54) * 1024,
+        "children.added_memory": (40 + 10 + 8) * 1024,
+        "children.shared_memory": (208 + 170 - 58) * 1024,
+    }
+
+
+def test_pages_that_children_share_with_each_other_alone_count_once(tree, measure):
+    """The process has let go of 60 KiB that both children still share: nobody's private pages."""
+    family = dict(FAMILY)
+    for pid, private in ((50, 40), (51, 10)):
+        family[f"proc/{pid}/smaps_rollup"] = rollup(
+            Rss=160, Pss=private + 30 + 20, Pss_Anon=private + 30, Pss_File=20, Pss_Shmem=0,
+            Private_Clean=0, Private_Dirty=private, Anonymous=private + 60,
+        )  # fmt: skip
+    family["proc/42/smaps_rollup"] = rollup(
+        Rss=90, Pss=50, Pss_Anon=30, Pss_File=20, Pss_Shmem=0, Private_Clean=0, Private_Dirty=30,
+        Anonymous=30,
+    )  # fmt: skip
+    values = measure(ProportionalMemory().probe(tree(family), 42))
+    assert values["children.added_memory"] == (40 + 10 + 60) * 1024
+
+
+def test_old_kernels_that_do_not_split_proportional_sizes_tell_private_pages(tree, measure):
+    family = {
+        path: "".join(
+            line for line in text.splitlines(keepends=True) if not line.startswith("Pss_")
+        )
+        for path, text in FAMILY.items()
+    }
+    values = measure(ProportionalMemory().probe(tree(family), 42))
+    assert values["children.added_memory"] == (40 + 8 + 10) * 1024
+
+
+def test_a_child_that_ends_meanwhile_is_left_out(tree, measure):
+    family = dict(FAMILY)
+    del family["proc/51/smaps_rollup"]
+    family["proc/50/smaps_rollup"] = ""
+    values = measure(ProportionalMemory().probe(tree(family), 42))
+    assert values["process.proportional_memory"] == 73 * 1024
+    assert values["children.added_memory"] == values["children.shared_memory"] == 0
+
+
+def test_forked_children_add_their_own_pages_to_a_real_process(measure):
+    """Two children share 64 MB with this process and write 32 MB each of their own."""
+    found = ProportionalMemory().probe(Path("/"), os.getpid())
+    if not isinstance(found, Present) or len(found.reads[0].channels) < 2:
+        pytest.skip("the kernel does not tell")
+    code = (
+        "import os, sys\n"
+        "shared = bytearray(os.urandom(1) * 64_000_000)\n"
+        "kept = []\n"
+        "for _ in range(2):\n"
+        "    down, up = os.pipe()\n"
+        "    if not os.fork():\n"
+        "        own = bytearray(b'x' * 32_000_000)\n"
+        "        os.write(up, b'.')\n"
+        "        sys.stdin.read()\n"
+        "        os._exit(0)\n"
+        "    os.read(down, 1)\n"
+        "print(flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        values = measure(ProportionalMemory().probe(Path("/"), process.pid))
+        process.communicate()
+    assert values["children.added_memory"] == pytest.approx(64e6, rel=0.05)
+    assert values["children.shared_memory"] > 120e6
 
 
 def test_the_dear_one_is_read_once_a_second_and_the_cheap_one_at_every_tick(tree):

@@ -10,7 +10,9 @@ from wattstep.records.channel import Absent, Present
 from wattstep.sampling import child
 from wattstep.sensors import SENSORS, load, present_or_absent, probe, probe_all, read_integer
 
-READS_OF_MORE_THAN_A_FILE = {"sum", "ratio", "product", "drawn", "threads", "children", "perf"}
+READS_OF_MORE_THAN_A_FILE = {
+    "sum", "ratio", "product", "drawn", "threads", "children", "family", "perf",
+}  # fmt: skip
 
 
 class Broken:

@@ -125,6 +125,19 @@ def test_modelled_joules_say_so_and_are_the_training_s_own(tmp_path: Path) -> No
     assert "modelled" in short_text(seen)
 
 
+def test_memory_counts_what_children_share_once(tmp_path: Path) -> None:
+    """400 MB, and two children of 300 MB resident, of which the last read found 60 to be their own."""
+    names = ("resident_memory", *(f"children_{n}_memory" for n in ("resident", "added", "shared")))
+    run = Journal(tmp_path / "run", *(channel(n, n, "B", scale=1e6) for n in names))
+    for sizes in ((400, 500, 90, 410), (400, 600, 60, 540)):
+        for name, size in zip(names, sizes, strict=True):
+            run.sample(name, size)
+        run.step(0.5)
+    figures = Watcher(run.path).look().figures
+    assert figures["resident_memory"].value == pytest.approx(460e6)
+    assert figures["peak_memory"].value == pytest.approx(490e6)
+
+
 def test_the_battery_now_and_at_the_end(tmp_path: Path) -> None:
     power = channel("battery.b.power", "power_total", domain="battery")
     held = channel("battery.b.energy", "battery_energy", "J", limit=2000.0)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from wattstep.records.figure import Figure, Status, missing
 
 Event = tuple[str, int]
 
 AT_PEAK = "at_peak."  # before the name of a category: its size when most memory was in use
+UNTOUCHED = "untouched."  # likewise: what of these tensors was never written to and takes no memory
 HIGHEST = "highest."  # before the name of a category of tensors: its highest, at its own moment
 ALLOCATOR_FREE = "allocator_free"
 UNEXPLAINED = "unexplained"
 CHILDREN = "child_processes"
+NEVER_TOUCHED = "never_touched"  # in runs of earlier versions: of all tensors together, below 0
+SOURCE = "VmHWM of the training process"
+METHOD = (
+    "high-water mark of resident memory, read before and reset after each tracing window, less what "
+    "tracing kept"
+)
+RESETS = ("peak_resident_with_tracing", "peak_resident_apart")  # after these it begins anew
 
 _TENSORS = (
     "parameters", "buffers", "gradients", "optimizer_state", "input", "feature_maps", "workspace",
@@ -20,11 +29,6 @@ _TENSORS = (
 )  # fmt: skip
 _PEAK_OPERATION = "the operation of a step during which most memory was in use"
 _METHODS = {
-    "never_touched": (
-        Status.MEASURED,
-        "below 0: what of the tensors above was allocated, never written to, and is not resident "
-        "(mincore)",
-    ),
     "kernel_scratch": (
         Status.MEASURED,
         "high-water mark during that operation, less what was resident before and the tensors "
@@ -60,7 +64,10 @@ _METHODS = {
         "what is left: nodes of the graph, objects of the interpreter, holes in the heap; below 0 "
         "where undisturbed steps held less than the one that was followed",
     ),
-    CHILDREN: (Status.MEASURED, "highest resident memory of child processes"),
+    CHILDREN: (
+        Status.MEASURED,
+        "what child processes add when most memory was in use: pages that they share count once",
+    ),
 }
 
 
@@ -76,38 +83,59 @@ def tracing_kept(events: Sequence[Event]) -> float:
     return max(kept, 0.0)
 
 
-def peak(events: Sequence[Event], children: float) -> Figure:
-    """Highest resident memory outside tracing windows, less what tracing had kept by then.
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """A part of the recording outside of tracing windows.
+
+    Attributes:
+        begin_ns: When the high-water mark of resident memory was last reset before it.
+        end_ns: When it was read.
+        size: The mark, less `kept`, in bytes.
+        kept: What tracing had added by then, in bytes.
+    """
+
+    begin_ns: int
+    end_ns: int
+    size: float
+    kept: float
+
+
+def stretches(events: Sequence[Event], t_ns: Sequence[int]) -> list[Stretch]:
+    """The stretches of a recording.
 
     Args:
         events: Marks of memory in the order of time: (category, bytes).
-        children: Highest resident memory of child processes in bytes.
+        t_ns: When they were made.
     """
-    best: float | None = None
-    kept, before, stretches = 0.0, None, 0
-    for category, size in events:
+    found: list[Stretch] = []
+    kept, before, begin = 0.0, None, t_ns[0] if t_ns else 0
+    for (category, size), now in zip(events, t_ns, strict=True):
         if category == "peak_resident":
             # In the first stretch nothing had been traced: what it shows needs no correction.
-            value = size - max(kept, 0.0)
-            best = value if best is None else max(best, value)
-            stretches += 1
+            off = max(kept, 0.0)
+            found.append(
+                Stretch(begin_ns=begin if found else 0, end_ns=now, size=size - off, kept=off)
+            )
+        elif category in RESETS:
+            begin = now
         elif category == "resident_before_tracing":
             before = size
         elif category == "resident_after_tracing" and before is not None:
             kept += size - before
-    if best is None:
+    return found
+
+
+def peak(found: Sequence[Stretch]) -> Figure:
+    """Highest resident memory outside tracing windows, less what tracing had kept by then."""
+    if not found:
         return missing("B", "the recording ended before a peak was read")
-    method = (
-        "high-water mark of resident memory, read before and reset after each tracing window, "
-        "less what tracing kept"
-    )
     return Figure(
-        value=best + children,
+        value=max(stretch.size for stretch in found),
         unit="B",
-        n=stretches,
-        method=method + (", plus the children's highest" if children else ""),
+        n=len(found),
+        method=METHOD,
         status=Status.MEASURED,
-        source="VmHWM of the training process",
+        source=SOURCE,
     )
 
 
@@ -118,7 +146,7 @@ def breakdown(
 
     Args:
         events: Marks of memory in the order of time: (category, bytes).
-        peak_figure: As `peak` gives it.
+        peak_figure: As `peak` gives it, children included.
         children: What of it is the children's, in bytes.
     """
     at_peak = {
@@ -130,6 +158,12 @@ def breakdown(
         return _known_tensors_and_rest(events, peak_figure)
     if "process_at_rest" in at_peak:  # the step was followed after all tracing
         at_peak["process_at_rest"] -= tracing_kept(events)
+    untouched = {
+        category.removeprefix(UNTOUCHED): float(size)
+        for category, size in events
+        if category.startswith(UNTOUCHED)
+    }
+    untouched |= _take_off(at_peak, -at_peak.pop(NEVER_TOUCHED, 0.0))
     sizes = divide(
         peak_figure.value - children,
         demand=sum(at_peak.values()),
@@ -140,7 +174,23 @@ def breakdown(
             if name not in (*_TENSORS, ALLOCATOR_FREE, UNEXPLAINED)
         },
     )
-    return figures({**sizes, **({CHILDREN: children} if children else {})})
+    return figures({**sizes, **({CHILDREN: children} if children else {})}, untouched)
+
+
+def _take_off(at_peak: dict[str, float], size: float) -> dict[str, float]:
+    """Takes what was never touched off the largest tensors, where a run tells only the sum of it.
+
+    Returns:
+        How much of each category.
+    """
+    found: dict[str, float] = {}
+    for name in sorted(_TENSORS, key=lambda name: -at_peak.get(name, 0.0)):
+        part = min(size, at_peak.get(name, 0.0))
+        if part > 0:
+            found[name] = part
+            at_peak[name] -= part
+            size -= part
+    return found
 
 
 def divide(
@@ -166,9 +216,17 @@ def divide(
     return {**parts, ALLOCATOR_FREE: free, UNEXPLAINED: peak_size - free - sum(parts.values())}
 
 
-def figures(sizes: Mapping[str, float]) -> dict[str, Figure]:
-    """Sizes by category, each with how it was found."""
-    return {name: _figure(name, size) for name, size in sizes.items()}
+def figures(
+    sizes: Mapping[str, float], untouched: Mapping[str, float] | None = None
+) -> dict[str, Figure]:
+    """Sizes by category, each with how it was found.
+
+    Args:
+        sizes: What takes memory, in bytes.
+        untouched: Of tensors what takes none, and is not in `sizes`.
+    """
+    none = untouched or {}
+    return {name: _figure(name, size, none.get(name, 0.0)) for name, size in sizes.items()}
 
 
 def highest(sizes: Mapping[str, float]) -> dict[str, Figure]:
@@ -192,11 +250,16 @@ def highest_of(events: Sequence[Event]) -> dict[str, Figure]:
     )
 
 
-def _figure(name: str, size: float) -> Figure:
-    if name in _TENSORS:
-        status, method, source = Status.COUNTED, None, f"tensors during {_PEAK_OPERATION}"
-    else:
+def _figure(name: str, size: float, untouched: float) -> Figure:
+    status, method, source = Status.COUNTED, None, f"tensors during {_PEAK_OPERATION}"
+    if name not in _TENSORS:
         (status, method), source = _METHODS[name], "/proc/self/status of the training process"
+    elif untouched:
+        status = Status.MEASURED
+        method = (
+            f"its tensors less {untouched / 1e6:.3g} MB of them that were allocated, never written "
+            "to, and are not resident (mincore)"
+        )
     return Figure(value=float(size), unit="B", status=status, source=source, method=method)
 
 

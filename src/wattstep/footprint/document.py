@@ -70,9 +70,8 @@ def breakdown(life: Life) -> dict[str, Figure]:
     sizes = memory.divide(
         life.peak,
         demand=step.demand,
-        tensors=step.tensors,
+        tensors=step.resident_tensors,
         others={
-            "never_touched": -step.untouched,
             "kernel_scratch": step.kernel_scratch,
             "library_pages": step.library_pages,
             "interpreter_and_framework": framework,
@@ -80,7 +79,7 @@ def breakdown(life: Life) -> dict[str, Figure]:
             "added_by_steps": step.at_rest - prepared,
         },
     )
-    return memory.figures(sizes)
+    return memory.figures(sizes, step.untouched)
 
 
 def _written(figures: dict[str, Figure]) -> dict[str, Any]:

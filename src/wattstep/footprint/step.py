@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wattstep.analysis.memory import AT_PEAK, HIGHEST, divide
+from wattstep.analysis.memory import AT_PEAK, HIGHEST, UNTOUCHED, divide
 from wattstep.footprint.resident import ResidentMemory
 
 
@@ -21,7 +21,8 @@ class StepFootprint:
         highest: Of each category, at a moment of its own.
         demand: All that was resident, free memory of the allocator given back.
         kernel_scratch: What the operation took beyond the tensors that it made.
-        untouched: Of the tensors, what was never written to and is not resident.
+        untouched: Of `tensors`, what was never written to and is not resident; by category, only
+            those that have any.
         library_pages: Pages of files.
         at_rest: Other memory between steps, less the tensors there: interpreter, framework,
             modules, and what its kernels keep; on a GPU the last alone.
@@ -37,7 +38,7 @@ class StepFootprint:
     highest: dict[str, int]
     demand: int
     kernel_scratch: int
-    untouched: int
+    untouched: dict[str, int]
     library_pages: int
     at_rest: int
     phase: str
@@ -45,6 +46,11 @@ class StepFootprint:
     layer: str | None
     operations: int
     trimmed: bool
+
+    @property
+    def resident_tensors(self) -> dict[str, int]:
+        """Of each category what takes memory, which is all but what was never touched."""
+        return {name: size - self.untouched.get(name, 0) for name, size in self.tensors.items()}
 
 
 def follow_step(engine: Any, resident: ResidentMemory, device: Any = None) -> StepFootprint:
@@ -74,7 +80,7 @@ def follow_step(engine: Any, resident: ResidentMemory, device: Any = None) -> St
         highest=found.highest,
         demand=found.demand or 0,
         kernel_scratch=found.scratch or 0,
-        untouched=found.untouched or 0,
+        untouched=found.untouched,
         library_pages=resident.read().library_pages if device is None else 0,
         at_rest=rest,
         phase=found.phase,
@@ -114,9 +120,8 @@ def track_step(engine: Any) -> dict[str, int]:
     sizes = divide(
         step.demand,
         demand=step.demand,
-        tensors=step.tensors,
+        tensors=step.resident_tensors,
         others={
-            "never_touched": -step.untouched,
             "kernel_scratch": step.kernel_scratch,
             "library_pages": step.library_pages,
             "process_at_rest": step.at_rest,
@@ -124,5 +129,6 @@ def track_step(engine: Any) -> dict[str, int]:
     )
     return {
         **{AT_PEAK + name: int(size) for name, size in sizes.items()},
+        **{UNTOUCHED + name: size for name, size in step.untouched.items()},
         **{HIGHEST + name: size for name, size in step.highest.items()},
     }

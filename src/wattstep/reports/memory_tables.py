@@ -44,11 +44,6 @@ CATEGORIES: Mapping[str, Named] = {
     "held_tensors": Named(
         label="Tensors held", meaning="the data set in memory, and other tensors", color="--data"
     ),
-    "never_touched": Named(
-        label="Never touched",
-        meaning="of these tensors: allocated, never written to, not resident",
-        color="--ink-soft",
-    ),
     "kernel_scratch": Named(
         label="Workspace: kernels",
         meaning="scratch space inside an operation, which no tensor shows",

@@ -66,7 +66,12 @@ METRICS = {
         label="Mean power", meaning="Mean power while training, that of the idle device included"
     ),
     "peak_memory": Metric(
-        label="Peak memory", meaning="Most memory that the training process held at once"
+        label="Peak memory",
+        meaning="Most memory that the training and its children held at once, shared pages once",
+    ),
+    "proportional_peak_memory": Metric(
+        label="Proportional peak memory",
+        meaning="Likewise, with pages that other programs share counted in part",
     ),
     "system_peak_memory": Metric(
         label="System peak memory", meaning="Most memory in use on the whole machine"

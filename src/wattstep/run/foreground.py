@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.analysis.statistics import mean_figure
-from wattstep.analysis.steps import FloatArray, IntArray, Steps
+from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.reading import Tables
 
@@ -143,12 +143,3 @@ def _noted(figure: Figure, nice: str) -> Figure:
     words = f"the training ran at nice {nice}, the foreground job at that of the process"
     reason = words if not figure.reason else f"{figure.reason}; {words}"
     return Figure(**{**vars(figure), "reason": reason})
-
-
-def without_job(t_ns: IntArray, value: FloatArray, steps: Steps) -> float:
-    """The most memory of child processes in bytes, but for times when the foreground job ran."""
-    inside = np.zeros(len(t_ns), dtype=bool)
-    for begin, end in steps.rest_ns.get(NAME, ()):
-        inside |= (t_ns >= begin) & (t_ns <= end)
-    known = value[~inside & np.isfinite(value)]
-    return float(known.max()) if len(known) else 0.0

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis import memory
 from wattstep.analysis.curves import Curve, add_curves
 from wattstep.analysis.disturbance import other_cpu
 from wattstep.analysis.statistics import mean_figure, ratio_figure
@@ -30,9 +29,10 @@ from wattstep.run.conditions import (
     own_curves,
 )
 from wattstep.run.energy import energy_metrics
-from wattstep.run.foreground import foreground_delay, without_job
+from wattstep.run.foreground import foreground_delay
 from wattstep.run.gpu import gpu_utilization
 from wattstep.run.imported import ELSEWHERE, UNMARKED, scope_of, told
+from wattstep.run.memory import memory_metrics
 from wattstep.run.operations import RunBreakdown
 from wattstep.run.reading import Tables
 from wattstep.run.series import Series, real_cores
@@ -48,7 +48,6 @@ NO_COMPARISON = (
 MARK_S = 2e-6  # a mark after a real step, half of a step's two (benchmarks/marks.py measures them)
 CLOCK = "monotonic clock"
 WHOLLY = 0.99  # of a step: sampled throughout
-NO_PROCESS = "what was imported does not tell the memory of the training process"
 # What a device tells of itself beside its energy; aggregates are no sensors of their own.
 STATES = {
     "temperature": ("temperature",),
@@ -71,7 +70,7 @@ def compute(
     metrics.update(_traced_time(series, breakdown))
     metrics.update(_utilization(tables, series, parts))
     metrics["gpu_utilization"] = gpu_utilization(series, parts)
-    metrics.update(_memory(tables, series))
+    metrics.update(memory_metrics(tables, series))
     metrics.update(energy_metrics(series, breakdown, conditions, tables.info.options))
     metrics.update(busy_figures(series))
     metrics.update(completion(tables, breakdown, metrics["mean_power"]))
@@ -91,7 +90,7 @@ def headline(
     found = {
         **_speed(series, breakdown),
         "cpu_time_per_step": cpu_time_per_step(series, breakdown),
-        "peak_memory": _memory(tables, series)["peak_memory"],
+        "peak_memory": memory_metrics(tables, series)["peak_memory"],
         **energy_metrics(series, breakdown, conditions, tables.info.options),
         **_state_of_device(series),
     }
@@ -242,56 +241,6 @@ def _awake(series: Series) -> dict[int, Curve]:
         if channel.core is not None:
             parts.setdefault(channel.core, []).append(series.curve(channel))
     return {core: add_curves(curves) for core, curves in parts.items()}
-
-
-def _memory(tables: Tables, series: Series) -> dict[str, Any]:
-    table = tables.table("memory").to_pydict()
-    events = list(zip(table["category"], table["bytes"], strict=True))
-    children = 0.0
-    for channel in series.with_role("children_resident_memory"):
-        children = without_job(*series.raw(channel.name), series.steps)
-    peak = memory.peak(events, children)
-    if peak.missing and series.imported.is_import:
-        peak = missing("B", series.without(NO_PROCESS))
-    figures: dict[str, Any] = {
-        "peak_memory": peak,
-        "system_peak_memory": _system_peak(series),
-        "memory_breakdown": memory.breakdown(events, peak, children),
-    }
-    if highest := memory.highest_of(events):
-        figures["memory_highest"] = highest
-    if kept := memory.tracing_kept(events):
-        figures["tracing_memory"] = Figure(
-            value=kept,
-            unit="B",
-            status=Status.MEASURED,
-            source="VmRSS before and after each tracing window",
-            method="what tracing kept, taken off the peak",
-        )
-    return figures
-
-
-def _system_peak(series: Series) -> Figure:
-    for channel in series.with_role("used_memory"):
-        used = series.raw(channel.name)[1]
-        return Figure(
-            value=float(np.nanmax(used)), unit="B", n=int(np.isfinite(used).sum()),
-            method="highest sample of the memory in use", status=series.status(channel),
-            source=channel.source,
-        )  # fmt: skip
-    total = list(series.with_role("total_memory"))
-    available = list(series.with_role("available_memory"))
-    if not total or not available:
-        return missing("B", series.without("the system's memory was not sampled"))
-    values = np.nanmax(series.raw(total[0].name)[1]) - series.raw(available[0].name)[1]
-    return Figure(
-        value=float(np.nanmax(values)),
-        unit="B",
-        n=len(values),
-        method="highest sample of total less available memory",
-        status=series.status(total[0], available[0]),
-        source="/proc/meminfo",
-    )
 
 
 # --- what else ran, and what recording cost -----------------------------------------------------

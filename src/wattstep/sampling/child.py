@@ -33,6 +33,7 @@ NAP_NS = 500 * 1000 * 1000  # the longest sleep at a stretch
 LONG_NS = 10 * 1000 * 1000  # a read that takes so long has no place in the ticks
 LOOKS = 2  # naps after which a read that has not returned is said to hang
 NEVER_LONGER_NS = 60 * 10**9  # the longest period that a dear read is stretched to
+WALKS = ("family", "keyed")  # reads for which the kernel walks pages: they wait for nothing but a core
 ETIME = 62  # the error of a read that hangs: "Timer expired"
 EOWNERDEAD = 130  # that of a sampler that was killed and started again: "Owner died"
 
@@ -48,6 +49,11 @@ else:  # Python 3.6
     def process_ns():
         """CPU time of this process in nanoseconds."""
         return int(time.process_time() * 1e9)
+
+
+def thread_ns():
+    """CPU time of this thread in nanoseconds."""
+    return int(time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) * 1e9)
 
 
 # --- parsers: bytes and arguments in, a list of integers out (MISSING where there is none) -------
@@ -186,6 +192,26 @@ def read_threads(path):
     return read
 
 
+def descendants(process, excluded, found):
+    """Appends the numbers of all processes that the one at /proc/PID started, theirs too."""
+    for tid in os.listdir(process + "/task"):
+        try:
+            with open(process + "/task/" + tid + "/children", "rb", 0) as file:
+                children = file.read().decode().split()
+        except OSError:
+            if not os.path.exists(process):
+                raise
+            continue  # a thread that ended since it was listed; the process goes on
+        for child in children:
+            if int(child) not in excluded:
+                found.append(child)
+                try:
+                    descendants(os.path.dirname(process) + "/" + child, excluded, found)
+                except OSError:
+                    pass
+    return found
+
+
 def read_children(path, excluded):
     """CPU time in ns, number and resident bytes of the descendants of /proc/PID, without our own."""
     page = os.sysconf("SC_PAGE_SIZE")
@@ -193,27 +219,9 @@ def read_children(path, excluded):
     seen = {}
     ended = [0]
 
-    def descendants(pid, found):
-        for tid in os.listdir(proc + "/" + pid + "/task"):
-            try:
-                with open(proc + "/" + pid + "/task/" + tid + "/children", "rb", 0) as file:
-                    children = file.read().decode().split()
-            except OSError:
-                if not os.path.exists(proc + "/" + pid):
-                    raise
-                continue  # a thread that ended since it was listed; the process goes on
-            for child in children:
-                if int(child) not in excluded:
-                    found.append(child)
-                    try:
-                        descendants(child, found)
-                    except OSError:
-                        pass
-        return found
-
     def read():
         alive, resident = {}, 0
-        for pid in descendants(os.path.basename(path), []):
+        for pid in descendants(path, excluded, []):
             try:
                 alive[pid] = read_threads(proc + "/" + pid + "/task")()[0]
                 with open(proc + "/" + pid + "/statm", "rb", 0) as file:
@@ -227,6 +235,64 @@ def read_children(path, excluded):
         seen.clear()
         seen.update(alive)
         return (ended[0] + sum(alive.values()), len(alive), resident)
+
+    return read
+
+
+def read_sizes(path):
+    """The sizes in a file of /proc by name ("Pss": 352), in KiB."""
+    sizes = {}
+    with open(path, "rb", 0) as file:
+        for line in file.read().splitlines():
+            words = line.split()
+            if words[2:] == [b"kB"]:
+                sizes[words[0].rstrip(b":").decode()] = int(words[1])
+    return sizes
+
+
+def added_by(own, family, shmem):
+    """What descendants add to the resident memory of a process, shared pages counted once, in KiB.
+
+    Anonymous and shared memory is that of the family alone, so that proportional sizes add up to
+    what it takes. Pages of files (libraries) may be shared with strangers: of them the process's
+    own count in full, and those that a descendant alone has, or more where proportional sizes say
+    so. Kernels before 5.4 do not tell the two apart: there all counts as pages of files.
+    """
+    both = [own] + family
+    if all("Pss_Anon" in sizes for sizes in both):
+        kept = own["Anonymous"] + shmem
+        anonymous = sum(sizes["Pss_Anon"] + sizes["Pss_Shmem"] for sizes in both) - kept
+        alone = sum(sizes["Private_Clean"] for sizes in family)
+        files = sum(sizes["Pss_File"] for sizes in both) - (own["Rss"] - kept)
+        return max(anonymous + max(alone, files), 0)
+    alone = sum(sizes["Private_Clean"] + sizes["Private_Dirty"] for sizes in family)
+    return max(alone, sum(sizes["Pss"] for sizes in both) - own["Rss"])
+
+
+def read_family(path, excluded):
+    """Memory of /proc/PID and its descendants; four sizes in KiB.
+
+    Proportional size of the process; the sum of its descendants'; what they add to what the process
+    has resident; what they have resident beside that, which the process or another of them has too.
+    """
+    proc = os.path.dirname(path)
+
+    def read():
+        own = read_sizes(path + "/smaps_rollup")
+        family = []
+        for pid in descendants(path, excluded, []):
+            try:
+                sizes = read_sizes(proc + "/" + pid + "/smaps_rollup")
+            except OSError:  # it ended meanwhile
+                continue
+            if "Pss" in sizes:
+                family.append(sizes)
+        if not family:
+            return (own["Pss"], 0, 0, 0)
+        shmem = read_sizes(path + "/status").get("RssShmem", 0)
+        resident = sum(sizes["Rss"] for sizes in family)
+        added = min(added_by(own, family, shmem), resident)
+        return (own["Pss"], sum(sizes["Pss"] for sizes in family), added, resident - added)
 
     return read
 
@@ -331,8 +397,9 @@ def open_read(entry, descriptors, fds=None):
         return read_perf(descriptors)
     if parser == "threads":
         return read_threads(path)
-    if parser == "children":
-        return read_children(path, set(entry["excluded"]) | set(arguments) | {os.getpid()})
+    if parser in ("children", "family"):
+        excluded = set(entry["excluded"]) | set(arguments) | {os.getpid()}
+        return (read_children if parser == "children" else read_family)(path, excluded)
     if parser == "sum":
         return read_files([path] + list(arguments), parser, (), fds)
     if parser == "ratio":
@@ -424,7 +491,7 @@ class Read:
                 now = self.returned()
             self.journal.rows.append(self.journal.pack(now, 0, *values))
             self.failures = 0
-        except (OSError, ValueError, IndexError, struct.error) as error:
+        except (OSError, ValueError, LookupError, struct.error) as error:
             self.failed(self.returned() if self.hung else now, error)
             if self.failures >= PATIENCE:
                 self.due = tick + max(self.every, per_second)
@@ -518,11 +585,13 @@ class SlowReads:
 
     def read(self, read):
         """Takes one read with its time: more seldom if it costs more than its share of a core."""
-        before = monotonic_ns()
+        before, worked = monotonic_ns(), thread_ns()
         read.take(0, 1)
         cost = monotonic_ns() - before
+        # What others keep from a core for long is not dear: it would be read hardly ever beside them.
+        worked = thread_ns() - worked if read.entry["parser"] in WALKS else cost
         read.journal.flush()
-        dear = min(int(cost / BUDGET), NEVER_LONGER_NS)
+        dear = min(int(worked / BUDGET), NEVER_LONGER_NS)
         read.due_ns = before + max(read.every * self.period, dear)
         every = (read.due_ns - before) // self.period
         self.costs.append((before, read.number, cost, every))
@@ -626,6 +695,13 @@ class Sampler:
         self.slow.watch = Watch()
         _thread.start_new_thread(self.slow.run, ())
 
+    def read_walks_again(self):
+        """Reads memory as it is at the end, which may have grown since it was last due."""
+        for read in self.slow.reads:
+            if read.entry["parser"] in WALKS and not self.slow.watch.held:
+                read.take(0, 1)
+                read.journal.flush()
+
     def without(self, hung):
         """Has another thread, of ordinary priority, go on with the ticks."""
         self.put_aside(hung)
@@ -728,6 +804,8 @@ class Sampler:
             tick_rows.append(pack_tick(deadline, woke - deadline, monotonic_ns() - woke, lost))
         for journal in self.journals:
             journal.flush()
+        if self.stopping:
+            self.read_walks_again()
         return None
 
 

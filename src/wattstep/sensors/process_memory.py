@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from wattstep.records.channel import Absent, Channel, Present, Sensor, SensorRead
@@ -41,37 +42,61 @@ class ResidentMemory(Sensor):
 
 
 class ProportionalMemory(Sensor):
-    """Proportional set size: a page that n processes share counts 1/n."""
+    """Proportional set size: a page that n processes share counts 1/n.
+
+    Where the kernel lists children, theirs too, and what they add to the training's own resident
+    memory: a page that they share with it, or with each other, counts once.
+    """
 
     name = "proportional_memory"
-    description = "memory of the training process, shared pages counted in part"
+    description = "memory of the training process and its children, shared pages counted in part"
     scope = "process"
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Reads the file once: it may exist and yet be closed to this user."""
-        path = root / "proc" / str(pid) / "smaps_rollup"
+        process = root / "proc" / str(pid)
+        path = process / "smaps_rollup"
         text = read_text(path)
         if isinstance(text, Absent):
             return Absent(reason=f"needs Linux 4.14 and the right to trace: {text.reason}")
         if "\nPss:" not in text:
             return Absent(reason="/proc/PID/smaps_rollup has no Pss line")
-        channel = Channel(
-            name="process.proportional_memory",
-            unit="B",
-            kind="gauge",
-            domain="process",
-            role="proportional_memory",
-            source="/proc/PID/smaps_rollup",
-            scale=1024,
-            resolution=1024,
-        )
         # The kernel walks all pages for it: 0.1 to 11 ms a read, during which it holds up mmap.
         read = SensorRead(
             path=str(path),
             parser="keyed",
             arguments=("Pss:",),
-            channels=(channel,),
+            channels=(_channel("process.proportional_memory", "proportional_memory"),),
             least_period_s=1.0,
             slow=True,
         )
-        return Present(reads=(read,))
+        if not (process / "task" / str(pid) / "children").exists():
+            return Present(reads=(read,))
+        channels = (*read.channels, *family_channels())
+        return Present(
+            reads=(
+                replace(read, path=str(process), parser="family", arguments=(), channels=channels),
+            )
+        )
+
+
+def family_channels() -> tuple[Channel, ...]:
+    """What is read of the children, in the order of the parser."""
+    return (
+        _channel("children.proportional_memory", "children_proportional_memory"),
+        _channel("children.added_memory", "children_added_memory"),
+        _channel("children.shared_memory", "children_shared_memory"),
+    )
+
+
+def _channel(name: str, role: str) -> Channel:
+    return Channel(
+        name=name,
+        unit="B",
+        kind="gauge",
+        domain="process",
+        role=role,
+        source="/proc/PID/smaps_rollup",
+        scale=1024,
+        resolution=1024,
+    )

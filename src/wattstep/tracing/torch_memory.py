@@ -53,7 +53,8 @@ class StepMemory:
         operations: How many ran in the step.
         demand: All memory in use at that moment as the meter saw it; None without a meter.
         scratch: Of that, what the operation itself took beyond the tensors that it made.
-        untouched: Of the tensors, what was never written to and takes no memory.
+        untouched: Of `categories`, what was never written to and takes no memory; only those that
+            have any.
     """
 
     categories: dict[str, int]
@@ -65,7 +66,7 @@ class StepMemory:
     operations: int
     demand: int | None
     scratch: int | None
-    untouched: int | None
+    untouched: dict[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +79,7 @@ class _Moment:
     layer: str | None
     demand: int
     scratch: int
-    untouched: int
+    untouched: list[tuple[Storage, int]]
 
 
 class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -148,7 +149,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             operations=ledger.operation,
             demand=None if moment is None else moment.demand,
             scratch=None if moment is None else moment.scratch,
-            untouched=None if moment is None else moment.untouched,
+            untouched={} if moment is None else _by_category(moment.untouched),
         )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -193,7 +194,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             layer=layer,
             demand=demand,
             scratch=max(taken, 0),
-            untouched=sparse.absent(),
+            untouched=sparse.untouched(),
         )
 
     # --- storages -------------------------------------------------------------------------
@@ -257,13 +258,26 @@ class _Sparse:
 
     def absent(self, of: Sequence[Storage] | None = None) -> int:
         """Bytes that are still untouched: of some storages, or of all."""
-        return sum(self._of(ref) for ref, entry in self._found if of is None or entry in of)
+        return sum(size for entry, size in self.untouched() if of is None or entry in of)
+
+    def untouched(self) -> list[tuple[Storage, int]]:
+        """Each storage with the bytes of it that are still untouched."""
+        return [(entry, self._of(reference)) for reference, entry in self._found]
 
     def _of(self, reference: Any) -> int:
         storage = reference()
         if storage is None:
             return 0
         return self._meter.absent(storage.data_ptr(), storage.nbytes())
+
+
+def _by_category(sizes: Iterable[tuple[Storage, int]]) -> dict[str, int]:
+    """Sums by category, which storages have once the step has ended; none that are 0."""
+    found: dict[str, int] = {}
+    for storage, size in sizes:
+        if size:
+            found[storage.category] = found.get(storage.category, 0) + size
+    return found
 
 
 class _Layers:

@@ -19,8 +19,8 @@ NOW_NS: Final = 3 * 10**9  # what throttled it until so long ago still counts as
 LOAD: Final = ("busy_time", "core_utilization")
 GPU: Final = ("gpu_utilization", "gpu_memory_used")
 MEMORY: Final = (
-    "resident_memory", "children_resident_memory", "total_memory", "available_memory",
-    "used_memory",
+    "resident_memory", "children_resident_memory", "children_added_memory",
+    "children_shared_memory", "total_memory", "available_memory", "used_memory",
 )  # fmt: skip
 COSTS: Final = ("sampler_cpu_time", "companion_cpu_time")
 WANTED: Final = frozenset(
@@ -158,11 +158,30 @@ class Device:
             found["resident_memory"] = missing("B", reason)
             found["peak_memory"] = missing("B", reason)
         else:
-            children = [self._last(c) or 0.0 for c in self._with("children_resident_memory")]
-            found["resident_memory"] = _figure(value + sum(children), "B", own[0])
+            now, most = self._children()
+            found["resident_memory"] = _figure(value + now, "B", own[0])
             highest = max(self._channels[own[0].name].highest or value, peak or 0.0)
-            found["peak_memory"] = _figure(highest, "B", own[0], "highest so far")
+            found["peak_memory"] = _figure(highest + most, "B", own[0], "highest so far")
         return found | self._system_memory()
+
+    def _children(self) -> tuple[float, float]:
+        """What child processes add in B, now and at most so far; shared pages count once.
+
+        Their resident sets, less the share that the last proportional read found elsewhere.
+        """
+        resident, _ = self._child_memory("resident")
+        added, most = self._child_memory("added")
+        shared, _ = self._child_memory("shared")
+        now = resident * added / (added + shared) if added + shared else resident
+        return now, max(most, now)
+
+    def _child_memory(self, which: str) -> tuple[float, float]:
+        """Last and highest value in B; 0 where nothing was read."""
+        for channel in self._with(f"children_{which}_memory"):
+            running = self._channels.get(channel.name)
+            if running is not None and running.last is not None:
+                return running.last, running.highest or 0.0
+        return 0.0, 0.0
 
     def _system_memory(self) -> dict[str, Figure]:
         total = next((c for c in self._with("total_memory")), None)

@@ -115,7 +115,7 @@ class EmulatedSite:
 
     def _without_mover(self, read: SensorRead) -> SensorRead:
         """The mover is our child, and no child of the training."""
-        if read.parser != "children":
+        if read.parser not in ("children", "family"):
             return read
         return replace(read, arguments=(*read.arguments, self.mover.pid))
 

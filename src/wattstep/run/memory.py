@@ -1,0 +1,108 @@
+"""Memory of a run: the peak of the training with its children, what it is for, and the machine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wattstep.analysis import memory
+from wattstep.analysis.child_memory import Added, Samples, added_memory, family_peak
+from wattstep.records.figure import Figure, Status, missing
+from wattstep.run.foreground import NAME as FOREGROUND
+from wattstep.run.reading import Tables
+from wattstep.run.series import Series
+
+NO_PROCESS = "what was imported does not tell the memory of the training process"
+_FAMILY = ("proportional_memory", "children_proportional_memory")
+_NONE: Samples = (np.zeros(0, np.int64), np.zeros(0))
+
+
+def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
+    """`peak_memory`, its parts in `memory_breakdown`, and what else was seen of memory.
+
+    With children `proportional_peak_memory`, too: there pages that other programs share count in
+    part.
+    """
+    table = tables.table("memory").to_pydict()
+    events = list(zip(table["category"], table["bytes"], strict=True))
+    peak, children = _peak(memory.stretches(events, table["t_ns"]), series)
+    if peak.missing and series.imported.is_import:
+        peak = missing("B", series.without(NO_PROCESS))
+    figures: dict[str, Any] = {
+        "peak_memory": peak,
+        "system_peak_memory": _system_peak(series),
+        "memory_breakdown": memory.breakdown(events, peak, children),
+    }
+    if children and (proportional := _proportional_peak(series)) is not None:
+        figures["proportional_peak_memory"] = proportional
+    if highest := memory.highest_of(events):
+        figures["memory_highest"] = highest
+    if kept := memory.tracing_kept(events):
+        figures["tracing_memory"] = Figure(
+            value=kept,
+            unit="B",
+            status=Status.MEASURED,
+            source="VmRSS before and after each tracing window",
+            method="what tracing kept, taken off the peak",
+        )
+    return figures
+
+
+def _peak(stretches: list[memory.Stretch], series: Series) -> tuple[Figure, float]:
+    """The peak, and what of it is the children's in bytes."""
+    added = _added(series)
+    if not stretches or not added.high.any():
+        return memory.peak(stretches), 0.0
+    return family_peak(stretches, _samples(series, "resident_memory"), added)
+
+
+def _added(series: Series) -> Added:
+    """By child processes, but for times when the foreground job ran, which is one of them."""
+    roles = (f"children_{which}_memory" for which in ("resident", "added", "shared"))
+    found = added_memory(*(_samples(series, role) for role in roles))
+    return found.without(series.steps.rest_ns.get(FOREGROUND, ()))
+
+
+def _samples(series: Series, role: str) -> Samples:
+    """Of the only channel of a role; none where it gave nothing."""
+    return next((series.raw(c.name) for c in series.with_role(role)), _NONE)
+
+
+def _proportional_peak(series: Series) -> Figure | None:
+    """Highest sum of the proportional sizes of the training and its children, read together."""
+    (t_ns, own), (same_ns, children) = (_samples(series, role) for role in _FAMILY)
+    if not len(t_ns) or not np.array_equal(t_ns, same_ns):
+        return None
+    both = (own + children)[children > 0]
+    if not len(both):
+        return None
+    return Figure(
+        value=float(both.max()), unit="B", n=len(both), status=Status.MEASURED,
+        source="/proc/PID/smaps_rollup",
+        method="highest sum of proportional sizes of the training and its children, of so many "
+        "reads: a page that n processes share counts 1/n, strangers among them; tracing counts",
+    )  # fmt: skip
+
+
+def _system_peak(series: Series) -> Figure:
+    for channel in series.with_role("used_memory"):
+        used = series.raw(channel.name)[1]
+        return Figure(
+            value=float(np.nanmax(used)), unit="B", n=int(np.isfinite(used).sum()),
+            method="highest sample of the memory in use", status=series.status(channel),
+            source=channel.source,
+        )  # fmt: skip
+    total = list(series.with_role("total_memory"))
+    available = list(series.with_role("available_memory"))
+    if not total or not available:
+        return missing("B", series.without("the system's memory was not sampled"))
+    values = np.nanmax(series.raw(total[0].name)[1]) - series.raw(available[0].name)[1]
+    return Figure(
+        value=float(np.nanmax(values)),
+        unit="B",
+        n=len(values),
+        method="highest sample of total less available memory",
+        status=series.status(total[0], available[0]),
+        source="/proc/meminfo",
+    )

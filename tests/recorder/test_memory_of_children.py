@@ -1,0 +1,50 @@
+"""A training's peak with forked workers counts once what they share with it and with each other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wattstep import load
+
+SCRIPT = """
+import os, sys, time
+from wattstep import Recorder
+shared = bytearray(os.urandom(1) * 200_000_000)
+workers = []
+with Recorder(sys.argv[1], trace="none", warmup=0) as recorder:
+    for _ in range(3):
+        told, tell = os.pipe()
+        go, end = os.pipe()
+        if not os.fork():
+            os.close(end)
+            own = bytearray(b"x" * 30_000_000)
+            os.write(tell, b".")
+            os.read(go, 1)
+            os._exit(0)
+        os.read(told, 1)
+        workers.append(end)
+    for _ in range(20):
+        with recorder.step(samples=1):
+            time.sleep(0.02)
+"""
+
+
+def test_the_peak_with_forked_workers_counts_what_they_share_once(tmp_path: Path) -> None:
+    """Three workers write 30 MB each and share 200 MB with the process: 90 MB are theirs, not 690."""
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "run")], check=True, timeout=120)
+    run = load(tmp_path / "run")
+    if "proportional_memory" in run.info.absent or "children" in run.info.absent:
+        pytest.skip("the kernel does not tell")
+    metrics = run.metrics()
+    peak, children = metrics["peak_memory"], metrics["memory_breakdown"].get("child_processes")
+    own = run.series.raw("process.resident_memory")[1].max()
+    assert peak.value - own == pytest.approx(90e6, rel=0.1)
+    assert peak.low <= peak.value <= peak.high
+    assert peak.status.value == "measured"
+    assert "shared pages counted once" in peak.method
+    assert children is None  # without a model nothing else has a category either
+    assert metrics["proportional_peak_memory"].value < peak.high

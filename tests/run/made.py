@@ -60,13 +60,15 @@ def make_run(
     device: dict[str, object] | None = None,
     idle_ns: tuple[int, int] = (0, 0),
     slow: Callable[[int], int] = lambda index: 0,
+    beside: tuple[str, int] = ("", 0),
 ) -> Made:
     """A closed run of equal steps; every sixth one traced, with one operation filling each phase.
 
     The operation of a phase is called `<phase>-op`, its layer `layer.<phase>`; it starts right
     after the tracer's extra time. `evaluations` are steps done, measure and value. Every loss is 1
     where `losses` do not say otherwise. `idle_ns` is how long it rests before the first step and
-    after the last, `slow` what a step takes longer in its last phase.
+    after the last, `slow` what a step takes longer in its last phase, `beside` the name and length of
+    a rest before the first step.
     """
     create_folder(path)
     reads = tuple(
@@ -84,6 +86,7 @@ def make_run(
     write_info(path, info)
     marks = MarkJournal(path / JOURNAL)
     now = _rest(marks, "idle_before", BEGIN, idle_ns[0])
+    now = _rest(marks, *beside[:1], now, beside[1])
     made: list[tuple[int, bool]] = []
     rows: list[bytes] = []
     window = 0

@@ -71,7 +71,7 @@ def gauge(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def told(document: dict[str, Any], table: str) -> float:
     """Energy of rows, rests, groups and what is left, in J."""
-    rests = {n: r for n, r in document["rests"].items() if not r.get("outside_steps")}
+    rests = document["rests"]
     rests.pop("not_resolved", None)
     groups = document["energy_groups"] if table == "operations" else []
     left = document["not_resolved"][table].get("energy", {"value": 0.0})["value"]

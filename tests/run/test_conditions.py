@@ -367,7 +367,9 @@ def test_idle_power_before_and_after_is_told_and_taken_off_beside_the_whole(tmp_
     assert above["after"].value == pytest.approx(0.1 - 0.04, rel=0.01)
     assert "counts as idle and is taken off" in above["before"].method
     assert "energy_per_step_with_idle" not in metrics
-    assert not {"idle_before", "idle_after"} & set(run.document()["rests"])
+    document = run.document()
+    rests = {**document["rests"], **document["rests_outside_steps"]}
+    assert not {"idle_before", "idle_after"} & set(rests)
 
 
 def test_on_request_energy_per_step_is_that_above_idle_and_says_so(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from wattstep.run import Run, load
 def parts(run: Run, what: str) -> float:
     """Operations and what no operation covers, inside of steps."""
     document = run.document()
-    rests = [rest for rest in document["rests"].values() if not rest.get("outside_steps")]
+    rests = document["rests"].values()
     return sum(row[what]["value"] for row in [*document["operations"], *rests])
 
 
@@ -348,3 +348,18 @@ def test_a_battery_of_current_and_voltage_is_their_product_and_each_is_needed(
     whole = gauge("battery.bat0.power", "power_total", "W", lambda t: 6000)
     run = load(make_run(tmp_path / "whole", [current, voltage, whole]).path)
     assert run.metrics()["mean_power"].value == pytest.approx(6)
+
+
+def test_what_ran_beside_the_steps_is_told_in_all_and_no_part_of_the_sum(tmp_path: Path) -> None:
+    """A start of 400 ms before the first step: with every rest of the document summed up plainly."""
+    made = make_run(
+        tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)], beside=("startup", 400 * MS)
+    )
+    document = load(made.path).document()
+    rows = [*document["operations"], *document["rests"].values()]
+    assert sum(row["time"]["value"] for row in rows) == pytest.approx(0.02, rel=1e-6)
+    assert sum(row["energy"]["value"] for row in rows) == pytest.approx(0.1, rel=1e-6)
+    startup = document["rests_outside_steps"]["startup"]
+    assert startup["total"]["value"] == pytest.approx(0.4)
+    assert startup["energy"]["value"] == pytest.approx(2.0)
+    assert "time" not in startup  # it has none for a step

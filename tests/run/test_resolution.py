@@ -26,7 +26,7 @@ def slow(every_ns: int, watts: float = 5.0, **more: Any) -> Sampled:
 
 def total(document: dict[str, Any], table: str, what: str = "energy") -> float:
     """Rows of a table and rests, those that are missing left out, and what stands for them."""
-    rests = {n: r for n, r in document["rests"].items() if not r.get("outside_steps")}
+    rests = dict(document["rests"])
     left = document["not_resolved"][table].get(what, {"value": 0.0})["value"]
     rests.pop("not_resolved", None)
     groups = document["energy_groups"] if (table, what) == ("operations", "energy") else []

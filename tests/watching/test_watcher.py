@@ -125,6 +125,30 @@ def test_modelled_joules_say_so_and_are_the_training_s_own(tmp_path: Path) -> No
     assert "modelled" in short_text(seen)
 
 
+def test_a_run_that_lacks_its_least_steps_has_their_time_left_and_not_0(tmp_path: Path) -> None:
+    """4 s were given and are over; 17 of 20 steps of 2 s are still to come."""
+    run = Journal(tmp_path / "run", METER, asked={"seconds": 4, "least_steps": 20})
+    trained(run, 3, 2.0)
+    seen = Watcher(run.path).look()
+    left = seen.figures["time_left"]
+    assert left.missing or left.value == pytest.approx(34.0, rel=0.3)
+    trained(run, 9, 2.0)
+    left = Watcher(run.path).look().figures["time_left"]
+    assert left.value == pytest.approx(8 * 2.0, rel=0.3)
+    trained(run, 8, 2.0)
+    left = Watcher(run.path).look().figures["time_left"]
+    assert left.missing  # and no "0 µs left" while it still traces
+    assert "is done" in (left.reason or "")
+
+
+def test_a_run_that_did_the_steps_asked_for_says_that_and_not_0_left(tmp_path: Path) -> None:
+    run = Journal(tmp_path / "run", METER, asked={"steps": 10})
+    trained(run, 10)
+    seen = Watcher(run.path).look()
+    assert seen.figures["time_left"].missing
+    assert "left" not in short_text(seen)
+
+
 def test_memory_counts_what_children_share_once(tmp_path: Path) -> None:
     """400 MB, and two children of 300 MB resident, of which the last read found 60 to be their own."""
     names = ("resident_memory", *(f"children_{n}_memory" for n in ("resident", "added", "shared")))

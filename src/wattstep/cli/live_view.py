@@ -88,7 +88,7 @@ def line_of(snapshot: Snapshot) -> str:
     said = [snapshot.stage or snapshot.state, f"step {snapshot.steps:,}"]
     time_of_step = snapshot.figures.get("step_time")
     if time_of_step is not None and time_of_step.value is not None:
-        said.append(f"{1e3 * time_of_step.value:.3g} ms a step")
+        said.append(f"{1e3 * time_of_step.value:.3g} ms a step (median)")
     said += [words] if (words := short_text(snapshot)) else []
     return f"{brief(snapshot.workload or snapshot.run, 60)}: {', '.join(said)}"
 

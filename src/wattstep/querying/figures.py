@@ -61,7 +61,7 @@ def rows_of(document: Mapping[str, Any]) -> Rows:
     Args:
         document: As `Run.document` gives it.
     """
-    rows: Rows = {"metrics": [], "rests": []}
+    rows: Rows = {"metrics": [], "rests": [], "rests_outside_steps": []}
     for name, part in document["metrics"].items():
         for key, figure in _figures_in(part):
             rows["metrics"].append({"metric": name, "key": ".".join(key) or None, **figure})
@@ -71,8 +71,9 @@ def rows_of(document: Mapping[str, Any]) -> Rows:
             for row in document[part]
             for of in _quantities(row)
         ]
-    for rest, quantities in document["rests"].items():
-        rows["rests"].extend({"rest": rest, **of} for of in _quantities(quantities))
+    for table in ("rests", "rests_outside_steps"):
+        for rest, quantities in document[table].items():
+            rows[table].extend({"rest": rest, **of} for of in _quantities(quantities))
     return rows
 
 

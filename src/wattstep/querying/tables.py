@@ -176,6 +176,10 @@ TABLES: Final[tuple[Table, ...]] = (
         "rests", "a quantity of what no operation covers; with the operations it makes the step",
         ("rest", "VARCHAR", "its name"),
     ),
+    _figures(
+        "rests_outside_steps", "total (time) or energy of all that ran beside the steps by one name",
+        ("rest", "VARCHAR", "startup, evaluation, ..."),
+    ),
     Table(
         name="steps", origin="files", meaning="a step of training",
         columns=_columns(

@@ -32,7 +32,9 @@ class Metric:
 
 
 METRICS = {
-    "step_time": Metric(label="Step time", meaning="Wall time of one training step, not traced"),
+    "step_time": Metric(
+        label="Step time (mean)", meaning="Wall time of one training step, not traced"
+    ),
     "cpu_time_per_step": Metric(
         label="CPU time per step",
         meaning="CPU time that the training takes in one step, on all cores together",

@@ -72,7 +72,8 @@ def make_document(
         "phases": _plain(breakdown.phases()),
         "updates": _plain(breakdown.updates()),
         "kinds": _plain(breakdown.kinds()),
-        "rests": _plain({**breakdown.rests(), **_outside(series)}),
+        "rests": _plain(breakdown.rests()),
+        "rests_outside_steps": _plain(_outside(series)),
         "not_resolved": _plain(breakdown.not_resolved()),
         "energy_groups": _plain(breakdown.energy_groups()),
         "energy_by_rail": _plain(told(rails(series), scope)),
@@ -162,34 +163,25 @@ def _left_out(series: Series) -> list[str]:
 
 
 def _outside(series: Series) -> dict[str, Any]:
-    """Stretches with a name outside of steps (evaluation), per clean step on average."""
-    steps = series.steps
+    """Stretches with a name outside of steps (startup, evaluation): time and energy of all of them."""
     table: dict[str, Any] = {}
-    for name, spans in steps.rest_ns.items():
+    for name, spans in series.steps.rest_ns.items():
         if not len(spans) or name in (*IDLE.values(), STABILIZING, CANARY):  # no part of training
             continue
         seconds = (spans[:, 1] - spans[:, 0]) * 1e-9
         table[name] = {
-            "time": Figure(
-                value=float(seconds.sum()) / max(len(steps.index), 1),
-                unit="s",
-                n=len(spans),
-                status=Status.MEASURED,
-                source="monotonic clock",
-                method=f"{len(spans)} stretches outside of the steps, over all steps",
-            ),
             "total": Figure(
                 value=float(seconds.sum()), unit="s", n=len(spans), status=Status.MEASURED,
-                source="monotonic clock",
+                source="monotonic clock", method="sum of stretches outside of the steps",
             ),
+            "energy": _energy_outside(series, spans),
             "outside_steps": True,
         }  # fmt: skip
-        table[name]["energy"] = _energy_outside(series, spans, len(steps.index))
     return table
 
 
-def _energy_outside(series: Series, spans: IntArray, count: int) -> Figure:
-    """Energy of stretches outside of the steps, over all steps."""
+def _energy_outside(series: Series, spans: IntArray) -> Figure:
+    """Energy of stretches outside of the steps, all together."""
     energy = series.energy
     if isinstance(energy, str):
         return missing("J", energy)
@@ -199,7 +191,8 @@ def _energy_outside(series: Series, spans: IntArray, count: int) -> Figure:
     gain = float(np.nansum(gains))
     seconds = float((covered * (spans[:, 1] - spans[:, 0])).sum()) * 1e-9
     return Figure(
-        value=gain / max(count, 1), unit="J", status=energy.status, source=energy.source,
+        value=gain, unit="J", n=len(spans), status=energy.status, source=energy.source,
+        method="sum of stretches outside of the steps",
         systematic=energy.systematic_at(gain / seconds) if seconds else None,
     )  # fmt: skip
 

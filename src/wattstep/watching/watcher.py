@@ -29,6 +29,7 @@ from wattstep.watching.tables import news_of_tables
 
 SILENT_S: Final = 3.0  # the sampler writes at least twice a second
 NO_GOAL: Final = "nobody said when it is to end (Recorder(total_steps=...))"
+ALL_DONE: Final = "all that was asked for is done; what comes after it is not foretold"
 AT_ANY_TIME: Final = "it ends when its goal is reached, or when it is steady: at any time"
 BINS: Final = 120
 LATE_TICKS: Final = 3000  # the last ticks, of which lateness is told
@@ -269,8 +270,19 @@ class _Run:
         if self._steps.begun_ns is None:
             return missing("s", "the warm-up is not over yet")
         if total is not None:
-            return time_for_steps(self._steps.stretches, total - self._steps.done)
-        return time_given(float(asked["seconds"]) - self._trained_s())
+            return self._for_steps(total - self._steps.done)
+        given = time_given(float(asked["seconds"]) - self._trained_s())
+        lacking = int(asked.get("least_steps", 0)) - self._steps.clean
+        if lacking <= 0:
+            return given if given.value else missing("s", ALL_DONE)
+        # The time may be over long before the least number of steps is done.
+        needed = self._for_steps(lacking)
+        return needed if not given.value or (needed.value or 0.0) > given.value else given
+
+    def _for_steps(self, count: int) -> Figure:
+        if count <= 0:
+            return missing("s", ALL_DONE)
+        return time_for_steps(self._steps.stretches, count)
 
     def _punctuality(self) -> dict[str, Figure]:
         if not len(self._late):

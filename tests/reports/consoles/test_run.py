@@ -38,7 +38,7 @@ def test_the_head_says_what_ran_where_and_with_which_data() -> None:
 
 def test_metrics_show_value_interval_and_status() -> None:
     text = printed(synthetic.document())
-    assert line_with(text, "Step time") == "Step time 3.41 ms 3.30 to 3.52 measured"
+    assert line_with(text, "Step time (mean)") == "Step time (mean) 3.41 ms 3.30 to 3.52 measured"
     # The interval of the samples is narrower than what the sensor may be off: the next line has
     # its "%".
     shown = line_with(text, "Energy per step")

@@ -42,7 +42,7 @@ def test_two_configurations_have_the_answer_of_compare(tmp_path: Path) -> None:
     assert found.sides == [("A (threads 1)", "2 runs"), ("B (threads 2)", "2 runs")]
     _, table = found.tables[0]
     step = dict(zip([column.key for column in table.columns], table.rows[0], strict=True))
-    assert step["metric"] == "Step time"
+    assert step["metric"] == "Step time (mean)"
     assert step["verdict"] == "higher"
     # Steps of 20 and 30 ms, every other one 40 or 50 µs longer.
     assert step["ratio"].number == pytest.approx(30.0225 / 20.0225, rel=1e-5)  # type: ignore[union-attr]
@@ -69,9 +69,9 @@ def test_three_configurations_have_each_pair_with_its_q(tmp_path: Path) -> None:
         for number in (1, 2, 3)
     ]  # fmt: skip
     found = section(*paths)
-    assert found.sentences[0].startswith("Step time: 3 of 3 pairs differ")
+    assert found.sentences[0].startswith("Step time (mean): 3 of 3 pairs differ")
     heading, table = found.tables[0]
-    assert heading == "Step time, each pair"
+    assert heading == "Step time (mean), each pair"
     keys = [column.key for column in table.columns]
     rows = [dict(zip(keys, row, strict=True)) for row in table.rows]
     assert [(row["first"], row["second"]) for row in rows] == [

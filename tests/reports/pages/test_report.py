@@ -75,7 +75,7 @@ def test_every_figure_of_the_document_is_in_the_page(page: Page) -> None:
 
 
 def test_figures_in_the_page_are_those_of_the_document(page: Page) -> None:
-    assert "Step time 3.41 ms measured 3.30 to 3.52" in page.text
+    assert "Step time (mean) 3.41 ms measured 3.30 to 3.52" in page.text
     assert "Throughput 1,173 samples/s measured 1,136 to 1,212" in page.text
     assert "Energy per step ≈ 14.2 mJ modelled 12.1 to 16.9" in page.text
     assert "Peak memory 212 MB measured" in page.text

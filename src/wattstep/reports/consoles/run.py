@@ -164,6 +164,12 @@ def _print_rests(document: Document, console: Console) -> None:
         _print_table("Rests: what no operation covers", costs(rows, name="rest"), console)
         if "energy_per_step_with_idle" in (document.get("metrics") or {}):
             _print_note(f"Rests are what operations leave. {wording.whole_step(document)}", console)
+    beside = document.get("rests_outside_steps") or {}
+    rows = [{"name": name, **figures} for name, figures in beside.items()]
+    if rows:
+        in_all = {"total": "time in all", "energy": "energy in all"}
+        shown = table(rows, {"name": "beside the steps"}, in_all)
+        _print_table("Beside the steps, in all", shown, console)
 
 
 def _print_conditions(document: Document, console: Console) -> None:

@@ -120,9 +120,9 @@ def _parts_of_a_step(document: Document, plots: Plots) -> dict[str, Any] | None:
     rows += [
         {**_of_phases(n, rest, document), "part": wording.rest_name(n)}
         for n, rest in rests.items()
-        if not rest.get("outside_steps")
     ]
-    outside = [{**rest, "part": n} for n, rest in rests.items() if rest.get("outside_steps")]
+    beside = document.get("rests_outside_steps") or {}
+    outside = [{**rest, "part": n} for n, rest in beside.items()]
     if not rows:
         return None
     colors = {str(row["part"]): charts.color_of(str(row["part"])) for row in rows}
@@ -140,7 +140,9 @@ def _parts_of_a_step(document: Document, plots: Plots) -> dict[str, Any] | None:
             **_whose_cores(document),
         ),
         "swatches": [colors[str(row["part"])] for row in rows],
-        "outside": table(outside, {"part": "Beside the steps"}, {"total": "Time in all"})
+        "outside": table(
+            outside, {"part": "Beside the steps"}, {"total": "Time in all", "energy": "Energy in all"}
+        )
         if outside
         else None,
         "plots": _placed(

@@ -26,6 +26,7 @@ from wattstep.conditions import (
     surroundings,
 )
 from wattstep.conditions.ahead import Ahead
+from wattstep.conditions.crowding import Crowding, too_many_threads
 from wattstep.conditions.sustaining import MOST_S as SUSTAIN_SECONDS
 from wattstep.conditions.sustaining import Sustaining
 from wattstep.conditions.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
@@ -44,6 +45,10 @@ from wattstep.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
+MOST_TIMES = 3.0  # what was asked for: then a run ends, however few of its least steps are done
+FEWEST_STEPS = 3  # but for these
+BESIDE_S = 10.0  # for what comes after the measured steps, or as long as those took
+MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
 # How long a run with a goal may take, where neither steps nor seconds are given.
 GOAL_SECONDS = 3600.0
 REPORT_NS = 100_000_000
@@ -254,8 +259,17 @@ class Progress:
     unpowered: str = ""
 
 
-def train(settings: TrainingSettings, report: Callable[[Progress], None]) -> Recorder:
+def train(
+    settings: TrainingSettings,
+    report: Callable[[Progress], None],
+    warn: Callable[[str], None] = lambda text: None,
+) -> Recorder:
     """Trains and records.
+
+    Args:
+        settings: What is asked for.
+        report: Told where it is.
+        warn: Told at once what will make the training slow.
 
     Returns:
         The recorder, closed; its `path` is the run, its `problem` says why it ended early.
@@ -264,6 +278,7 @@ def train(settings: TrainingSettings, report: Callable[[Progress], None]) -> Rec
         WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
     """
     report(Progress(stage="preparing"))
+    crowding = Crowding()
     workload = workloads.find(settings.workload)
     engine = engines.find(settings.engine)(
         workload,
@@ -272,6 +287,12 @@ def train(settings: TrainingSettings, report: Callable[[Progress], None]) -> Rec
         processor=settings.processor,
         precision=settings.precision,
     )
+    crowded = None
+    if settings.threads is None:
+        cores = len(os.sched_getaffinity(0))
+        crowded = too_many_threads(engine.threads, cores, crowding.others())
+    if crowded is not None:
+        warn(crowded)
     pursuit = None
     if settings.until is not None:
         goal = Goal.parse(settings.until)
@@ -286,6 +307,8 @@ def train(settings: TrainingSettings, report: Callable[[Progress], None]) -> Rec
         target=settings.target,
         about=_describe(settings, workload.facts, engine),
     )
+    if crowded is not None:
+        recorder.note(crowded)
     with recorder:
         _surround(settings, recorder, report)
         _Loop(settings, engine, recorder, report, pursuit).run()
@@ -376,8 +399,10 @@ class _Loop:
         recorder: Recorder,
         report: Callable[[Progress], None],
         pursuit: Pursuit | None,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._engine = engine
         self._recorder = recorder
         self._report = report
@@ -401,7 +426,7 @@ class _Loop:
         for _ in range(settings.warmup):
             self._step("training", 0.0)
         self._clean = 0
-        self._begun = time.perf_counter_ns()
+        self._begun = self._clock()
         self._ahead.begin()
         if settings.sustain:
             seconds = None if settings.steps is not None else settings.seconds or SUSTAIN_SECONDS
@@ -423,11 +448,23 @@ class _Loop:
             self._finish()
 
     def _finish(self) -> None:
-        """Traced steps that a short run still lacks, and the sizes of what it holds."""
+        """Traced steps that a short run still lacks, and the sizes of what it holds.
+
+        All of it is bounded in time: what does not fit is left out, and the run says so.
+        """
         recorder, settings = self._recorder, self._settings
+        took = self._clock() - self._begun
+        step = took / max(self._clean, 1)
+        until = self._clock() + max(took, BESIDE_S * 1e9)
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
         # A run that was too short for its traced steps gets them now, with clean ones between.
         for _ in range(max(wanted - recorder.windows, 0)):
+            if self._clock() + (LEAST_CLEAN + 1) * step > until:
+                recorder.note(
+                    f"{recorder.windows} steps were traced, not {wanted}: more would have taken "
+                    "longer than the measured steps themselves"
+                )
+                break
             for _ in range(LEAST_CLEAN):
                 self._step("tracing", recorder.windows / wanted)
             recorder.trace_next()
@@ -438,7 +475,13 @@ class _Loop:
         # The optimizer's state exists only after its first step.
         sizes = self._engine.memory()
         if wanted and recorder.problem is None:
-            sizes.update(self._followed())
+            if self._clock() + MEMORY_STEPS * step > until:
+                recorder.note(
+                    "memory by category is not known: following a step's memory would have taken "
+                    "longer than the measured steps themselves"
+                )
+            else:
+                sizes.update(self._followed())
         for category, size in sizes.items():
             recorder.memory(category, size)
         if settings.foreground is not None and recorder.problem is None:
@@ -490,7 +533,14 @@ class _Loop:
         default = DEFAULT_SECONDS if self._pursuit is None else GOAL_SECONDS
         default = default if self._sustaining is None else SUSTAIN_SECONDS
         seconds = self._settings.seconds or default
-        elapsed = (time.perf_counter_ns() - self._begun) * 1e-9
+        elapsed = (self._clock() - self._begun) * 1e-9
+        if elapsed > MOST_TIMES * seconds and self._clean >= FEWEST_STEPS:
+            if self._clean < self._settings.least_steps:
+                self._recorder.note(
+                    f"{self._clean} steps count, not {self._settings.least_steps}: so many would have "
+                    f"taken more than {MOST_TIMES:g} times the {seconds:g} s that were asked for"
+                )
+            return 1.0
         return min(elapsed / seconds, self._clean / self._settings.least_steps)
 
     def _step(self, stage: str, share: float) -> None:
@@ -546,7 +596,11 @@ def main() -> int:
     warnings.showwarning = warn
     try:
         settings = TrainingSettings(**json.loads(sys.argv[2]))
-        recorder = train(settings, lambda progress: say({"progress": asdict(progress)}))
+        recorder = train(
+            settings,
+            lambda progress: say({"progress": asdict(progress)}),
+            lambda text: say({"warning": text}),
+        )
     except WattstepError as error:
         say({"error": str(error), "kind": type(error).__name__})
         return 2

@@ -65,6 +65,8 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/phases.py
 	.venv/bin/python benchmarks/callbacks.py
 	.venv/bin/python benchmarks/memory.py
+	.venv/bin/python benchmarks/worker_memory.py
+	.venv/bin/python benchmarks/process_energy.py
 	.venv/bin/python benchmarks/correlation.py
 	.venv/bin/python benchmarks/start.py
 	.venv/bin/python benchmarks/jetson_tick.py

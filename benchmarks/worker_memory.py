@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -144,7 +143,9 @@ def measure(kind: str, seconds: float, workers: int) -> dict[str, float | str | 
                 now = look(process.pid) if (folder / "run.json").exists() else {}
             except (OSError, KeyError):  # a process that begins or ends
                 now = {}
-            highest = {name: max(highest.get(name, 0.0), size) for name, size in {**highest, **now}.items()}
+            highest = {
+                name: max(highest.get(name, 0.0), size) for name, size in {**highest, **now}.items()
+            }
             time.sleep(LOOK_EVERY_S)
         process.stdin.write("\n")
         process.stdin.close()
@@ -179,10 +180,18 @@ def main() -> int:
     else:
         print("workers   told [MB]  each page once   error   proportional  truth   error   summed")
         for row in rows:
-            cells = [row[n] and row[n] / 1e6 for n in ("told", "once", "told_proportional", "proportional", "summed")]
+            cells = [
+                row[n] and row[n] / 1e6
+                for n in ("told", "once", "told_proportional", "proportional", "summed")
+            ]
             told, once, ours, theirs, summed = (f"{c:.0f}" if c else "-" for c in cells)
-            first, second = (f"{e:.1%}" if (e := row[n]) is not None else "-" for n in ("error", "error_proportional"))
-            print(f"{row['workers']:<9} {told:>9} {once:>15} {first:>7} {ours:>14} {theirs:>6} {second:>7} {summed:>8}")
+            first, second = (
+                f"{e:.1%}" if (e := row[n]) is not None else "-"
+                for n in ("error", "error_proportional")
+            )
+            print(
+                f"{row['workers']:<9} {told:>9} {once:>15} {first:>7} {ours:>14} {theirs:>6} {second:>7} {summed:>8}"
+            )
     errors = [row[name] for row in rows for name in ("error", "error_proportional")]
     return int(any(e is not None and abs(e) > LIMIT for e in errors))
 

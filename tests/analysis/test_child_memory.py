@@ -24,9 +24,7 @@ NEVER = samples()
 
 
 def stretch(begin: float, end: float, size: float, kept: float = 0.0) -> Stretch:
-    return Stretch(
-        begin_ns=round(begin * S), end_ns=round(end * S), size=size * MB, kept=kept * MB
-    )
+    return Stretch(begin_ns=round(begin * S), end_ns=round(end * S), size=size * MB, kept=kept * MB)
 
 
 def test_between_proportional_reads_it_lies_on_a_line_and_between_both() -> None:
@@ -92,7 +90,9 @@ def test_the_issues_own_case_is_main_process_and_private_pages() -> None:
 def test_peaks_that_do_not_meet_are_not_added_up_but_bound_the_figure() -> None:
     """The process held 400 MB at 1 s, when children added nothing; later 300 MB and 60 of theirs."""
     own = samples((1, 400), (2, 300), (3, 300))
-    added = added_memory(samples((1, 0), (3, 60)), samples((2, 0), (3, 60)), samples((2, 0), (3, 0)))
+    added = added_memory(
+        samples((1, 0), (3, 60)), samples((2, 0), (3, 60)), samples((2, 0), (3, 0))
+    )
     figure, children = family_peak([stretch(0, 4, 400)], own, added)
     assert figure.value == pytest.approx(400 * MB)
     assert children == 0

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from wattstep.analysis.curves import Curve, curve_of_gauge
-from wattstep.analysis.power import EnergySource, dynamic_share, modelled, modelled_machine, spoken, summed
+from wattstep.analysis.power import (
+    EnergySource,
+    dynamic_share,
+    modelled,
+    modelled_machine,
+    spoken,
+    summed,
+)
 from wattstep.records.figure import Status
 from wattstep.records.settings import POWER_MODELS, parse_power_model
 

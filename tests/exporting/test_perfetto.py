@@ -246,7 +246,9 @@ def test_power_that_a_run_was_asked_to_model_is_named_so(tmp_path: Path) -> None
         "idle_watts_a_core": 1.0,
         "busy_watts_a_core": 3.0,
     }
-    own = replace(BUSY, name="process.cpu_time", role="process_cpu_time", domain="process", core=None)
+    own = replace(
+        BUSY, name="process.cpu_time", role="process_cpu_time", domain="process", core=None
+    )
     # The core is busy for half of the time, a fifth of it with the training.
     half_busy = {BUSY: [n * 0.0005 for n in range(6)], own: [n * 0.0001 for n in range(6)]}
     trace = exported(write_made(tmp_path / "run", (), half_busy, power_model=model))

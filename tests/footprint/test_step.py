@@ -119,7 +119,9 @@ def test_a_tensor_that_is_kept_for_the_backward_pass_is_a_feature_map(
     assert explained(step) == pytest.approx(step.demand, abs=SLACK)
 
 
-def test_a_tensor_that_nobody_writes_to_takes_no_memory_of_its_category(resident: ResidentMemory) -> None:
+def test_a_tensor_that_nobody_writes_to_takes_no_memory_of_its_category(
+    resident: ResidentMemory,
+) -> None:
     step = followed(lambda batch: (torch.empty(25 * MB), torch.ones(10 * MB)), resident)
     assert step.tensors["feature_maps"] == pytest.approx(140 * MB, abs=MB)
     assert step.untouched["feature_maps"] == pytest.approx(100 * MB, abs=SLACK)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.steps import Steps
 from wattstep.records.figure import Status
 from wattstep.run.foreground import PERIOD_NS, frame_figures, slowdown_figure
 

@@ -89,7 +89,8 @@ def added_memory(resident: Samples, added: Samples, shared: Samples) -> Added:
     least, most = whole[beside].min(axis=0), whole[beside].max(axis=0)
     left = np.divide(size, least, out=np.ones(len(size)), where=size < least)
     more = np.maximum(size - most, 0.0)
-    line = np.interp(*((t_ns - read_ns[0]).astype(float) for t_ns in (often_ns, read_ns)), alone)
+    since = (often_ns - read_ns[0]).astype(np.float64)
+    line = np.interp(since, (read_ns - read_ns[0]).astype(np.float64), alone)
     value = np.minimum(line * left + more * share, size)
     low = np.minimum(alone[beside].min(axis=0) * left, size)
     high = np.minimum(alone[beside].max(axis=0) + more, size)
@@ -109,9 +110,7 @@ class _Peak:
     high: float
 
 
-def family_peak(
-    stretches: Sequence[Stretch], own: Samples, added: Added
-) -> tuple[Figure, float]:
+def family_peak(stretches: Sequence[Stretch], own: Samples, added: Added) -> tuple[Figure, float]:
     """Most memory that a training and its children held at once, and the children's part of it.
 
     The high-water mark of the training's own process is exact and has no time; it is taken to have
@@ -154,7 +153,9 @@ def _peak_of(stretch: Stretch, own: Samples, added: Added) -> _Peak:
     )
     if not mine.any() or not len(size):
         return found
-    held = np.interp((added.t_ns[mine] - t_ns[0]).astype(float), (t_ns - t_ns[0]).astype(float), size)
+    held = np.interp(
+        (added.t_ns[mine] - t_ns[0]).astype(float), (t_ns - t_ns[0]).astype(float), size
+    )
     held = np.minimum(held - stretch.kept, stretch.size)
     together = held + added.value[mine]
     best = int(np.argmax(together))

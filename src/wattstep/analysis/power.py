@@ -260,9 +260,7 @@ def modelled_machine(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergyS
         f"{NOT_MEASURED.format('the activity of the cores')}; {model['source']}{NEXT}all that the "
         "machine does, other programs with it"
     )
-    return EnergySource(
-        curve=summed(parts).curve, status=Status.MODELLED, source=name, note=note
-    )
+    return EnergySource(curve=summed(parts).curve, status=Status.MODELLED, source=name, note=note)
 
 
 def dynamic_share(model: Mapping[str, Any]) -> float:

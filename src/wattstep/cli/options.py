@@ -35,7 +35,7 @@ PowerModel = Annotated[
     Optional[str],  # noqa: UP045 - typer reads the annotation on Python 3.10 too
     typer.Option(
         "--power-model",
-        help="Where no power sensor is: vcpu, or linear:IDLE,BUSY in watts a core. "
+        help="Where no power sensor is: vcpu, or linear:IDLE,BUSY in watts a core, for the training's own CPU time. "
         "The figures are then marked as modelled.",
         metavar="MODEL",
     ),

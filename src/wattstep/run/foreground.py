@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.analysis.statistics import mean_figure
-from wattstep.analysis.steps import FloatArray, IntArray
+from wattstep.analysis.steps import FloatArray
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.reading import Tables
 

@@ -33,7 +33,10 @@ NAP_NS = 500 * 1000 * 1000  # the longest sleep at a stretch
 LONG_NS = 10 * 1000 * 1000  # a read that takes so long has no place in the ticks
 LOOKS = 2  # naps after which a read that has not returned is said to hang
 NEVER_LONGER_NS = 60 * 10**9  # the longest period that a dear read is stretched to
-WALKS = ("family", "keyed")  # reads for which the kernel walks pages: they wait for nothing but a core
+WALKS = (
+    "family",
+    "keyed",
+)  # reads for which the kernel walks pages: they wait for nothing but a core
 ETIME = 62  # the error of a read that hangs: "Timer expired"
 EOWNERDEAD = 130  # that of a sampler that was killed and started again: "Owner died"
 

@@ -167,7 +167,9 @@ def _speed(document: Document, screen: Screen) -> Iterator[Line]:
     if step.missing:
         yield _line("step", step.reason)
     else:
-        yield _with_course("step", [_figure(step), "median"], _history(document, "step_time"), screen)
+        yield _with_course(
+            "step", [_figure(step), "median"], _history(document, "step_time"), screen
+        )
     parts: list[Text | str] = []
     rate, loss = _shown(document, "throughput"), _shown(document, "loss")
     if rate is not None and not rate.missing:

@@ -118,8 +118,7 @@ def _parts_of_a_step(document: Document, plots: Plots) -> dict[str, Any] | None:
     ]
     rests = _rests_of_phases(document)
     rows += [
-        {**_of_phases(n, rest, document), "part": wording.rest_name(n)}
-        for n, rest in rests.items()
+        {**_of_phases(n, rest, document), "part": wording.rest_name(n)} for n, rest in rests.items()
     ]
     beside = document.get("rests_outside_steps") or {}
     outside = [{**rest, "part": n} for n, rest in beside.items()]
@@ -141,7 +140,9 @@ def _parts_of_a_step(document: Document, plots: Plots) -> dict[str, Any] | None:
         ),
         "swatches": [colors[str(row["part"])] for row in rows],
         "outside": table(
-            outside, {"part": "Beside the steps"}, {"total": "Time in all", "energy": "Energy in all"}
+            outside,
+            {"part": "Beside the steps"},
+            {"total": "Time in all", "energy": "Energy in all"},
         )
         if outside
         else None,

@@ -59,7 +59,8 @@ def test_a_read_before_there_were_children_does_not_make_their_shared_pages_thei
     added = added_memory(
         samples((0.5, 0), (1, 600)), samples((0, 0), (2, 60)), samples((0, 0), (2, 540))
     )
-    assert added.value == pytest.approx([0, 0, 30 * MB, 60 * MB])
+    assert added.value == pytest.approx([0, 0, 60 * MB, 60 * MB])
+    assert added.low == pytest.approx([0, 0, 0, 60 * MB])
     assert added.high == pytest.approx([0, 0, 60 * MB, 60 * MB])
 
 

@@ -84,20 +84,29 @@ def added_memory(resident: Samples, added: Samples, shared: Samples) -> Added:
     if not whole.any():
         return Added(t_ns=often_ns, value=size, low=np.zeros(len(size)), high=size, told=False)
     share = float(alone.sum() / whole.sum())
-    after = np.searchsorted(read_ns, often_ns)
-    beside = np.stack([np.maximum(after - 1, 0), np.minimum(after, len(read_ns) - 1)])
-    least, most = whole[beside].min(axis=0), whole[beside].max(axis=0)
+    # A read that saw no children tells nothing of what those that came since share; they may add 0.
+    least_alone = alone[_beside(read_ns, often_ns)].min(axis=0)
+    there = whole > 0
+    told_ns, told, size_then = read_ns[there], alone[there], whole[there]
+    beside = _beside(told_ns, often_ns)
+    least, most = size_then[beside].min(axis=0), size_then[beside].max(axis=0)
     left = np.divide(size, least, out=np.ones(len(size)), where=size < least)
     more = np.maximum(size - most, 0.0)
-    since = (often_ns - read_ns[0]).astype(np.float64)
-    line = np.interp(since, (read_ns - read_ns[0]).astype(np.float64), alone)
+    since = (often_ns - told_ns[0]).astype(np.float64)
+    line = np.interp(since, (told_ns - told_ns[0]).astype(np.float64), told)
     value = np.minimum(line * left + more * share, size)
-    low = np.minimum(alone[beside].min(axis=0) * left, size)
-    high = np.minimum(alone[beside].max(axis=0) + more, size)
+    low = np.minimum(least_alone * left, value)
+    high = np.minimum(told[beside].max(axis=0) + more, size)
     t_ns = np.concatenate([often_ns, read_ns])
     order = np.argsort(t_ns, kind="stable")
     value, low, high = (np.concatenate([part, alone])[order] for part in (value, low, high))
     return Added(t_ns=t_ns[order], value=value, low=low, high=high, told=True)
+
+
+def _beside(read_ns: IntArray, t_ns: IntArray) -> IntArray:
+    """Positions of the reads before and after each time, or of the nearest twice; shape (2, t)."""
+    after = np.searchsorted(read_ns, t_ns)
+    return np.stack([np.maximum(after - 1, 0), np.minimum(after, len(read_ns) - 1)])
 
 
 @dataclass(frozen=True, kw_only=True)

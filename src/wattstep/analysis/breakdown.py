@@ -81,6 +81,8 @@ class Quantity:
         method: How the parts came about.
         sensor: The source, which may not tell short times apart or go in steps, or None.
         moved: Likewise with the samples moved against the trace; None where they have one clock.
+        only_whole: Why what a single row takes is not told by `rows`: only sums of all rows and
+            rests are; None where it is.
     """
 
     unit: str
@@ -92,6 +94,7 @@ class Quantity:
     shared: bool = True
     sensor: EnergySource | None = None
     moved: Moved | None = None
+    only_whole: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -336,7 +339,7 @@ class Breakdown:
             return np.zeros(self.windows), np.zeros(self.windows), none
         group, values = grouped.group, quantity.rows[chosen]
         least, _ = sensor.shortest
-        lost = grouped.seconds < least
+        lost = grouped.seconds < (np.inf if quantity.only_whole else least)
         if moved is not None:
             means = np.bincount(group, values, minlength=grouped.count) / self.windows
             shifts = moved.by_group(group, chosen, grouped.count)
@@ -367,7 +370,9 @@ class Breakdown:
     ) -> Figure:
         """The figure of a row, or why its source cannot tell it from what ran beside it."""
         sensor = quantity.sensor
-        reason = sensor.too_short(seconds / pieces, "this") if sensor else None
+        reason = quantity.only_whole
+        if sensor and not reason:
+            reason = sensor.too_short(seconds / pieces, "this")
         if reason := reason or self._loose(quantity, value, moved):
             return missing(quantity.unit, reason)
         return self._figure(quantity, value, reach, seconds, moved)
@@ -388,6 +393,8 @@ class Breakdown:
         seconds = self._seconds_of_rest(columns)
         if abs(seconds) <= NOTHING * self.step_s:  # a rest that is not there takes no energy
             return None
+        if quantity.only_whole:
+            return quantity.only_whole
         if reason := quantity.sensor.too_short(seconds / len(columns), "this"):
             return reason
         value = float(quantity.rests[:, columns].sum(axis=1).mean())

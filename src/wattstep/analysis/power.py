@@ -44,6 +44,8 @@ class EnergySource:
         clock: How far its clock may lie beside that of the steps; None: it is the same clock.
         window_s: Time in s that it averages over before each value, where that is documented.
         prompt: Whether it is up to date whenever it is read: a counter that every read found changed.
+        sensed: Whether a sensor gave it, which shows power late and averaged; a model of the cores'
+            activity has the power of what runs at each moment.
     """
 
     curve: Curve
@@ -59,6 +61,16 @@ class EnergySource:
     clock: ClockError | None = None
     window_s: float | None = None
     prompt: bool = False
+    sensed: bool = True
+
+    @property
+    def by_regression(self) -> bool:
+        """Whether regression over many steps, and not overlap in time, tells what operations take.
+
+        What a sensor shows late and averaged must be taken apart. A model of the cores has the
+        power of what runs; where clocks differ, how far overlap moves with them is the interval.
+        """
+        return self.sensed and self.clock is None
 
     @property
     def shortest(self) -> tuple[float, str]:
@@ -169,6 +181,7 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         half_step_w=_summed_half_step([source.half_step_w for source in sources]),
         window_s=windows.pop() if len(windows) == 1 else None,
         prompt=all(source.prompt for source in sources),
+        sensed=all(source.sensed for source in sources),
     )
 
 
@@ -260,7 +273,9 @@ def modelled_machine(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergyS
         f"{NOT_MEASURED.format('the activity of the cores')}; {model['source']}{NEXT}all that the "
         "machine does, other programs with it"
     )
-    return EnergySource(curve=summed(parts).curve, status=Status.MODELLED, source=name, note=note)
+    return EnergySource(
+        curve=summed(parts).curve, status=Status.MODELLED, source=name, note=note, sensed=False
+    )
 
 
 def dynamic_share(model: Mapping[str, Any]) -> float:

@@ -136,6 +136,26 @@ class Steps:
         return np.stack([self.start_ns[clean[first]], self.end_ns[clean[last]]], axis=1)
 
 
+    def slices(self, least_ns: int) -> IntArray:
+        """Clean time cut into slices of whole steps and the gaps between them, in ns, shape (s, 2).
+
+        A slice that begins or ends within a step has the power of a part of it.
+
+        Args:
+            least_ns: How long a slice is at least, but for the last of a stretch.
+        """
+        clean = np.flatnonzero(self.clean)
+        if self.whole_ns is not None or not len(clean):
+            return slices(self.stretches(), least_ns)
+        start, end, begins = self.start_ns[clean], self.end_ns[clean], ~self.follows[clean]
+        since = start - start[begins][np.cumsum(begins) - 1]
+        first = np.flatnonzero(begins | (np.diff(since // least_ns, prepend=-1) != 0))
+        last = np.append(first[1:], len(clean)) - 1
+        goes_on = np.append(~begins[first[1:]], False)
+        until = np.where(goes_on, np.append(start[first[1:]], 0), end[last])
+        return np.stack([start[first], until], axis=1)
+
+
 def slices(stretches: IntArray, least_ns: int) -> IntArray:
     """Stretches cut into slices of at least `least_ns`; what is shorter stays one slice."""
     parts = []

@@ -56,7 +56,8 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | str:
     if not len(clean):
         return steps.none_clean
     stretches = steps.stretches()
-    power = power_over(energy, stretches, steps.figures_of)
+    parts = steps.slices(_slice_ns(energy))
+    power = power_over(energy, stretches, steps.figures_of, parts)
     gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
     if power.missing or gain is None:
         return power.reason or f"no samples of {energy.source} in {steps.figures_of}"
@@ -84,7 +85,14 @@ def _moved(energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> FloatA
     return np.array([np.nan if gain is None else gain for gain in gains])
 
 
-def power_over(energy: EnergySource, spans: IntArray, what: str) -> Figure:
+def _slice_ns(energy: EnergySource) -> int:
+    """How long a slice of power is at least: a sensor tells nothing of shorter ones."""
+    return max(SLICE_NS, round(energy.shortest[0] * 1e9))
+
+
+def power_over(
+    energy: EnergySource, spans: IntArray, what: str, parts: IntArray | None = None
+) -> Figure:
     """Mean power in W over spans of time, begin and end in ns, shape (s, 2).
 
     They are cut into slices no shorter than what the sensor can tell apart: samples that repeat an
@@ -95,8 +103,9 @@ def power_over(energy: EnergySource, spans: IntArray, what: str) -> Figure:
         energy: The source.
         spans: When.
         what: What the spans are, in words.
+        parts: The slices, where steps say where to cut; None: of even length.
     """
-    parts = slices(spans, max(SLICE_NS, round(energy.shortest[0] * 1e9)))
+    parts = slices(spans, _slice_ns(energy)) if parts is None else parts
     gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
     lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
     known = lengths > 0

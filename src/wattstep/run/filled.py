@@ -1,4 +1,4 @@
-"""Tables of a run whose short rows have their energy by regression, and the groups that no table tells apart."""
+"""Tables of a run with the energy of their rows by regression, and the groups that no table tells apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wattstep.analysis.power import EnergySource
 from wattstep.analysis.steps import IntArray
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.below_sampling import Regressed, process_of, regressed
-from wattstep.run.filling import Filler, left_over, scaled_to, together
+from wattstep.run.filling import Filler, left_over, together
 
 if TYPE_CHECKING:
     from wattstep.run.operations import RunBreakdown
@@ -29,26 +29,31 @@ class Filled:
         rows: All of them, "key" among their columns.
         left: Energy in J that rows, rests and groups leave out; None: nothing.
         shown: Kinds that have a figure of their own.
-        energy: What was told by regression, in J.
     """
 
     rows: list[Row]
     left: Figure | None
     shown: IntArray
-    energy: float
 
 
 class FilledTables:
     """Fills the tables of a breakdown; nothing is computed before it is asked for.
 
+    Every table takes its energies from the one regression, so that what a table says of an
+    operation is what the others say of it.
+
     Args:
         breakdown: The tables as samples alone have them.
         source: Of the energy, or why there is none.
+        rail: The rail whose energy it is, or None: that of the machine.
     """
 
-    def __init__(self, breakdown: RunBreakdown, source: EnergySource | str) -> None:
+    def __init__(
+        self, breakdown: RunBreakdown, source: EnergySource | str, rail: str | None = None
+    ) -> None:
         self._breakdown = breakdown
         self._source = source
+        self._rail = rail
         self._tables: dict[str, Filled] = {}
 
     @cached_property
@@ -61,17 +66,16 @@ class FilledTables:
 
     @cached_property
     def _filler(self) -> Filler | str:
-        found = self.regressed
+        """What regression tells; why it tells nothing."""
+        found, whole = self.regressed, self._short(OPERATIONS)
         if isinstance(found, str):
             return found
         assert isinstance(self._source, EnergySource)
-        filler = Filler(found, self._source)
+        assert whole is not None
+        assert whole.value is not None
+        members = [*self._members(OPERATIONS).values(), *self._rest_members.values()]
+        filler = Filler(found, self._source, whole.value, together(members))
         return filler.reason or filler
-
-    @property
-    def _foreign(self) -> bool:
-        """Whether the samples have a clock of their own: how far it is off is said instead."""
-        return not isinstance(self._source, str) and self._source.clock is not None
 
     def table(self, name: str) -> Filled:
         """A table; that of operations comes first, the others share its rests."""
@@ -81,15 +85,31 @@ class FilledTables:
 
     # --- what samples alone do not tell -------------------------------------------------------
 
+    def energy_of(self, row: Row) -> Figure:
+        """The energy of a row of any table."""
+        figure: Figure = row["energy"] if self._rail is None else row["energy_by_rail"][self._rail]
+        return figure
+
+    def _put(self, row: Row, energy: Figure, power: Figure) -> Row:
+        """The row with this energy."""
+        if self._rail is None:
+            return {**row, "energy": energy, "power": power}
+        return {**row, "energy_by_rail": {**row["energy_by_rail"], self._rail: energy}}
+
     def _short(self, name: str) -> Figure | None:
-        """The energy of all in a table that is too short for its source; None where nothing is."""
-        return self._breakdown.plain.too_short(name).get("energy")
+        """The energy of all in a table that samples alone do not tell; None where nothing is."""
+        return self._of_sums(self._breakdown.plain.too_short(name))
+
+    def _of_sums(self, sums: Row) -> Figure | None:
+        found = sums if self._rail is None else sums.get("energy_by_rail", {})
+        figure: Figure | None = found.get(self._rail or "energy")
+        return figure
 
     def _members(self, name: str) -> dict[int, IntArray]:
         """The kinds of each row of a table whose energy is missing, by its key."""
-        number = self._numbers
-        short = {row["key"] for row in self._breakdown.plain.rows(name) if row["energy"].missing}
-        found = {key: number[codes] for key, codes in self._breakdown.plain.codes(name).items()}
+        number, plain = self._numbers, self._breakdown.plain
+        short = {row["key"] for row in plain.rows(name) if self.energy_of(row).missing}
+        found = {key: number[codes] for key, codes in plain.codes(name).items()}
         return {key: kinds[kinds >= 0] for key, kinds in found.items() if key in short}
 
     @cached_property
@@ -100,7 +120,7 @@ class FilledTables:
         found = {
             name: number[np.array(columns)]
             for name, columns in self._breakdown.plain.rest_columns.items()
-            if rests[name]["energy"].missing
+            if self.energy_of(rests[name]).missing
         }
         return {name: kinds[kinds >= 0] for name, kinds in found.items()}
 
@@ -115,83 +135,71 @@ class FilledTables:
 
     # --- filling ------------------------------------------------------------------------------
 
+    @cached_property
+    def _by_samples(self) -> bool:
+        """Whether samples alone tell it: another clock than that of the trace, or a model of cores."""
+        return isinstance(self._source, str) or not self._source.by_regression
+
     def _filled(self, name: str) -> Filled:
         rows = [dict(row) for row in self._breakdown.plain.rows(name)]
         short = self._short(name)
-        if short is None or short.value is None or self._foreign:
+        if short is None or short.value is None or self._by_samples:
             return _as_it_was(rows, short)
         filler = self._filler
         if isinstance(filler, str):
-            return _as_it_was([_with_reason(row, filler) for row in rows], short)
+            return _as_it_was([self._with_reason(row, filler) for row in rows], short)
         members = self._members(name)
-        scale = self._scale(filler, name, short.value, members)
-        if isinstance(scale, str):
-            return _as_it_was([_with_reason(row, scale) for row in rows], short)
         tell = filler.apart if name == OPERATIONS else filler.figures
-        shown, energy = [], 0.0
-        for row in rows:
-            if row["key"] not in members:
-                continue
-            mine = members[row["key"]]
-            row["energy"], row["power"] = tell(mine, scale, row["energy"].reason or "")
-            if not row["energy"].missing:
-                shown.append(mine)
-                energy += row["energy"].value
-        kinds = together(shown)
-        left = None if name == OPERATIONS else left_over(short, energy + self._told_rests())
-        return Filled(rows=rows, left=left, shown=kinds, energy=energy)
+        told = {key: tell(kinds) for key, kinds in members.items()}
+        rows = [self._put(row, *told[row["key"]]) if row["key"] in told else row for row in rows]
+        energies = {key: energy.value for key, (energy, _) in told.items() if energy.value}
+        left = left_over(short, sum(energies.values()) + self._told_rests())
+        shown = together(members[key] for key in energies)
+        return Filled(rows=rows, left=None if name == OPERATIONS else left, shown=shown)
 
-    def _scale(
-        self, filler: Filler, name: str, whole: float, members: dict[int, IntArray]
-    ) -> float | str:
-        """By what the regression is scaled in a table, so that with all else it makes the step."""
-        if name == OPERATIONS:
-            kinds = together([*members.values(), *self._rest_members.values()])
-            return scaled_to(whole, filler.energy_of(kinds))
-        rests = self.rests
-        untold = [m for rest, m in self._rest_members.items() if rests[rest]["energy"].missing]
-        parts = [*members.values(), *untold]
-        return scaled_to(whole - self._told_rests(), sum(filler.own(part) for part in parts))
+    def _with_reason(self, row: Row, reason: str) -> Row:
+        """A row whose energy is missing says why regression does not tell it either."""
+        energy = self.energy_of(row)
+        if not energy.missing:
+            return row
+        words = f"{energy.reason}; regression: {reason}"
+        return self._put(row, replace(energy, reason=words), missing("W", words))
 
     def _told_rests(self) -> float:
         """Energy in J of rests that were told by regression."""
-        rests = self.rests
-        return sum(rests[rest]["energy"].value or 0.0 for rest in self._rest_members)
+        return sum(self.energy_of(self.rests[rest]).value or 0.0 for rest in self._rest_members)
 
-    @cached_property
-    def _operations_scale(self) -> float | None:
-        """By what the regression is scaled in the table of operations; None: it tells nothing."""
+    @property
+    def _tells(self) -> Filler | None:
+        """What regression tells of rests and groups; None where it tells nothing."""
         short = self._short(OPERATIONS)
-        if short is None or short.value is None or self._foreign:
+        if self._by_samples or short is None or short.value is None:
             return None
-        if isinstance(self._filler, str):
-            return None
-        scale = self._scale(self._filler, OPERATIONS, short.value, self._members(OPERATIONS))
-        return None if isinstance(scale, str) else scale
+        return None if isinstance(self._filler, str) else self._filler
 
     @cached_property
     def rests(self) -> dict[str, Row]:
         """What no operation covers, by name."""
         rests = {name: dict(row) for name, row in self._breakdown.plain.rests().items()}
-        scale, filler = self._operations_scale, None
-        if scale is None or isinstance(filler := self._filler, str):
-            return rests
-        for name, kinds in self._rest_members.items():
-            before = rests[name]["energy"].reason or ""
-            rests[name]["energy"], _ = filler.apart(kinds, scale, before)
+        if filler := self._tells:
+            for name, kinds in self._rest_members.items():
+                energy, power = filler.apart(kinds)
+                rests[name] = self._put(rests[name], energy, power)
+                rests[name].pop("power", None)
         return rests
 
     @cached_property
     def groups(self) -> list[Row]:
         """What cannot be told apart, the costliest first; with rows and rests it makes the step."""
-        scale = self._operations_scale
-        if scale is None or isinstance(filler := self._filler, str):
+        filler = self._tells
+        if filler is None:
             return []
-        rests = self.rests
-        told = [m for rest, m in self._rest_members.items() if not rests[rest]["energy"].missing]
+        told = [
+            m for rest, m in self._rest_members.items() if not self.energy_of(self.rests[rest]).missing
+        ]
         shown = together([self.table(OPERATIONS).shown, *told])
         members = [*self._members(OPERATIONS).values(), *self._rest_members.values()]
-        return filler.groups(np.setdiff1d(together(members), shown), scale)
+        return filler.groups(np.setdiff1d(together(members), shown))
 
     def rests_and_left(self) -> dict[str, dict[str, Any]]:
         """The rests, and as "not_resolved" what they, operations and groups leave out."""
@@ -222,13 +230,4 @@ class FilledTables:
 
 
 def _as_it_was(rows: list[Row], short: Figure | None) -> Filled:
-    return Filled(rows=rows, left=short, shown=np.zeros(0, np.int64), energy=0.0)
-
-
-def _with_reason(row: Row, reason: str) -> Row:
-    """A row whose energy is missing says why regression does not tell it either."""
-    energy: Figure = row["energy"]
-    if not energy.missing:
-        return row
-    words = f"{energy.reason}; regression: {reason}"
-    return {**row, "energy": replace(energy, reason=words), "power": missing("W", words)}
+    return Filled(rows=rows, left=short, shown=np.zeros(0, np.int64))

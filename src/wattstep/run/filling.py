@@ -16,6 +16,7 @@ from wattstep.run.below_sampling import Regressed
 
 TARGET = 0.2  # of a value: half of an interval that is no wider makes a figure of its own
 MOST_APART = 2.0  # times: regression and integration that differ by more do not speak of the same
+NEVER = "it takes no time in the traced steps"
 LEAST = 1e-9  # of what is to be told: rounding
 SCALED = (
     "scaled by {:.4f}, so that with what was integrated it makes the step; the interval holds what "
@@ -30,14 +31,18 @@ Row = dict[str, Any]
 
 
 class Filler:
-    """Energy and power of what is too short, from a regression.
+    """Energy and power of rows, from a regression.
 
     Args:
         regressed: The regression.
         source: Of the energy.
+        whole: What all that is asked for takes of a mean clean step in J, as integration has it.
+        kinds: What is asked for.
     """
 
-    def __init__(self, regressed: Regressed, source: EnergySource) -> None:
+    def __init__(
+        self, regressed: Regressed, source: EnergySource, whole: float, kinds: IntArray
+    ) -> None:
         self._of = regressed
         self._source = source
         self._groups = list(regressed.regression.groups)
@@ -46,15 +51,14 @@ class Filler:
             self._group[group.members] = number
         steps = sum(len(process.sampled.start_ns) for process in regressed.processes)
         self._rests_on = f"{regressed.regression.observations:,} samples over {steps:,} steps"
+        self._scale = scaled_to(whole, self.energy_of(kinds))
 
     @property
     def reason(self) -> str | None:
         """Why nothing can be told."""
-        return self._of.regression.reason
-
-    def own(self, members: IntArray) -> float:
-        """What kinds take of a mean clean step in J, each by itself."""
-        return sum(self._of.regression.kinds[member].value or 0.0 for member in members)
+        if self._of.regression.reason is not None:
+            return self._of.regression.reason
+        return self._scale if isinstance(self._scale, str) else None
 
     def energy_of(self, kinds: IntArray) -> float:
         """What kinds take of a mean clean step in J, those of a group by their time."""
@@ -69,37 +73,34 @@ class Filler:
             energy += share * (group.energy.value or 0.0)
         return energy
 
-    def apart(self, members: IntArray, scale: float, before: str) -> tuple[Figure, Figure]:
+    def apart(self, members: IntArray) -> tuple[Figure, Figure]:
         """Energy and power of kinds that no group holds together with others; else missing.
 
         Args:
             members: The kinds.
-            scale: By what the regression is scaled.
-            before: Why samples alone cannot tell it.
         """
         if (cut := self._cut(members)) is not None:
-            reason = f"not resolvable: {self.words(cut, scale, members)}"
+            reason = f"not resolvable: {self.words(cut, members)}"
             return missing("J", reason), missing("W", reason)
-        return self.figures(members, scale, before)
+        return self.figures(members)
 
-    def figures(self, members: IntArray, scale: float, before: str) -> tuple[Figure, Figure]:
+    def figures(self, members: IntArray) -> tuple[Figure, Figure]:
         """Energy and power of kinds together; missing with the reason where they cannot be told.
 
         Args:
             members: The kinds.
-            scale: By what the regression is scaled.
-            before: Why samples alone cannot tell it.
         """
         if not len(members):
-            return missing("J", before), missing("W", before)
+            return missing("J", NEVER), missing("W", NEVER)
         power, energy = self._of.regression.combined(members)
         if energy.missing or power.missing:
-            reason = f"{before}; {energy.reason or power.reason}"
+            reason = f"not resolvable: {energy.reason or power.reason}"
             return missing("J", reason), missing("W", reason)
-        energy, power = self._told(energy, scale), self._told(power, scale)
+        energy, power = self._told(energy), self._told(power)
         if not resolved(energy):
-            reason = f"not resolvable: {self._source.limit}, and regression over many steps tells "
-            reason += f"it no closer than {_between(energy)}"
+            reason = f"not resolvable: regression over many steps tells it no closer than {_between(energy)}"
+            if self._source.limit:
+                reason += f"; {self._source.limit}"
             return missing("J", reason), missing("W", reason)
         return energy, power
 
@@ -111,8 +112,9 @@ class Filler:
                 return group
         return None
 
-    def _told(self, figure: Figure, scale: float) -> Figure:
+    def _told(self, figure: Figure) -> Figure:
         """A figure of the regression, brought to what integration says of the whole."""
+        scale = self._factor
         found = figure.scaled(scale, figure.unit)
         if found.low is not None and figure.low is not None:
             # Which of both is right is not known: the interval holds what either says.
@@ -130,10 +132,15 @@ class Filler:
             else self._source.systematic_at(watts),
         )
 
-    def words(self, group: Group, scale: float, members: IntArray) -> str:
+    @property
+    def _factor(self) -> float:
+        assert not isinstance(self._scale, str)
+        return self._scale
+
+    def words(self, group: Group, members: IntArray) -> str:
         """What a part of a group cannot be told apart from, and what they take together."""
         others = len(group.members) - len(np.intersect1d(group.members, members))
-        energy = group.energy.scaled(scale, "J")
+        energy = group.energy.scaled(self._factor, "J")
         together = "" if energy.value is None else f"; together {_amount(energy)}"
         named = self._of.label(group)
         return (
@@ -141,28 +148,27 @@ class Filler:
             f"{together}"
         )
 
-    def groups(self, kinds: IntArray, scale: float) -> list[Row]:
+    def groups(self, kinds: IntArray) -> list[Row]:
         """Groups of several kinds, and kinds that were not told closely enough, the costliest first.
 
         Args:
-            kinds: What is too short for the samples and has no figure of its own.
-            scale: By what the regression is scaled.
+            kinds: What has no figure of its own.
         """
-        rows = [self._row(group, kinds, scale) for group in self._groups]
+        rows = [self._row(group, kinds) for group in self._groups]
         shown = [row for row in rows if row is not None]
         return sorted(shown, key=lambda row: -(row["energy"].value or 0.0))
 
-    def _row(self, group: Group, kinds: IntArray, scale: float) -> Row | None:
+    def _row(self, group: Group, kinds: IntArray) -> Row | None:
         """A group as a row; None where none of it is asked for."""
         mine = np.intersect1d(group.members, kinds)
         if not len(mine) or group.energy.missing or group.power.missing:
             return None
-        energy, power = self._told(group.energy, scale), self._told(group.power, scale)
+        energy, power = self._told(group.energy), self._told(group.power)
         if len(mine) < len(group.members):  # the others were integrated: what is left is by time
             share = self.energy_of(mine) / self.energy_of(group.members)
             energy = replace(
                 energy.scaled(share, "J"), low=None, high=None, confidence=None,
-                reason="a part of the group lasts longer than samples and stands in its own row",
+                reason="a part of the group stands in its own row",
             )  # fmt: skip
         return {
             "name": self._of.label(group),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.analysis.breakdown import (
+    RAIL,
     Breakdown,
     Codes,
     Quantity,
@@ -478,10 +479,26 @@ class RunBreakdown:
             energy = TURNS
         return FilledTables(self, energy)
 
+    @cached_property
+    def _filled_rails(self) -> dict[str, FilledTables]:
+        """Likewise of each rail that was shared out."""
+        shared = self._quantities[0]
+        return {
+            name: FilledTables(self, source, name)
+            for name, source in self._series.rails.items()
+            if f"{RAIL}{name}" in shared
+        }
+
     def _rows(self, table: str) -> list[Row]:
         if self.reason is not None:
             return []
         found = self.filled.table(table).rows
+        for name, filled in self._filled_rails.items():
+            told = filled.table(table).rows
+            found = [
+                _with_rail(row, name, filled.energy_of(each))
+                for row, each in zip(found, told, strict=True)
+            ]
         kinds = self._kinds_of_rows(table) if self.step_kinds.count > 1 else None
         if kinds is not None:
             found = [{**row, "step_kinds": kinds[row["key"]]} for row in found]
@@ -533,11 +550,21 @@ class RunBreakdown:
         and were told by no regression, so that operations, rests and groups together make the step;
         their time stands in their own rows.
         """
-        return {} if self.reason is not None else self.filled.rests_and_left()
+        if self.reason is not None:
+            return {}
+        rests = self.filled.rests_and_left()
+        for name, filled in self._filled_rails.items():
+            for rest, row in filled.rests.items():
+                rests[rest] = _with_rail(rests[rest], name, filled.energy_of(row))
+        return rests
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
         return {} if self.reason is not None else self.filled.not_resolved()
+
+
+def _with_rail(row: Row, name: str, energy: Figure) -> Row:
+    return {**row, "energy_by_rail": {**row["energy_by_rail"], name: energy}}
 
 
 def _has_other_sensors(device: Mapping[str, Any]) -> bool:

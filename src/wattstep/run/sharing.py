@@ -20,6 +20,7 @@ from wattstep.run.series import Series, clock_of
 
 PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 OWN_TRACE = "torch profiler, monotonic clock"
+ONLY_WHOLE = "not resolvable: samples show power late and averaged"
 Shares = tuple[FloatArray, FloatArray]  # of rows and rests
 
 
@@ -110,7 +111,9 @@ class SharedOut:
         else:
             curve, source = self._series.process_cpu
             clock = clock_of(self._alignment_of("cpu_time"))
-            cpu = EnergySource(curve=curve, status=Status.MEASURED, source=source, clock=clock)
+            cpu = EnergySource(
+                curve=curve, status=Status.MEASURED, source=source, clock=clock, sensed=False
+            )
             self._share("cpu_time", cpu, time, sharing, quantities, absent)
         return quantities, absent
 
@@ -157,6 +160,7 @@ class SharedOut:
             method=f"what {self._series.steps.figures_of} gained, {folded}shared out by time",
             sensor=source,
             moved=None if source.clock is None else self._moved(sharing, source, source.clock),
+            only_whole=ONLY_WHOLE if source.by_regression else None,
         )
 
     def _one_by_one(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None) -> bool:

@@ -34,6 +34,9 @@ ROWS = 2500  # observations that large problems are asked with
 TRIES = 40  # of variances
 FEW_TRIES = 14
 ROUNDS = 2
+NEAR = 0.5  # of what a sample sees: edges are moved no farther to see what moves with them
+FAR = 3.0  # standard deviations: samples farther beside count for less (Huber 1964)
+NORMAL_MEDIAN = 0.4549  # of the square of a normal variable with variance 1
 REACH = 0.1  # of the window or spacing: prior spread of delay and window about the best ones
 
 
@@ -52,8 +55,11 @@ class Fit:
         free: Powers in W if they might be negative, and the other columns' factors, shape (c,).
         watts: Powers in W, none negative, shape (k,).
         between: Power between steps in W.
-        left: What is left of each sample, shape (n,).
-        time_error: Of kinds' times, relative, as large as it may well be.
+        trust: By what each equation is multiplied: less where traced steps differ in what runs,
+            and where a sample lies far beside, shape (n,).
+        left: What is left of each sample times its trust, shape (n,).
+        time_error: Of kinds' times, relative, as large as it may well be before any sample.
+        misplaced: Root of the covariance of kinds' relative times after all samples, shape (k, k).
         assumed: The likeliest, for which the columns are made.
         sensor: Delay and window.
         sensor_spread: How far off these may lie, standard deviations in s.
@@ -68,8 +74,10 @@ class Fit:
     free: FloatArray
     watts: FloatArray
     between: float
+    trust: FloatArray
     left: FloatArray
     time_error: float
+    misplaced: FloatArray
     assumed: float
     sensor: Sensor
     sensor_spread: tuple[float, float]
@@ -102,20 +110,70 @@ class Fitting:
             free: Whether delay and window were found from the samples.
         """
         watts = begun.watts
+        left = begun.rows.watts - begun.rows.watts.mean() - begun.whitened @ begun.solution
+        trust = self._trust(begun.rows, watts, left)
         start = (begun.evidence.noise, max(begun.evidence.spread, 1e-12))
         assumed = error
         if error is None or assumed is None:
-            error, assumed, start = self._time_error(begun, start)
+            error, assumed, start = self._time_error(begun, trust, start)
         found: Fit | None = None
         for _ in range(1 if len(self.inverse) > LARGE else ROUNDS):
-            found = self._once(begun, watts, sensor, assumed, start, free)
+            found = self._once(begun, trust, watts, sensor, assumed, start, free)
             watts = np.append(found.watts, found.between)
             start = (found.noise, found.spread)
+            trust = self._trust(begun.rows, watts, found.left / found.trust)
         assert found is not None
-        return replace(found, time_error=error)
+        return replace(found, time_error=error, misplaced=self._misplaced(found, error))
+
+    def _trust(self, rows: Rows, watts: FloatArray, left: FloatArray) -> FloatArray:
+        """By what each equation is multiplied, so that all have the same variance.
+
+        Where an operation ends at another time in each step, a sample near its end may have seen
+        this or that: how far traced steps differ there, given the powers, says how much. What
+        lies far beside all the same (a glitch, an end beyond those of the traced steps) counts for
+        less.
+
+        Args:
+            rows: The equations.
+            watts: Powers of kinds and between steps, shape (k + 1,).
+            left: What these leave of each sample, shape (n,).
+        """
+        axis = self.observed.axis
+        curves = axis.curves(np.maximum(watts[:-1], 0.0))
+        off = curves - curves.mean(axis=1, keepdims=True)
+        differ = rows.weights @ np.vstack([off, np.zeros(axis.layouts)])
+        varying = (differ**2).sum(axis=1) / max(axis.layouts - 1, 1)
+        calm = left[varying <= np.median(varying)]
+        noise = float(np.median(calm**2)) / NORMAL_MEDIAN + EXACT * float(rows.watts.var()) + 1e-300
+        variance = noise + varying
+        beside = np.abs(left) / np.sqrt(variance)
+        variance *= np.maximum(beside / FAR, 1.0)
+        trust: FloatArray = np.sqrt(noise / variance)
+        return trust
+
+    def _misplaced(self, fit: Fit, error: float) -> FloatArray:
+        """Root of the covariance of kinds' relative times, given the samples, shape (k, k).
+
+        Where a kind lasts long beside the sensor's window, samples tell when it begins and ends,
+        and so how long it is; where it does not, nothing is known but the error that is likely.
+        """
+        kinds = len(self.inverse) - 1
+        if error <= 0:
+            return np.zeros((kinds, kinds))
+        weights = sparse.diags(fit.trust) @ fit.rows.weights
+        watts = np.append(fit.watts, fit.between)
+        moved = error * self._moved(weights, watts, fit.sensor.window)
+        columns = np.hstack([np.asarray(weights @ self.observed.table()), moved])
+        equations = self._equations(columns, fit.rows.watts, fit.trust)
+        inverse = inverted(equations.gram / fit.noise + equations.precision(fit.spread))
+        off = (inverse @ (equations.right / fit.noise))[kinds + 1 :]
+        covariance = inverse[kinds + 1 :, kinds + 1 :] + np.outer(off, off)
+        values, vectors = linalg.eigh((covariance + covariance.T) / 2)
+        root: FloatArray = error * vectors * np.sqrt(np.clip(values, 0.0, None))
+        return root
 
     def _time_error(
-        self, begun: Explained, start: tuple[float, float]
+        self, begun: Explained, trust: FloatArray, start: tuple[float, float]
     ) -> tuple[float, float, tuple[float, float]]:
         """Root of the mean squared error of times over what is likely, and the likeliest error."""
         large = len(self.inverse) > LARGE
@@ -123,14 +181,14 @@ class Fitting:
         if begun.evidence.noise < EXACT * float(rows.watts.var()):
             return 0.0, 0.0, start
         every = max(1, -(-len(rows.watts) // ROWS)) if large else 1
-        fewer = rows.weights[::every]
-        moved = self._moved(fewer, begun.watts)
+        fewer = sparse.diags(trust[::every]) @ rows.weights[::every]
+        moved = self._moved(fewer, begun.watts, begun.window)
         found: list[Variances] = []
         # Many kinds are asked about every other error: it takes long.
         asked, likely = (ERRORS[::2], LIKELY[::2]) if large else (ERRORS, LIKELY)
         for error in asked:
             columns = self._columns(fewer, moved, error)
-            equations = self._equations(columns, rows.watts[::every])
+            equations = self._equations(columns, rows.watts[::every], trust[::every])
             found.append(
                 likeliest(
                     equations,
@@ -149,10 +207,13 @@ class Fitting:
         error = error if error > NONE else 0.0
         return error, min(asked[likeliest_error], error), (best.noise, best.spread)
 
-    def _moved(self, weights: sparse.csr_matrix, watts: FloatArray) -> FloatArray:
+    def _moved(
+        self, weights: sparse.csr_matrix, watts: FloatArray, window: float
+    ) -> FloatArray:
         """Change of each equation, were one kind longer by all its time, shape (n, k)."""
         axis = self.observed.axis
-        change = responses(axis, axis.reached @ np.maximum(watts[:-1], 0.0))
+        seen = max(window, self.observed.spacing_s) / self.observed.seconds
+        change = responses(axis, axis.reached @ np.maximum(watts[:-1], 0.0), NEAR * seen)
         return np.asarray(weights @ np.vstack([change, np.zeros(change.shape[1])]))
 
     def _columns(self, weights: sparse.csr_matrix, moved: FloatArray, error: float) -> FloatArray:
@@ -161,40 +222,42 @@ class Fitting:
         powers = np.asarray(weights @ self.observed.table(known))
         return powers if error <= 0 else np.hstack([powers, error * moved])
 
-    def _equations(self, columns: FloatArray, watts: FloatArray) -> Equations:
-        about = watts - watts.mean()
+    def _equations(self, columns: FloatArray, watts: FloatArray, trust: FloatArray) -> Equations:
+        about = trust * (watts - _middle(watts, trust))
         return Equations(
             gram=columns.T @ columns, right=columns.T @ about, square=float(about @ about),
             count=len(watts), inverse=self.inverse, log_size=self.log_size,
         )  # fmt: skip
 
     def _once(
-        self, begun: Explained, watts: FloatArray, sensor: Sensor, error: float,
+        self, begun: Explained, trust: FloatArray, watts: FloatArray, sensor: Sensor, error: float,
         start: tuple[float, float], free: tuple[bool, bool],
     ) -> Fit:  # fmt: skip
         rows = begun.rows
+        weights = sparse.diags(trust) @ rows.weights
         reach = REACH * (sensor.window or self.observed.spacing_s)
         table = self.observed.table() @ np.maximum(watts, 0.0)
-        sloped = np.stack(slopes(self.observed, begun, table), axis=1) * reach
+        sloped = np.stack(slopes(self.observed, begun, table), axis=1) * reach * trust[:, None]
         sloped = sloped[:, [free[0], free[1] and sensor.window > 0]]
-        moved = self._moved(rows.weights, watts) if error > 0 else np.zeros((0, 0))
-        columns = np.hstack([self._columns(rows.weights, moved, error), sloped])
-        equations = self._equations(columns, rows.watts)
+        moved = self._moved(weights, watts, sensor.window) if error > 0 else np.zeros((0, 0))
+        columns = np.hstack([self._columns(weights, moved, error), sloped])
+        equations = self._equations(columns, rows.watts, trust)
         large = len(self.inverse) > LARGE
         found = likeliest(
             equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES
         )
-        return self._solved(equations, columns, rows, found, error, sensor, reach, free)
+        return self._solved(equations, columns, rows, trust, found, error, sensor, reach, free)
 
     def _solved(
-        self, equations: Equations, columns: FloatArray, rows: Rows, found: Variances,
+        self, equations: Equations, columns: FloatArray, rows: Rows, trust: FloatArray,
+        found: Variances,
         error: float, sensor: Sensor, reach: float, free: tuple[bool, bool],
     ) -> Fit:  # fmt: skip
         kinds = len(self.inverse) - 1
         precision = equations.precision(found.spread)
         whole = equations.gram / found.noise + precision
         inverse = inverted(whole)
-        middle = float(rows.watts.mean())
+        middle = _middle(rows.watts, trust)
         solution = inverse @ (equations.right / found.noise)
         bounded = np.arange(len(whole)) < kinds
         lowest = np.where(bounded, -middle, -np.inf)
@@ -209,7 +272,13 @@ class Fitting:
         return Fit(
             rows=rows, columns=columns, inverse=inverse, precision=precision, noise=found.noise,
             spread=found.spread, free=unbounded, watts=above[:kinds] + middle,
-            between=float(above[kinds]) + middle, left=rows.watts - middle - columns @ solution,
-            time_error=error, assumed=error, sensor=sensor,
+            between=float(above[kinds]) + middle, trust=trust,
+            left=trust * (rows.watts - middle) - columns @ solution,
+            time_error=error, misplaced=np.zeros((0, 0)), assumed=error, sensor=sensor,
             sensor_spread=(of_delay, of_window),
         )  # fmt: skip
+
+
+def _middle(watts: FloatArray, trust: FloatArray) -> float:
+    """Mean power in W, by how much each sample is trusted."""
+    return float(np.average(watts, weights=trust**2))

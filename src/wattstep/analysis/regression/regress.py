@@ -25,6 +25,7 @@ from wattstep.records.figure import Status, missing
 
 LEAST_ROWS = 8  # samples in clean steps: fewer tell nothing
 LEAST_STEPS = 3
+LEAST_TRACED = 2
 ROUNDS = 2
 SLIGHT = 0.1  # of the noise: slow change that need not be taken off
 UNLIKELY = 0.02  # a delay and window that are less likely than this are left out
@@ -140,8 +141,11 @@ def _unusable(used: Sequence[Sampled], kinds: Kinds) -> str | None:
         return "no operation is to be told apart"
     if not used:
         return "there is no process with clean steps and samples"
-    if not any(each.layouts for each in used):
+    traced = sum(len(each.layouts) for each in used)
+    if not traced:
         return "no step was traced: nobody knows what ran when"
+    if traced < LEAST_TRACED:
+        return "one step was traced: how long operations take from step to step is not known"
     if sum(len(each.start_ns) for each in used) < LEAST_STEPS:
         return f"fewer than {LEAST_STEPS} clean steps: regression needs many"
     return None

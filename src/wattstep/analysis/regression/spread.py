@@ -55,8 +55,9 @@ def spread_of(
     kinds = len(seconds)
     apart = fit.inverse[:, :kinds] * seconds
     influence = _influence(fit, apart, seconds)
+    moving = influence * fit.trust[:, None]
     model = fit.noise * influence.T @ influence
-    processes = influence * (fit.left + fit.rows.slow)[:, None]
+    processes = influence * (fit.left + fit.trust * fit.rows.slow)[:, None]
     pulled = influence * fit.left[:, None]
     wider, length, blocks = _beyond_white(fit, pulled, np.diag(model))
     reach = _quantile(confidence, blocks - 1)
@@ -68,28 +69,30 @@ def spread_of(
         part = slice(kinds + 1, 2 * kinds + 1)
         kinds_only[part, part] = 0.0
     if fit.time_error > 0:
-        energy += normal**2 * _misplaced(fit, observed, influence, seed)
+        energy += normal**2 * _misplaced(fit, observed, moving, seed)
     energy += (TAILS * normal) ** 2 * (apart.T @ kinds_only @ apart)
     unlike = max(0.0, (UNLIKE * float(fit.rows.watts.mean())) ** 2 - fit.spread)
     drawn = kinds_only[: kinds + 1, : kinds + 1] @ apart[: kinds + 1]
     # That all kinds which the samples tell are alike does not prove the others to be. But they lie
     # about the mean of the samples: what is more in some is less in others.
-    drawn = drawn - fit.columns[:, : kinds + 1].mean(axis=0)[:, None] * drawn.sum(axis=0)
+    common = fit.trust @ fit.columns[:, : kinds + 1] / float(fit.trust @ fit.trust)
+    drawn = drawn - common[:, None] * drawn.sum(axis=0)
     energy += normal**2 * unlike * (drawn.T @ drawn)
     energy += _processes(fit, processes, np.diag(model), wider, confidence)
-    traced, times = _traced(fit, observed, influence, seconds)
+    traced, times = _traced(fit, observed, moving, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
-    energy += normal**2 * _rounded(fit, observed, influence, seed)
+    energy += normal**2 * _rounded(fit, observed, moving, seed)
     return Spread(energy=energy, times=times, block=length, blocks=blocks)
 
 
 def _influence(fit: Fit, apart: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Change of each kind's energy with each sample in J/W, shape (n, k).
+    """Change of each kind's energy with each sample, times its trust, in J/W, shape (n, k).
 
     Powers are fitted about the mean of the samples, which moves with each of them.
     """
     about = fit.columns @ apart / fit.noise
-    influence: FloatArray = about - about.mean(axis=0) + seconds / len(fit.left)
+    on_mean = fit.trust / float(fit.trust @ fit.trust)
+    influence: FloatArray = about + on_mean[:, None] * (seconds - fit.trust @ about)
     return influence
 
 
@@ -178,7 +181,7 @@ def _traced(
     """Variance from traced steps being few (a jackknife over them), and that of kinds' times."""
     axis, kinds = observed.axis, len(seconds)
     total = axis.layout_share.mean(axis=0)
-    drawn = np.divide(fit.time_error**2, 1.0, out=np.zeros(kinds), where=total > 0)
+    drawn = np.where(total > 0, (fit.misplaced**2).sum(axis=1), 0.0)
     if axis.layouts < 2:
         return np.zeros((kinds, kinds)), drawn
     watts = np.maximum(fit.watts, 0.0)
@@ -188,7 +191,9 @@ def _traced(
     change = -(moved.T @ influence)
     pace = np.divide(seconds, total, out=np.zeros(kinds), where=total > 0)
     change += (axis.layout_share - total) * pace * watts
-    scale = 1.0 / (axis.layouts * (axis.layouts - 1))
+    # The mean of traced steps stands for that of clean ones, and both are of a few.
+    clean = sum(int(line.step[-1]) + 1 for line in observed.lines)
+    scale = (1.0 + axis.layouts / clean) / (axis.layouts * (axis.layouts - 1))
     relative = np.divide(
         ((axis.layout_share - total) ** 2).sum(axis=0) * scale, total**2,
         out=np.zeros(kinds), where=total > 0,
@@ -205,7 +210,7 @@ def _misplaced(fit: Fit, observed: Observed, influence: FloatArray, seed: int) -
     root = np.linalg.cholesky(powers / scale / scale[:, None] + 1e-9 * np.eye(kinds))
     drawn = fit.watts[:, None] + scale[:, None] * (root @ rng.standard_normal((kinds, DRAWS)))
     curves = axis.reached @ np.maximum(drawn, 0.0)
-    off = fit.time_error * rng.standard_normal((kinds, DRAWS))
+    off = fit.misplaced @ rng.standard_normal((kinds, DRAWS))
     moved = moved_knots(axis, np.maximum(1 + off, LEAST_FACTOR))
     beside = blurred(axis, fit.assumed, seed) @ np.maximum(drawn, 0.0)
     change = np.empty_like(curves)
@@ -230,7 +235,7 @@ def _rounded(fit: Fit, observed: Observed, influence: FloatArray, seed: int) -> 
         return np.zeros((kinds, kinds))
     rng = np.random.default_rng(seed)
     powers = fit.watts[:, None] + quantum * rng.standard_normal((kinds, ROUNDINGS))
-    exact = fit.columns[:, :kinds] @ powers + quantum * rng.random(ROUNDINGS)
+    exact = fit.columns[:, :kinds] / fit.trust[:, None] @ powers + quantum * rng.random(ROUNDINGS)
     noise = math.sqrt(max(fit.noise - quantum**2 / 12, 0.0))
     exact += noise * rng.standard_normal(exact.shape)
     errors = (np.rint(exact / quantum) * quantum - exact).T @ influence

@@ -36,7 +36,7 @@ def moved_knots(axis: Axis, factors: FloatArray) -> FloatArray:
     return moved
 
 
-def responses(axis: Axis, energy: FloatArray) -> FloatArray:
+def responses(axis: Axis, energy: FloatArray, farthest: float) -> FloatArray:
     """Change of the energy up to each knot, were one kind longer by all its time; shape (b + 1, k).
 
     The kind's energy stays: it is drawn out, and what stands beside it in its phase moves. It is a
@@ -45,15 +45,19 @@ def responses(axis: Axis, energy: FloatArray) -> FloatArray:
     Args:
         axis: The mean step.
         energy: Up to each knot, shape (b + 1,).
+        farthest: By what no knot is moved more for it, in units of the step.
     """
     count = axis.reached.shape[1]
     change = np.empty((len(axis.knots), count))
-    by = STEP * _displacement(axis)
+    moved = _displacement(axis)
+    most = np.maximum(np.abs(moved).max(axis=0), 1e-300)
+    part = np.minimum(STEP, farthest / most)
+    by = part * moved
     for k in range(count):
         # Knots that moved out of order are put in order again: the change is small.
         change[:, k] = np.interp(axis.knots, np.maximum.accumulate(axis.knots + by[:, k]), energy)
         change[:, k] -= np.interp(axis.knots, np.maximum.accumulate(axis.knots - by[:, k]), energy)
-    return change / (2 * STEP)
+    return change / (2 * part)
 
 
 def _displacement(axis: Axis) -> FloatArray:

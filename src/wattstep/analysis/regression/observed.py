@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +16,8 @@ from wattstep.analysis.regression.timeline import Covered, Timeline, covered, ti
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 
 SHORTEST = 1e-7  # s: a window that is shorter is a moment
+PARTS_A_MEMORY = 3.0  # plain averages that an exponential one is made of
+MOST_PARTS = 8
 MAYBE = np.array([-0.8, -0.4, 0.0, 0.4, 0.8])  # of half the time between reads
 
 
@@ -171,13 +174,27 @@ def observe(processes: Sequence[Sampled], axis: Axis) -> Observed:
     )  # fmt: skip
 
 
+def _forgetting(
+    end: FloatArray, lasted: FloatArray, memory: float
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Spans of time that count alike in an exponential average over some time."""
+    parts = int(np.clip(np.ceil(PARTS_A_MEMORY * float(np.median(lasted)) / memory), 1, MOST_PARTS))
+    gone = -np.expm1(-lasted / memory)
+    ago = [-memory * np.log1p(-gone * (nth / parts)) for nth in range(parts)] + [lasted]
+    return [(end - later, end - sooner) for sooner, later in pairwise(ago)]
+
+
 def _spread_over(
     line: Timeline, axis: Axis, each: Readings, end: FloatArray, lasted: FloatArray
 ) -> Covered:
     """What windows cover on average, if they may have ended somewhat earlier or later."""
-    if not each.early_s:
+    if not each.early_s and not each.memory_s:
         return covered(line, axis, end - lasted, end)
-    parts = [covered(line, axis, end + by - lasted, end + by) for by in each.early_s * MAYBE]
+    spans = [(end - lasted, end)]
+    if each.memory_s:
+        spans = _forgetting(end, lasted, each.memory_s)
+    early = each.early_s * MAYBE if each.early_s else np.zeros(1)
+    parts = [covered(line, axis, begin + by, until + by) for begin, until in spans for by in early]
     whole = np.logical_and.reduce([part.whole for part in parts])
     kept = [whole[part.whole] for part in parts]
     middle = len(parts) // 2

@@ -35,6 +35,9 @@ class Readings:
         quantum: Smallest step of the values in W, or 0.
         early_s: By how much values may have come before their time here.
         slow_w: What slow change of all power was taken off `watts`, shape (n,).
+        memory_s: Time constant in s with which what was read forgets, over `lasted_s`; 0: the mean
+            over it is plain.
+        fresh: How much of what was read came in over `lasted_s`, where it has a memory, shape (n,).
     """
 
     end_s: FloatArray
@@ -45,6 +48,8 @@ class Readings:
     quantum: float
     early_s: float
     slow_w: FloatArray
+    memory_s: float = 0.0
+    fresh: FloatArray | None = None
 
 
 def readings(process: Sampled) -> Readings:

@@ -13,6 +13,7 @@ from wattstep.analysis.regression.explained import Explaining
 from wattstep.analysis.regression.figures import Answer, answer
 from wattstep.analysis.regression.fit import Fitting
 from wattstep.analysis.regression.locking import locked
+from wattstep.analysis.regression.memory import memories
 from wattstep.analysis.regression.observed import Observed, observe
 from wattstep.analysis.regression.outcome import Regression
 from wattstep.analysis.regression.prior import likeness
@@ -78,19 +79,17 @@ def regress(
     covariance = likeness(kinds)
     root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
     observed, sensors = _settled(observed, kinds, root, delay, window)
-    explaining = Explaining(observed, root)
-    fitting = Fitting(observed, covariance, seed)
     free = (delay is None, window is None and not observed.counter)
     answers = []
     seconds = observed.kind_seconds()
     error = time_error
-    for sensor in sensors:
-        begun = explaining.explain(sensor.delay, sensor.window)
+    for by, sensor in _candidates(observed, sensors, root, delay, window):
+        begun = Explaining(by, root).explain(sensor.delay, sensor.window)
         if sensor.weight < UNLIKELY or begun is None or len(begun.rows.watts) < LEAST_ROWS:
             continue
-        fit = fitting.fit(begun, sensor, error, free)
+        fit = Fitting(by, covariance, seed).fit(begun, sensor, error, free)
         error = fit.time_error
-        spread = spread_of(fit, observed, seconds, confidence, seed)
+        spread = spread_of(fit, by, seconds, confidence, seed)
         answers.append(Answer(fit=fit, spread=spread))
     if not answers:
         return _nothing(
@@ -101,6 +100,28 @@ def regress(
         answers, observed, seconds, kinds, target=target, confidence=confidence, source=source,
         status=status, locked=locked(observed, answers[0].fit.sensor.delay),
     )  # fmt: skip
+
+
+def _candidates(
+    observed: Observed, sensors: Sequence[Sensor], root: FloatArray, delay: float | None,
+    window: float | None,
+) -> list[tuple[Observed, Sensor]]:  # fmt: skip
+    """The samples as each likely sensor has them, the likeliest first."""
+    plain = [(observed, sensor) for sensor in sensors]
+    if not sensors:
+        return plain
+    best = Explaining(observed, root).explain(sensors[0].delay, sensors[0].window)
+    if best is None:
+        return plain
+    found, alone = memories(observed, root, best.total, delay, window is not None)
+    forgetting = [
+        (each.observed, Sensor(delay=each.delay, window=0.0, weight=1.0, memory=each.seconds))
+        for each in found
+    ]
+    if alone:
+        return forgetting
+    first = found and found[0].total < best.total
+    return forgetting + plain if first else plain + forgetting
 
 
 def _settled(

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from wattstep.analysis.regression.explained import Explained, Explaining
-from wattstep.analysis.regression.folded_search import Guess, lasting, look
+from wattstep.analysis.regression.folded_search import LONGEST_DELAY, Guess, lasting, look
 from wattstep.analysis.regression.locking import locked
 from wattstep.analysis.regression.mixed import IMPOSSIBLE
 from wattstep.analysis.regression.observed import Observed
@@ -32,6 +32,8 @@ NEWTON = 6
 NO_BETTER = 1e-3  # of -2 log likelihood
 INSTANT = 0.1  # of how far tries are apart: a window that may be none
 NEARER = 1e-6 * np.array([0.03, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0])  # s
+SCANNED = 100  # delays that are tried exactly, at most
+SCANNED_MODES = 3
 SAME = 0.02  # of the window: delays nearer than this are one
 FINE = 1e-3  # of the window or of what a try is apart: change of a difference quotient
 WORSE = 12.0  # -2 log likelihood: a mode that is so much worse is none
@@ -46,12 +48,14 @@ class Sensor:
     Attributes:
         delay: In s.
         window: In s; 0 for a counter, whose differences have their own.
+        memory: Time constant in s of an exponential average in place of a plain one, or 0.
         weight: How likely among those found, from 0 to 1.
     """
 
     delay: float
     window: float
     weight: float
+    memory: float = 0.0
 
 
 def find_sensor(
@@ -74,6 +78,8 @@ def find_sensor(
     explaining = Explaining(observed.thinned(ROWS[large]), root)
     guesses = look(explaining.observed, kinds, delay, window)
     guesses = [*_usual(observed, delay, window), *guesses[: TRIED[large]]]
+    if delay is None and window is not None and not large:
+        guesses += _scanned(explaining, window)
     exact = [explaining.explain(guess.delay, guess.window) for guess in guesses]
     begun = [
         (each, guess.apart) for each, guess in zip(exact, guesses, strict=True) if each is not None
@@ -105,6 +111,28 @@ def _usual(observed: Observed, delay: float | None, window: float | None) -> lis
     return [
         Guess(delay=0.0 if delay is None else delay, window=width, score=0.0, apart=apart)
         for width in windows
+    ]
+
+
+def _scanned(explaining: Explaining, window: float) -> list[Guess]:
+    """The best delays of a row of all that are possible, exactly: where the window is known, one does.
+
+    Samples folded onto the step, as a first look takes them, blur valleys that are narrow.
+    """
+    observed = explaining.observed
+    begun = explaining.explain(0.0, window)
+    if begun is None:
+        return []
+    longest = max(LONGEST_DELAY, 3 * observed.spacing_s)
+    apart = max(lasting(observed) / 3, longest / SCANNED)
+    delays = np.arange(0.0, longest, apart)
+    scores = np.array([explaining.score(each, window, begun.evidence.ratio) for each in delays])
+    around = np.concatenate([[np.inf], scores, [np.inf]])
+    lowest = np.flatnonzero((scores <= around[:-2]) & (scores <= around[2:]))
+    best = lowest[np.argsort(scores[lowest])][:SCANNED_MODES]
+    return [
+        Guess(delay=float(delays[i]), window=window, score=float(scores[i]), apart=apart)
+        for i in best
     ]
 
 

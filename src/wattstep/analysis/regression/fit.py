@@ -18,6 +18,7 @@ from wattstep.analysis.regression.mixed import (
 from wattstep.analysis.regression.observed import Observed, Rows
 from wattstep.analysis.regression.sensor import Sensor, slopes
 from wattstep.analysis.regression.time_errors import blurred, responses
+from wattstep.analysis.regression.trust import trust
 from wattstep.analysis.steps import FloatArray
 
 ERRORS = (0.0, 0.02, 0.04, 0.08, 0.15, 0.25, 0.35)  # of kinds' times, that samples are asked about
@@ -35,8 +36,6 @@ TRIES = 40  # of variances
 FEW_TRIES = 14
 ROUNDS = 2
 NEAR = 0.5  # of what a sample sees: edges are moved no farther to see what moves with them
-FAR = 3.0  # standard deviations: samples farther beside count for less (Huber 1964)
-NORMAL_MEDIAN = 0.4549  # of the square of a normal variable with variance 1
 REACH = 0.1  # of the window or spacing: prior spread of delay and window about the best ones
 
 
@@ -111,45 +110,19 @@ class Fitting:
         """
         watts = begun.watts
         left = begun.rows.watts - begun.rows.watts.mean() - begun.whitened @ begun.solution
-        trust = self._trust(begun.rows, watts, left)
+        weights = trust(self.observed.axis, begun.rows, watts, left)
         start = (begun.evidence.noise, max(begun.evidence.spread, 1e-12))
         assumed = error
         if error is None or assumed is None:
-            error, assumed, start = self._time_error(begun, trust, start)
+            error, assumed, start = self._time_error(begun, weights, start)
         found: Fit | None = None
         for _ in range(1 if len(self.inverse) > LARGE else ROUNDS):
-            found = self._once(begun, trust, watts, sensor, assumed, start, free)
+            found = self._once(begun, weights, watts, sensor, assumed, start, free)
             watts = np.append(found.watts, found.between)
             start = (found.noise, found.spread)
-            trust = self._trust(begun.rows, watts, found.left / found.trust)
+            weights = trust(self.observed.axis, begun.rows, watts, found.left / found.trust)
         assert found is not None
         return replace(found, time_error=error, misplaced=self._misplaced(found, error))
-
-    def _trust(self, rows: Rows, watts: FloatArray, left: FloatArray) -> FloatArray:
-        """By what each equation is multiplied, so that all have the same variance.
-
-        Where an operation ends at another time in each step, a sample near its end may have seen
-        this or that: how far traced steps differ there, given the powers, says how much. What
-        lies far beside all the same (a glitch, an end beyond those of the traced steps) counts for
-        less.
-
-        Args:
-            rows: The equations.
-            watts: Powers of kinds and between steps, shape (k + 1,).
-            left: What these leave of each sample, shape (n,).
-        """
-        axis = self.observed.axis
-        curves = axis.curves(np.maximum(watts[:-1], 0.0))
-        off = curves - curves.mean(axis=1, keepdims=True)
-        differ = rows.weights @ np.vstack([off, np.zeros(axis.layouts)])
-        varying = (differ**2).sum(axis=1) / max(axis.layouts - 1, 1)
-        calm = left[varying <= np.median(varying)]
-        noise = float(np.median(calm**2)) / NORMAL_MEDIAN + EXACT * float(rows.watts.var()) + 1e-300
-        variance = noise + varying
-        beside = np.abs(left) / np.sqrt(variance)
-        variance *= np.maximum(beside / FAR, 1.0)
-        trust: FloatArray = np.sqrt(noise / variance)
-        return trust
 
     def _misplaced(self, fit: Fit, error: float) -> FloatArray:
         """Root of the covariance of kinds' relative times, given the samples, shape (k, k).
@@ -173,7 +146,7 @@ class Fitting:
         return root
 
     def _time_error(
-        self, begun: Explained, trust: FloatArray, start: tuple[float, float]
+        self, begun: Explained, trusted: FloatArray, start: tuple[float, float]
     ) -> tuple[float, float, tuple[float, float]]:
         """Root of the mean squared error of times over what is likely, and the likeliest error."""
         large = len(self.inverse) > LARGE
@@ -181,14 +154,14 @@ class Fitting:
         if begun.evidence.noise < EXACT * float(rows.watts.var()):
             return 0.0, 0.0, start
         every = max(1, -(-len(rows.watts) // ROWS)) if large else 1
-        fewer = sparse.diags(trust[::every]) @ rows.weights[::every]
+        fewer = sparse.diags(trusted[::every]) @ rows.weights[::every]
         moved = self._moved(fewer, begun.watts, begun.window)
         found: list[Variances] = []
         # Many kinds are asked about every other error: it takes long.
         asked, likely = (ERRORS[::2], LIKELY[::2]) if large else (ERRORS, LIKELY)
         for error in asked:
             columns = self._columns(fewer, moved, error)
-            equations = self._equations(columns, rows.watts[::every], trust[::every])
+            equations = self._equations(columns, rows.watts[::every], trusted[::every])
             found.append(
                 likeliest(
                     equations,
@@ -222,34 +195,34 @@ class Fitting:
         powers = np.asarray(weights @ self.observed.table(known))
         return powers if error <= 0 else np.hstack([powers, error * moved])
 
-    def _equations(self, columns: FloatArray, watts: FloatArray, trust: FloatArray) -> Equations:
-        about = trust * (watts - _middle(watts, trust))
+    def _equations(self, columns: FloatArray, watts: FloatArray, trusted: FloatArray) -> Equations:
+        about = trusted * (watts - _middle(watts, trusted))
         return Equations(
             gram=columns.T @ columns, right=columns.T @ about, square=float(about @ about),
             count=len(watts), inverse=self.inverse, log_size=self.log_size,
         )  # fmt: skip
 
     def _once(
-        self, begun: Explained, trust: FloatArray, watts: FloatArray, sensor: Sensor, error: float,
+        self, begun: Explained, trusted: FloatArray, watts: FloatArray, sensor: Sensor, error: float,
         start: tuple[float, float], free: tuple[bool, bool],
     ) -> Fit:  # fmt: skip
         rows = begun.rows
-        weights = sparse.diags(trust) @ rows.weights
+        weights = sparse.diags(trusted) @ rows.weights
         reach = REACH * (sensor.window or self.observed.spacing_s)
         table = self.observed.table() @ np.maximum(watts, 0.0)
-        sloped = np.stack(slopes(self.observed, begun, table), axis=1) * reach * trust[:, None]
+        sloped = np.stack(slopes(self.observed, begun, table), axis=1) * reach * trusted[:, None]
         sloped = sloped[:, [free[0], free[1] and sensor.window > 0]]
         moved = self._moved(weights, watts, sensor.window) if error > 0 else np.zeros((0, 0))
         columns = np.hstack([self._columns(weights, moved, error), sloped])
-        equations = self._equations(columns, rows.watts, trust)
+        equations = self._equations(columns, rows.watts, trusted)
         large = len(self.inverse) > LARGE
         found = likeliest(
             equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES
         )
-        return self._solved(equations, columns, rows, trust, found, error, sensor, reach, free)
+        return self._solved(equations, columns, rows, trusted, found, error, sensor, reach, free)
 
     def _solved(
-        self, equations: Equations, columns: FloatArray, rows: Rows, trust: FloatArray,
+        self, equations: Equations, columns: FloatArray, rows: Rows, trusted: FloatArray,
         found: Variances,
         error: float, sensor: Sensor, reach: float, free: tuple[bool, bool],
     ) -> Fit:  # fmt: skip
@@ -257,7 +230,7 @@ class Fitting:
         precision = equations.precision(found.spread)
         whole = equations.gram / found.noise + precision
         inverse = inverted(whole)
-        middle = _middle(rows.watts, trust)
+        middle = _middle(rows.watts, trusted)
         solution = inverse @ (equations.right / found.noise)
         bounded = np.arange(len(whole)) < kinds
         lowest = np.where(bounded, -middle, -np.inf)
@@ -272,13 +245,13 @@ class Fitting:
         return Fit(
             rows=rows, columns=columns, inverse=inverse, precision=precision, noise=found.noise,
             spread=found.spread, free=unbounded, watts=above[:kinds] + middle,
-            between=float(above[kinds]) + middle, trust=trust,
-            left=trust * (rows.watts - middle) - columns @ solution,
+            between=float(above[kinds]) + middle, trust=trusted,
+            left=trusted * (rows.watts - middle) - columns @ solution,
             time_error=error, misplaced=np.zeros((0, 0)), assumed=error, sensor=sensor,
             sensor_spread=(of_delay, of_window),
         )  # fmt: skip
 
 
-def _middle(watts: FloatArray, trust: FloatArray) -> float:
+def _middle(watts: FloatArray, trusted: FloatArray) -> float:
     """Mean power in W, by how much each sample is trusted."""
-    return float(np.average(watts, weights=trust**2))
+    return float(np.average(watts, weights=trusted**2))

@@ -1,29 +1,31 @@
-"""Sensors that average exponentially: their time constant, found from the samples, and samples with the memory taken out."""
+"""Whether a sensor averages exponentially, and not plainly: then its samples do not tell what single operations take."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize
 
-from wattstep.analysis.regression.explained import Explaining
-from wattstep.analysis.regression.observed import Observed
+from wattstep.analysis.regression.evidence import evidence
+from wattstep.analysis.regression.explained import Explained, Explaining, most_spread
+from wattstep.analysis.regression.mixed import IMPOSSIBLE
+from wattstep.analysis.regression.observed import Observed, Rows
 from wattstep.analysis.regression.readings import Readings
-from wattstep.analysis.steps import FloatArray
+from wattstep.analysis.regression.trust import varying
+from wattstep.analysis.steps import BoolArray, FloatArray
 
-TIMES = np.geomspace(0.3, 60.0, 12)  # of the spacing of samples: time constants of a first look
-DELAYS = np.linspace(0.0, 2.0, 5)  # of the spacing
+TIMES = np.geomspace(0.3, 40.0, 8)  # of the spacing of samples: time constants of a first look
+DELAYS = (0.0, 0.7, 1.4)  # of the spacing
 SHORTEST = 0.25  # of the spacing: shorter memories are none
-CLOSER = 60  # tries of a closer look
-ROWS = 3000  # samples of a first look
-LIKELY = 3.84  # -2 log likelihood: 95 % of one parameter
-WORSE = 12.0  # a sensor that is so much less likely is none
-CLEARLY = 40.0  # better than the sensor that is documented
-MOST_APART = 1.5  # of one time constant to the next that may be as well
-MOST_SPACINGS = 2.5  # between two samples: over more, a gap, nothing is known of the first
+CLOSER = 30  # tries of a closer look
+ROWS = 2000  # samples of a first look
+CLEARLY = 12.0  # -2 log likelihood: better than a plain average
+CALM = 0.5  # of the variance: more is noise, not what traced steps differ by
+LEAST_ROWS = 20
+GAP = 1.5  # spacings: samples that are so much farther apart have a gap between them
+EARLY = 0.01  # of the spacing: a delay that cannot be told from none
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,122 +35,159 @@ class Memory:
     Attributes:
         observed: The samples with the memory taken out.
         seconds: Its time constant.
-        delay: In s.
+        explained: These, explained.
         total: -2 log likelihood of the samples as they were.
     """
 
     observed: Observed
     seconds: float
-    delay: float
+    explained: Explained
     total: float
 
 
-def memories(
-    observed: Observed, root: FloatArray, rival: float, delay: float | None, documented: bool
-) -> tuple[list[Memory], bool]:
-    """Exponential averages that are likely, the likeliest first, and whether they alone are.
+def forgetting(
+    observed: Observed, root: FloatArray, plain: Explained, delay: float | None
+) -> float | None:
+    """The time constant in s of an exponential average, where that explains samples clearly better.
 
     A value y of such a sensor is a y' + (1 - a) x of the value y' before it and the mean x of the
-    power since then, a = exp(-t/T): x is what an average over the time t between the two would be.
+    power since then, a = exp(-t/T). Where operations end at another time in each step, the value
+    before tells how it was this time, whatever the sensor is: only samples count whose windows hold
+    the same in all traced steps.
 
     Args:
         observed: Samples of a gauge.
         root: Lower root of the prior's covariance, shape (k + 1, k + 1).
-        rival: -2 log likelihood of the samples with the likeliest plain average.
+        plain: The samples explained by the likeliest plain average.
         delay: Of the sensor in s, where it is known.
-        documented: Whether its averaging window is: what is documented is doubted for good reason only.
     """
-    spacing = observed.spacing_s
-    if observed.counter or spacing <= 0:
-        return [], False
-    found = _likeliest(observed, root, delay)
-    if found is None or found.seconds < SHORTEST * spacing:
-        return [], False
-    if found.total > rival + (WORSE if not documented else -CLEARLY):
-        return [], False
-    about = [found, *_as_likely(observed, root, found)]
-    return about, found.total < rival - WORSE
-
-
-def _likeliest(observed: Observed, root: FloatArray, delay: float | None) -> Memory | None:
-    """The likeliest time constant and delay."""
-    spacing = observed.spacing_s
-    fewer = _beginning(observed)
-    delays = [delay] if delay is not None else list(DELAYS * spacing)
-    tried = [(_at(fewer, root, time * spacing, by), time, by) for time in TIMES for by in delays]
-    known = [(each.total, time, by) for each, time, by in tried if each is not None]
-    if not known:
+    if observed.counter or observed.spacing_s <= 0:
         return None
-    _, time, by = min(known)
+    begin = _first_look(_beginning(observed), root, delay)
+    found = None if begin is None else _closer(observed, root, begin, delay)
+    if found is None or found.seconds < SHORTEST * observed.spacing_s:
+        return None
+    return found.seconds if _clearly_better(observed, root, plain, found) else None
+
+
+def _clearly_better(observed: Observed, root: FloatArray, plain: Explained, found: Memory) -> bool:
+    """Whether samples that every traced step explains alike are likelier with the memory."""
+    kept = [_kept(each) for each in observed.readings]
+    both = np.zeros(observed.count, bool)
+    both[np.flatnonzero(np.concatenate(kept))[found.explained.rows.taken]] = True
+    both &= plain.rows.taken
+    for rows, each in ((plain.rows, observed), (found.explained.rows, found.observed)):
+        calm = np.zeros(observed.count, bool)
+        at = rows.taken if each is observed else _at_all(kept, rows.taken)
+        calm[at] = _calm(each, rows, plain)
+        both &= calm
+    if both.sum() < max(LEAST_ROWS, 2 * len(root)):
+        return False
+    fresh = np.concatenate([each.fresh for each in found.observed.readings if each.fresh is not None])
+    stretched = np.zeros(observed.count)
+    stretched[np.concatenate(kept)] = np.log(fresh)
+    with_memory = _score(found.observed, root, found.explained.rows, both[_at_all(kept, found.explained.rows.taken)])
+    without = _score(observed, root, plain.rows, both[plain.rows.taken])
+    return with_memory + 2 * float(stretched[both].sum()) < without - CLEARLY
+
+
+def _at_all(kept: list[BoolArray], taken: BoolArray) -> BoolArray:
+    """Which of all samples those are that were taken of the kept ones."""
+    every = np.concatenate(kept)
+    every[np.flatnonzero(every)] = taken
+    return every
+
+
+def _calm(observed: Observed, rows: Rows, plain: Explained) -> BoolArray:
+    """Equations in which traced steps hardly differ, beside the noise."""
+    differ = varying(observed.axis, rows, plain.watts)
+    left = plain.rows.watts - plain.rows.watts.mean() - plain.whitened @ plain.solution
+    noise = float(np.median(left**2))
+    result: BoolArray = differ <= CALM * noise
+    return result
+
+
+def _score(observed: Observed, root: FloatArray, rows: Rows, chosen: BoolArray) -> float:
+    """-2 log likelihood of some equations, powers being free."""
+    columns = rows.weights[chosen] @ (observed.table() @ root)
+    watts = rows.watts[chosen]
+    about = watts - watts.mean()
+    found = evidence(
+        columns.T @ columns, columns.T @ about, float(about @ about), len(about),
+        most_spread(float(watts.mean())),
+    )  # fmt: skip
+    return found.score * len(about)
+
+
+def _first_look(
+    observed: Observed, root: FloatArray, delay: float | None
+) -> tuple[float, float] | None:
+    """A time constant and a delay in s to begin with."""
+    spacing = observed.spacing_s
+    delays = [delay] if delay is not None else [by * spacing for by in DELAYS]
+    tried = [_at(observed, root, time * spacing, by) for time in TIMES for by in delays]
+    known = [(each.total, each.seconds, each.explained.delay) for each in tried if each]
+    return min(known)[1:] if known else None
+
+
+def _closer(
+    observed: Observed, root: FloatArray, begin: tuple[float, float], delay: float | None
+) -> Memory | None:
+    """The likeliest time constant and delay nearby."""
+    spacing = observed.spacing_s
+    time, by = begin
+
+    def at(free: FloatArray) -> Memory | None:
+        shift = by if delay is not None else float(free[1]) * spacing
+        if shift < -EARLY * spacing:
+            return None
+        return _at(observed, root, spacing * math.exp(float(free[0])), shift)
 
     def score(free: FloatArray) -> float:
-        shift = by if delay is not None else float(free[1]) * spacing
-        if shift < -0.01 * spacing:
-            return math.inf
-        each = _at(observed, root, spacing * math.exp(float(free[0])), shift)
-        return 1e30 if each is None else each.total
+        found = at(free)
+        return IMPOSSIBLE if found is None else found.total
 
-    first = np.array([math.log(time), by / spacing])
+    first = np.array([math.log(time / spacing), by / spacing])
     corners = first + np.array([[0.0, 0.0], [0.25, 0.0], [0.0, 0.2]])
     result = optimize.minimize(
         score, first, method="Nelder-Mead",
         options={"initial_simplex": corners, "maxfev": CLOSER, "xatol": 1e-4, "fatol": 0.05},
     ).x  # fmt: skip
-    shift = by if delay is not None else max(float(result[1]) * spacing, 0.0)
-    return _at(observed, root, spacing * math.exp(float(result[0])), shift)
-
-
-def _as_likely(observed: Observed, root: FloatArray, found: Memory) -> Iterator[Memory]:
-    """The shortest and the longest time constant that may be as well."""
-    for sign in (-1.0, 1.0):
-        apart = 0.01
-        while apart < math.log(MOST_APART):
-            each = _at(observed, root, found.seconds * math.exp(sign * apart), found.delay)
-            if each is None or each.total > found.total + LIKELY:
-                break
-            apart *= 2
-        if each is not None:
-            yield each
+    return at(result)
 
 
 def _at(observed: Observed, root: FloatArray, seconds: float, delay: float) -> Memory | None:
     """The samples explained with one time constant; None where too few lie in clean steps."""
-    without = remembering(observed, seconds)
-    if without is None:
-        return None
-    explained = Explaining(without, root).explain(delay, 0.0)
+    without = replace(
+        observed, readings=[_without(each, seconds) for each in observed.readings], counter=True
+    )
+    explained = Explaining(without, root).explain(delay, 0.0) if without.count else None
     if explained is None:
         return None
     lost = observed.count - without.count
     watts = np.concatenate([each.watts for each in observed.readings])
     # The density of what was read, from that of what is left when the memory is taken out.
-    stretched = sum(float(np.log(each.fresh).sum()) for each in without.readings)
+    stretched = sum(float(np.log(e.fresh).sum()) for e in without.readings if e.fresh is not None)
     total = explained.total + 2 * stretched + lost * math.log(float(watts.var()) + 1e-300)
-    return Memory(observed=without, seconds=seconds, delay=delay, total=total)
+    return Memory(observed=without, seconds=seconds, explained=explained, total=total)
 
 
-def remembering(observed: Observed, seconds: float) -> Observed | None:
-    """The samples of a gauge with an exponential memory taken out; None where none is left.
-
-    Args:
-        observed: The samples.
-        seconds: The time constant.
-    """
-    found = [_without(each, seconds) for each in observed.readings]
-    if not any(len(each.watts) for each in found):
-        return None
-    return replace(observed, readings=found, counter=True)
+def _kept(each: Readings) -> BoolArray:
+    """Samples that another one came before, with no gap between."""
+    lasted = np.diff(each.end_s, prepend=-np.inf)
+    kept: BoolArray = (lasted > 0) & (lasted <= (1 + GAP) * each.spacing_s)
+    return kept
 
 
 def _without(each: Readings, seconds: float) -> Readings:
-    lasted = np.diff(each.end_s)
-    kept = (lasted > 0) & (lasted <= MOST_SPACINGS * each.spacing_s)
-    lasted = lasted[kept]
+    """Samples with an exponential memory taken out."""
+    kept = _kept(each)
+    lasted = np.diff(each.end_s, prepend=each.end_s[:1])[kept]
     fresh = -np.expm1(-lasted / seconds)
-    before, now = each.watts[:-1][kept], each.watts[1:][kept]
+    before = each.watts[np.flatnonzero(kept) - 1]
     return replace(
-        each, end_s=each.end_s[1:][kept], lasted_s=lasted, memory_s=seconds, fresh=fresh,
-        watts=(now - (1 - fresh) * before) / fresh, slow_w=each.slow_w[1:][kept],
+        each, end_s=each.end_s[kept], lasted_s=lasted, memory_s=seconds, fresh=fresh,
+        watts=(each.watts[kept] - (1 - fresh) * before) / fresh, slow_w=each.slow_w[kept],
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from wattstep.analysis.regression.explained import Explaining
 from wattstep.analysis.regression.figures import Answer, answer
 from wattstep.analysis.regression.fit import Fitting
 from wattstep.analysis.regression.locking import locked
-from wattstep.analysis.regression.memory import memories
+from wattstep.analysis.regression.memory import forgetting
 from wattstep.analysis.regression.observed import Observed, observe
 from wattstep.analysis.regression.outcome import Regression
 from wattstep.analysis.regression.prior import likeness
@@ -79,17 +79,21 @@ def regress(
     covariance = likeness(kinds)
     root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
     observed, sensors = _settled(observed, kinds, root, delay, window)
+    explaining = Explaining(observed, root)
+    if (reason := _forgets(explaining, sensors, root, delay)) is not None:
+        return _nothing(reason)
+    fitting = Fitting(observed, covariance, seed)
     free = (delay is None, window is None and not observed.counter)
     answers = []
     seconds = observed.kind_seconds()
     error = time_error
-    for by, sensor in _candidates(observed, sensors, root, delay, window):
-        begun = Explaining(by, root).explain(sensor.delay, sensor.window)
+    for sensor in sensors:
+        begun = explaining.explain(sensor.delay, sensor.window)
         if sensor.weight < UNLIKELY or begun is None or len(begun.rows.watts) < LEAST_ROWS:
             continue
-        fit = Fitting(by, covariance, seed).fit(begun, sensor, error, free)
+        fit = fitting.fit(begun, sensor, error, free)
         error = fit.time_error
-        spread = spread_of(fit, by, seconds, confidence, seed)
+        spread = spread_of(fit, observed, seconds, confidence, seed)
         answers.append(Answer(fit=fit, spread=spread))
     if not answers:
         return _nothing(
@@ -102,26 +106,18 @@ def regress(
     )  # fmt: skip
 
 
-def _candidates(
-    observed: Observed, sensors: Sequence[Sensor], root: FloatArray, delay: float | None,
-    window: float | None,
-) -> list[tuple[Observed, Sensor]]:  # fmt: skip
-    """The samples as each likely sensor has them, the likeliest first."""
-    plain = [(observed, sensor) for sensor in sensors]
-    if not sensors:
-        return plain
-    best = Explaining(observed, root).explain(sensors[0].delay, sensors[0].window)
-    if best is None:
-        return plain
-    found, alone = memories(observed, root, best.total, delay, window is not None)
-    forgetting = [
-        (each.observed, Sensor(delay=each.delay, window=0.0, weight=1.0, memory=each.seconds))
-        for each in found
-    ]
-    if alone:
-        return forgetting
-    first = found and found[0].total < best.total
-    return forgetting + plain if first else plain + forgetting
+def _forgets(
+    explaining: Explaining, sensors: Sequence[Sensor], root: FloatArray, delay: float | None
+) -> str | None:
+    """Why samples of a sensor that averages exponentially tell nothing; None where it does not."""
+    best = explaining.explain(sensors[0].delay, sensors[0].window) if sensors else None
+    seconds = None if best is None else forgetting(explaining.observed, root, best, delay)
+    if seconds is None:
+        return None
+    return (
+        f"the sensor seems to average exponentially (time constant about {1e3 * seconds:.2g} ms): "
+        "what single operations take is not told by such samples"
+    )
 
 
 def _settled(

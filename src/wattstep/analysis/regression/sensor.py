@@ -48,14 +48,12 @@ class Sensor:
     Attributes:
         delay: In s.
         window: In s; 0 for a counter, whose differences have their own.
-        memory: Time constant in s of an exponential average in place of a plain one, or 0.
         weight: How likely among those found, from 0 to 1.
     """
 
     delay: float
     window: float
     weight: float
-    memory: float = 0.0
 
 
 def find_sensor(

@@ -16,6 +16,8 @@ from wattstep.analysis.curves import Curve, add_curves
 from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.records.figure import Status, weakest
 
+WAITING_S = 0.02  # that a value may wait until it is shown
+UNKNOWN_S = 0.1  # that a gauge may be late whose averaging window is not documented
 UPDATES = 5  # of its source that clean time must hold, for a mean power to be one
 NOT_MEASURED = "computed from {}, not measured"
 NEXT = "; "  # between one thing that a note says and the next
@@ -46,6 +48,7 @@ class EnergySource:
         prompt: Whether it is up to date whenever it is read: a counter that every read found changed.
         sensed: Whether a sensor gave it, which shows power late and averaged; a model of the cores'
             activity has the power of what runs at each moment.
+        slow_s: Update interval that was seen, where it is longer than the time between reads; else 0.
     """
 
     curve: Curve
@@ -62,6 +65,7 @@ class EnergySource:
     window_s: float | None = None
     prompt: bool = False
     sensed: bool = True
+    slow_s: float = 0.0
 
     @property
     def by_regression(self) -> bool:
@@ -71,6 +75,21 @@ class EnergySource:
         power of what runs; where clocks differ, how far overlap moves with them is the interval.
         """
         return self.sensed and self.clock is None
+
+    @property
+    def late_s(self) -> tuple[float, float]:
+        """How late in s it shows power: likely, and at most.
+
+        An average over some time shows the power of its middle, on the whole; what else a value
+        waits for (conversion, a bus, a driver) is hardly ever documented.
+        """
+        if not self.sensed or self.clock is not None:
+            return 0.0, 0.0
+        if self.gauge is None:
+            return 0.0, WAITING_S + self.slow_s
+        if self.window_s is None:
+            return 0.0, max(UNKNOWN_S, WAITING_S + self.slow_s)
+        return self.window_s / 2, self.window_s / 2 + WAITING_S + self.slow_s
 
     @property
     def shortest(self) -> tuple[float, str]:
@@ -182,6 +201,7 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         window_s=windows.pop() if len(windows) == 1 else None,
         prompt=all(source.prompt for source in sources),
         sensed=all(source.sensed for source in sources),
+        slow_s=max(source.slow_s for source in sources),
     )
 
 

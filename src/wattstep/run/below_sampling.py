@@ -14,7 +14,7 @@ from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
 from wattstep.analysis.steps import FloatArray, IntArray
 from wattstep.errors import InvalidValueError
 from wattstep.records.figure import Status, weakest
-from wattstep.run.layouts import layouts
+from wattstep.run.layouts import Labelled, layouts
 
 if TYPE_CHECKING:
     from wattstep.run.operations import RunBreakdown
@@ -24,6 +24,7 @@ MOST_SAMPLES = 10_000  # in clean steps: more are thinned to stretches
 STRETCH = 250  # samples in a row that are kept together
 AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may average over or be late by
 LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
+TWO_SIDED = 1.96  # half widths of 95 % over standard errors
 UNMARKED = "{:,} of {:,} clean steps carry no marks of phases: these are put in proportion"
 OTHER_CLOCK = "the samples have another clock than the trace ({})"
 
@@ -125,6 +126,7 @@ def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
         edges_ns=edges_ns,
         edges=edges_s / edges_s[-1],
         layouts=found,
+        moving_s=_moving(labelled, number, len(used)),
     )
     return Process(
         sampled=sampled,
@@ -133,6 +135,39 @@ def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
         seconds=_seconds(found, len(used)) * float(edges_s[-1]),
         notes=(*notes, *thinned),
     )
+
+
+def _moving(labelled: Labelled, number: IntArray, count: int) -> FloatArray:
+    """What kinds take more or less of where the tracer's cost is off by its error, in s.
+
+    Time that is not taken off as cost is left to the rest of its phase, and phases keep their
+    length: operations lose what the rest gains. No more is moved than was taken off. A rest is off
+    by all of it: how much of the cost lies beside operations, and not in them, is not known.
+
+    Args:
+        labelled: The traced rows.
+        number: Position of each code, -1 for none.
+        count: How many kinds there are.
+    """
+    laid, phases = labelled.laid, len(labelled.rest)
+    windows = len(laid.rest_s)
+    events = np.bincount(laid.phase, minlength=phases) / windows
+    error = laid.correction.error_s / TWO_SIDED
+    moved = events * np.minimum(error, laid.correction.cost_s)
+    mine = labelled.operation & labelled.outermost
+    at = number[labelled.kind[mine]]
+    seconds = np.zeros((phases, count))
+    np.add.at(seconds, (laid.phase[mine], at), laid.time_s[mine] / windows)
+    share = np.divide(
+        seconds, seconds.sum(axis=1, keepdims=True), out=np.zeros_like(seconds), where=seconds > 0
+    )
+    moving = -moved[:, None] * share
+    beside = np.zeros_like(moving)
+    for phase, rest in enumerate(number[labelled.rest]):
+        if rest >= 0:
+            moving[phase, rest] += moved[phase]
+            beside[phase, rest] = events[phase] * laid.correction.cost_s[phase]
+    return np.concatenate([moving, beside])
 
 
 def _seconds(found: Sequence[Layout], count: int) -> FloatArray:
@@ -200,7 +235,10 @@ def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
     for process in processes:
         number = np.array([position[kind] for kind in process.kinds], dtype=np.int64)
         found = [replace(layout, kind=number[layout.kind]) for layout in process.sampled.layouts]
-        sampled.append(replace(process.sampled, layouts=found))
+        of_process = process.sampled.moving_s
+        moving = np.zeros((0 if of_process is None else len(of_process), len(names)))
+        np.add.at(moving, (slice(None), number), 0.0 if of_process is None else of_process)
+        sampled.append(replace(process.sampled, layouts=found, moving_s=moving))
         seconds[number] += process.seconds / len(processes)
     levels = kinds_of(names)
     # scipy takes two thirds of a second to load, which most readers of runs need not wait for.
@@ -211,7 +249,7 @@ def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
         levels,
         source=source.source,
         status=weakest([Status.ATTRIBUTED, source.status]),
-        delay=0.0 if source.prompt else None,
+        prompt=source.prompt,
         window=None if source.gauge is None else source.window_s,
     )
     return Regressed(

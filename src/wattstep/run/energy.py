@@ -19,6 +19,7 @@ from wattstep.run.operations import RunBreakdown
 from wattstep.run.series import Series
 
 SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
+TRIED = 5  # of how late a sensor may be
 LEAST_STEPS = 5  # in a state: fewer make no mean
 LEAST_COVERED = 0.95  # of the time that a figure is of: with less of it sampled, it says so
 CLOCK = "monotonic clock"
@@ -66,6 +67,8 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | str:
     per_step = product(power, time, "J", f"what {steps.figures_of} gained, mean")
     per_step = _centred(per_step, gain)
     if energy.clock is None:
+        power = _late(power, energy, stretches[:, 0], stretches[:, 1])
+        per_step = _late(per_step, energy, steps.start_ns[clean], steps.end_ns[clean])
         return Spent(power=power, per_step=per_step, still=power, moved=None)
     gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
     seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
@@ -83,6 +86,29 @@ def _moved(energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> FloatA
     assert energy.clock is not None
     gains = (mean_gain(energy.curve, start_ns - by, end_ns - by) for by in energy.clock.shifts_ns)
     return np.array([np.nan if gain is None else gain for gain in gains])
+
+
+def _late(figure: Figure, energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> Figure:
+    """The figure as it is where samples show power late, its interval as wide as that is unknown.
+
+    At the ends of stretches of steps a late sensor shows what ran before them, and not what ran at
+    their end: the shorter the stretches, the more of it.
+    """
+    likely, most = energy.late_s
+    if not most or figure.value is None:
+        return figure
+    shifts = np.rint(np.array([likely, *np.linspace(0.0, most, TRIED)]) * 1e9).astype(np.int64)
+    gains = [mean_gain(energy.curve, start_ns + by, end_ns + by) for by in shifts.tolist()]
+    still = mean_gain(energy.curve, start_ns, end_ns)
+    if still is None or any(gain is None for gain in gains):
+        return figure
+    values = figure.value * np.array(gains, float) / still
+    moved = _centred(figure, float(values[0]))
+    if moved.low is None or moved.high is None:
+        return moved
+    low, high = moved.low - (values[0] - values.min()), moved.high + (values.max() - values[0])
+    words = f"{figure.method}; the sensor may show it up to {spoken(most)} late"
+    return replace(moved, low=max(float(low), 0.0), high=float(high), method=words)
 
 
 def _slice_ns(energy: EnergySource) -> int:

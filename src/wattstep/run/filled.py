@@ -129,8 +129,10 @@ class FilledTables:
         """The position in the regression of each code of the breakdown, -1 for none."""
         assert isinstance(self.regressed, Regressed)
         (process,) = self.regressed.processes
+        position = {kind: at for at, kind in enumerate(self.regressed.kinds)}
         number = np.full(self._breakdown.plain.code_count, -1, np.int64)
-        number[process.code] = np.arange(len(process.code))
+        # A phase that comes twice in a step has one rest.
+        number[process.code] = [position[kind] for kind in process.kinds]
         return number
 
     # --- filling ------------------------------------------------------------------------------

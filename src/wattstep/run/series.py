@@ -362,6 +362,7 @@ class Series:
             carries_s=carries_s,
             limit=limit,
             half_step_w=self._half_step(channel) * abs(float(np.nanmean(volts))),
+            slow_s=max(self._slow_s(channel), self._slow_s(voltage)),
         )
 
     @cached_property
@@ -415,7 +416,13 @@ class Series:
             half_step_w=self._half_step(channel),
             window_s=channel.window_s,
             prompt=channel.kind == "counter" and not self.refresh(channel).slower,
+            slow_s=self._slow_s(channel),
         )
+
+    def _slow_s(self, channel: Channel) -> float:
+        """The update interval in s of a channel that is updated more slowly than it is read; or 0."""
+        found = self.refresh(channel)
+        return (found.interval.value or 0.0) if found.slower else 0.0
 
     def _half_step(self, channel: Channel) -> float:
         """Half of a gauge's smallest step; 0 for a counter.

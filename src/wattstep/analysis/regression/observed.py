@@ -55,6 +55,7 @@ class Observed:
         seconds: Length of the mean clean step.
         phase_seconds: Length of its phases, shape (p,).
         counter: Whether windows are known from the samples, as a counter's are.
+        moving_s: As in `Sampled`, mean of the processes.
     """
 
     axis: Axis
@@ -63,6 +64,7 @@ class Observed:
     seconds: float
     phase_seconds: FloatArray
     counter: bool
+    moving_s: FloatArray | None = None
 
     @property
     def spacing_s(self) -> float:
@@ -166,11 +168,13 @@ def observe(processes: Sequence[Sampled], axis: Axis) -> Observed:
     """
     lasted = [np.diff(process.edges_ns, axis=1).mean(axis=0) * 1e-9 for process in processes]
     phases = np.mean(lasted, axis=0)
+    moving = [each.moving_s for each in processes if each.moving_s is not None]
     return Observed(
         axis=axis,
         lines=[timeline(process, axis) for process in processes],
         readings=[readings(process) for process in processes],
         seconds=float(phases.sum()), phase_seconds=phases, counter=processes[0].counter,
+        moving_s=None if not moving else np.mean(moving, axis=0),
     )  # fmt: skip
 
 

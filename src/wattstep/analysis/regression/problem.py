@@ -43,6 +43,8 @@ class Sampled:
             first is `start_ns`, the last `end_ns`.
         edges: The same on the mean clean step, from 0 to 1, shape (p + 1,).
         layouts: One for each traced step.
+        moving_s: What kinds gain and lose together where the tracer's cost is off by a standard
+            error, in s, one row for each way to be off, shape (ways, kinds); None: nothing is.
     """
 
     t_ns: IntArray
@@ -53,6 +55,7 @@ class Sampled:
     edges_ns: IntArray
     edges: FloatArray
     layouts: Sequence[Layout]
+    moving_s: FloatArray | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -29,6 +29,7 @@ LEAST_STEPS = 3
 LEAST_TRACED = 2
 ROUNDS = 2
 SLIGHT = 0.1  # of the noise: slow change that need not be taken off
+LATE = 40.0  # -2 log likelihood: a delay is clearly better than none
 UNLIKELY = 0.02  # a delay and window that are less likely than this are left out
 
 
@@ -44,6 +45,7 @@ def regress(
     time_error: float | None = None,
     delay: float | None = None,
     window: float | None = None,
+    prompt: bool = False,
 ) -> Regression:
     """Energy and power of kinds of operations from samples that are longer than they.
 
@@ -59,6 +61,8 @@ def regress(
             against clean ones; None: what the samples speak for.
         delay: Of the sensor in s, where it is documented; None: found from the samples.
         window: That the sensor averages over in s, likewise.
+        prompt: Whether every read finds a new value: the sensor has no delay, unless the samples
+            clearly speak for one.
 
     Returns:
         Groups of kinds; or why there are none.
@@ -80,6 +84,8 @@ def regress(
     root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
     observed, sensors = _settled(observed, kinds, root, delay, window)
     explaining = Explaining(observed, root)
+    if prompt and delay is None:
+        sensors = _prompt(explaining, sensors)
     if (reason := _forgets(explaining, sensors, root, delay)) is not None:
         return _nothing(reason)
     fitting = Fitting(observed, covariance, seed)
@@ -104,6 +110,15 @@ def regress(
         answers, observed, seconds, kinds, target=target, confidence=confidence, source=source,
         status=status, locked=locked(observed, answers[0].fit.sensor.delay),
     )  # fmt: skip
+
+
+def _prompt(explaining: Explaining, sensors: Sequence[Sensor]) -> Sequence[Sensor]:
+    """No delay where the likeliest is not clearly better."""
+    best = explaining.explain(sensors[0].delay, sensors[0].window) if sensors else None
+    none = explaining.explain(0.0, best.window) if best else None
+    if best is None or none is None or best.total < none.total - LATE:
+        return sensors
+    return [Sensor(delay=0.0, window=none.window, weight=1.0)]
 
 
 def _forgets(

@@ -82,6 +82,9 @@ def spread_of(
     traced, times = _traced(fit, observed, moving, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
     energy += normal**2 * _rounded(fit, observed, moving, seed)
+    if observed.moving_s is not None:
+        moved = observed.moving_s * np.maximum(fit.watts, 0.0)
+        energy += normal**2 * (moved.T @ moved)
     return Spread(energy=energy, times=times, block=length, blocks=blocks)
 
 

@@ -48,6 +48,8 @@ class EnergySource:
         prompt: Whether it is up to date whenever it is read: a counter that every read found changed.
         sensed: Whether a sensor gave it, which shows power late and averaged; a model of the cores'
             activity has the power of what runs at each moment.
+        saturated: Why it shows less than there is: it was at the end of its range; None where it was
+            not.
         slow_s: Update interval that was seen, where it is longer than the time between reads; else 0.
     """
 
@@ -66,6 +68,7 @@ class EnergySource:
     prompt: bool = False
     sensed: bool = True
     slow_s: float = 0.0
+    saturated: str | None = None
 
     @property
     def by_regression(self) -> bool:
@@ -130,6 +133,8 @@ class EnergySource:
             seconds: Clean time in all.
             gain: Energy in it in J.
         """
+        if self.saturated:
+            return self.saturated
         if seconds < UPDATES * self.carries_s:
             return (
                 f"not resolvable: {self.limit}, and all that was measured together lasts "
@@ -202,6 +207,7 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         prompt=all(source.prompt for source in sources),
         sensed=all(source.sensed for source in sources),
         slow_s=max(source.slow_s for source in sources),
+        saturated=next((source.saturated for source in sources if source.saturated), None),
     )
 
 
@@ -268,7 +274,9 @@ def modelled(cpu: Curve, model: Mapping[str, Any], read: str) -> EnergySource:
         f"({read}), of it {idle:g} W as its share of the idle power"
     )
     curve = replace(cpu, total=full * cpu.total, unit="J")
-    return EnergySource(curve=curve, status=Status.MODELLED, source=name, note=note)
+    return EnergySource(
+        curve=curve, status=Status.MODELLED, source=name, note=note, sensed=False
+    )
 
 
 def modelled_machine(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:

@@ -14,7 +14,9 @@ import numpy as np
 from wattstep.analysis.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.analysis.clock_error import ClockError
 from wattstep.analysis.curves import Curve, add_curves, curve_of, curve_of_counter, curve_of_gauge
+from wattstep.analysis.plausible import glitches, saturated
 from wattstep.analysis.power import (
+    NEXT,
     EnergySource,
     calibrated,
     dynamic_share,
@@ -42,6 +44,11 @@ NO_CPU_TIME = (
     "the power model needs the CPU time of the training, which was not sampled; what it gives the "
     "machine as a whole is machine_energy_per_step"
 )
+LEFT_OUT = "{} value(s) of {} left out as failed reads: {:.3g} W is many times all others"
+SATURATED = (
+    "{} shows its highest value, {:.4g} W, in {:,} of {:,} samples: it seems to be at the end of "
+    "its range, and more power flowed than it shows"
+)
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
 GAP_PERIODS = 20  # periods without a sample are a gap
@@ -60,6 +67,7 @@ class Series:
         self.channels = tables.channels()
         self.samples = tables.samples()
         self._refresh: dict[str, Refresh] = {}
+        self._glitch: dict[str, BoolArray] = {}
 
     @cached_property
     def steps(self) -> Steps:
@@ -144,7 +152,18 @@ class Series:
     def raw(self, name: str) -> tuple[IntArray, FloatArray]:
         """Times in ns and values of a channel."""
         t_ns, value, _ = self.samples[name]
+        if (glitch := self._glitches(name)).any():
+            value = np.where(glitch, np.nan, value)
         return t_ns, np.abs(value) if name in self._of_either_sign else value
+
+    def _glitches(self, name: str) -> BoolArray:
+        """Which values of a gauge of power are no power: they count as failed reads."""
+        if name not in self._glitch:
+            value = self.samples[name][1]
+            channel = self.channels.get(name)
+            is_power = channel is not None and channel.kind == "gauge" and channel.unit == "W"
+            self._glitch[name] = glitches(value) if is_power else np.zeros(len(value), bool)
+        return self._glitch[name]
 
     @cached_property
     def _of_either_sign(self) -> frozenset[str]:
@@ -409,15 +428,32 @@ class Series:
             status=self.status(channel),
             source=f"{channel.source} ({channel.name})",
             gauge=gauge,
-            note=_notes([channel]),
+            note=NEXT.join(filter(None, [_notes([channel]), self._of_glitches(channel)])) or None,
             carries_s=carries_s,
             limit=limit,
+            saturated=None if gauge is None else self._saturated(channel),
             quantum=self.refresh(channel).quantum,
             half_step_w=self._half_step(channel),
             window_s=channel.window_s,
             prompt=channel.kind == "counter" and not self.refresh(channel).slower,
             slow_s=self._slow_s(channel),
         )
+
+    def _of_glitches(self, channel: Channel) -> str | None:
+        """That values were left out, where some were."""
+        at = np.flatnonzero(self._glitches(channel.name))
+        if not len(at):
+            return None
+        most = float(np.abs(self.samples[channel.name][1][at]).max())
+        return LEFT_OUT.format(len(at), channel.name, most)
+
+    def _saturated(self, channel: Channel) -> str | None:
+        """Why the channel shows less than there is, where it was at the end of its range."""
+        found = saturated(self.raw(channel.name)[1])
+        if found is None:
+            return None
+        most, times = found
+        return SATURATED.format(channel.name, most, times, len(self.samples[channel.name][1]))
 
     def _slow_s(self, channel: Channel) -> float:
         """The update interval in s of a channel that is updated more slowly than it is read; or 0."""

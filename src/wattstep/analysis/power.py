@@ -95,6 +95,13 @@ class EnergySource:
         return self.window_s / 2, self.window_s / 2 + WAITING_S + self.slow_s
 
     @property
+    def mixes_s(self) -> float:
+        """Time in s that one of its values mixes: a window, an update, what lies between two reads."""
+        t_ns = self.curve.t_ns if self.gauge is None else self.gauge[0]
+        spacing = float(np.median(np.diff(t_ns))) * 1e-9 if len(t_ns) > 1 else 0.0
+        return max(spacing, self.window_s or 0.0, self.slow_s)
+
+    @property
     def shortest(self) -> tuple[float, str]:
         """The shortest time in s whose energy can be told apart, clocks included, and why."""
         limits = [(self.carries_s, self.limit)]

@@ -25,7 +25,7 @@ STRETCH = 250  # samples in a row that are kept together
 AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may average over or be late by
 LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
 TWO_SIDED = 1.96  # half widths of 95 % over standard errors
-UNMARKED = "{:,} of {:,} clean steps carry no marks of phases: these are put in proportion"
+UNMARKED = "{:,} of {:,} clean steps carry no marks of phases, and are left out"
 OTHER_CLOCK = "the samples have another clock than the trace ({})"
 
 
@@ -113,7 +113,7 @@ def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
     number = np.full(len(named), -1, np.int64)
     number[used] = np.arange(len(used))
     edges_ns, bare = breakdown.clean_phases
-    notes = (UNMARKED.format(bare, len(edges_ns)),) if bare else ()
+    notes = (UNMARKED.format(bare, len(edges_ns) + bare),) if bare else ()
     t_ns, value, edges_ns, thinned = _thinned(*_samples(source), edges_ns)
     found = [replace(layout, kind=number[layout.kind]) for layout in found]
     edges_s = labelled.laid.edges_s

@@ -47,28 +47,21 @@ def seconds_beside(
 
 
 def clean_phases(
-    marks: Marks, steps: Steps, clean: IntArray, names: tuple[str, ...], share: FloatArray
+    marks: Marks, steps: Steps, clean: IntArray, names: tuple[str, ...]
 ) -> tuple[IntArray, int]:
     """When the phases of clean steps began and the last ended in ns, shape (steps, phases + 1).
 
-    Steps without marks have them in proportion; those with other phases than most are left out.
-    The second number is how many had no marks.
+    Steps without marks are left out, and those with other phases than most: when their phases began
+    is not known. The second number is how many had no marks.
 
     Args:
         marks: Of the run.
         steps: All of its steps.
         clean: Positions of the clean ones.
         names: Of the phases, in order.
-        share: Of each phase in a clean step.
     """
-    start, end = steps.start_ns[clean], steps.end_ns[clean]
-    if len(share) == 1:
-        return np.stack([start, end], axis=1), 0
-    phases, rows = marks.phases(steps, clean, names)
+    if len(names) == 1:
+        return np.stack([steps.start_ns[clean], steps.end_ns[clean]], axis=1), 0
+    phases, _ = marks.phases(steps, clean, names)
     bare = ~np.isin(clean, marks.step[marks.kind == Mark.PHASE])
-    edges = np.concatenate([[0.0], np.cumsum(share)])
-    spread = start[bare, None] + np.rint((end - start)[bare, None] * edges).astype(np.int64)
-    spread[:, -1] = end[bare]
-    whole = np.concatenate([phases.edges_ns, spread])
-    order = np.argsort(np.concatenate([rows, clean[bare]]), kind="stable")
-    return whole[order], int(bare.sum())
+    return phases.edges_ns, int(bare.sum())

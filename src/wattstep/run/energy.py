@@ -69,6 +69,7 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | str:
     if energy.clock is None:
         power = _late(power, energy, stretches[:, 0], stretches[:, 1])
         per_step = _late(per_step, energy, steps.start_ns[clean], steps.end_ns[clean])
+        per_step = _beside(per_step, energy, steps)
         return Spent(power=power, per_step=per_step, still=power, moved=None)
     gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
     seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
@@ -109,6 +110,18 @@ def _late(figure: Figure, energy: EnergySource, start_ns: IntArray, end_ns: IntA
     low, high = moved.low - (values[0] - values.min()), moved.high + (values.max() - values[0])
     words = f"{figure.method}; the sensor may show it up to {spoken(most)} late"
     return replace(moved, low=max(float(low), 0.0), high=float(high), method=words)
+
+
+def _beside(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
+    """The figure, its interval as wide as gaps between steps that samples mix into them make it.
+
+    In a gap power may be anything from none to twice that of a step.
+    """
+    if not energy.sensed or figure.low is None or figure.high is None or figure.value is None:
+        return figure
+    gaps = np.minimum(steps.gap_s, energy.mixes_s)[steps.clean]
+    reach = figure.value * float(gaps.sum() / steps.seconds[steps.clean].sum())
+    return replace(figure, low=max(figure.low - reach, 0.0), high=figure.high + reach)
 
 
 def _slice_ns(energy: EnergySource) -> int:

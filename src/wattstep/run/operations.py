@@ -431,8 +431,8 @@ class RunBreakdown:
     def clean_phases(self) -> tuple[IntArray, int]:
         """When the phases of clean steps began and the last ended in ns, shape (steps, phases + 1).
 
-        Steps without marks have them in proportion; those with other phases than most are left out.
-        The second number is how many had no marks.
+        Steps without marks are left out, and those with other phases than most. The second number
+        is how many had no marks.
         """
         marks = self._tables.marks
         return clean_edges(marks, self.steps, self.clean, self._kinds_laid, self._by_kind)

@@ -251,12 +251,11 @@ def clean_edges(
 ) -> tuple[IntArray, int]:
     """As `clean_phases`, for all kinds of steps: phases of other kinds have no length in a step."""
     if len(phases.spans) == 1:
-        return clean_phases(marks, steps, clean, phases.traced.names, phases.share)
+        return clean_phases(marks, steps, clean, phases.traced.names)
     found, bare, end = [], 0, phases.spans[-1][1]
     for kind, (first, last) in enumerate(phases.spans):
-        mine, share = clean[kinds.of_step[clean] == kind], phases.share[first:last]
-        names = phases.traced.names[first:last]
-        edges, without = clean_phases(marks, steps, mine, names, share / share.sum())
+        mine = clean[kinds.of_step[clean] == kind]
+        edges, without = clean_phases(marks, steps, mine, phases.traced.names[first:last])
         found.append(np.pad(edges, [(0, 0), (first, end - last)], mode="edge"))
         bare += without
     whole = np.concatenate(found)

@@ -53,6 +53,7 @@ class Fit:
         spread: Variance of power among kinds in W².
         free: Powers in W if they might be negative, and the other columns' factors, shape (c,).
         watts: Powers in W, none negative, shape (k,).
+        plain: Powers in W where every sample is trusted alike, shape (k,).
         between: Power between steps in W.
         trust: By what each equation is multiplied: less where traced steps differ in what runs,
             and where a sample lies far beside, shape (n,).
@@ -61,6 +62,7 @@ class Fit:
         misplaced: Root of the covariance of kinds' relative times after all samples, shape (k, k).
         assumed: The likeliest, for which the columns are made.
         sensor: Delay and window.
+        shape_assumed: Whether the window was found from the samples, and not documented.
         sensor_spread: How far off these may lie, standard deviations in s.
     """
 
@@ -72,6 +74,7 @@ class Fit:
     spread: float
     free: FloatArray
     watts: FloatArray
+    plain: FloatArray
     between: float
     trust: FloatArray
     left: FloatArray
@@ -79,6 +82,7 @@ class Fit:
     misplaced: FloatArray
     assumed: float
     sensor: Sensor
+    shape_assumed: bool
     sensor_spread: tuple[float, float]
 
 
@@ -122,7 +126,9 @@ class Fitting:
             start = (found.noise, found.spread)
             weights = trust(self.observed.axis, begun.rows, watts, found.left / found.trust)
         assert found is not None
-        return replace(found, time_error=error, misplaced=self._misplaced(found, error))
+        return replace(
+            found, time_error=error, misplaced=self._misplaced(found, error), plain=begun.watts[:-1]
+        )
 
     def _misplaced(self, fit: Fit, error: float) -> FloatArray:
         """Root of the covariance of kinds' relative times, given the samples, shape (k, k).
@@ -244,10 +250,11 @@ class Fitting:
         of_delay = float(next(last)) if free[0] else 0.0
         return Fit(
             rows=rows, columns=columns, inverse=inverse, precision=precision, noise=found.noise,
-            spread=found.spread, free=unbounded, watts=above[:kinds] + middle,
+            spread=found.spread, free=unbounded, watts=above[:kinds] + middle, plain=above[:kinds] + middle,
             between=float(above[kinds]) + middle, trust=trusted,
             left=trusted * (rows.watts - middle) - columns @ solution,
             time_error=error, misplaced=np.zeros((0, 0)), assumed=error, sensor=sensor,
+            shape_assumed=free[1],
             sensor_spread=(of_delay, of_window),
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 SHORTEST = 1e-7  # s: a window that is shorter is a moment
 PARTS_A_MEMORY = 3.0  # plain averages that an exponential one is made of
 MOST_PARTS = 8
+MEMORIES = 4.0  # time constants: what was before hardly counts
 MAYBE = np.array([-0.8, -0.4, 0.0, 0.4, 0.8])  # of half the time between reads
 
 
@@ -135,6 +136,30 @@ class Observed:
             slow=np.concatenate([each.slow_w for each in self.readings])[taken], taken=taken,
         )  # fmt: skip
 
+    def forgetting(self, delay: float, window: float, energy: FloatArray) -> FloatArray:
+        """What a gauge would show that averages exponentially, over the same time on average, in W.
+
+        Args:
+            delay: In s.
+            window: Of the plain average, in s.
+            energy: Up to each knot and, last, power between steps, shape (b + 2,).
+
+        Returns:
+            Of all observations, shape (all,); NaN where a part of it lies outside of clean steps.
+        """
+        shown = []
+        for line, each in zip(self.lines, self.readings, strict=True):
+            end = each.end_s - delay
+            total = np.zeros(len(end))
+            lasted = np.full(len(end), MEMORIES * window / 2)
+            for begin, until in _forgetting(end, lasted, window / 2):
+                part = covered(line, self.axis, begin, until)
+                now = np.full(len(end), np.nan)
+                now[part.whole] = (part.weights * energy[part.columns]).sum(axis=1)
+                total += now
+            shown.append(total / MOST_PARTS)
+        return np.concatenate(shown)
+
     def table(self, reached: FloatArray | None = None) -> FloatArray:
         """Time of kinds up to each knot as `Rows.weights` take it, shape (b + 2, k + 1).
 
@@ -182,7 +207,7 @@ def _forgetting(
     end: FloatArray, lasted: FloatArray, memory: float
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Spans of time that count alike in an exponential average over some time."""
-    parts = int(np.clip(np.ceil(PARTS_A_MEMORY * float(np.median(lasted)) / memory), 1, MOST_PARTS))
+    parts = int(np.clip(np.ceil(PARTS_A_MEMORY * np.median(lasted) / memory), 1, MOST_PARTS))
     gone = -np.expm1(-lasted / memory)
     ago = [-memory * np.log1p(-gone * (nth / parts)) for nth in range(parts)] + [lasted]
     return [(end - later, end - sooner) for sooner, later in pairwise(ago)]

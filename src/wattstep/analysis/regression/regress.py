@@ -16,6 +16,7 @@ from wattstep.analysis.regression.locking import locked
 from wattstep.analysis.regression.memory import forgetting
 from wattstep.analysis.regression.observed import Observed, observe
 from wattstep.analysis.regression.outcome import Regression
+from wattstep.analysis.regression.parts import in_parts, joined
 from wattstep.analysis.regression.prior import likeness
 from wattstep.analysis.regression.problem import Kinds, Sampled
 from wattstep.analysis.regression.sensor import Sensor, find_sensor
@@ -75,6 +76,8 @@ def regress(
     reason = _unusable(used, kinds)
     if reason is not None:
         return _nothing(reason)
+    parts = in_parts(used, kinds, max(window or 0.0, _spacing(used)))
+    whole, kinds, used = kinds, parts.kinds, list(parts.processes)
     observed = observe(used, axis_of(used, len(kinds.names)))
     if np.ptp(np.concatenate([each.watts for each in observed.readings] or [np.zeros(1)])) == 0:
         return _nothing("all samples are equal: they tell nothing of what differs within a step")
@@ -100,14 +103,15 @@ def regress(
         fit = fitting.fit(begun, sensor, error, free)
         error = fit.time_error
         spread = spread_of(fit, observed, seconds, confidence, seed)
-        answers.append(Answer(fit=fit, spread=spread))
+        answers.append(joined(Answer(fit=fit, spread=spread), parts, seconds))
     if not answers:
         return _nothing(
             f"fewer than {LEAST_ROWS} samples lie wholly within clean steps: sample faster, or "
             "record more steps"
         )
+    lasting = np.bincount(parts.whole, seconds, minlength=len(whole.names))
     return answer(
-        answers, observed, seconds, kinds, target=target, confidence=confidence, source=source,
+        answers, observed, lasting, whole, target=target, confidence=confidence, source=source,
         status=status, locked=locked(observed, answers[0].fit.sensor.delay),
     )  # fmt: skip
 
@@ -156,6 +160,12 @@ def _settled(
         # What moved slowly hid where the sensor looks.
         sensors = find_sensor(observed, kinds, root, delay, window)
     return observed, sensors
+
+
+def _spacing(used: Sequence[Sampled]) -> float:
+    """Median time between samples in s."""
+    gaps = [np.diff(each.t_ns[np.isfinite(each.value)]) for each in used]
+    return float(np.median(np.concatenate(gaps))) * 1e-9 if any(len(gap) for gap in gaps) else 0.0
 
 
 def _check(processes: Sequence[Sampled], kinds: Kinds) -> None:

@@ -20,6 +20,8 @@ UNLIKE = 0.25  # of the mean power: kinds that are not told may differ as much, 
 DRAWS = 200  # of times of kinds
 LEAST_IN_CELL = 4  # samples, for a cell of the step to show what they have in common
 PLACES = (2.0, 5.0)  # cells for each column that the samples have determined
+PLAIN = 1.5  # times what powers change where every sample is trusted alike
+SHAPES = 2.0  # times what an exponential average would change
 ROUNDINGS = 100  # that are drawn
 
 
@@ -82,6 +84,11 @@ def spread_of(
     traced, times = _traced(fit, observed, moving, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
     energy += normal**2 * _rounded(fit, observed, moving, seed)
+    energy += _shaped(fit, observed, moving)
+    # Where an operation begins or ends, its power may be another than in its middle. Were it the
+    # same, samples there would tell what all others do.
+    apart_w = PLAIN * (np.maximum(fit.plain, 0.0) - fit.watts) * seconds
+    energy += np.outer(apart_w, apart_w)
     if observed.moving_s is not None:
         moved = observed.moving_s * np.maximum(fit.watts, 0.0)
         energy += normal**2 * (moved.T @ moved)
@@ -223,6 +230,23 @@ def _misplaced(fit: Fit, observed: Observed, influence: FloatArray, seed: int) -
     errors = explained.T @ influence
     variance: FloatArray = errors.T @ errors / DRAWS
     return variance
+
+
+def _shaped(fit: Fit, observed: Observed, influence: FloatArray) -> FloatArray:
+    """Squared errors where a window that is not documented is none: an exponential average, say.
+
+    Its length was found, its shape was assumed. What samples would be if it were an exponential
+    average over the same time shows how much that matters.
+    """
+    kinds = influence.shape[1]
+    if not fit.shape_assumed or fit.sensor.window <= 0:
+        return np.zeros((kinds, kinds))
+    energy = observed.table() @ np.append(np.maximum(fit.watts, 0.0), fit.between)
+    other = observed.forgetting(fit.sensor.delay, fit.sensor.window, energy)[fit.rows.taken]
+    differ = np.nan_to_num(other - fit.rows.weights @ energy)
+    errors = differ @ influence
+    squared: FloatArray = SHAPES**2 * np.outer(errors, errors)
+    return squared
 
 
 def _rounded(fit: Fit, observed: Observed, influence: FloatArray, seed: int) -> FloatArray:

@@ -37,7 +37,7 @@ class Readings:
         slow_w: What slow change of all power was taken off `watts`, shape (n,).
         memory_s: Time constant in s with which what was read forgets, over `lasted_s`; 0: the mean
             over it is plain.
-        fresh: How much of what was read came in over `lasted_s`, where it has a memory, shape (n,).
+        averaged_s: What was averaged plainly before, in s, where it has a memory.
     """
 
     end_s: FloatArray
@@ -49,7 +49,7 @@ class Readings:
     early_s: float
     slow_w: FloatArray
     memory_s: float = 0.0
-    fresh: FloatArray | None = None
+    averaged_s: float = 0.0
 
 
 def readings(process: Sampled) -> Readings:

@@ -13,8 +13,9 @@ RARE = 0.001  # of the values, or one: more are no glitches
 LEAST_AT_TOP = 20  # values
 SHARE_AT_TOP = 0.01
 PILE = 3.0  # times as many values as beside it
-ALSO_PILED = 0.1  # of the values at the top: another pile shows a load that stands exactly still
+ALSO_PILED = 0.25  # of the values at the top: another pile shows a load that stands exactly still
 LEAST_LEVELS = 10
+FINEST = 1e-9  # of the highest value
 
 
 def glitches(value: FloatArray) -> BoolArray:
@@ -44,9 +45,9 @@ def saturated(value: FloatArray) -> tuple[float, int] | None:
         value: Samples; NaN is a failed read, shape (n,).
     """
     known = value[np.isfinite(value)]
-    quantum = quantum_of(known) if len(known) > LEAST_AT_TOP else None
-    if not quantum:
+    if len(known) <= LEAST_AT_TOP or known.max() <= 0:
         return None
+    quantum = quantum_of(known) or FINEST * float(known.max())  # no step is seen: equal values are
     level, count = np.unique(np.rint(known / quantum).astype(np.int64), return_counts=True)
     at_top = int(count[-1])
     if at_top < max(LEAST_AT_TOP, SHARE_AT_TOP * len(known)) or len(level) < LEAST_LEVELS:

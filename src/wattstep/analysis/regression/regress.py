@@ -62,8 +62,8 @@ def regress(
             against clean ones; None: what the samples speak for.
         delay: Of the sensor in s, where it is documented; None: found from the samples.
         window: That the sensor averages over in s, likewise.
-        prompt: Whether every read finds a new value: the sensor has no delay, unless the samples
-            clearly speak for one.
+        prompt: Whether every read finds a new value: the sensor may well have no delay, whatever
+            the samples speak for, unless they do clearly.
 
     Returns:
         Groups of kinds; or why there are none.
@@ -117,12 +117,12 @@ def regress(
 
 
 def _prompt(explaining: Explaining, sensors: Sequence[Sensor]) -> Sequence[Sensor]:
-    """No delay where the likeliest is not clearly better."""
+    """No delay beside the likeliest ones, unless these are clearly better."""
     best = explaining.explain(sensors[0].delay, sensors[0].window) if sensors else None
     none = explaining.explain(0.0, best.window) if best else None
     if best is None or none is None or best.total < none.total - LATE:
         return sensors
-    return [Sensor(delay=0.0, window=none.window, weight=1.0)]
+    return [Sensor(delay=0.0, window=none.window, weight=1.0), *sensors]
 
 
 def _forgets(

@@ -29,23 +29,23 @@ def forgetting(
 ) -> float | None:
     """The time constant in s of an exponential average, where that explains samples clearly better.
 
-    It may come on top of a plain average; and power that itself goes on from one operation into the
-    next looks the same.
+    It may come on top of a plain average, or of what a counter gained; and power that itself goes on
+    from one operation into the next looks the same.
 
     Args:
-        observed: Samples of a gauge.
+        observed: The samples.
         root: Lower root of the prior's covariance, shape (k + 1, k + 1).
         plain: The samples explained by the likeliest plain average.
         delay: Of the sensor in s, where it is known.
     """
-    if observed.counter or observed.spacing_s <= 0:
+    if observed.spacing_s <= 0:
         return None
     fewer = observed.thinned(ROWS)
     other = Explaining(fewer, root).explain(plain.delay, plain.window)
     if other is None:
         return None
     sees = max(observed.spacing_s, plain.window)
-    for window in {0.0, plain.window}:
+    for window in {0.0, plain.window} if not observed.counter else {0.0}:
         found = _likeliest(_Against(fewer, root, other.rows, window), observed.spacing_s, delay)
         if found is not None and found > SHORTEST * sees:
             return found
@@ -59,7 +59,7 @@ class _Against:
         observed: The samples.
         root: Lower root of the prior's covariance.
         plain: The equations with the plain average.
-        window: That is averaged plainly before, in s.
+        window: That a gauge averages plainly before, in s.
     """
 
     def __init__(self, observed: Observed, root: FloatArray, plain: Rows, window: float) -> None:
@@ -70,7 +70,8 @@ class _Against:
         """By how much -2 log likelihood is less with a memory of so many seconds."""
         readings = [
             replace(
-                each, memory_s=seconds, averaged_s=self._window,
+                each, memory_s=seconds,
+                averaged_s=self._window if each.lasted_s is None else each.lasted_s,
                 lasted_s=np.full(len(each.end_s), MEMORIES * seconds),
             )
             for each in self._observed.readings

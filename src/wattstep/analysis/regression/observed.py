@@ -222,7 +222,7 @@ def _spread_over(
     spans = [(end - lasted, end)]
     if each.memory_s:
         spans = _forgetting(end, lasted, each.memory_s)
-        if each.averaged_s:
+        if np.any(each.averaged_s):
             middles = [(begin + until) / 2 for begin, until in spans]
             spans = [(middle - each.averaged_s, middle) for middle in middles]
     early = each.early_s * MAYBE if each.early_s else np.zeros(1)

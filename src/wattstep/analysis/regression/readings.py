@@ -49,7 +49,7 @@ class Readings:
     early_s: float
     slow_w: FloatArray
     memory_s: float = 0.0
-    averaged_s: float = 0.0
+    averaged_s: float | FloatArray = 0.0
 
 
 def readings(process: Sampled) -> Readings:

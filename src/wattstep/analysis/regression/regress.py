@@ -134,8 +134,8 @@ def _forgets(
     if seconds is None:
         return None
     return (
-        f"the sensor seems to average exponentially (time constant about {1e3 * seconds:.2g} ms): "
-        "what single operations take is not told by such samples"
+        f"the sensor seems to average exponentially, or power to go on from one operation into the "
+        f"next (time constant about {1e3 * seconds:.2g} ms): which operation took it is not told"
     )
 
 

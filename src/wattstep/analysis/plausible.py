@@ -7,7 +7,9 @@ import numpy as np
 from wattstep.analysis.refresh import quantum_of
 from wattstep.analysis.steps import BoolArray, FloatArray
 
-USUAL = 0.995  # of the values lie below this quantile: what power is like, starting currents included
+USUAL = (
+    0.995  # of the values lie below this quantile: what power is like, starting currents included
+)
 BEYOND = 20.0  # times as much as that: no load is
 RARE = 0.001  # of the values, or one: more are no glitches
 LEAST_AT_TOP = 20  # values

@@ -135,7 +135,6 @@ class Steps:
         last = np.append(first[1:] - 1, len(clean) - 1)
         return np.stack([self.start_ns[clean[first]], self.end_ns[clean[last]]], axis=1)
 
-
     def slices(self, least_ns: int) -> IntArray:
         """Clean time cut into slices of whole steps and the gaps between them, in ns, shape (s, 2).
 

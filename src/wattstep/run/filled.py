@@ -197,7 +197,9 @@ class FilledTables:
         if filler is None:
             return []
         told = [
-            m for rest, m in self._rest_members.items() if not self.energy_of(self.rests[rest]).missing
+            m
+            for rest, m in self._rest_members.items()
+            if not self.energy_of(self.rests[rest]).missing
         ]
         shown = together([self.table(OPERATIONS).shown, *told])
         members = [*self._members(OPERATIONS).values(), *self._rest_members.values()]

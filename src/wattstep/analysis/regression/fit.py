@@ -186,9 +186,7 @@ class Fitting:
         error = error if error > NONE else 0.0
         return error, min(asked[likeliest_error], error), (best.noise, best.spread)
 
-    def _moved(
-        self, weights: sparse.csr_matrix, watts: FloatArray, window: float
-    ) -> FloatArray:
+    def _moved(self, weights: sparse.csr_matrix, watts: FloatArray, window: float) -> FloatArray:
         """Change of each equation, were one kind longer by all its time, shape (n, k)."""
         axis = self.observed.axis
         seen = max(window, self.observed.spacing_s) / self.observed.seconds

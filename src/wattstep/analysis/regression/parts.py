@@ -56,9 +56,7 @@ def in_parts(processes: Sequence[Sampled], kinds: Kinds, sees_s: float) -> Parts
     return Parts(processes=ways, kinds=replace(kinds, names=names, levels=levels), whole=whole)
 
 
-def _of_parts(
-    process: Sampled, first: dict[int, int], whole: IntArray
-) -> Sampled:
+def _of_parts(process: Sampled, first: dict[int, int], whole: IntArray) -> Sampled:
     """A process with layouts of parts; what a kind may gain or lose, its parts do by their length."""
     moving = process.moving_s
     if moving is not None and first:

@@ -235,9 +235,9 @@ def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
     for process in processes:
         number = np.array([position[kind] for kind in process.kinds], dtype=np.int64)
         found = [replace(layout, kind=number[layout.kind]) for layout in process.sampled.layouts]
-        of_process = process.sampled.moving_s
-        moving = np.zeros((0 if of_process is None else len(of_process), len(names)))
-        np.add.at(moving, (slice(None), number), 0.0 if of_process is None else of_process)
+        moving = process.sampled.moving_s
+        if moving is not None:
+            moving = np.stack([np.bincount(number, row, minlength=len(names)) for row in moving])
         sampled.append(replace(process.sampled, layouts=found, moving_s=moving))
         seconds[number] += process.seconds / len(processes)
     levels = kinds_of(names)

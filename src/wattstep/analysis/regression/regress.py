@@ -109,14 +109,14 @@ def regress(
             f"fewer than {LEAST_ROWS} samples lie wholly within clean steps: sample faster, or "
             "record more steps"
         )
-    lasting = np.bincount(parts.whole, seconds, minlength=len(whole.names))
+    lasting = np.bincount(parts.whole, seconds, minlength=len(whole.names)).astype(np.float64)
     return answer(
         answers, observed, lasting, whole, target=target, confidence=confidence, source=source,
         status=status, locked=locked(observed, answers[0].fit.sensor.delay),
     )  # fmt: skip
 
 
-def _prompt(explaining: Explaining, sensors: Sequence[Sensor]) -> Sequence[Sensor]:
+def _prompt(explaining: Explaining, sensors: list[Sensor]) -> list[Sensor]:
     """No delay beside the likeliest ones, unless these are clearly better."""
     best = explaining.explain(sensors[0].delay, sensors[0].window) if sensors else None
     none = explaining.explain(0.0, best.window) if best else None

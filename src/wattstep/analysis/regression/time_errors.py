@@ -57,7 +57,8 @@ def responses(axis: Axis, energy: FloatArray, farthest: float) -> FloatArray:
         # Knots that moved out of order are put in order again: the change is small.
         change[:, k] = np.interp(axis.knots, np.maximum.accumulate(axis.knots + by[:, k]), energy)
         change[:, k] -= np.interp(axis.knots, np.maximum.accumulate(axis.knots - by[:, k]), energy)
-    return change / (2 * part)
+    response: FloatArray = change / (2 * part)
+    return response
 
 
 def _displacement(axis: Axis) -> FloatArray:

@@ -114,7 +114,10 @@ def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
     number[used] = np.arange(len(used))
     edges_ns, bare = breakdown.clean_phases
     notes = (UNMARKED.format(bare, len(edges_ns) + bare),) if bare else ()
-    t_ns, value, edges_ns, thinned = _thinned(*_samples(source), edges_ns)
+    t_ns, value = _samples(source)
+    each = float(np.median(np.diff(t_ns))) * 1e-9 if len(t_ns) > 1 else 0.0
+    repeats = max(1, int(source.slow_s / each)) if each > 0 else 1
+    t_ns, value, edges_ns, thinned = _thinned(t_ns, value, edges_ns, repeats)
     found = [replace(layout, kind=number[layout.kind]) for layout in found]
     edges_s = labelled.laid.edges_s
     sampled = Sampled(
@@ -192,16 +195,24 @@ def _samples(source: EnergySource) -> tuple[IntArray, FloatArray]:
 
 
 def _thinned(
-    t_ns: IntArray, value: FloatArray, edges_ns: IntArray
+    t_ns: IntArray, value: FloatArray, edges_ns: IntArray, repeats: int = 1
 ) -> tuple[IntArray, FloatArray, IntArray, tuple[str, ...]]:
-    """Of a long run, stretches of samples spread evenly over it, and the steps around them."""
+    """Of a long run, stretches of samples spread evenly over it, and the steps around them.
+
+    Args:
+        t_ns: Times of the samples.
+        value: The samples.
+        edges_ns: Of the phases of clean steps.
+        repeats: How many samples in a row have one value: a sensor that is slower than it is read
+            has no more to tell than its updates.
+    """
     at = np.searchsorted(edges_ns[:, 0], t_ns, side="right") - 1
     inside = np.flatnonzero((at >= 0) & (t_ns < edges_ns[np.maximum(at, 0), -1]))
-    if len(inside) <= MOST_SAMPLES:
+    if len(inside) <= MOST_SAMPLES * repeats:
         return t_ns, value, edges_ns, ()
-    count = MOST_SAMPLES // STRETCH
-    first = inside[np.linspace(0, len(inside) - STRETCH, count).astype(np.int64)]
-    last = np.minimum(first + STRETCH, len(t_ns) - 1)
+    count, stretch = MOST_SAMPLES // STRETCH, STRETCH * repeats
+    first = inside[np.linspace(0, len(inside) - stretch, count).astype(np.int64)]
+    last = np.minimum(first + stretch, len(t_ns) - 1)
     change = np.zeros(len(t_ns) + 1, np.int64)
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)

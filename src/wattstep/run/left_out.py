@@ -13,6 +13,7 @@ from wattstep.run.clean_phases import seconds_beside
 WAITED: Final = 0.1  # of a traced step that its thread was kept from running
 AS_OFTEN: Final = 3.0  # times as long as traced steps of this run usually wait
 BEYOND: Final = 1.5  # times the longest that clean steps are beside their neighbours
+BEYOND_FEW: Final = 2.5
 LEAST_CLEAN: Final = 30  # steps: what fewer never showed may come in one of ten
 SLOW: Final = 0.1  # longer than its neighbours, at least
 OFTEN_SLOW: Final = 0.03  # of clean steps: what is rarer cannot be told from few windows
@@ -97,12 +98,15 @@ def like_clean(
         preempted: How many traced steps were left out before.
     """
     kept = np.ones(len(windows), bool)
-    if len(clean) < LEAST_CLEAN or len(windows) < 2:
+    if not len(clean) or len(windows) < 2:
         return LeftOut(kept=kept, preempted=preempted)
     longer = _beside(steps, clean, clean, of_step)
     traced = _beside(steps, clean, windows, of_step)
     traced = traced / np.sort(traced)[(len(traced) - 1) // 4]
-    kept = traced <= BEYOND * max(float(longer.max()), 1.0)
+    few = len(clean) < LEAST_CLEAN  # which may not have shown how long they can be
+    kept = traced <= (BEYOND_FEW if few else BEYOND) * max(float(longer.max()), 1.0)
+    if few:
+        return LeftOut(kept=kept, preempted=preempted, disturbed=int((~kept).sum()))
     slow_from = 1 + max(SLOW, 5 * 1.4826 * float(np.median(np.abs(longer - np.median(longer)))))
     slow = longer > slow_from
     seconds = steps.seconds[clean]

@@ -93,14 +93,13 @@ class Observed:
         return replace(self, readings=fewer)
 
     def without(self, rows: Rows, slow: FloatArray) -> Observed:
-        """The same with slow change of all power taken off.
+        """The same with slow change of all power taken off, between the equations too.
 
         Args:
             rows: The equations in which it was found.
             slow: In W, shape (n,).
         """
-        every = np.zeros(self.count)
-        every[rows.taken] = slow
+        every = np.interp(np.arange(self.count), np.flatnonzero(rows.taken), slow)
         ends = np.cumsum([len(each.watts) for each in self.readings])[:-1]
         flat = [
             replace(each, watts=each.watts - part, slow_w=each.slow_w + part)

@@ -9,10 +9,12 @@ import numpy as np
 
 from wattstep.analysis.regression.figures import Answer
 from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
+from wattstep.analysis.regression.readings import common_spacing, readings
 from wattstep.analysis.steps import FloatArray, IntArray
 
 LONG = 6.0  # times what a sample sees: a kind that lasts longer is told in parts
 CUTS = np.array([0.12, 0.3, 0.6])  # power settles soon after it changes, and then slowly
+A_KIND = 30  # observations, for a kind more to be told
 MOST_KINDS = 90  # with parts: more would take long
 
 
@@ -31,22 +33,25 @@ class Parts:
     whole: IntArray
 
 
-def in_parts(processes: Sequence[Sampled], kinds: Kinds, sees_s: float) -> Parts:
+def in_parts(processes: Sequence[Sampled], kinds: Kinds, window: float) -> Parts:
     """The same with long kinds in parts; as they are where none is long.
 
     Args:
         processes: What is to be told.
         kinds: Of what.
-        sees_s: How much time one sample sees, in s.
+        window: That the sensor averages over in s, where it is known; 0: it is not.
     """
     count = len(kinds.names)
+    all_readings = [readings(process) for process in processes]
+    sees_s = max(window, common_spacing(all_readings))
+    tell = sum(len(each.watts) for each in all_readings) // A_KIND
     lasting = np.zeros(count)
     for process in processes:
         step_s = float(np.mean(process.end_ns - process.start_ns)) * 1e-9
         for layout in process.layouts:
             for kind, begin, end in _runs(layout):
                 lasting[kind] = max(lasting[kind], (end - begin) * step_s)
-    room = max(MOST_KINDS - count, 0) // len(CUTS)
+    room = max(min(MOST_KINDS, tell) - count, 0) // len(CUTS)
     long = [k for k in np.argsort(-lasting)[:room].tolist() if lasting[k] > LONG * sees_s]
     whole = np.concatenate([np.arange(count), np.repeat(np.array(long, np.int64), len(CUTS))])
     first = {kind: count + len(CUTS) * nth for nth, kind in enumerate(long)}

@@ -66,7 +66,7 @@ def readings(process: Sampled) -> Readings:
     stretch = np.cumsum(~known)[known]
     quantum = quantum_of(value) or 0.0 if len(value) > 3 else 0.0
     early = 0.0
-    if len(value) > 3 and _repeats(process.t_ns[known], value):
+    if len(value) > 3 and _repeats(process.t_ns[known], value, stretch):
         # Only the first read of each value counts. It was made some time since the read before.
         new = np.flatnonzero((np.diff(value) != 0) & (np.diff(stretch) == 0)) + 1
         early = float(np.median(np.diff(at))) / 2
@@ -82,11 +82,11 @@ def readings(process: Sampled) -> Readings:
     )  # fmt: skip
 
 
-def _repeats(t_ns: IntArray, value: FloatArray) -> bool:
+def _repeats(t_ns: IntArray, value: FloatArray, stretch: IntArray) -> bool:
     """Whether values come more slowly than they are read, rather than being equal by chance.
 
     Updates of a sensor are multiples of its interval apart; an operation that stands still makes
-    equal values of any number.
+    equal values of any number. What lies between two stretches of samples is not known.
     """
     found = refresh(t_ns, value, "")
     length = found.interval.value or 0.0
@@ -95,8 +95,9 @@ def _repeats(t_ns: IntArray, value: FloatArray) -> bool:
     _, counts = np.unique(value, return_counts=True)
     if found.repeated < BY_CHANCE * float(((counts / len(value)) ** 2).sum()):
         return False
-    gaps = np.diff(t_ns[np.flatnonzero(np.diff(value) != 0) + 1]) * 1e-9
-    gaps = gaps[gaps < MOST_UPDATES * length]
+    changed = np.flatnonzero((np.diff(value) != 0) & (np.diff(stretch) == 0)) + 1
+    gaps = np.diff(t_ns[changed]) * 1e-9
+    gaps = gaps[(gaps < MOST_UPDATES * length) & (np.diff(stretch[changed]) == 0)]
     return bool(len(gaps) and np.std(gaps - np.rint(gaps / length) * length) < EVEN * length)
 
 

@@ -30,6 +30,10 @@ LEAST_STEPS = 3
 LEAST_TRACED = 2
 ROUNDS = 2
 SLIGHT = 0.1  # of the noise: slow change that need not be taken off
+UNEXPLAINED = (
+    f"no sensor explains the samples, or fewer than {LEAST_ROWS} lie wholly within clean steps: "
+    "sample faster, or record more steps"
+)
 LATE = 40.0  # -2 log likelihood: a delay is clearly better than none
 UNLIKELY = 0.02  # a delay and window that are less likely than this are left out
 
@@ -76,7 +80,7 @@ def regress(
     reason = _unusable(used, kinds)
     if reason is not None:
         return _nothing(reason)
-    parts = in_parts(used, kinds, max(window or 0.0, _spacing(used)))
+    parts = in_parts(used, kinds, window or 0.0)
     whole, kinds, used = kinds, parts.kinds, list(parts.processes)
     observed = observe(used, axis_of(used, len(kinds.names)))
     if np.ptp(np.concatenate([each.watts for each in observed.readings] or [np.zeros(1)])) == 0:
@@ -86,6 +90,8 @@ def regress(
     covariance = likeness(kinds)
     root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
     observed, sensors = _settled(observed, kinds, root, delay, window)
+    if not sensors:
+        return _nothing(UNEXPLAINED)
     explaining = Explaining(observed, root)
     if prompt and delay is None:
         sensors = _prompt(explaining, sensors)
@@ -143,6 +149,11 @@ def _settled(
     observed: Observed, kinds: Kinds, root: FloatArray, delay: float | None, window: float | None
 ) -> tuple[Observed, list[Sensor]]:
     """Slow change taken off, and what delays and windows are likely then."""
+    # As far as it shows without knowing what runs: where it is large, no sensor is found beside it.
+    rows = observed.rows(0.0, 0.0)
+    if len(rows.watts):
+        level = np.full(len(rows.watts), float(rows.watts.mean()))
+        observed = observed.without(rows, drift(rows.watts, level, rows.process))
     sensors = find_sensor(observed, kinds, root, delay, window)
     for _ in range(ROUNDS):
         found = (
@@ -160,12 +171,6 @@ def _settled(
         # What moved slowly hid where the sensor looks.
         sensors = find_sensor(observed, kinds, root, delay, window)
     return observed, sensors
-
-
-def _spacing(used: Sequence[Sampled]) -> float:
-    """Median time between samples in s."""
-    gaps = [np.diff(each.t_ns[np.isfinite(each.value)]) for each in used]
-    return float(np.median(np.concatenate(gaps))) * 1e-9 if any(len(gap) for gap in gaps) else 0.0
 
 
 def _check(processes: Sequence[Sampled], kinds: Kinds) -> None:

@@ -32,11 +32,15 @@ NEWTON = 6
 NO_BETTER = 1e-3  # of -2 log likelihood
 INSTANT = 0.1  # of how far tries are apart: a window that may be none
 NEARER = 1e-6 * np.array([0.03, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0])  # s
+FARTHEST = 1.5  # times the longest delay that is looked for
 SCANNED = 100  # delays that are tried exactly, at most
 SCANNED_MODES = 3
 SAME = 0.02  # of the window: delays nearer than this are one
 FINE = 1e-3  # of the window or of what a try is apart: change of a difference quotient
 WORSE = 12.0  # -2 log likelihood: a mode that is so much worse is none
+# Few samples are explained by many sensors, and the likelihood does not know how many were tried.
+WORSE_FEW = 40.0
+FEW_ROWS = 300
 # Where samples fall at a few places only, any delay fits, and what is held likely of powers decides.
 WORSE_LOCKED = 150.0
 
@@ -98,7 +102,14 @@ def find_sensor(
         nearby = _about(explaining, each, apart, delay, window)
         closer = _closer(explaining, *nearby, delay, window, TRIES[large])
         found.append(_newton(explaining, closer, delay is None, window is None))
+    longest = FARTHEST * max(LONGEST_DELAY, 3 * observed.spacing_s)
+    # What explains samples by what ran long before does not explain them.
+    found = [each for each in found if each.delay <= longest or delay is not None]
+    if not found:
+        return []
     sure = WORSE_LOCKED if locked(observed, 0.0) else WORSE
+    if len(found[0].rows.watts) < FEW_ROWS:
+        sure = max(sure, WORSE_FEW)
     return _weighted(sorted(found, key=lambda each: each.total), sure)
 
 

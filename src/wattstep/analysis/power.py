@@ -281,9 +281,7 @@ def modelled(cpu: Curve, model: Mapping[str, Any], read: str) -> EnergySource:
         f"({read}), of it {idle:g} W as its share of the idle power"
     )
     curve = replace(cpu, total=full * cpu.total, unit="J")
-    return EnergySource(
-        curve=curve, status=Status.MODELLED, source=name, note=note, sensed=False
-    )
+    return EnergySource(curve=curve, status=Status.MODELLED, source=name, note=note, sensed=False)
 
 
 def modelled_machine(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:

@@ -57,8 +57,8 @@ def test_slow_change_is_found_and_noise_is_not_taken_for_it() -> None:
     explained = 3 + rng.random(3000)
     slow = 0.1 * np.sin(np.arange(3000) / 400) * explained
     noise = 0.05 * rng.standard_normal(3000)
-    process = np.zeros(3000, int)
-    found = drift(explained + slow + noise, explained, process)
+    process, step = np.zeros(3000, int), np.arange(3000) // 10
+    found = drift(explained + slow + noise, explained, process, step)
     assert np.std(found - slow) < 0.2 * np.std(slow)
     assert found.mean() == pytest.approx(0.0, abs=1e-3)
-    assert np.std(drift(explained + noise, explained, process)) < 0.2 * 0.05
+    assert np.std(drift(explained + noise, explained, process, step)) < 0.2 * 0.05

@@ -8,9 +8,12 @@ from wattstep.analysis.steps import FloatArray, IntArray
 
 MOST_STRETCHES = 60
 LEAST_ROWS = 20  # in a stretch
+STEPS = 5  # in a stretch, at least
 
 
-def drift(watts: FloatArray, explained: FloatArray, process: IntArray) -> FloatArray:
+def drift(
+    watts: FloatArray, explained: FloatArray, process: IntArray, step: IntArray
+) -> FloatArray:
     """What slow change adds to each sample in W, zero on average over samples, shape (n,).
 
     Samples in stretches of time are compared with what the mean powers make of them; the ratio of a
@@ -20,8 +23,10 @@ def drift(watts: FloatArray, explained: FloatArray, process: IntArray) -> FloatA
         watts: The samples in the order of time, process after process, shape (n,).
         explained: By powers that do not change, shape (n,).
         process: Number of each one's process, shape (n,).
+        step: Number of each one's step, shape (n,): a stretch that is no longer than a few steps
+            would differ by what ran in it.
     """
-    stretch = _stretches(process)
+    stretch = _stretches(process, len(watts) / max(len(np.unique(step)), 1))
     count = int(stretch.max(initial=-1)) + 1
     squares = np.bincount(stretch, explained**2, count)
     if count < 3 or (squares <= 0).any():
@@ -37,9 +42,9 @@ def drift(watts: FloatArray, explained: FloatArray, process: IntArray) -> FloatA
     return change
 
 
-def _stretches(process: IntArray) -> IntArray:
+def _stretches(process: IntArray, a_step: float) -> IntArray:
     """Numbers of stretches of like length, none of which crosses from one process to the next."""
-    length = max(LEAST_ROWS, -(-len(process) // MOST_STRETCHES))
+    length = max(LEAST_ROWS, -(-len(process) // MOST_STRETCHES), int(np.ceil(STEPS * a_step)))
     numbers, begun = np.zeros(len(process), np.int64), 0
     for each in np.unique(process):
         rows = np.flatnonzero(process == each)

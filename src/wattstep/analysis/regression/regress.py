@@ -35,7 +35,7 @@ UNEXPLAINED = (
     "sample faster, or record more steps"
 )
 LATE = 40.0  # -2 log likelihood: a delay is clearly better than none
-UNLIKELY = 0.02  # a delay and window that are less likely than this are left out
+UNLIKELY = 0.002  # a delay and window that are less likely than this are left out
 
 
 def regress(
@@ -153,7 +153,7 @@ def _settled(
     rows = observed.rows(0.0, 0.0)
     if len(rows.watts):
         level = np.full(len(rows.watts), float(rows.watts.mean()))
-        observed = observed.without(rows, drift(rows.watts, level, rows.process))
+        observed = observed.without(rows, drift(rows.watts, level, rows.process, rows.step))
     sensors = find_sensor(observed, kinds, root, delay, window)
     for _ in range(ROUNDS):
         found = (
@@ -164,7 +164,7 @@ def _settled(
         if found is None:
             break
         explained = found.rows.weights @ (observed.table() @ found.watts)
-        slow = drift(found.rows.watts, explained, found.rows.process)
+        slow = drift(found.rows.watts, explained, found.rows.process, found.rows.step)
         if slow.std() <= SLIGHT * math.sqrt(found.evidence.noise):
             break
         observed = observed.without(found.rows, slow)

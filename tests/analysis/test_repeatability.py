@@ -83,3 +83,44 @@ def test_samples_that_are_locked_to_the_steps_say_so():
     value = np.random.default_rng(0).standard_normal(200)
     found = repeatability(t_ns, value, starts, starts + 10**8, "made").correlation
     assert "same 2 phases" in found.reason
+
+
+@pytest.mark.parametrize("spacing_s", [0.02, 0.05, 0.2])
+def test_one_step_in_many_with_a_sample_is_told_like_any_other(spacing_s):
+    """LeNet: steps of 4 ms beside a sensor of 20 to 200 ms; ten steps in a row hold one sample."""
+    steps = round(600 * spacing_s / 0.004)
+    found = repeatability(*made(0.004, 0.3, steps=steps, spacing_s=spacing_s), "made")
+    truth = 0.5 * np.sinc(1 / found.bins) ** 2 / (0.5 + 0.09)  # a phase shows the mean of its part
+    assert found.folded
+    assert found.correlation.low - 0.02 <= truth <= found.correlation.high + 0.02
+
+
+def test_samples_of_few_steps_among_many_are_too_few():
+    """A killed sampler: sixty samples in a single step, no step to compare it with."""
+    t_ns, value, starts, ends = made(1.0, 0.3)
+    first = t_ns < ends[0]
+    found = repeatability(t_ns[first], value[first], starts, ends, "made").correlation
+    assert found.reason == "samples lie in 1 of 60 steps: 5 are needed"
+
+
+def test_what_differs_between_steps_only_has_no_course_to_repeat():
+    t_ns, value, starts, ends = made(0.5, 0.3)
+    step = np.searchsorted(starts, t_ns, side="right") - 1
+    found = repeatability(t_ns, (step % 7).astype(float), starts, ends, "made").correlation
+    assert found.missing
+    assert "within a step" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_any_series_gives_a_finite_figure_or_a_reason(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(60, 200))
+    t_ns = np.cumsum(rng.integers(1, 10 ** int(rng.integers(2, 9)), count))
+    lengths = rng.integers(1, 10 ** int(rng.integers(2, 9)), int(rng.integers(5, 400)))
+    ends = np.cumsum(lengths)
+    value = np.round(rng.standard_normal(count), int(rng.integers(0, 3)))
+    value[rng.random(count) < rng.random() / 2] = 0.0
+    for found in (repeatability(t_ns, value, ends - lengths, ends, "made"),):
+        for figure in (found.correlation, found.corrected):
+            numbers = (figure.value, figure.low, figure.high)
+            assert figure.reason if figure.missing else np.isfinite(numbers).all()

@@ -24,8 +24,8 @@ MOST_BINS = 50
 OWN_COURSE = 10.0  # samples of a step, from which on its own mean level is taken off
 LEAST_SAMPLES = 60  # inside of steps
 MOST_BLOCKS = 30  # of steps, left out one after the other for the interval
-LEAST_BLOCKS = 5
 _ROUNDS = 10
+_NOTHING = 1e-9  # of the range of the samples: what rounding leaves where a step is level
 _CONFIDENCE = 0.95
 
 
@@ -116,6 +116,8 @@ def _laid(
     t_ns, value, step = t_ns[inside], value[inside], step[inside]
     if len(value) < LEAST_SAMPLES:
         return f"{len(value)} samples lie in steps that count: {LEAST_SAMPLES} are needed"
+    if (seen := len(np.unique(step))) < LEAST_STEPS:
+        return f"samples lie in {seen} of {len(starts)} steps: {LEAST_STEPS} are needed"
     if not np.ptp(value):
         return f"the channel is constant ({value[0]:.4g} at every read)"
     lasts = float(np.median(ends - starts)) * 1e-9
@@ -130,9 +132,12 @@ def _laid(
 
 
 def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Laid | str:
-    a_step = len(value) / len(np.unique(step))
+    # Steps in a row among those that were sampled at all: ten short ones may hold one sample.
+    seen, group = np.unique(step, return_inverse=True)
+    a_step = len(value) / len(seen)
     folded = a_step < OWN_COURSE
-    group = step if not folded else step // math.ceil(OWN_COURSE / a_step)
+    if folded:
+        group = group // math.ceil(OWN_COURSE / a_step)
     bins = int(np.clip(a_step if not folded else len(value) / 60, LEAST_BINS, MOST_BINS))
     number = np.minimum((phase * bins).astype(np.int64), bins - 1)
     filled = len(np.unique(number))
@@ -141,7 +146,6 @@ def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Laid | s
             f"the samples always fall on the same {filled} phases of a step: it lasts a multiple of "
             "the sampling interval; sample with dither"
         )
-    _, group = np.unique(group, return_inverse=True)
     size = np.bincount(group)
     centred = value - value.mean()
     profile = np.zeros(bins)
@@ -154,6 +158,8 @@ def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Laid | s
         )
         profile -= profile[number].mean()
     centred = centred - level[group]
+    if np.ptp(centred) < _NOTHING * np.ptp(value):
+        return "it differs from step to step only: no course within a step can be seen"
     return _Laid(
         step=step, bin=number, value=centred, noise=_noise(centred, number, step, bins),
         lost=len(size) / len(value), bins=bins, folded=folded,
@@ -202,7 +208,7 @@ def _figures(laid: _Laid, source: str, status: Status) -> Repeatability:
         f"correlation of the course of one step with that of another, {how}, {laid.bins} phases; "
         f"jackknife over {count} blocks of steps"
     )
-    plain = _interval(common / whole, without[:, 0] / without[:, 1])
+    plain = _interval(common / whole, _ratios(without))
     n = len(steps)
     return Repeatability(
         correlation=_figure(plain, n, source, status, method),
@@ -223,9 +229,16 @@ def _at_most(
     if plain[1] <= 0:
         return missing("1", "no course that repeats is seen: its ceiling is not known")
     noise = min(laid.noise, max(whole - common, 0.0))
-    found = _interval(common / (whole - noise), without[:, 0] / (without[:, 1] - noise))
+    found = _interval(common / (whole - noise), _ratios(without, noise))
     most = f"{method}; the most it can be: what differs from sample to sample taken as noise"
     return _figure(found, len(np.unique(laid.step)), source, status, most)
+
+
+def _ratios(without: FloatArray, noise: float = 0.0) -> FloatArray:
+    """The correlation without each block; 0 where nothing is left to correlate."""
+    common, whole = without.T
+    whole = whole - np.minimum(noise, np.maximum(whole - common, 0.0))
+    return np.divide(common, whole, out=np.zeros(len(common)), where=whole > 0)
 
 
 def _interval(value: float, without: FloatArray) -> tuple[float, float, float]:

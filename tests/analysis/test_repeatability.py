@@ -104,7 +104,7 @@ def test_samples_of_few_steps_among_many_are_too_few():
 
 
 def test_what_differs_between_steps_only_has_no_course_to_repeat():
-    t_ns, value, starts, ends = made(0.5, 0.3)
+    t_ns, _, starts, ends = made(0.5, 0.3)
     step = np.searchsorted(starts, t_ns, side="right") - 1
     found = repeatability(t_ns, (step % 7).astype(float), starts, ends, "made").correlation
     assert found.missing

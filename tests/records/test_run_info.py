@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from wattstep.errors import DamagedRunError
 from wattstep.records.channel import Channel
+from wattstep.records.run_checks import RUN
 from wattstep.records.run_info import SCHEMA_VERSION, PlannedRead, RunInfo
 from wattstep.records.workload import DataFacts
 from wattstep.store.files import read_info, write_info
@@ -32,10 +35,10 @@ CHANNELS = st.builds(
     domain=st.sampled_from(["cpu", "memory", "soc", "system", "process", "thermal", "sampler"]),
     role=TEXTS,
     source=TEXTS,
-    scale=REALS,
-    wrap=st.none() | st.integers(1, 2**63),
+    scale=st.floats(1e-12, 1e12) | st.floats(-1e12, -1e-12),
+    wrap=st.none() | st.integers(1, 2**64),
     core=st.none() | st.integers(0, 511),
-    resolution=st.none() | REALS,
+    resolution=st.none() | st.floats(0, 1e12),
 )
 READS = st.builds(
     PlannedRead,
@@ -53,6 +56,14 @@ DATA = st.builds(
     stands_for=st.none() | TEXTS,
     sha256=TEXTS,
     samples=st.integers(0, 10**9),
+)
+POWER_MODELS = st.fixed_dictionaries(
+    {
+        "name": TEXTS,
+        "idle_watts_a_core": st.floats(0, 1e6),
+        "busy_watts_a_core": st.floats(0, 1e6),
+        "source": TEXTS,
+    }
 )
 INFOS = st.builds(
     RunInfo,
@@ -73,7 +84,7 @@ INFOS = st.builds(
     device=FACTS,
     environment=FACTS,
     model=FACTS,
-    power_model=st.none() | FACTS,
+    power_model=st.none() | POWER_MODELS,
     scheduling=TEXTS,
     reads=st.lists(READS, max_size=3).map(tuple),
     absent=st.dictionaries(TEXTS, TEXTS, max_size=3),
@@ -177,3 +188,68 @@ def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
 def test_a_field_of_a_later_minor_version_is_left_alone() -> None:
     document = {**an_info().to_dict(), "humidity": 0.4}
     assert RunInfo.from_dict(document) == an_info()
+
+
+def test_every_field_has_its_check() -> None:
+    assert {field.name for field in fields(RunInfo)} == set(RUN)
+
+
+HUGE = 10**399
+A_SET = DataFacts(name="MNIST", stand_in=False, stands_for=None, sha256="0", samples=1)
+BAD: dict[str, tuple[Any, ...]] = {
+    "batch_size": (0, -4, 2.5, True, "4", HUGE, math.nan),
+    "threads": (0, -1, "two", [1]),
+    "interval_s": (-0.01, math.nan, math.inf, HUGE, None, "10ms"),
+    "warmup": (-1, 1.5, None, HUGE),
+    "title": (None, ["LeNet"], 3),
+    "seed": (HUGE, 0.5),
+    "clocks": ([[math.inf, 1]], [[1]], [[1, 2, 3]], [[HUGE, 1]], 7, [["1", "2"]]),
+    "lost": ({"sampler": math.inf}, {"sampler": HUGE}, {"sampler": None}, []),
+    "absent": ({"rapl": None}, {"rapl": ["no"]}, "abc"),
+    "notes": ("abc", [1], None),
+    "device": ({"cores": "two"}, {"cores": -2}, {"memory": math.inf}, {"clusters": [1]},
+               {"clusters": [{"kind": "A76", "cores": ["0"]}]}, {"emulated_on": 3}),
+    "model": ({"parameters": HUGE}, {"parameters": -1}, {"layers": [{"of": math.nan}]}),
+    "options": ({"exclude": 5}, {"until": ["loss"]}, {"accumulate": 0}, {"rate": -math.inf}),
+    "conditions": ({"ambient": 21}, {"ambient": {"value": "warm"}}, {"x": HUGE}),
+    "asked": ({"steps": -3}, {"seconds": math.inf}),
+    "power_model": ({}, {"name": "vcpu"}, 3),
+    "data": ({"name": "MNIST"}, {**asdict(A_SET), "samples": -1}, {**asdict(A_SET), "stand_in": 1}),
+    "reads": ([{"number": 0}], [None], {}, 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, bad) for key in BAD for bad in BAD[key]])
+def test_a_value_that_cannot_be_is_refused_by_its_field(
+    tmp_path: Path, key: str, value: Any
+) -> None:
+    document = {**an_info().to_dict(), key: value}
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    with pytest.raises(DamagedRunError, match=rf"garbles a field: {key}: ") as raised:
+        read_info(tmp_path)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("scale", 0), ("scale", math.inf), ("scale", "1"), ("wrap", 0), ("wrap", HUGE), ("core", -1),
+        ("core", 0.5), ("resolution", -1), ("resolution", math.nan), ("kind", "meter"),
+        ("status", "missing"), ("name", None), ("domain", []), ("window_s", HUGE), ("unit", {}),
+    ],
+)  # fmt: skip
+def test_a_channel_that_cannot_be_is_refused_by_its_field(key: str, value: Any) -> None:
+    channel = Channel(name="a", unit="W", kind="gauge", domain="soc", role="power", source="x")
+    read = {"number": 0, "sensor": "s", "path": "p", "parser": "q", "every": 1}
+    reads = [{**read, "channels": [{**asdict(channel), key: value}]}]
+    with pytest.raises(DamagedRunError, match=f"garbles a field: reads: channels: {key}: "):
+        RunInfo.from_dict({**an_info().to_dict(), "reads": reads})
+
+
+def test_nesting_without_end_is_damage(tmp_path: Path) -> None:
+    for depth in (100, 100_000):
+        nested = '{"a":' * depth + "1" + "}" * depth
+        document = json.dumps({**an_info().to_dict(), "options": "@"}).replace('"@"', nested)
+        (tmp_path / "run.json").write_text(document)
+        with pytest.raises(DamagedRunError, match="nested too deeply"):
+            read_info(tmp_path)

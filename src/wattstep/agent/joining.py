@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from wattstep.agent.checking import check_description, parse_json, read_bytes, text
+from wattstep.agent.checking import check_description, read_bytes, text
 from wattstep.agent.windows import read_windows
 from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
+from wattstep.records.checks import parse_json
 from wattstep.records.journal import COSTS, JOURNAL, MARKS, NAMES, TICKS, samples_name
 from wattstep.records.run_info import RunInfo
 from wattstep.store.convert import OPERATIONS_SCHEMA, convert, write_table

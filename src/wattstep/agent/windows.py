@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattstep.agent.checking import (
-    INT32,
     UINT32,
-    parse_json,
     read_bytes,
     text,
     time_ns,
-    whole,
 )
 from wattstep.agent.layer_rows import layer_columns
 from wattstep.agent.traces import TraceColumns, read_trace_window
 from wattstep.errors import DamagedRunError, MissingPartError, WattstepError
+from wattstep.records.checks import INT32, parse_json, whole
 
 LISTED: Final = "windows.jsonl"
 TRACES: Final = "traces"
@@ -155,8 +153,8 @@ def _window(line: bytes) -> Window:
     if file in ("", "..") or Path(file).name != file:
         raise ValueError("its file does not lie among the traces")
     return Window(
-        number=whole(document["window"], 0, INT32),
-        step=whole(document["step"], 0, UINT32),
+        number=whole(0, INT32)(document["window"]),
+        step=whole(0, UINT32)(document["step"]),
         method=method,
         file=text(file),
         phases=tuple((time_ns(t_ns), text(name)) for t_ns, name in document["phases"]),

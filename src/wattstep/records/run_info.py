@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from wattstep.errors import DamagedRunError
 from wattstep.records.channel import Channel
+from wattstep.records.checks import named
+from wattstep.records.run_checks import RUN
 from wattstep.records.workload import DataFacts
 
 SCHEMA_VERSION = 1  # 1: first format (November 2026)
-
-
-# What is calculated with, or looked into, as soon as a run is opened.
-_KINDS: Mapping[str, type[Any]] = {
-    "state": str,
-    "interval_s": float,
-    "warmup": int,
-    "first_step": int,
-    "device": dict,
-    "target": str,
-    "conditions": dict,
-    "canary": dict,
-    "imported": dict,
-    "environment": dict,
-    "model": dict,
-    "options": dict,
-    "asked": dict,
-    "absent": dict,
-    "lost": dict,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,25 +115,28 @@ class RunInfo:
             raise DamagedRunError(
                 f"run.json has schema {version!r}, this wattstep reads {SCHEMA_VERSION}"
             )
-        known = {item.name for item in fields(cls)}
+        given = {key: value for key, value in document.items() if key in RUN}
         try:
-            values = {key: value for key, value in document.items() if key in known}
-            if isinstance(values.get("interval_s"), int):  # JSON of others may write 1 for 1.0
-                values["interval_s"] = float(values["interval_s"])
-            data = values.get("data")
-            values["data"] = None if data is None else DataFacts(**data)
-            values["reads"] = tuple(_planned_read(read) for read in values.get("reads", ()))
-            values["notes"] = tuple(values.get("notes", ()))
-            values["clocks"] = tuple((int(t), int(ahead)) for t, ahead in values.get("clocks", ()))
-            values["gaps"] = tuple((int(a), int(b)) for a, b in values.get("gaps", ()))
-            for key, kind in _KINDS.items():
-                if not isinstance(values.get(key, kind()), kind):
-                    raise TypeError(f"{key} is {values[key]!r}")
-            return cls(**values)
-        except (TypeError, KeyError, ValueError) as error:
+            if lacking := _NEEDED - given.keys():
+                raise ValueError(f"{min(lacking)} is missing")
+            values = {key: named(key, RUN[key], value) for key, value in given.items()}
+        except ValueError as error:
             raise DamagedRunError(f"run.json lacks or garbles a field: {error}") from error
+        data = values.get("data")
+        values["data"] = None if data is None else DataFacts(**data)
+        values["reads"] = tuple(map(_planned_read, values.get("reads", ())))
+        for key in ("notes", "clocks", "gaps"):
+            values[key] = tuple(values.get(key, ()))
+        return cls(**values)
 
 
 def _planned_read(document: Mapping[str, Any]) -> PlannedRead:
     channels = tuple(Channel(**channel) for channel in document["channels"])
     return PlannedRead(**{**document, "channels": channels})
+
+
+_NEEDED = {field.name for field in fields(RunInfo)} - {
+    field.name
+    for field in fields(RunInfo)
+    if field.default is not MISSING or field.default_factory is not MISSING
+}

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
+from wattstep.records.checks import parse_json
 from wattstep.records.journal import JOURNAL, RUN
 from wattstep.records.run_info import RunInfo
 from wattstep.store.folder import Folder, opened
@@ -71,12 +72,12 @@ def read_info(run: Path | Folder) -> RunInfo:
     path = (run.path if isinstance(run, Folder) else run) / RUN
     try:
         with opened(run) as folder:
-            document = json.loads(folder.read(RUN))
+            document = parse_json(folder.read(RUN))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DamagedRunError(f"{path.parent} is not a run: it has no {RUN}") from error
     except OSError as error:
         raise DamagedRunError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DamagedRunError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise DamagedRunError(f"{path} does not hold a run")

@@ -110,7 +110,7 @@ def _device(value: Any) -> dict[str, Any]:
 
 
 def _reads(value: Any) -> list[Any]:
-    reads = listed(record(_READ))(value)
+    reads: list[Any] = listed(record(_READ))(value)
     numbers = [read["number"] for read in reads]
     names = [channel["name"] for read in reads for channel in read["channels"]]
     if len(set(numbers)) != len(numbers) or len(set(names)) != len(names):

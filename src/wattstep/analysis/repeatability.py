@@ -238,7 +238,8 @@ def _ratios(without: FloatArray, noise: float = 0.0) -> FloatArray:
     """The correlation without each block; 0 where nothing is left to correlate."""
     common, whole = without.T
     whole = whole - np.minimum(noise, np.maximum(whole - common, 0.0))
-    return np.divide(common, whole, out=np.zeros(len(common)), where=whole > 0)
+    ratios: FloatArray = np.divide(common, whole, out=np.zeros(len(common)), where=whole > 0)
+    return ratios
 
 
 def _interval(value: float, without: FloatArray) -> tuple[float, float, float]:

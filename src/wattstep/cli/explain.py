@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Json, Quiet
-from wattstep.cli.saying import say
+from wattstep.cli.saying import say, say_failures
+from wattstep.records.failures import Failures
 
 
 def explain(
@@ -27,30 +30,41 @@ def explain(
 ) -> None:
     """Where time and energy go: below the sampling interval, between operations, and what would help."""
     from rich.console import Console
+    from rich.markup import escape
 
     from wattstep.cli.folders import expand
     from wattstep.explaining import chosen_sections
     from wattstep.explaining import explain as explained
     from wattstep.reports.consoles.explain import print_section
     from wattstep.reports.json_document import dump
+    from wattstep.reports.values import plain
     from wattstep.run import load
 
     names = chosen_sections(section or [])
     console = Console()
-    documents = []
-    opened = [load(path) for path in expand(runs)]
-    for run in opened:
+    failures = Failures()
+    opened, damaged = open_runs(expand(runs), load, failures)
+
+    def one(path: Path) -> dict[str, Any]:
+        run = next(run for run in opened if run.path == path)
         beside = [other for other in opened if other is not run]
         sections = []
         if not json:
-            console.print(f"[bold]{run.path}[/bold]", highlight=False)
+            console.print(f"[bold]{escape(plain(path))}[/bold]", highlight=False)
         for name in names:
             if not quiet:
-                say(f"{run.path.name}: {name}")
+                say(f"{path.name}: {name}")
             for found in explained(run, [name], beside):
                 sections.append(found.document())
+                if found.failure:
+                    failures.add(f"{path.name}: {name}", found.failure)
                 if not json:
-                    print_section(found, console)
-        documents.append({"run": str(run.path), "sections": sections})
+                    part = f"{path.name}: {name}, as it is printed"
+                    failures.guard(part, partial(print_section, found, console), None)
+        return {"run": str(path), "sections": sections}
+
+    documents, cut = open_runs([run.path for run in opened], one, failures)
+    say_failures(failures)
     if json:
-        dump({"runs": documents}, sys.stdout)
+        left_out = {"damaged": damaged + cut, "failures": failures.documents()}
+        dump({"runs": documents, **left_out}, sys.stdout)

@@ -11,8 +11,9 @@ import typer
 
 from wattstep.cli.folders import DAILY, SWEEP, Found, find, read_sweep, trained
 from wattstep.cli.options import Json, Quiet
-from wattstep.cli.saying import say
+from wattstep.cli.saying import say, say_failures
 from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.records.failures import Failures
 from wattstep.reports.values import plain
 
 if TYPE_CHECKING:
@@ -71,11 +72,14 @@ def _report_runs(
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
     for run in unreadable:
         say(f"wattstep: left out: {run.reason}")
-    _written(output, lambda: write_report(reported, output, unreadable, daily))
+    failures = Failures()
+    _written(output, lambda: write_report(reported, output, unreadable, daily, failures))
+    say_failures(failures)
     documents = [run.document for run in reported]
     problems = [{"run": run.path, "problem": run.reason} for run in unreadable]
     days = {"daily": daily} if daily else {}
-    _tell({"runs": documents, "damaged": problems, **days, "report": str(output)}, output, as_json)
+    document = {"runs": documents, "damaged": problems, "failures": failures.documents(), **days}
+    _tell({**document, "report": str(output)}, output, as_json)
 
 
 def _report_sweep(path: Path, output: Path, as_json: bool, quiet: bool) -> None:

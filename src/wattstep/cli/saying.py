@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from wattstep.records.failures import Failures
 from wattstep.reports.values import plain
 
 
@@ -14,3 +15,12 @@ def say(text: object) -> None:
         text: What it says; names, paths and errors of unknown origin may be in it.
     """
     print(plain(text), file=sys.stderr, flush=True)
+
+
+def say_failures(failures: Failures) -> None:
+    """Prints a line for each part that failed, and how many there were."""
+    for failure in failures:
+        say(f"wattstep: failed: {failure.part}: {failure.reason}")
+    if len(failures):
+        parts = "1 part" if len(failures) == 1 else f"{len(failures)} parts"
+        say(f"wattstep: {parts} failed inside, the others are whole; please report it")

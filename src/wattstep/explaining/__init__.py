@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from wattstep.errors import InvalidValueError
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.records.failures import contained
 
 if TYPE_CHECKING:
     from wattstep.explaining.section import Section
@@ -47,7 +48,7 @@ def chosen_sections(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def explain(run: Run, names: Sequence[str] = (), beside: Sequence[Run] = ()) -> Iterator[Section]:
-    """Each section of a run, as it is worked out.
+    """Each section of a run, as it is worked out; one that fails says so, and the next follows.
 
     Args:
         run: The run.
@@ -56,8 +57,27 @@ def explain(run: Run, names: Sequence[str] = (), beside: Sequence[Run] = ()) -> 
 
     Raises:
         InvalidValueError: There is no such section.
+        DamagedRunError: A file of the run cannot be read.
     """
     for name in chosen_sections(names):
-        module, _, function = SECTIONS[name].partition(":")
-        given = {"beside": beside} if name in LOOKING_BESIDE else {}
-        yield getattr(importlib.import_module(module), function)(run, **given)
+        try:
+            found = _section(name, run, beside)
+        except DamagedRunError:
+            raise
+        except Exception as error:
+            found = _failed(name, contained(error))
+        yield found
+
+
+def _section(name: str, run: Run, beside: Sequence[Run]) -> Section:
+    module, _, function = SECTIONS[name].partition(":")
+    given = {"beside": beside} if name in LOOKING_BESIDE else {}
+    found: Section = getattr(importlib.import_module(module), function)(run, **given)
+    return found
+
+
+def _failed(name: str, reason: str) -> Section:
+    from wattstep.explaining.section import Section
+
+    title = name.replace("_", " ").capitalize()
+    return Section(name=name, title=title, reason=f"it failed: {reason}", failure=reason)

@@ -37,6 +37,7 @@ class Section:
         figures: By name.
         tables: In order.
         reason: Why it can say nothing; None where it can.
+        failure: What went wrong in it, where that is the reason; "" else.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Section:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     reason: str | None = None
+    failure: str = ""
 
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -55,4 +57,5 @@ class Section:
             "figures": dict(self.figures),
             "tables": {table.name: [dict(row) for row in table.rows] for table in self.tables},
             "reason": self.reason,
+            **({"failure": self.failure} if self.failure else {}),
         }

@@ -479,6 +479,9 @@ def cautions(document: Document) -> list[Caution]:
     if document.get("state") == "recovered":
         found.append((True, "This run was never closed; it was recovered from its journals."))
     found += [(True, plain(note)) for note in document.get("status_notes") or ()]
+    for failure in document.get("failures") or ():
+        text = f"Failed inside, and left out: {failure['part']} ({failure['reason']})"
+        found.append((True, plain(text)))
     facts = document.get("data") or {}
     if facts.get("stand_in"):
         found.append((False, f"The data are not the real ones: {_stand_in(facts)}."))

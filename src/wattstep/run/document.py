@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.analysis.steps import IntArray, Steps
 from wattstep.records.channel import Channel
+from wattstep.records.failures import Failures
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run.completion import evaluations
 from wattstep.run.conditions import OURS, Conditions, as_document
@@ -29,17 +30,50 @@ def make_document(
     breakdown: RunBreakdown,
     metrics: Mapping[str, Any],
     conditions: Conditions,
+    failures: Failures,
 ) -> dict[str, Any]:
-    """JSON-ready; see ARCHITECTURE.md for the fields."""
+    """JSON-ready; see ARCHITECTURE.md for the fields. A part that fails inside is empty and noted in `failures`."""
     info = tables.info
-    data = info.to_dict()["data"]
     scope = scope_of(series.steps, series.imported)
+
+    def part(name: str, work: Callable[[], Any], otherwise: Any) -> Any:
+        return failures.guard(name, lambda: _plain(work()), otherwise)
+
+    def stated() -> dict[str, Any]:
+        excluded = _excluded(info.options)
+        return as_document(conditions, series.steps, excluded, info.conditions)
+
+    figures = {
+        "evaluations": part("evaluations", lambda: evaluations(tables), []),
+        "steps": part("steps", lambda: _step_counts(series, conditions), {}),
+        "step_kinds": part("step_kinds", breakdown.kinds_of_steps, []),
+        "conditions": part("conditions", stated, {}),
+        "forecast": info.conditions.get("forecast"),
+        "curve": part("curve", lambda: sustained_curve(series, conditions), None),
+        "metrics": _plain(metrics),
+        "operations": part("operations", breakdown.operations, []),
+        "operations_notes": part("operations_notes", lambda: breakdown.operations_notes, []),
+        "layers": part("layers", breakdown.layers, []),
+        "phases": part("phases", breakdown.phases, []),
+        "updates": part("updates", breakdown.updates, []),
+        "kinds": part("kinds", breakdown.kinds, []),
+        "rests": part("rests", breakdown.rests, {}),
+        "rests_outside_steps": part("rests_outside_steps", lambda: _outside(series), {}),
+        "not_resolved": part("not_resolved", breakdown.not_resolved, {}),
+        "energy_groups": part("energy_groups", breakdown.energy_groups, []),
+        "energy_by_rail": part("energy_by_rail", lambda: told(rails(series), scope), {}),
+        "energy_outside": part("energy_outside", lambda: told(outside(series), scope), {}),
+        "left_out": part("left_out", lambda: _left_out(series), []),
+        "missing": part("missing", lambda: _missing(tables, breakdown, metrics), []),
+        "recording": part("recording", lambda: _recording(tables, series), {}),
+        "channels": part("channels", lambda: _channels(series), []),
+    }
     return {
         "run": str(path),
         "schema": info.schema_version,
         "state": info.state,
         "created": info.created,
-        "status_notes": [*_notes(tables, series), *breakdown.notes],
+        "status_notes": _notes(tables, series) + part("status_notes", lambda: breakdown.notes, []),
         "workload": info.workload,
         "title": info.title,
         "engine": info.engine,
@@ -54,35 +88,12 @@ def make_document(
         "imported": dict(info.imported),
         "figures_of": series.steps.figures_of,
         "operations_of": breakdown.operations_of,
-        "data": data,
+        "data": None if info.data is None else asdict(info.data),
         "model": dict(info.model),
         "options": dict(info.options),
-        "evaluations": _plain(evaluations(tables)),
-        "steps": _step_counts(series, conditions),
-        "step_kinds": _plain(breakdown.kinds_of_steps()),
-        "conditions": as_document(
-            conditions, series.steps, _excluded(info.options), info.conditions
-        ),
-        "forecast": info.conditions.get("forecast"),
-        "curve": sustained_curve(series, conditions),
-        "metrics": _plain(metrics),
-        "operations": _plain(breakdown.operations()),
-        "operations_notes": breakdown.operations_notes,
-        "layers": _plain(breakdown.layers()),
-        "phases": _plain(breakdown.phases()),
-        "updates": _plain(breakdown.updates()),
-        "kinds": _plain(breakdown.kinds()),
-        "rests": _plain(breakdown.rests()),
-        "rests_outside_steps": _plain(_outside(series)),
-        "not_resolved": _plain(breakdown.not_resolved()),
-        "energy_groups": _plain(breakdown.energy_groups()),
-        "energy_by_rail": _plain(told(rails(series), scope)),
-        "energy_outside": _plain(told(outside(series), scope)),
-        "left_out": _left_out(series),
-        "missing": _missing(tables, breakdown, metrics),
-        "recording": _plain(_recording(tables, series)),
+        **figures,
         "environment": dict(info.environment),
-        "channels": _channels(series),
+        "failures": failures.documents(),
     }
 
 

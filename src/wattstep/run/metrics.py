@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from wattstep.analysis.utilization import (
     rate,
     within,
 )
+from wattstep.records.failures import Failures
 from wattstep.records.figure import Figure, Status, missing, weakest
 from wattstep.run.busy import busy_figures
 from wattstep.run.completion import completion
@@ -60,26 +62,38 @@ STATES = {
 
 
 def compute(
-    tables: Tables, series: Series, breakdown: RunBreakdown, conditions: Conditions
+    tables: Tables,
+    series: Series,
+    breakdown: RunBreakdown,
+    conditions: Conditions,
+    failures: Failures,
 ) -> dict[str, Any]:
-    """All metrics; those that cannot be had are missing, with the reason."""
+    """All metrics; those that cannot be had are missing, with the reason.
+
+    A group of them that fails inside is left out, and noted among the failures.
+    """
     parts = slices(series.steps.stretches(), SLICE_NS)
+    options = tables.info.options
     metrics: dict[str, Any] = {}
-    metrics.update(_speed(series, breakdown))
-    metrics["cpu_time_per_step"] = cpu_time_per_step(series, breakdown)
-    metrics.update(_traced_time(series, breakdown))
-    metrics.update(_utilization(tables, series, parts))
-    metrics["gpu_utilization"] = gpu_utilization(series, parts)
-    metrics.update(memory_metrics(tables, series))
-    metrics.update(energy_metrics(series, breakdown, conditions, tables.info.options))
-    metrics.update(busy_figures(series))
-    metrics.update(completion(tables, breakdown, metrics["mean_power"]))
-    metrics.update(_frames(tables, breakdown))
-    metrics.update(foreground_delay(tables))
-    metrics.update(_surroundings(tables, series, parts))
-    metrics.update(sustained_metrics(tables, series, conditions))
-    metrics.update(thermal_metrics(tables, series, conditions))
-    metrics.update(_recording(tables, series, breakdown))
+    groups: Mapping[str, Callable[[], Mapping[str, Any]]] = {
+        "speed": lambda: _speed(series, breakdown),
+        "time of processors": lambda: {"cpu_time_per_step": cpu_time_per_step(series, breakdown)},
+        "time of traced steps": lambda: _traced_time(series, breakdown),
+        "utilization": lambda: _utilization(tables, series, parts),
+        "use of the GPU": lambda: {"gpu_utilization": gpu_utilization(series, parts)},
+        "memory": lambda: memory_metrics(tables, series),
+        "energy": lambda: energy_metrics(series, breakdown, conditions, options),
+        "busy stretch": lambda: busy_figures(series),
+        "completion": lambda: completion(tables, breakdown, metrics["mean_power"]),
+        "frames": lambda: _frames(tables, breakdown),
+        "foreground": lambda: foreground_delay(tables),
+        "surroundings": lambda: _surroundings(tables, series, parts),
+        "sustained": lambda: sustained_metrics(tables, series, conditions),
+        "thermal": lambda: thermal_metrics(tables, series, conditions),
+        "recording": lambda: _recording(tables, series, breakdown),
+    }
+    for name, group in groups.items():
+        metrics.update(failures.guard(f"metrics: {name}", group, {}))
     return told(metrics, scope_of(series.steps, series.imported))  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from wattstep.records.failures import Failures
 from wattstep.run import metrics as metric_parts
 from wattstep.run.conditions import EXCLUDABLE, Conditions, find_conditions
 from wattstep.run.document import make_document
@@ -25,6 +26,9 @@ class Run:
     Args:
         path: Folder of the run.
 
+    Attributes:
+        failures: Parts of its figures that failed inside, as far as they were asked for.
+
     Raises:
         DamagedRunError: It is no run or cannot be read.
     """
@@ -33,6 +37,7 @@ class Run:
         self.path = Path(path)
         self.tables = Tables(self.path)
         self.info = self.tables.info
+        self.failures = Failures()
 
     def __repr__(self) -> str:
         info = self.info
@@ -75,7 +80,9 @@ class Run:
 
     @cached_property
     def _metrics(self) -> dict[str, Any]:
-        return metric_parts.compute(self.tables, self.series, self.breakdown, self.conditions)
+        return metric_parts.compute(
+            self.tables, self.series, self.breakdown, self.conditions, self.failures
+        )
 
     def metrics(self) -> dict[str, Any]:
         """Figures by name; some are lists (one a core) or mappings (one a category)."""
@@ -96,7 +103,13 @@ class Run:
     def document(self) -> dict[str, Any]:
         """Everything that reports show, JSON-ready."""
         return make_document(
-            self.path, self.tables, self.series, self.breakdown, self._metrics, self.conditions
+            self.path,
+            self.tables,
+            self.series,
+            self.breakdown,
+            self._metrics,
+            self.conditions,
+            self.failures,
         )
 
     def timeline(self) -> dict[str, Any]:

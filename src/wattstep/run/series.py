@@ -27,6 +27,7 @@ from wattstep.analysis.power import (
 )
 from wattstep.analysis.refresh import Refresh, refresh, written_unit
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps
+from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.records.channel import Channel
 from wattstep.records.figure import Status, weakest
 from wattstep.run.imported import NO_TELEMETRY, Alignment, Imported
@@ -270,7 +271,10 @@ class Series:
     def calibrations(self) -> dict[str, Calibration]:
         """Calibrations against an external meter, by channel or "total"."""
         document = self._tables.info.calibration
-        return read_calibrations(document) if document else {}
+        try:
+            return read_calibrations(document) if document else {}
+        except InvalidValueError as error:
+            raise DamagedRunError(f"run.json garbles its calibration: {error}") from error
 
     def _calibrated(self, name: str, source: EnergySource) -> EnergySource:
         by = self.calibrations.get(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich import box
@@ -11,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from wattstep.records.failures import Failures
 from wattstep.reports import conditions, machines, wording
 from wattstep.reports.conditions import TextTable
 from wattstep.reports.pages.thermal import sentences
@@ -39,15 +41,8 @@ def print_run(document: Document, console: Console) -> None:
         document: A run document.
         console: Where to print.
     """
-    _print_head(document, console)
-    _print_metrics(document, console)
-    _print_course(document, console)
-    _print_operations(document, console)
-    _print_groups(document, console)
-    _print_rests(document, console)
-    _print_conditions(document, console)
-    _print_missing(document, console)
-    _print_recording(document, console)
+    for name, print_part in _PARTS.items():
+        _guarded(name, partial(print_part, document, console), console)
 
 
 def print_runs(documents: Sequence[Document], console: Console) -> None:
@@ -55,7 +50,16 @@ def print_runs(documents: Sequence[Document], console: Console) -> None:
     for document in documents:
         print_run(document, console)
     if len(documents) > 1:
-        _print_comparison(documents, console)
+        _guarded("Comparison", partial(_print_comparison, documents, console), console)
+
+
+def _guarded(name: str, print_part: Callable[[], None], console: Console) -> None:
+    """Prints a part, or that it failed."""
+    failures = Failures()
+    failures.guard(name, print_part, None)
+    for failure in failures:
+        text = plain(f"{failure.part}: failed inside: {failure.reason}")
+        _print_note(text, console, mark="!", style="bold yellow")
 
 
 def _print_head(document: Document, console: Console) -> None:
@@ -298,3 +302,16 @@ def _print_note(text: str, console: Console, mark: str = "", style: str = "") ->
     grid.add_column(overflow="fold")
     grid.add_row(Text(mark, style=style), Text(text, style=style or "dim"))
     console.print(grid)
+
+
+_PARTS: Mapping[str, Callable[[Document, Console], None]] = {
+    "Head": _print_head,
+    "Metrics": _print_metrics,
+    "Course": _print_course,
+    "Operations": _print_operations,
+    "Groups": _print_groups,
+    "Rests": _print_rests,
+    "Conditions": _print_conditions,
+    "Missing": _print_missing,
+    "Recording": _print_recording,
+}

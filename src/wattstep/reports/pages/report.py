@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 from wattstep.comparison.process import Process, process_of
 from wattstep.errors import DamagedRunError
 from wattstep.explaining.section import Section
+from wattstep.records.failures import Failure, Failures, contained
 from wattstep.reports import machines, wording
 from wattstep.reports.located import located
 from wattstep.reports.pages.compared import compared_section
@@ -40,7 +41,7 @@ from wattstep.reports.several import summary_of_all
 from wattstep.reports.tables import table
 from wattstep.reports.values import BYTES_NOTE, plain
 from wattstep.reports.wording import Document
-from wattstep.run import load
+from wattstep.run import Run, load
 from wattstep.run.lanes import Lanes
 
 MOST_CHARACTERS = 14_900_000  # of a page; those beyond ASCII take two bytes or three
@@ -59,6 +60,7 @@ class Reported:
         state: State of the device that a sweep had set; "": as it was.
         process: What comparisons need of it; None: it is not compared.
         explained: What `wattstep explain` says of it, or why that is left out.
+        failures: Its parts that failed inside.
     """
 
     document: Document
@@ -67,14 +69,22 @@ class Reported:
     state: str = ""
     process: Process | None = None
     explained: Sequence[Section] | str = ()
+    failures: Sequence[Failure] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unreadable:
-    """A run that cannot be shown, and why; the report says so and goes on."""
+    """A run that cannot be shown, and why; the report says so and goes on.
+
+    Attributes:
+        path: Its name.
+        reason: Why, in words.
+        failure: What went wrong inside, where that is why; "" where the run is damaged.
+    """
 
     path: str
     reason: str
+    failure: str = ""
 
 
 def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reported | Unreadable:
@@ -86,17 +96,32 @@ def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reporte
         explained: Whether it is explained as well, which takes up to a second.
     """
     try:
-        run = load(path)
-        return Reported(
-            document=run.document(),
-            timeline=run.timeline(),
-            lanes=run.lanes(),
-            state=state,
-            process=process_of(run, run.breakdown, run.metrics()),
-            explained=sections_of(run) if explained else (),
-        )
+        return _reported(load(path), state, explained)
     except DamagedRunError as error:
         return Unreadable(path=plain(path.name), reason=plain(error))
+    except Exception as error:
+        reason = plain(contained(error))
+        return Unreadable(path=plain(path.name), reason=f"it failed: {reason}", failure=reason)
+
+
+def _reported(run: Run, state: str, explained: bool) -> Reported:
+    failures = run.failures
+    document = run.document()
+    sections: Sequence[Section] | str = sections_of(run) if explained else ()
+    for section in () if isinstance(sections, str) else sections:
+        if section.failure:
+            failures.add(f"explain: {section.name}", section.failure)
+    return Reported(
+        document=document,
+        timeline=failures.guard("timeline", run.timeline, {}),
+        lanes=failures.guard("whole run", run.lanes, None),
+        state=state,
+        process=failures.guard(
+            "comparison", lambda: process_of(run, run.breakdown, run.metrics()), None
+        ),
+        explained=sections,
+        failures=tuple(failures),
+    )
 
 
 def write_report(
@@ -104,6 +129,7 @@ def write_report(
     path: Path,
     unreadable: Sequence[Unreadable] = (),
     daily: Sequence[Document] = (),
+    failures: Failures | None = None,
 ) -> None:
     """Writes the report of some runs as one HTML file, in one piece or not at all.
 
@@ -112,16 +138,25 @@ def write_report(
         path: The file; its folder is made if need be, and an older file is replaced.
         unreadable: Runs that were asked for and cannot be shown.
         daily: Documents of daily trainings, as `daily.document` makes them.
+        failures: Takes note of parts that failed inside.
     """
-    write_at_once(render_report(runs, unreadable, daily), path)
+    write_at_once(render_report(runs, unreadable, daily, failures), path)
 
 
 def render_report(
     runs: Sequence[Reported],
     unreadable: Sequence[Unreadable] = (),
     daily: Sequence[Document] = (),
+    failures: Failures | None = None,
 ) -> str:
-    """The report of some runs as the text of an HTML page."""
+    """The report of some runs as the text of an HTML page; parts that failed are listed in it."""
+    failures = Failures() if failures is None else failures
+    for run in runs:
+        for one in run.failures:
+            failures.add(f"{Path(str(run.document.get('run', ''))).name}: {one.part}", one.reason)
+    for each in unreadable:
+        if each.failure:
+            failures.add(each.path, each.failure)
     environment = Environment(
         loader=PackageLoader("wattstep.reports.pages"),
         autoescape=True,
@@ -131,10 +166,12 @@ def render_report(
     )
     plots = Plots()
     documents = [located(run.document, f"/runs/{number}") for number, run in enumerate(runs)]
-    overview = _overview(documents, plots) if len(runs) > 1 else None
+    overview = None
+    if len(runs) > 1:
+        overview = failures.guard("side by side", lambda: _overview(documents, plots), None)
     sections = [
         {
-            **run_section(f"run-{number}", document, run.timeline, plots),
+            **run_section(f"run-{number}", document, run.timeline, plots, failures),
             "explained": told(run.explained),
         }
         for number, (document, run) in enumerate(zip(documents, runs, strict=True), start=1)
@@ -142,17 +179,22 @@ def render_report(
     names = ("report.js", *(LANES_SCRIPTS if any(run.lanes for run in runs) else ()))
     scripts = [script_source(own_file(name)) for name in names]
     plotly = script_source(get_plotlyjs())
-    readings = [
-        reading(document, run.timeline, run.state)
-        for document, run in zip(documents, runs, strict=True)
-    ]
-    paper = paper_section(Readings(runs=readings, daily=daily), plots)
+
+    def paper() -> dict[str, Any] | None:
+        readings = [
+            reading(document, run.timeline, run.state)
+            for document, run in zip(documents, runs, strict=True)
+        ]
+        return paper_section(Readings(runs=readings, daily=daily), plots)
+
+    processes = [run.process for run in runs if run.process is not None]
+    compared = failures.guard("comparison", lambda: compared_section(processes), None)
     render = partial(
         environment.get_template("report.html").render,
         title=_page_title(documents, daily),
         overview=overview,
-        paper=paper,
-        compared=compared_section([run.process for run in runs if run.process is not None]),
+        paper=failures.guard("the paper's figures", paper, None),
+        compared=compared,
         unreadable=unreadable,
         meanings=wording.STATUS_MEANINGS,
         bytes_note=BYTES_NOTE,
@@ -162,21 +204,28 @@ def render_report(
         policy=content_policy([*scripts, plotly]),
         charts=Markup(embedded(plots.placed)),
     )
-    return _within_size([run.lanes for run in runs], sections, render)
+    return _within_size([run.lanes for run in runs], sections, render, failures)
 
 
 def _within_size(
-    lanes: Sequence[Lanes | None], sections: Sequence[Mapping[str, Any]], render: Callable[..., str]
+    lanes: Sequence[Lanes | None],
+    sections: Sequence[Mapping[str, Any]],
+    render: Callable[..., str],
+    failures: Failures,
 ) -> str:
     """The page with as much of the whole runs as it has room for."""
     budget = BUDGET
     while True:
         share = budget // max(len(lanes), 1)
         whole = [
-            {**section, "lanes": lanes_section(section["id"], each, share)}
-            for section, each in zip(sections, lanes, strict=True)
+            {**section, "lanes": failures.guard("whole run", draw, None)}
+            for section, draw in (
+                (section, partial(lanes_section, section["id"], each, share))
+                for section, each in zip(sections, lanes, strict=True)
+            )
         ]
-        page = render(runs=whole)
+        failed = [(plain(one.part), plain(one.reason)) for one in failures]
+        page = render(runs=whole, failures=failed)
         over = len(page) - MOST_CHARACTERS
         if over <= 0 or budget <= LEAST_BUDGET:
             return page

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from wattstep.records.failures import Failures
 from wattstep.reports import conditions, machines, wording
 from wattstep.reports.memory_tables import category
 from wattstep.reports.pages import charts
@@ -38,41 +39,60 @@ _RANKED = ("step_time", "energy_per_step", "peak_memory")
 _APART = ("cpu_core_utilization", "idle_state_ratio", "memory_breakdown", "memory_highest")
 
 
-def run_section(id: str, document: Document, timeline: Timeline, plots: Plots) -> dict[str, Any]:
-    """What the template `run.html` is told of a run."""
+def run_section(
+    id: str, document: Document, timeline: Timeline, plots: Plots, failures: Failures
+) -> dict[str, Any]:
+    """What the template `run.html` is told of a run; a part that fails is left out and noted."""
     metrics = document.get("metrics") or {}
+    empty = {"cards": [], "unknown": [], "others": []}
+    parts: Mapping[str, tuple[Callable[[], Any], Any]] = {
+        "title": (lambda: wording.title(document), id),
+        "setting": (lambda: wording.setting(document), []),
+        "sensors": (lambda: machines.sensors(document), ""),
+        "virtual": (lambda: machines.virtuality(document), ""),
+        "cautions": (lambda: wording.cautions(document), []),
+        "summary": (lambda: wording.summary(document), []),
+        "step": (lambda: _parts_of_a_step(document, plots), None),
+        "timeline": (lambda: _timeline(timeline, plots), None),
+        "operations": (lambda: _operations(document, plots), None),
+        "layers": (lambda: _layers(document, plots), None),
+        "learning": (lambda: _learning(document, plots), []),
+        "course": (lambda: _course(document, plots), None),
+        "cores": (lambda: _cores(metrics), None),
+        "memory": (lambda: _memory(metrics, plots), None),
+        "rails": (lambda: _rails(document, plots), None),
+        "conditions": (lambda: _conditions(document), None),
+        "missing": (lambda: _missing(document), []),
+        "recording": (lambda: _recording(document), []),
+        "facts": (lambda: _facts(document), []),
+        "channels": (lambda: [_channel(each) for each in document.get("channels") or ()], []),
+    }
+    name = Path(str(document.get("run", id))).name
+
+    def guarded(part: str, work: Callable[[], Any], otherwise: Any) -> Any:
+        return failures.guard(f"{name}: {part}", work, otherwise)
+
     return {
         "id": id,
-        "title": wording.title(document),
-        "setting": wording.setting(document),
-        "sensors": machines.sensors(document),
-        "virtual": machines.virtuality(document),
         "stand_in": bool((document.get("data") or {}).get("stand_in")),
         "state": plain(document.get("state") or ""),
-        "cautions": wording.cautions(document),
-        "summary": wording.summary(document),
-        **_headlines(document),
-        "step": _parts_of_a_step(document, plots),
-        "timeline": _timeline(timeline, plots),
-        "operations": _operations(document, plots),
-        "layers": _layers(document, plots),
-        "learning": _placed(
-            plots.place(chart, title)
-            for title, chart in learning_charts(document.get("evaluations") or ()).items()
-        ),
-        "course": _course(document, plots),
-        "cores": _cores(metrics),
-        "memory": _memory(metrics, plots),
-        "rails": _rails(document, plots),
-        "conditions": _conditions(document),
-        "missing": [
-            (plain(entry["what"]), plain(entry["reason"]))
-            for entry in document.get("missing") or ()
-        ],
-        "recording": [_fact(*item) for item in (document.get("recording") or {}).items()],
-        "facts": _facts(document),
-        "channels": [_channel(channel) for channel in document.get("channels") or ()],
+        **guarded("figures", lambda: _headlines(document), empty),
+        **{part: guarded(part, work, other) for part, (work, other) in parts.items()},
     }
+
+
+def _learning(document: Document, plots: Plots) -> list[Plot]:
+    found = learning_charts(document.get("evaluations") or ())
+    return _placed(plots.place(chart, title) for title, chart in found.items())
+
+
+def _missing(document: Document) -> list[tuple[str, str]]:
+    rows = document.get("missing") or ()
+    return [(plain(row["what"]), plain(row["reason"])) for row in rows]
+
+
+def _recording(document: Document) -> list[tuple[str, str | Shown]]:
+    return [_fact(*item) for item in (document.get("recording") or {}).items()]
 
 
 def _headlines(document: Document) -> dict[str, Any]:

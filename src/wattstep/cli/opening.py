@@ -1,0 +1,47 @@
+"""Opens the runs that a command is given: those that cannot be are said, and the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from wattstep.cli.saying import say
+from wattstep.errors import DamagedRunError
+from wattstep.records.failures import Failures, contained
+
+Opened = TypeVar("Opened")
+
+
+def open_runs(
+    paths: Iterable[Path], open_one: Callable[[Path], Opened], failures: Failures
+) -> tuple[list[Opened], list[dict[str, str]]]:
+    """What each run gives, without those that are damaged or fail.
+
+    Args:
+        paths: Of the runs.
+        open_one: What is to be had of each.
+        failures: Takes note of runs that fail.
+
+    Returns:
+        What was opened, and of the others the run and its problem, JSON-ready.
+
+    Raises:
+        DamagedRunError: None of them can be opened.
+    """
+    found: list[Opened] = []
+    damaged: list[dict[str, str]] = []
+    for path in paths:
+        try:
+            found.append(open_one(path))
+        except DamagedRunError as error:
+            damaged.append({"run": str(path), "problem": str(error)})
+        except Exception as error:
+            reason = contained(error)
+            failures.add(str(path), reason)
+            damaged.append({"run": str(path), "problem": f"{path} failed: {reason}"})
+    if damaged and not found:
+        raise DamagedRunError("; ".join(each["problem"] for each in damaged))
+    for each in damaged:
+        say(f"wattstep: left out: {each['problem']}")
+    return found, damaged

@@ -13,6 +13,7 @@ import typer
 
 from wattstep.cli.saying import say
 from wattstep.errors import UnrecordedInterrupt, WattstepError
+from wattstep.records.failures import contained
 
 # A command is a function in a file of its own; the file loads only when the command is listed
 # or used, and loads what it needs only when it runs.
@@ -45,6 +46,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 STOPPED = 130
+FAILED = 70  # as EX_SOFTWARE of sysexits.h
 KEPT = "; what was recorded is kept"
 UNRECORDED = " before anything of this run was recorded"
 _HELP = (
@@ -57,7 +59,7 @@ def run_command_line() -> int:
     """Parses the arguments, runs the command, and turns errors into one line and an exit code.
 
     Returns:
-        0; 2 for what the user can mend; 130 after Ctrl-C; or the profiled script's own.
+        0; 2 for what the user can mend; 70 where something failed inside; 130 after Ctrl-C; or the profiled script's own.
     """
     app = typer.Typer(
         help=_HELP,
@@ -87,6 +89,9 @@ def run_command_line() -> int:
             what = UNRECORDED if _is_unrecorded(ending) else KEPT
             say(f"wattstep: stopped{what}")
         return code
+    except Exception as error:
+        say(f"wattstep: failed inside, please report it: {contained(error)}")
+        return FAILED
     return 0
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Json, Quiet
-from wattstep.cli.saying import say
-from wattstep.errors import DamagedRunError
+from wattstep.cli.saying import say, say_failures
+from wattstep.records.failures import Failures
 from wattstep.records.plain_text import plain
 
 if TYPE_CHECKING:
@@ -52,18 +53,15 @@ def export(
 
     format_of(to)
     paths = expand(runs)
-    found: list[Exported] = []
-    damaged: list[tuple[Path, str]] = []
-    for path, target in zip(paths, targets(paths, to, output), strict=True):
-        try:
-            found.append(_one(path, to, target, force=force, quiet=quiet or json))
-        except DamagedRunError as error:
-            damaged.append((path, str(error)))
-    if not found:
-        raise DamagedRunError("; ".join(reason for _, reason in damaged))
-    for _, reason in damaged:
-        say(f"wattstep: left out: {reason}")
-    _show(found, damaged, to, json)
+    places = dict(zip(paths, targets(paths, to, output), strict=True))
+    failures = Failures()
+
+    def one(path: Path) -> Exported:
+        return _one(path, to, places[path], force=force, quiet=quiet or json)
+
+    found, damaged = open_runs(paths, one, failures)
+    say_failures(failures)
+    _show(found, damaged, failures, to, json)
 
 
 def _one(path: Path, to: str, target: Path, *, force: bool, quiet: bool) -> Exported:
@@ -74,13 +72,15 @@ def _one(path: Path, to: str, target: Path, *, force: bool, quiet: bool) -> Expo
         return export_run(path, to, target, force=force, on_progress=show)
 
 
-def _show(found: list[Exported], damaged: list[tuple[Path, str]], to: str, as_json: bool) -> None:
+def _show(
+    found: list[Exported], damaged: list[dict[str, str]], failures: Failures, to: str, as_json: bool
+) -> None:
     if as_json:
         from wattstep.reports.json_document import dump
 
         rows = [_document(each, to) for each in found]
-        problems = [{"run": str(path), "problem": reason} for path, reason in damaged]
-        dump({"exports": rows, "damaged": problems}, sys.stdout)
+        left_out = {"damaged": damaged, "failures": failures.documents()}
+        dump({"exports": rows, **left_out}, sys.stdout)
         return
     for each in found:
         counts = ", ".join(

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Json, Quiet
-from wattstep.cli.saying import say
+from wattstep.cli.saying import say, say_failures
 from wattstep.errors import DamagedRunError
+from wattstep.records.failures import Failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wattstep.fleet.outcome import Outcome
-    from wattstep.observations.evidence import Attempt, DailyCourse, Evidence
+    from wattstep.observations.evidence import Attempt, DailyCourse, Evidence, Observed
 
 LINE_EVERY_S = 2.0
 
@@ -47,14 +49,17 @@ def observe(
 
     wanted = [part.strip() for part in only.split(",")] if only is not None else []
     names = chosen_observations(wanted)
-    evidence = _evidence(runs, names, quiet)
-    found = list(observed(evidence, names))
+    failures = Failures()
+    evidence, damaged = _evidence(runs, names, quiet, failures)
+    found = list(observed(evidence, names, failures))
+    say_failures(failures)
     if json:
         from wattstep.reports.json_document import dump
 
         conditions = conditions_by_letter(evidence.runs)
         documents = [each.document() for each in found]
-        dump({"observations": documents, "conditions": conditions}, sys.stdout)
+        document = {"observations": documents, "conditions": conditions, "damaged": damaged}
+        dump({**document, "failures": failures.documents()}, sys.stdout)
         return
     from rich.console import Console
 
@@ -63,8 +68,10 @@ def observe(
     print_observations(found, evidence, Console())
 
 
-def _evidence(paths: Sequence[Path], names: Sequence[str], quiet: bool) -> Evidence:
-    """Everything in these folders.
+def _evidence(
+    paths: Sequence[Path], names: Sequence[str], quiet: bool, failures: Failures
+) -> tuple[Evidence, list[dict[str, str]]]:
+    """Everything in these folders, and the runs that cannot be read.
 
     Raises:
         DamagedRunError: One of them is not there, holds nothing, or cannot be read.
@@ -77,12 +84,14 @@ def _evidence(paths: Sequence[Path], names: Sequence[str], quiet: bool) -> Evide
     found = find(paths)
     daily = [course for path in found.daily for course in _daily(path)]
     attempts = [one for path, own in found.outcomes.items() for one in _attempts(path, own)]
-    runs = []
     with _progress(len(found.runs), quiet) as tell:
-        for path, state in found.runs.items():
+
+        def one(path: Path) -> Observed:
             tell(str(path))
-            runs.append(gather(load(path), str(path), names, state))
-    return Evidence(runs=runs, daily=daily, attempts=attempts)
+            return gather(load(path), str(path), names, found.runs[path], failures)
+
+        runs, damaged = open_runs(found.runs, one, failures)
+    return Evidence(runs=runs, daily=daily, attempts=attempts), damaged
 
 
 def _attempts(path: Path, outcomes: Sequence[Outcome]) -> list[Attempt]:

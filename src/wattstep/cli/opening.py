@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from wattstep.cli.saying import say
-from wattstep.errors import DamagedRunError
+from wattstep.errors import DamagedRunError, WattstepError
 from wattstep.records.failures import Failures, contained
 
 Opened = TypeVar("Opened")
@@ -36,6 +36,8 @@ def open_runs(
             found.append(open_one(path))
         except DamagedRunError as error:
             damaged.append({"run": str(path), "problem": str(error)})
+        except WattstepError:  # what was asked for cannot be done, with no run
+            raise
         except Exception as error:
             reason = contained(error)
             failures.add(str(path), reason)

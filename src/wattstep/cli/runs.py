@@ -9,7 +9,8 @@ from typing import Annotated, Optional
 import typer
 
 from wattstep.cli.options import Json
-from wattstep.cli.saying import say
+from wattstep.cli.saying import say, say_failures
+from wattstep.records.failures import Failures
 from wattstep.reports.values import plain
 
 
@@ -38,10 +39,15 @@ def _list(folder: Path, as_json: bool) -> None:
     from wattstep.store.listing import listed
 
     rows = [listed(found.parent)[0] for found in sorted(folder.glob("*/run.json"))]
+    failures = Failures()
+    for row in rows:
+        if "failure" in row:
+            failures.add(row["run"], row["failure"])
+    say_failures(failures)
     if as_json:
         from wattstep.reports.json_document import dump
 
-        dump({"runs": rows}, sys.stdout)
+        dump({"runs": rows, "failures": failures.documents()}, sys.stdout)
         return
     for row in rows:
         batch = "" if row.get("batch_size") is None else f", batch {row['batch_size']}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from wattstep.errors import InvalidValueError
+from wattstep.records.failures import Failures
 
 if TYPE_CHECKING:
     from wattstep.observations.evidence import Evidence, Observed
@@ -49,7 +51,13 @@ def chosen_observations(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in OBSERVATIONS if name in names or not names)
 
 
-def gather(run: Run, path: str, names: Sequence[str] = (), state: str = "") -> Observed:
+def gather(
+    run: Run,
+    path: str,
+    names: Sequence[str] = (),
+    state: str = "",
+    failures: Failures | None = None,
+) -> Observed:
     """What observations need of a run; the run itself is not kept.
 
     Args:
@@ -57,17 +65,20 @@ def gather(run: Run, path: str, names: Sequence[str] = (), state: str = "") -> O
         path: What it is called.
         names: Observations; none: all.
         state: State of the device that a sweep had set.
+        failures: Takes note of what fails inside.
 
     Raises:
         DamagedRunError: It cannot be read.
     """
+    failures = Failures() if failures is None else failures
     from wattstep.observations.evidence import Observed
 
     extra: dict[str, Any] = {}
     for name in chosen_observations(names):
         measure = getattr(_module(name), "measure", None)
         if measure is not None:
-            extra[name] = measure(run)
+            part = f"{path}: what observation {name} measures"
+            extra[name] = failures.guard(part, partial(measure, run), {})
     clean = run.series.steps.clean
     conditions, counted = run.conditions, int(clean.sum())
     known = counted and not conditions.unseen
@@ -82,18 +93,25 @@ def gather(run: Run, path: str, names: Sequence[str] = (), state: str = "") -> O
     )
 
 
-def observe(evidence: Evidence, names: Sequence[str] = ()) -> Iterator[Observation]:
-    """Each observation, as it is tested.
+def observe(
+    evidence: Evidence, names: Sequence[str] = (), failures: Failures | None = None
+) -> Iterator[Observation]:
+    """Each observation, as it is tested; one that fails inside is left out.
 
     Args:
         evidence: Runs, gathered for these observations.
         names: Observations; none: all.
+        failures: Takes note of those that fail.
 
     Raises:
         InvalidValueError: There is no such observation.
     """
+    failures = Failures() if failures is None else failures
     for name in chosen_observations(names):
-        yield getattr(_module(name), OBSERVATIONS[name].partition(":")[2])(evidence)
+        test = getattr(_module(name), OBSERVATIONS[name].partition(":")[2])
+        found = failures.guard(f"observation {name}", partial(test, evidence), None)
+        if found is not None:
+            yield found
 
 
 def _module(name: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from wattstep.errors import DamagedRunError
 from wattstep.querying.places import Place
+from wattstep.records.failures import contained
 from wattstep.store.cache import cached
 
 AT_ONCE: Final = 2  # much of a run is worked out outside of Python's lock; more would take memory
@@ -41,6 +42,8 @@ def figures(
             return _rows_of(place, told)
         except DamagedRunError as error:
             return str(error)
+        except Exception as error:
+            return f"it failed: {contained(error)}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(one, places))

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from wattstep.errors import DamagedRunError
 from wattstep.querying.tables import TABLES, Table
+from wattstep.records.failures import contained
 from wattstep.records.journal import JOURNAL, RUN
 from wattstep.records.run_info import RunInfo
 from wattstep.store.files import read_info
@@ -136,6 +137,8 @@ def _open(path: Path, name: str) -> Place:
         problem = spelled(str(error))
     except OSError as error:
         problem = f"it cannot be read: {error.strerror or error}"
+    except Exception as error:
+        problem = spelled(f"it failed: {contained(error)}")
     state = state or ("damaged" if problem or info is None else info.state)
     return Place(
         name=name, path=path, info=info, problem=problem, state=state, tables=tables, kept=kept

@@ -75,7 +75,7 @@ def compute(
     parts = slices(series.steps.stretches(), SLICE_NS)
     options = tables.info.options
     metrics: dict[str, Any] = {}
-    groups: Mapping[str, Callable[[], Mapping[str, Any]]] = {
+    groups: Mapping[str, Callable[[], dict[str, Any]]] = {
         "speed": lambda: _speed(series, breakdown),
         "time of processors": lambda: {"cpu_time_per_step": cpu_time_per_step(series, breakdown)},
         "time of traced steps": lambda: _traced_time(series, breakdown),

@@ -17,6 +17,7 @@ from wattstep.daily.folder import SETTINGS as DAILY
 from wattstep.errors import InvalidValueError
 from wattstep.fleet.folder import LOCK as SWEEP_LOCK
 from wattstep.fleet.folder import SWEEP
+from wattstep.records.failures import contained
 from wattstep.records.journal import JOURNAL, RUN
 from wattstep.reports import machines
 from wattstep.reports.values import plain
@@ -195,7 +196,11 @@ class StoreView:
         before = self._seen.get(path)
         if not journal and before is not None and before.stamp == files.stamp:
             return replace(before, parent=parent)
-        return self._described(entry, journal)
+        try:
+            return self._described(entry, journal)
+        except Exception as error:
+            problem = plain(f"it failed: {contained(error)}")
+            return replace(entry, state="damaged", problem=problem)
 
     def _described(self, entry: Entry, journal: bool) -> Entry:
         row, info = listed(entry.path)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from wattstep.errors import WattstepError
+from wattstep.records.failures import reason_of
 from wattstep.reports.pages.page import write_at_once
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def answer(task: Task) -> dict[str, Any]:
     except OSError as error:
         return {"error": f"{error.strerror or error}{f': {error.filename}' * bool(error.filename)}"}
     except Exception as error:  # a run that nothing foresaw is that run's problem alone
-        print(f"wattstep: {task['task']}: {type(error).__name__}: {error}", file=sys.stderr)
-        return {"error": f"cannot be worked out ({type(error).__name__}: {error})"}
+        reason = reason_of(error)
+        print(f"wattstep: {task['task']}: {reason}", file=sys.stderr)
+        return {"error": f"cannot be worked out ({reason})"}
 
 
 def _figures(task: Task) -> dict[str, Any]:

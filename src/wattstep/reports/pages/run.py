@@ -44,7 +44,7 @@ def run_section(
 ) -> dict[str, Any]:
     """What the template `run.html` is told of a run; a part that fails is left out and noted."""
     metrics = document.get("metrics") or {}
-    empty = {"cards": [], "unknown": [], "others": []}
+    empty: dict[str, Any] = {"cards": [], "unknown": [], "others": []}
     parts: Mapping[str, tuple[Callable[[], Any], Any]] = {
         "title": (lambda: wording.title(document), id),
         "setting": (lambda: wording.setting(document), []),

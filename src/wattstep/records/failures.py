@@ -98,6 +98,7 @@ def _place(error: BaseException) -> str:
     """Where in this package it came from: the innermost line."""
     package = Path(__file__).parents[1]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if (file := Path(frame.filename)).is_relative_to(package):
+        file = Path(frame.filename)
+        if file.is_relative_to(package) and file != Path(__file__):
             return f" ({file.relative_to(package)}, line {frame.lineno})"
     return ""

@@ -24,6 +24,7 @@ from wattstep.records.checks import (
     whole,
     yes_no,
 )
+from wattstep.records.goal import Goal
 
 
 def scale(value: Any) -> float:
@@ -43,6 +44,11 @@ def _pair(value: Any) -> tuple[int, ...]:
     if len(pair) != 2:
         raise ValueError("no pair of times")
     return tuple(pair)
+
+
+def _goal(value: Any) -> str:
+    Goal.parse(string(value))  # InvalidValueError is a ValueError
+    return str(value)
 
 
 _TEXT: Final = or_none(string)
@@ -108,7 +114,7 @@ _OPTIONS: Final[Mapping[str, Check]] = {
     "accumulate": _COUNT,
     "exclude": or_none(listed(string)),
     "frames_per_step": _FROM_0,
-    "until": _TEXT,
+    "until": or_none(_goal),
 }
 _CONDITIONS: Final[Mapping[str, Check]] = {
     "ambient": or_none(facts({"value": or_none(number)})),

@@ -75,6 +75,7 @@ def compute(
     parts = slices(series.steps.stretches(), SLICE_NS)
     options = tables.info.options
     metrics: dict[str, Any] = {}
+    nothing: dict[str, Any] = {}
     groups: Mapping[str, Callable[[], dict[str, Any]]] = {
         "speed": lambda: _speed(series, breakdown),
         "time of processors": lambda: {"cpu_time_per_step": cpu_time_per_step(series, breakdown)},
@@ -93,7 +94,7 @@ def compute(
         "recording": lambda: _recording(tables, series, breakdown),
     }
     for name, group in groups.items():
-        metrics.update(failures.guard(f"metrics: {name}", group, {}))
+        metrics.update(failures.guard(f"metrics: {name}", group, nothing))
     return told(metrics, scope_of(series.steps, series.imported))  # type: ignore[no-any-return]
 
 

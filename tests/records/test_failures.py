@@ -1,0 +1,154 @@
+"""A part that fails inside is one line and takes nothing with it; where tests run, it is raised."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.run.made import Sampled, make_run, power
+
+from wattstep.cli import FAILED, run_command_line
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.records.failures import STRICT, Failure, Failures, reason_of
+
+
+@pytest.fixture
+def lenient(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """As users run it."""
+    monkeypatch.delenv(STRICT)
+    return monkeypatch
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError("float division\nby zero")
+
+
+def test_in_tests_a_failure_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        Failures().guard("part", fail, None)
+
+
+@pytest.mark.usefixtures("lenient")
+def test_a_failure_is_counted_once_with_its_reason_in_one_line() -> None:
+    failures = Failures()
+    assert failures.guard("part", fail, "other") == "other"
+    assert failures.guard("part", fail, "other") == "other"
+    assert failures.guard("whole", lambda: 7, 0) == 7
+    assert list(failures) == [
+        Failure(part="part", reason="ZeroDivisionError: float division by zero")
+    ]
+    assert failures.documents() == [
+        {"part": "part", "reason": "ZeroDivisionError: float division by zero"}
+    ]
+
+
+@pytest.mark.usefixtures("lenient")
+def test_a_damaged_run_is_no_failure_of_a_part() -> None:
+    def damaged() -> None:
+        raise DamagedRunError("cut")
+
+    with pytest.raises(DamagedRunError):
+        Failures().guard("part", damaged, None)
+
+
+def test_a_reason_names_our_line_and_an_error_for_the_user_needs_none() -> None:
+    from wattstep.records.figure import Figure
+
+    with pytest.raises(KeyError) as raised:
+        Figure.from_dict({})
+    assert reason_of(raised.value).startswith("KeyError: 'status' (records/figure.py, line ")
+    assert reason_of(InvalidValueError("no such  batch")) == "no such batch"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    make_run(tmp_path / "store" / "a", [Sampled(channel=power(), raw=lambda t_ns: 5000)])
+    return tmp_path / "store" / "a"
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["wattstep", *map(str, arguments)])
+    return run_command_line()
+
+
+# Where a defect may sit, and the commands that have to answer all the same.
+DEFECTS = [
+    ("wattstep.explaining.steps:repeatability", "explain", "steps"),
+    ("wattstep.run.metrics:_memory", "report", "metrics: memory"),
+    ("wattstep.run.document:_channels", "report", "channels"),
+    ("wattstep.reports.pages.run:_facts", "report", "facts"),
+    ("wattstep.run.run:make_timeline", "report", "timeline"),
+    ("wattstep.reports.pages.report:lanes_section", "report", "whole run"),
+    ("wattstep.reports.pages.report:paper_section", "report", "the paper's figures"),
+    ("wattstep.explaining.steps:repeatability", "report", "explain: steps"),
+    ("wattstep.observations.power_repeats:observe", "observe", "observation 7"),
+    ("wattstep.store.listing:_row", "runs list", "store/a"),
+]
+
+
+@pytest.mark.parametrize(("place", "command", "part"), DEFECTS)
+def test_a_defect_takes_its_own_part_and_the_answer_says_so(
+    run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str,
+    command: str, part: str,
+) -> None:  # fmt: skip
+    module, _, name = place.partition(":")
+    lenient.setattr(importlib.import_module(module), name, fail)
+    page = run.parent.parent / "r.html"
+    options = {"report": ("-o", page, "-q"), "explain": ("-q",), "observe": ("-q",)}
+    arguments = [*command.split(), run.parent, "--json", *options.get(command, ())]
+    assert called(lenient, *arguments) == 0
+    told = capsys.readouterr()
+    failures = json.loads(told.out)["failures"]
+    assert [one for one in failures if one["part"].endswith(part)], failures
+    assert all("ZeroDivisionError: float division by zero" in one["reason"] for one in failures)
+    assert "failed inside" in told.err
+    assert "Traceback" not in told.err
+    if command == "report":
+        assert "Parts that failed: " in page.read_text(encoding="utf-8")
+
+
+def test_what_fails_beyond_all_parts_is_one_line_and_an_exit_code_of_its_own(
+    run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from wattstep.comparison import sides
+
+    lenient.setattr(sides, "gathered", fail)
+    assert called(lenient, "compare", run, run, "-q") == FAILED == 70
+    told = capsys.readouterr().err
+    assert told.startswith("wattstep: failed inside, please report it: ZeroDivisionError")
+    assert told.count("\n") == 1
+
+
+def test_a_run_that_fails_leaves_the_others_in_every_answer(
+    run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make_run(run.parent / "b", [Sampled(channel=power(), raw=lambda t_ns: 5000)])
+    from wattstep.run.reading import Tables
+
+    whole = Tables.samples
+
+    def samples(self: Tables) -> Any:
+        return fail() if self.path.name == "a" else whole(self)
+
+    lenient.setattr(Tables, "samples", samples)
+    commands = {
+        "report": ("-o", tmp_path / "r.html"),
+        "explain": ("-s", "steps"),
+        "observe": (),
+        "export": ("--to", "csv", "-o", tmp_path / "out"),
+    }
+    for command, options in commands.items():
+        assert called(lenient, command, run.parent, *options, "--json", "-q") == 0
+        told = capsys.readouterr()
+        document = json.loads(told.out)
+        assert document["failures"], command
+        assert "Traceback" not in told.err
+    sql = "SELECT DISTINCT run FROM metrics"
+    assert called(lenient, "query", sql, "--runs", run.parent, "--csv", "-q") == 0
+    told = capsys.readouterr()
+    assert told.out.split() == ["run", "b"]
+    assert "left out a: it failed: ZeroDivisionError" in told.err

@@ -351,6 +351,22 @@ def test_settings_that_cannot_be_used_are_named_as_the_command_line_spells_them(
         TrainingSettings(workload="lenet", **{name: value})
 
 
+def test_the_most_frequent_tracing_ends_with_the_steps_that_were_asked_for(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    settings = TrainingSettings(
+        workload="lenet", trace="every:1", steps=8, threads=1, out=str(tmp_path / "run")
+    )
+
+    def watch(progress: Progress) -> None:
+        assert progress.steps < 500, "steps after traced ones do not count, and no others came"
+
+    try:
+        train(settings, watch)
+    finally:
+        torch.set_num_threads(threads)
+    assert load(tmp_path / "run").document()["steps"]["clean"] >= 8
+
+
 # --- conditions ----------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ CANARY = b"# a start-up file of a shell\n"
 def unclosed_run(path: Path) -> Path:
     """A run whose recorder was killed: LeNet's shape of steps, with power."""
     power = Channel(
-        name="power", unit="W", kind="gauge", domain="machine", role="power_total", source="made",
+        name="power", unit="W", kind="gauge", domain="system", role="power_total", source="made",
         scale=1e-3,
     )  # fmt: skip
     with patch.object(made, "convert"):

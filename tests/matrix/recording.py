@@ -50,9 +50,13 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
     """Kills a process with all that it started: none of them sees another end."""
     parent = psutil.Process(process.pid)
     for signal_ in (signal.SIGSTOP, signal.SIGKILL):
-        for each in _family(parent):
+        family = _family(parent)
+        for each in family:
             os.kill(each.pid, signal_)
     process.wait()
+    psutil.wait_procs(
+        family[1:], timeout=10
+    )  # one that has not gone yet may hold the lock of the run
 
 
 def _family(parent: psutil.Process) -> Sequence[psutil.Process]:

@@ -32,6 +32,7 @@ BAD: dict[str, tuple[str, Any]] = {
     "canary": ("canary", {"version": 1, "before": {"right": True}}),
     "conditions": ("conditions", {"sustain": {"seconds": "x"}, "ambient": {"value": 1e300}}),
     "lost": ("lost", {"sampler": HUGE}),
+    "gaps": ("gaps", [[0, math.inf]]),
     "imported": ("imported", {"alignment": [7]}),
     "reads": ("reads", [{"number": 0}]),
 }

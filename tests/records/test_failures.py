@@ -78,7 +78,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 # Where a defect may sit, and the commands that have to answer all the same.
 DEFECTS = [
     ("wattstep.explaining.steps:repeatability", "explain", "steps"),
-    ("wattstep.run.metrics:_memory", "report", "metrics: memory"),
+    ("wattstep.run.metrics:memory_metrics", "report", "metrics: memory"),
     ("wattstep.run.document:_channels", "report", "channels"),
     ("wattstep.reports.pages.run:_facts", "report", "facts"),
     ("wattstep.run.run:make_timeline", "report", "timeline"),

@@ -90,6 +90,7 @@ INFOS = st.builds(
     absent=st.dictionaries(TEXTS, TEXTS, max_size=3),
     notes=st.lists(TEXTS, max_size=3).map(tuple),
     lost=st.dictionaries(TEXTS, WHOLE, max_size=3),
+    gaps=st.lists(st.tuples(WHOLE, WHOLE), max_size=3).map(tuple),
 )
 
 
@@ -205,6 +206,10 @@ BAD: dict[str, tuple[Any, ...]] = {
     "seed": (HUGE, 0.5),
     "clocks": ([[math.inf, 1]], [[1]], [[1, 2, 3]], [[HUGE, 1]], 7, [["1", "2"]]),
     "lost": ({"sampler": math.inf}, {"sampler": HUGE}, {"sampler": None}, []),
+    "gaps": ([[0, math.inf]], [[5]], [7], {}, [[0, HUGE]]),
+    "canary": ({"kind": 3}, {"version": -1}, {"before": [1]}, {"before": {"right": "yes"}},
+               {"after": {"compute_s": [math.nan]}}, {"after": {"memory_s": 0.1}},
+               {"before": {"at_ns": HUGE}}),
     "absent": ({"rapl": None}, {"rapl": ["no"]}, "abc"),
     "notes": ("abc", [1], None),
     "device": ({"cores": "two"}, {"cores": -2}, {"memory": math.inf}, {"clusters": [1]},

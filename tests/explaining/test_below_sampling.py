@@ -17,11 +17,10 @@ from wattstep.analysis.power import EnergySource
 from wattstep.analysis.regression.outcome import Regression
 from wattstep.cli import run_command_line
 from wattstep.explaining import explain
-from wattstep.explaining.below_sampling import _of_sensor, _of_shared
+from wattstep.explaining.below_sampling import _of_sensor
 from wattstep.explaining.section import Section
 from wattstep.records.figure import Figure, Status, missing
 from wattstep.run import Run, load
-from wattstep.run.below_sampling import Regressed
 
 
 @pytest.fixture(scope="module")
@@ -119,15 +118,10 @@ def test_plain_overlap_of_modelled_power_is_modelled(
     assert {row["overlap"].status for row in table.rows} == {Status.MODELLED}
 
 
-def test_powers_that_no_regression_told_are_named_where_groups_stay_open(run: Run) -> None:
-    found = run.breakdown.filled.regressed
-    assert isinstance(found, Regressed)
-    open_ = [replace(group, resolved=False) for group in found.regression.groups]
-    loose = replace(found, regression=replace(found.regression, groups=open_))
-    shared = Figure(
-        value=1.0, unit="J", status=Status.ATTRIBUTED, method="what clean steps gained, folded"
-    )
-    rows = [{"energy": shared}, {"energy": missing("J", "too short")}]
-    (said,) = _of_shared(rows, loose)
-    assert said.startswith("The power of 1 of 2 operations below is no regression's")
-    assert not list(_of_shared(rows[1:], loose))
+def test_a_group_has_the_energy_that_the_tables_of_the_run_say(run: Run) -> None:
+    (groups,) = [table for table in section(run).tables if table.name == "groups"]
+    rows = {row["name"]: row["energy"] for row in run.operations()}
+    alone = [row for row in groups.rows if row["members"] == 1 and row["holds"][0].split()[0] in rows]
+    assert alone
+    for row in alone:
+        assert row["energy"].value == pytest.approx(rows[row["holds"][0].split()[0]].value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from wattstep.analysis.power import spoken
@@ -11,6 +11,7 @@ from wattstep.explaining.section import Section, Table
 from wattstep.records.figure import Figure, Status, missing, weakest
 from wattstep.run import Run
 from wattstep.run.below_sampling import Regressed
+from wattstep.run.filling import Filler
 
 NAME = "below_sampling"
 TITLE = "Energy below the sampling interval"
@@ -26,8 +27,6 @@ OVERLAP = (
     "what samples gained while it ran, shared out by time: blind to what is shorter than they are"
 )
 
-FOLDED = "what clean steps gained"  # how `analysis/breakdown.py` begins the method of such figures
-
 
 def below_sampling(run: Run) -> Section:
     """Groups, power by operation, the sensor's delay and window, and what cannot be told apart."""
@@ -36,23 +35,28 @@ def below_sampling(run: Run) -> Section:
         return Section(name=NAME, title=TITLE, reason=found)
     if found.regression.reason is not None:
         return Section(name=NAME, title=TITLE, reason=found.regression.reason)
+    filler = run.breakdown.filled.filler
+    if isinstance(filler, str):
+        return Section(name=NAME, title=TITLE, reason=filler)
     regression = found.regression
     figures = {
         "sensor_delay": regression.delay,
         "sensor_window": regression.window,
         "regressed_step_energy": regression.step_energy,
     }
-    rows = list(_operations(run))
     return Section(
         name=NAME,
         title=TITLE,
-        sentences=(*_sentences(run, found), *_of_shared(rows, found), *_notes(found)),
+        sentences=(*_sentences(run, found), *_notes(found)),
         figures=figures,
         tables=(
-            Table(name="groups", title="What is told apart", columns=GROUPS, rows=_groups(found)),
+            Table(
+                name="groups", title="What is told apart", columns=GROUPS,
+                rows=_groups(found, filler),
+            ),
             Table(
                 name="operations", title="Power by operation", columns=OPERATIONS,
-                rows=rows,
+                rows=list(_operations(run)),
             ),
         ),
     )  # fmt: skip
@@ -83,17 +87,6 @@ def _sentences(run: Run, found: Regressed) -> Iterator[str]:
         if regression.locked
         else "Step and sampler are not locked in phase: samples fall anywhere in the step."
     )
-
-
-def _of_shared(rows: Sequence[Mapping[str, Any]], found: Regressed) -> Iterator[str]:
-    """Where the table below has powers that no regression told: that they are surer than they are."""
-    shared = [row for row in rows if (row["energy"].method or "").startswith(FOLDED)]
-    if shared and not all(group.resolved for group in found.regression.groups):
-        yield (
-            f"The power of {len(shared)} of {len(rows)} operations below is no regression's: it is "
-            "what samples gained in their phase, shared out by time, so that what ran beside each "
-            "other gets the same power. Its interval knows how their time varied, and no more."
-        )
 
 
 def _percent(part: float, whole: float) -> str:
@@ -135,8 +128,8 @@ def _sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}"
 
 
-def _groups(found: Regressed) -> list[dict[str, Any]]:
-    """The costliest first."""
+def _groups(found: Regressed, filler: Filler) -> list[dict[str, Any]]:
+    """The costliest first, with the energies that the tables of operations have."""
     groups = sorted(found.regression.groups, key=lambda group: -(group.energy.value or 0.0))
     return [
         {
@@ -149,8 +142,8 @@ def _groups(found: Regressed) -> list[dict[str, Any]]:
             "time": Figure(
                 value=group.seconds, unit="s", status=Status.ATTRIBUTED, source="torch profiler"
             ),
-            "energy": group.energy,
-            "power": group.power,
+            "energy": filler.told(group.energy),
+            "power": filler.told(group.power),
             "close": "yes" if group.resolved else "no",
         }
         for group in groups

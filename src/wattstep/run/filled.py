@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from wattstep.run.operations import RunBreakdown
 
 OPERATIONS = "operations"
+BY_MODEL = (
+    "a power model has the power of what runs: operations get it by the time that they take, and "
+    "nothing need be taken apart"
+)
 Row = dict[str, Any]
 
 
@@ -61,11 +65,13 @@ class FilledTables:
         """The regression of this run, or why there is none."""
         if isinstance(self._source, str):
             return self._source
+        if not self._source.sensed:
+            return BY_MODEL
         found = process_of(self._breakdown, self._source)
         return found if isinstance(found, str) else regressed([found], self._source)
 
     @cached_property
-    def _filler(self) -> Filler | str:
+    def filler(self) -> Filler | str:
         """What regression tells; why it tells nothing."""
         found, whole = self.regressed, self._short(OPERATIONS)
         if isinstance(found, str):
@@ -147,7 +153,7 @@ class FilledTables:
         short = self._short(name)
         if short is None or short.value is None or self._by_samples:
             return _as_it_was(rows, short)
-        filler = self._filler
+        filler = self.filler
         if isinstance(filler, str):
             return _as_it_was([self._with_reason(row, filler) for row in rows], short)
         members = self._members(name)
@@ -177,7 +183,7 @@ class FilledTables:
         short = self._short(OPERATIONS)
         if self._by_samples or short is None or short.value is None:
             return None
-        return None if isinstance(self._filler, str) else self._filler
+        return None if isinstance(self.filler, str) else self.filler
 
     @cached_property
     def rests(self) -> dict[str, Row]:

@@ -96,7 +96,7 @@ class Filler:
         if energy.missing or power.missing:
             reason = f"not resolvable: {energy.reason or power.reason}"
             return missing("J", reason), missing("W", reason)
-        energy, power = self._told(energy), self._told(power)
+        energy, power = self.told(energy), self.told(power)
         if not resolved(energy):
             reason = f"not resolvable: regression over many steps tells it no closer than {_between(energy)}"
             if self._source.limit:
@@ -112,7 +112,7 @@ class Filler:
                 return group
         return None
 
-    def _told(self, figure: Figure) -> Figure:
+    def told(self, figure: Figure) -> Figure:
         """A figure of the regression, brought to what integration says of the whole."""
         scale = self._factor
         found = figure.scaled(scale, figure.unit)
@@ -163,7 +163,7 @@ class Filler:
         mine = np.intersect1d(group.members, kinds)
         if not len(mine) or group.energy.missing or group.power.missing:
             return None
-        energy, power = self._told(group.energy), self._told(group.power)
+        energy, power = self.told(group.energy), self.told(group.power)
         if len(mine) < len(group.members):  # the others were integrated: what is left is by time
             share = self.energy_of(mine) / self.energy_of(group.members)
             energy = replace(

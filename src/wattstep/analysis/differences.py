@@ -121,7 +121,7 @@ def differences(a: Observed, b: Observed) -> Differences:
 
     Several processes on each side: Student's t over process means with the variances apart (Welch
     1947). One process against several: it is taken to spread as the several do. One each: the
-    intervals of both, from a bootstrap within each, put together (Zou and Donner 2008); how
+    intervals of both, each over its own steps, put together (Zou and Donner 2008); how
     processes of one kind differ is then not known, and not in the interval.
 
     Raises:
@@ -183,7 +183,7 @@ def _within(a: Observed, b: Observed) -> Differences:
     p = np.array([math.erfc(float(each) / math.sqrt(2)) for each in np.atleast_1d(z)])
     return Differences(
         value=value, low=value - below, high=value + above, p=p, basis="one each",
-        method="bootstrap within one process of each: how processes differ is not in it",
+        method="intervals within one process of each: how processes differ is not in it",
     )  # fmt: skip
 
 

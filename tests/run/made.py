@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,34 @@ from wattstep.store.marks import MarkJournal
 from wattstep.store.writing import write_run
 
 MS = 1_000_000
+FIVE = (1000, 4000, 6600)  # mW in phases of 2, 8 and 10 ms: 5 W on the mean
 BEGIN = 1_000_000_000_000
 EXTRA = MS // 2  # that tracing adds to each phase of a traced step
 WINDOW = 3 * MS  # between a traced step and the next
+
+
+@dataclass
+class ByPhase:
+    """A raw value for each phase of a step in its order, and `between` steps; `make_run` says when.
+
+    A sensor that shows the same all the time tells nothing of what differs within a step.
+    """
+
+    values: Sequence[int]
+    between: int = 1000
+    noise: int = 20  # at most
+    begins: list[int] = field(default_factory=list)
+    shown: list[int] = field(default_factory=list)
+
+    def since(self, t_ns: int, phase: int | None) -> None:
+        """From then on this phase runs; None: none does."""
+        self.begins.append(t_ns)
+        self.shown.append(self.between if phase is None else self.values[phase])
+
+    def __call__(self, t_ns: int) -> int:
+        at = bisect_right(self.begins, t_ns) - 1
+        value = self.shown[at] if at >= 0 else self.between
+        return value + t_ns // 1000 * 7919 % (2 * self.noise + 1) - self.noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +116,12 @@ def make_run(
     made: list[tuple[int, bool]] = []
     rows: list[bytes] = []
     window = 0
+    told = [one.raw for one in sampled if isinstance(one.raw, ByPhase)]
+
+    def since(phase: int | None) -> None:
+        for raw in told:
+            raw.since(now, phase)
+
     for index in range(steps):
         for done, measure, value in evaluations:
             if done == index:
@@ -99,7 +131,8 @@ def make_run(
             marks.add(Mark.WINDOW_START, t_ns=now)
         made.append((now, traced))
         marks.add(Mark.STEP_START, int(traced), 4.0, index, 0, now)
-        for name, length in phases:
+        for number, (name, length) in enumerate(phases):
+            since(number)
             marks.add(Mark.PHASE, marks.code("phase", name), t_ns=now)
             if traced:
                 now += EXTRA
@@ -107,6 +140,7 @@ def make_run(
             now += length
         now += slow(index)
         marks.add(Mark.STEP_END, 0, 1.0 if losses is None else losses[index], index, 0, now)
+        since(None)
         if traced:
             now += WINDOW
             marks.add(Mark.WINDOW_END, t_ns=now)
@@ -182,6 +216,15 @@ def process_cpu() -> Channel:
         name="process.cpu_time", unit="s", kind="counter", domain="process",
         role="process_cpu_time", source="perf task-clock", scale=1e-9,
     )  # fmt: skip
+
+
+def told(document: Mapping[str, Any], table: str = "operations", what: str = "energy") -> float:
+    """What rows of a table, rests, groups and what is left take of the step together."""
+    rests = {name: row for name, row in document["rests"].items() if name != "not_resolved"}
+    groups = document["energy_groups"] if (table, what) == ("operations", "energy") else []
+    left = document["not_resolved"][table].get(what, {"value": 0.0})["value"]
+    rows = [*document[table], *rests.values(), *groups]
+    return float(left + sum(row[what]["value"] or 0.0 for row in rows))
 
 
 # --- runs that other tools recorded --------------------------------------------------------------

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.run.made import (
     BEGIN,
-    EXTRA,
+    FIVE,
     MS,
-    Made,
+    ByPhase,
     Sampled,
     busy,
     energy,
     make_run,
     power,
     process_cpu,
+    told,
 )
 
 from wattstep.records.channel import Channel
 from wattstep.run import Run, load
-
-
-def parts(run: Run, what: str) -> float:
-    """Operations and what no operation covers, inside of steps."""
-    document = run.document()
-    rests = document["rests"].values()
-    return sum(row[what]["value"] for row in [*document["operations"], *rests])
 
 
 def by_name(run: Run, what: str) -> dict[str, float]:
@@ -50,30 +43,15 @@ def test_five_watts_for_twenty_milliseconds_are_a_tenth_of_a_joule(tmp_path: Pat
 
 
 def test_energy_of_operations_is_attributed_and_makes_the_step(tmp_path: Path) -> None:
-    run = load(make_run(tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path)
+    run = load(make_run(tmp_path / "r", [Sampled(channel=power(), raw=ByPhase(FIVE))]).path)
     assert by_name(run, "energy") == pytest.approx(
-        {"data-op": 0.01, "forward-op": 0.04, "backward-op": 0.05}
+        {"data-op": 0.002, "forward-op": 0.032, "backward-op": 0.066}, rel=0.01
     )
-    assert parts(run, "energy") == pytest.approx(0.1, rel=1e-9)
-    assert parts(run, "time") == pytest.approx(0.02, rel=1e-9)
+    whole = run.metrics()["energy_per_step"].value
+    assert whole == pytest.approx(0.1, rel=1e-4)
+    assert told(run.document()) == pytest.approx(whole, rel=1e-9)
+    assert told(run.document(), what="time") == pytest.approx(0.02, rel=1e-9)
     assert {row["energy"].status.value for row in run.operations()} == {"attributed"}
-
-
-def watts_by_phase(made: Made) -> Any:
-    """2 W while data is loaded, 4 W forward, 8 W backward; 1 W between steps."""
-
-    starts = [start for start, _ in made.steps]
-
-    def raw(t_ns: int) -> int:
-        number = bisect_right(starts, t_ns) - 1
-        if number < 0 or t_ns >= made.end:
-            return 1000
-        start, traced = made.steps[number]
-        extra = EXTRA if traced else 0
-        ends = (2 * MS + extra, 10 * MS + 2 * extra, 20 * MS + 3 * extra)
-        return (2000, 4000, 8000, 1000)[bisect_right(ends, t_ns - start)]
-
-    return raw
 
 
 @pytest.mark.parametrize(
@@ -83,13 +61,13 @@ def test_each_operation_gets_the_energy_of_the_phase_it_fills(
     tmp_path: Path, every_ns: int, steps: int
 ) -> None:
     """Also where a step is shorter than three samples: each falls at another phase of its step."""
-    made = make_run(tmp_path / "same", [], steps=steps)
-    sampled = Sampled(channel=power(), raw=watts_by_phase(made), every_ns=every_ns)
+    raw = ByPhase((2000, 4000, 8000), noise=400)
+    sampled = Sampled(channel=power(), raw=raw, every_ns=every_ns)
     run = load(make_run(tmp_path / "r", [sampled], steps=steps).path)
     assert by_name(run, "energy") == pytest.approx(
         {"data-op": 0.004, "forward-op": 0.032, "backward-op": 0.08}, rel=0.08
     )
-    assert parts(run, "energy") == pytest.approx(run.metrics()["energy_per_step"].value, rel=1e-9)
+    assert told(run.document()) == pytest.approx(run.metrics()["energy_per_step"].value, rel=1e-9)
 
 
 def test_a_counter_that_wraps_many_times_counts_on(tmp_path: Path) -> None:
@@ -98,7 +76,7 @@ def test_a_counter_that_wraps_many_times_counts_on(tmp_path: Path) -> None:
     counter = Sampled(channel=energy(wrap), raw=lambda t: 5 * (t - BEGIN + 10**9) // 1000 % wrap)
     run = load(make_run(tmp_path / "r", [counter]).path)
     assert run.metrics()["energy_per_step"].value == pytest.approx(0.1, rel=1e-6)
-    assert parts(run, "energy") == pytest.approx(0.1, rel=1e-6)
+    assert told(run.document()) == pytest.approx(0.1, rel=1e-6)
 
 
 def test_several_packages_are_summed_and_shown_by_rail(tmp_path: Path) -> None:
@@ -160,7 +138,7 @@ def test_a_model_charges_the_training_for_its_own_cpu_time_and_not_for_the_machi
         assert "linear:1,3" in metrics[name].source
     assert "not measured" in metrics["mean_power"].reason
     assert "share of the idle power" in metrics["mean_power"].source
-    assert parts(run, "energy") == pytest.approx(0.27 * 0.02, rel=1e-6)
+    assert told(run.document()) == pytest.approx(0.27 * 0.02, rel=1e-6)
     assert {row["energy"].status.value for row in run.operations()} == {"modelled"}
 
 
@@ -202,7 +180,7 @@ def test_a_sensor_that_fails_in_the_middle_leaves_a_gap_and_not_a_zero(tmp_path:
     run = load(make_run(tmp_path / "r", [sampled]).path)
     assert run.metrics()["mean_power"].value == pytest.approx(5)
     assert run.metrics()["energy_per_step"].value == pytest.approx(0.1)
-    assert parts(run, "energy") == pytest.approx(0.1, rel=1e-6)
+    assert told(run.document()) == pytest.approx(0.1, rel=1e-6)
 
 
 def test_a_run_without_tracing_says_why_it_has_no_operations(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.made import BEGIN, MS, Sampled, busy, energy, make_run, power
+from tests.run.made import BEGIN, MS, Sampled, busy, energy, make_run, power, told
 
 from wattstep.records.channel import Channel
 from wattstep.run import Run, load
@@ -22,16 +22,6 @@ def slow(every_ns: int, watts: float = 5.0, **more: Any) -> Sampled:
         channel=channel, raw=lambda t: int(values[(t - BEGIN + 10**9) // every_ns]),
         every_ns=10 * MS,
     )  # fmt: skip
-
-
-def total(document: dict[str, Any], table: str, what: str = "energy") -> float:
-    """Rows of a table and rests, those that are missing left out, and what stands for them."""
-    rests = dict(document["rests"])
-    left = document["not_resolved"][table].get(what, {"value": 0.0})["value"]
-    rests.pop("not_resolved", None)
-    groups = document["energy_groups"] if (table, what) == ("operations", "energy") else []
-    rows = [*document[table], *rests.values(), *groups]
-    return left + sum(row[what]["value"] or 0.0 for row in rows)
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +64,8 @@ def test_what_is_not_resolved_stands_in_a_rest_so_that_the_step_adds_up(
 ) -> None:
     document = tx2.document()
     whole = document["metrics"]["energy_per_step"]["value"]
-    assert total(document, table) == pytest.approx(whole, rel=1e-9)
-    assert total(document, table, "time") == pytest.approx(0.62, rel=1e-9)
+    assert told(document, table) == pytest.approx(whole, rel=1e-9)
+    assert told(document, table, "time") == pytest.approx(0.62, rel=1e-9)
     rest = document["rests"]["not_resolved"]
     assert rest["energy"] == document["not_resolved"]["operations"]["energy"]
     assert rest["energy"]["value"] == pytest.approx(0.02 * 5, rel=0.2)
@@ -88,8 +78,8 @@ def test_what_is_not_resolved_stands_in_a_rest_so_that_the_step_adds_up(
 def test_with_what_regression_tells_the_step_adds_up_as_well(regressed: Run, table: str) -> None:
     document = regressed.document()
     whole = document["metrics"]["energy_per_step"]["value"]
-    assert total(document, table) == pytest.approx(whole, rel=1e-9)
-    assert total(document, table, "time") == pytest.approx(0.62, rel=1e-9)
+    assert told(document, table) == pytest.approx(whole, rel=1e-9)
+    assert told(document, table, "time") == pytest.approx(0.62, rel=1e-9)
 
 
 def test_energy_of_a_step_shorter_than_the_interval_is_a_mean_over_many_and_its_parts_unresolved(
@@ -104,7 +94,7 @@ def test_energy_of_a_step_shorter_than_the_interval_is_a_mean_over_many_and_its_
     for row in run.operations():  # 30 new values tell no operation within a fifth
         assert row["energy"].missing
         assert "not resolvable" in row["energy"].reason
-    assert total(run.document(), "operations") == pytest.approx(figure.value, rel=1e-9)
+    assert told(run.document(), "operations") == pytest.approx(figure.value, rel=1e-9)
     # Four clean steps, then a traced one: the window reaches over both.
     assert "what ran between them (traced steps) is mixed in" in figure.reason
 
@@ -136,7 +126,7 @@ def test_below_the_time_between_its_reads_a_counter_tells_by_regression_alone(
         assert rows["forward-op"].value == pytest.approx(0.04, rel=0.02)
     assert "regression" not in (rows["backward-op"].method or "")
     assert rows["backward-op"].value == pytest.approx(0.05, rel=0.02)
-    assert total(run.document(), "operations") == pytest.approx(0.1, rel=1e-6)
+    assert told(run.document(), "operations") == pytest.approx(0.1, rel=1e-6)
 
 
 def test_a_source_as_fast_as_its_reads_carries_operations_as_before(tmp_path: Path) -> None:

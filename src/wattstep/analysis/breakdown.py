@@ -391,10 +391,10 @@ class Breakdown:
         if quantity.sensor is None:
             return None
         seconds = self._seconds_of_rest(columns)
-        if quantity.only_whole:
-            return quantity.only_whole
         if abs(seconds) <= NOTHING * self.step_s:  # a rest that is not there takes no energy
             return None
+        if quantity.only_whole:
+            return quantity.only_whole
         if reason := quantity.sensor.too_short(seconds / len(columns), "this"):
             return reason
         value = float(quantity.rests[:, columns].sum(axis=1).mean())

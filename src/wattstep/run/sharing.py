@@ -138,7 +138,10 @@ class SharedOut:
             self._series.steps.start_ns[self._clean],
             self._series.steps.end_ns[self._clean],
         )
-        gain = mean_gain(source.curve, start, end)
+        # As the step's own energy has it: rows and rests make the step.
+        late_ns = round(source.late_s[0] * 1e9)
+        curve, gauge = shifted(source.curve, source.gauge, -late_ns)
+        gain = mean_gain(curve, start, end)
         if gain is None:
             absent[name] = f"no samples of {source.source} in {self._series.steps.figures_of}"
             return
@@ -146,10 +149,10 @@ class SharedOut:
         if reason := source.too_little(seconds, gain * len(self._clean)):
             absent[name] = reason
             return
-        found = self._shares(sharing, source.curve, source.gauge)
+        found = self._shares(sharing, curve, gauge)
         assert found is not None
         rows, rests = found
-        folded = "" if self._one_by_one(source.curve, source.gauge) else "folded by phase and "
+        folded = "" if self._one_by_one(curve, gauge) else "folded by phase and "
         quantities[name] = replace(
             time,
             unit=source.curve.unit,

@@ -336,7 +336,7 @@ def test_what_ran_beside_the_steps_is_told_in_all_and_no_part_of_the_sum(tmp_pat
     document = load(made.path).document()
     rows = [*document["operations"], *document["rests"].values()]
     assert sum(row["time"]["value"] for row in rows) == pytest.approx(0.02, rel=1e-6)
-    assert sum(row["energy"]["value"] for row in rows) == pytest.approx(0.1, rel=1e-6)
+    assert sum(row["energy"]["value"] or 0 for row in rows) == pytest.approx(0.1, rel=1e-6)
     startup = document["rests_outside_steps"]["startup"]
     assert startup["total"]["value"] == pytest.approx(0.4)
     assert startup["energy"]["value"] == pytest.approx(2.0)

@@ -46,7 +46,10 @@ def group(members: Sequence[int], level: int, energy: Figure, wide: bool = False
     )  # fmt: skip
 
 
-def filler(groups: Sequence[Group], status: Status = Status.MEASURED) -> Filler:
+def filler(
+    groups: Sequence[Group], status: Status = Status.MEASURED, scale: float = 1.0
+) -> Filler:
+    """Of a step that takes `scale` times what the groups add up to."""
     each = [figure(e, 0.9 * e, 1.1 * e) for e in (0.1, 0.2, 0.2, 0.05)]
 
     def combined(members: np.ndarray) -> tuple[Figure, Figure]:
@@ -63,7 +66,8 @@ def filler(groups: Sequence[Group], status: Status = Status.MEASURED) -> Filler:
     regressed = Regressed(
         regression=regression, kinds=KINDS, levels=kinds_of(KINDS), processes=(), seconds=SECONDS
     )
-    return Filler(regressed, source(status))
+    whole = scale * sum(each.energy.value or 0.0 for each in groups)
+    return Filler(regressed, source(status), whole, np.arange(len(KINDS)))
 
 
 MERGED = (
@@ -74,7 +78,7 @@ MERGED = (
 
 
 def test_what_was_told_apart_has_its_energy_scaled_to_make_the_step() -> None:
-    energy, power = filler(MERGED).apart(np.array([0]), 1.05, "too short")
+    energy, power = filler(MERGED, scale=1.05).apart(np.array([0]))
     assert energy.value == pytest.approx(0.105)
     assert power.value == pytest.approx(10.5)
     assert (energy.low, energy.high) == pytest.approx((0.09, 0.1155))  # before and after
@@ -83,7 +87,7 @@ def test_what_was_told_apart_has_its_energy_scaled_to_make_the_step() -> None:
 
 
 def test_a_part_of_a_group_is_missing_in_the_words_of_the_group() -> None:
-    energy, power = filler(MERGED).apart(np.array([1]), 1.0, "too short")
+    energy, power = filler(MERGED).apart(np.array([1]))
     assert energy.reason == (
         "not resolvable: cannot be told apart from 1 other of conv2d in layer2; together 410 mJ "
         "(380 to 440)"
@@ -97,19 +101,19 @@ def test_a_part_of_a_group_is_missing_in_the_words_of_the_group() -> None:
 )  # fmt: skip
 def test_a_group_is_called_by_what_its_members_share(level: int, words: str) -> None:
     made = filler([group([0, 1, 2, 3], level, figure(1.5, 1.4, 1.6))])
-    energy, _ = made.apart(np.array([0]), 1.0, "too short")
+    energy, _ = made.apart(np.array([0]))
     assert energy.reason == (
         f"not resolvable: cannot be told apart from 3 others of {words}; together 1.5 J (1.4 to 1.6)"
     )
 
 
 def test_a_group_as_a_whole_has_an_energy() -> None:
-    energy, _ = filler(MERGED).apart(np.array([1, 2]), 1.0, "too short")
+    energy, _ = filler(MERGED).apart(np.array([1, 2]))
     assert energy.value == pytest.approx(0.4)  # of the kinds each by itself
 
 
 def test_a_layer_that_cuts_a_group_is_told_from_its_own_draws() -> None:
-    energy, power = filler(MERGED).figures(np.array([0, 1]), 1.0, "too short")
+    energy, power = filler(MERGED).figures(np.array([0, 1]))
     assert energy.value == pytest.approx(0.3)
     assert power.value == pytest.approx(0.3 / 0.03)
 
@@ -120,21 +124,21 @@ def test_an_interval_that_is_too_wide_makes_no_figure() -> None:
     made._of.regression.__dict__["together"] = lambda members: (
         figure(1.0, 0.2, 2.0, "W"), figure(0.1, 0.02, 0.2),
     )  # fmt: skip
-    energy, power = made.figures(np.array([0]), 1.0, "too short")
+    energy, power = made.figures(np.array([0]))
     assert energy.reason == (
-        "not resolvable: board.power averages over 422 ms, and regression over many steps tells it "
-        "no closer than 20 to 200 mJ"
+        "not resolvable: regression over many steps tells it no closer than 20 to 200 mJ; "
+        "board.power averages over 422 ms"
     )
     assert power.missing
 
 
 def test_of_a_modelled_power_everything_stays_modelled() -> None:
-    energy, power = filler(MERGED, Status.MODELLED).apart(np.array([0]), 1.0, "too short")
+    energy, power = filler(MERGED, Status.MODELLED).apart(np.array([0]))
     assert {energy.status, power.status} == {Status.MODELLED}
 
 
 def test_groups_are_listed_with_what_they_hold_the_costliest_first() -> None:
-    rows = filler(MERGED).groups(np.array([1, 2, 3]), 1.0)
+    rows = filler(MERGED).groups(np.array([1, 2, 3]))
     assert [row["name"] for row in rows] == ["conv2d in layer2", "framework"]
     assert rows[0]["members"] == [
         "aten::conv2d of layer2 in forward", "ConvolutionBackward0 of layer2 in backward",
@@ -145,11 +149,11 @@ def test_groups_are_listed_with_what_they_hold_the_costliest_first() -> None:
     assert [row["resolved"] for row in rows] == [True, False]
 
 
-def test_of_a_group_whose_long_part_was_integrated_the_rest_is_listed_by_its_time() -> None:
-    (row,) = filler(MERGED).groups(np.array([1]), 1.0)
+def test_of_a_group_of_which_a_part_has_its_own_row_the_rest_is_listed_by_its_time() -> None:
+    (row,) = filler(MERGED).groups(np.array([1]))
     assert row["energy"].value == pytest.approx(0.41 * 0.02 / 0.06)
     assert row["energy"].low is None
-    assert "lasts longer than samples" in row["energy"].reason
+    assert row["energy"].reason == "a part of the group stands in its own row"
 
 
 def test_energies_of_parts_of_groups_go_by_time_and_make_the_whole() -> None:
@@ -163,6 +167,22 @@ def test_a_regression_that_contradicts_integration_is_not_believed(
     whole: float, found: float
 ) -> None:
     assert "it is not believed" in str(scaled_to(whole, found))
+
+
+def test_a_filler_whose_regression_contradicts_integration_tells_nothing_and_says_why() -> None:
+    assert filler(MERGED).reason is None
+    assert "it is not believed" in (filler(MERGED, scale=3.0).reason or "")
+
+
+def test_one_scale_is_in_every_figure_of_a_filler() -> None:
+    """Operations, sums and groups: what one table says of an energy, all others say."""
+    made = filler(MERGED, scale=1.1)
+    (energy, _), (alone, _) = made.apart(np.array([0])), made.figures(np.array([0]))
+    assert energy.value == alone.value == pytest.approx(0.11)
+    rows = made.groups(np.array([1, 2, 3]))
+    assert [row["energy"].value for row in rows] == pytest.approx([0.451, 0.055])
+    reason = made.apart(np.array([1]))[0].reason or ""
+    assert "together 451 mJ" in reason
 
 
 def test_what_is_left_is_in_one_sum_and_rounding_leaves_nothing() -> None:

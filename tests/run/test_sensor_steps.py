@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.run.made import BEGIN, MS, Sampled, make_run, power
+from tests.run.made import BEGIN, FIVE, MS, ByPhase, Sampled, make_run, power
 from tests.run.test_resolution import OWN_CPU
 
 import wattstep
@@ -75,9 +75,17 @@ def test_half_a_step_stands_in_every_figure_of_energy(tmp_path: Path) -> None:
     run = load(make_run(tmp_path / "r", [sampled], idle_ns=idle).path)
     metrics = run.metrics()
     figures = [metrics[n] for n in ("mean_power", "energy_per_step", "energy_per_sample")]
-    figures += [metrics["idle_power"]["before"], *(row["energy"] for row in run.operations())]
-    for figure in figures:
+    for figure in [*figures, metrics["idle_power"]["before"]]:
         assert figure.systematic == pytest.approx(0.0383 / 2 / 1.838)
+
+
+def test_half_a_step_stands_in_the_energy_of_every_operation(tmp_path: Path) -> None:
+    """19.15 mW of what each phase takes."""
+    channel = replace(power(name="VDD_IN"), resolution=TX2_IN)
+    sampled = Sampled(channel=channel, raw=ByPhase(FIVE))
+    run = load(make_run(tmp_path / "r", [sampled]).path)
+    for row in run.operations():
+        assert row["power"].systematic == pytest.approx(0.0383 / 2 / row["power"].value)
 
 
 def test_energy_above_idle_has_the_steps_of_both_powers(tmp_path: Path) -> None:

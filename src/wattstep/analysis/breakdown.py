@@ -19,6 +19,7 @@ from wattstep.records.figure import Figure, Status, missing, weakest
 RAIL = "energy of "  # how quantities that are single rails begin
 NOTHING = 1e-9  # of a step: what rounding leaves
 NOT_RESOLVED = "all that is shorter than the source can tell apart, in one sum"
+NOT_SINGLE = "all that samples do not tell of single rows, in one sum"
 LOOSE = "all that is shorter than the source or looser than its clock can tell apart, in one sum"
 ONE_WINDOW = "one traced step: no interval is known"
 ONE_CLOCKS = "one traced step"
@@ -306,6 +307,7 @@ class Breakdown:
                         moved = moved + quantity.moved.of_rests(columns)
             if values.any():
                 words = NOT_RESOLVED if quantity.moved is None else LOOSE
+                words = NOT_SINGLE if quantity.only_whole else words
                 method = f"{words}; {quantity.method}"
                 whole = replace(quantity, method=method)
                 _, reach = self.stand.means(values[None, :] / self.stand.factor)

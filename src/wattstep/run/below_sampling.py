@@ -26,6 +26,7 @@ AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may averag
 LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
 TWO_SIDED = 1.96  # half widths of 95 % over standard errors
 UNMARKED = "{:,} of {:,} clean steps carry no marks of phases, and are left out"
+TURNS = "steps of several kinds take turns: what runs when is not the same in each"
 OTHER_CLOCK = "the samples have another clock than the trace ({})"
 
 
@@ -107,6 +108,8 @@ def process_of(breakdown: RunBreakdown, source: EnergySource) -> Process | str:
         return breakdown.reason
     if source.clock is not None:
         return OTHER_CLOCK.format(source.clock.words)
+    if breakdown.takes_turns:
+        return TURNS
     labelled, named = breakdown.labelled
     found = layouts(labelled)
     used = np.unique(np.concatenate([layout.kind for layout in found]))

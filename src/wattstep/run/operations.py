@@ -49,7 +49,6 @@ from wattstep.run.totals import total_rows
 from wattstep.run.traced import COLUMNS, TracedColumns, outermost_above
 
 _UNMARKED = missing("s", "its operations run within phases of another name")
-TURNS = "steps of several kinds take turns: what runs when is not the same in each"
 WHOSE = " of the machine that trained, not of that of the sensors"
 
 
@@ -475,9 +474,12 @@ class RunBreakdown:
         quantities, absent = self._quantities
         if "energy" not in quantities:
             energy = absent["energy"]
-        elif len(self._by_kind.spans) > 1:
-            energy = TURNS
         return FilledTables(self, energy)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether steps of several kinds were laid side by side."""
+        return len(self._by_kind.spans) > 1
 
     @cached_property
     def _filled_rails(self) -> dict[str, FilledTables]:

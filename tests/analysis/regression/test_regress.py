@@ -269,27 +269,27 @@ def with_zero_length(layout: Layout, kind: int) -> Layout:
 def test_operations_at_once_share_by_weight() -> None:
     """Two kinds that always run together cannot be told apart; their sum can."""
     made = make(replace(SMALL, noise=0.01), 3)
-    process = made.processes[0]
+    process, one = made.processes[0], 6  # which alone is told to 2 %
     count = len(made.kinds.names)
     layouts = [
         Layout(
-            edges=layout.edges, segment=np.repeat(layout.segment, 1 + (layout.kind == 0)),
-            kind=np.concatenate([[0, count] if k == 0 else [k] for k in layout.kind]),
-            weight=np.concatenate([[0.5, 0.5] if k == 0 else [1.0] for k in layout.kind]),
+            edges=layout.edges, segment=np.repeat(layout.segment, 1 + (layout.kind == one)),
+            kind=np.concatenate([[one, count] if k == one else [k] for k in layout.kind]),
+            weight=np.concatenate([[0.5, 0.5] if k == one else [1.0] for k in layout.kind]),
         )
         for layout in process.layouts
     ]  # fmt: skip
     kinds = Kinds(
         names=[*made.kinds.names, "beside it"],
-        levels=[np.arange(count + 1), *(np.append(lv, lv[0]) for lv in made.kinds.levels[1:])],
+        levels=[np.arange(count + 1), *(np.append(lv, lv[one]) for lv in made.kinds.levels[1:])],
         level_names=made.kinds.level_names,
     )
     found = regress([replace(process, layouts=layouts)], kinds, time_error=0.0)
-    energy = found.combined(np.array([0, count]))[1]
+    energy = found.combined(np.array([one, count]))[1]
     assert energy.low is not None
     assert energy.high is not None
-    assert energy.low <= made.energy[0] <= energy.high
-    alone = found.kinds[0]
+    assert energy.low <= made.energy[one] <= energy.high
+    alone = found.kinds[one]
     wide = ((alone.high or 0.0) - (alone.low or 0.0)) / (alone.value or 1.0)
     assert wide > 3 * (energy.high - energy.low) / (energy.value or 1.0)
 

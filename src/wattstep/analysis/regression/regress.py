@@ -29,6 +29,7 @@ LEAST_ROWS = 8  # samples in clean steps: fewer tell nothing
 LEAST_STEPS = 3
 LEAST_TRACED = 2
 ROUNDS = 2
+ROUNDING = 1e-9  # of the highest power: differences that are none
 SLIGHT = 0.1  # of the noise: slow change that need not be taken off
 UNEXPLAINED = (
     f"no sensor explains the samples, or fewer than {LEAST_ROWS} lie wholly within clean steps: "
@@ -83,7 +84,8 @@ def regress(
     parts = in_parts(used, kinds, window or 0.0)
     whole, kinds, used = kinds, parts.kinds, list(parts.processes)
     observed = observe(used, axis_of(used, len(kinds.names)))
-    if np.ptp(np.concatenate([each.watts for each in observed.readings] or [np.zeros(1)])) == 0:
+    watts = np.concatenate([each.watts for each in observed.readings] or [np.zeros(1)])
+    if np.ptp(watts) <= ROUNDING * np.abs(watts).max():
         return _nothing("all samples are equal: they tell nothing of what differs within a step")
     if observed.kind_seconds().sum() <= 0:
         return _nothing("no operation takes any time in the traced steps")

@@ -178,7 +178,7 @@ def test_a_clock_within_its_uncertainty_leaves_the_truth_in_every_interval(
     assert whole(document, "energy") == pytest.approx(metrics["energy_per_step"].value)
 
 
-def test_a_long_trace_as_one_step_keeps_the_resolution_of_the_log(tmp_path: Path) -> None:
+def one_long_step(path: Path, uncertainty_s: float) -> Run:
     """20 s, an operation of 50 ms at 20 W in each 200 ms, 2 W between, sampled at 1 kHz."""
     operations = [
         Worked(name="mm", step=0, start=n * 200.0 + 60, end=n * 200.0 + 110) for n in range(100)
@@ -187,20 +187,35 @@ def test_a_long_trace_as_one_step_keeps_the_resolution_of_the_log(tmp_path: Path
         (float(t), (20.0 if 60 <= t % 200 < 110 else 2.0) + (t * 7919 % 41 - 20) * 0.001)
         for t in range(20_001)
     ]
-    run = load(
+    entry = {"file": "power.csv", "method": "exactly", "uncertainty_s": uncertainty_s}
+    return load(
         import_made(
-            tmp_path / "r",
-            imported(alignment=[{"file": "power.csv", "method": "exactly", "uncertainty_s": 0}],
-                     trace={**TRACE, "steps": "whole"}),
+            path / "r",
+            imported(alignment=[entry], trace={**TRACE, "steps": "whole"}),
             steps=[(0, 20_000)],
             operations=operations,
             samples=[(watts(), "power.csv", values)],
         )
-    )  # fmt: skip
+    )
+
+
+def test_a_long_trace_as_one_step_on_its_own_clock_has_no_other_to_learn_from(
+    tmp_path: Path,
+) -> None:
+    run = one_long_step(tmp_path, 0.0)
+    energy = rows(run)["mm"]["energy"]
+    assert "one step was traced" in energy.reason
+    document = run.document()
+    recorded = document["metrics"]["recorded_energy"]["value"]
+    assert whole(document, "energy") == pytest.approx(recorded, rel=1e-6)
+
+
+def test_a_long_trace_as_one_step_keeps_the_resolution_of_the_log(tmp_path: Path) -> None:
+    run = one_long_step(tmp_path, 1e-6)
     energy = rows(run)["mm"]["energy"]
     assert energy.value == pytest.approx(100 * 0.050 * 20.0, rel=0.01)
-    assert energy.low is None
-    assert energy.method.endswith("one traced step: no interval is known")
+    assert "one traced step" in energy.method
+    assert "clocks aligned to ± 1 µs" in energy.method
     rest = run.document()["rests"]["framework"]["energy"]["value"]
     assert rest == pytest.approx(100 * 0.150 * 2.0, rel=0.04)
 
@@ -238,17 +253,26 @@ def test_an_alignment_of_unknown_quality_gives_operations_no_energy(tmp_path: Pa
 
 
 def test_what_the_trace_sampled_itself_needs_no_alignment(tmp_path: Path) -> None:
-    begins = [n * STEP for n in range(4)]
+    """10 W, but 30 W for the GPU, the mean where both run: 20 ms of wall time at 30 W are its own."""
+    begins = [n * STEP for n in range(20)]
+    watts_until = ((30, 10.0), (40, 20.0), (50, 30.0), (60, 20.0), (100, 10.0))
+    values = [
+        (t, next(w for end, w in watts_until if t % STEP < end) + (t * 7919 % 41 - 20) * 0.001)
+        for t in range(2000)
+    ]
     path = import_made(
         tmp_path / "r",
         {"trace": TRACE},
         steps=[(begin, begin + STEP) for begin in begins],
         operations=[row for n, begin in enumerate(begins) for row in step(n, begin)],
-        samples=[(watts(), "train.json", power(400))],
+        samples=[(watts(), "train.json", values)],
     )
-    found = rows(load(path))
-    assert found["sgemm"]["energy"].value == pytest.approx(0.6, rel=0.06)
-    assert "aligned" not in found["sgemm"]["energy"].method
+    found = {name: row["energy"] for name, row in rows(load(path)).items()}
+    truth = {"aten::conv2d": 0.25, "sgemm": 0.6, "aten::mm": 0.15}
+    for name, joules in truth.items():
+        assert found[name].value == pytest.approx(joules, rel=0.01)
+        assert found[name].low <= joules <= found[name].high
+        assert "aligned" not in found[name].method
 
 
 def test_a_file_that_nothing_is_said_of_is_as_loose_as_the_loosest(tmp_path: Path) -> None:

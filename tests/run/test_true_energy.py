@@ -1,0 +1,166 @@
+"""What operations take, against the power of made programs: long ones, and sensors that lie or say nothing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.run.made import FIVE, ByPhase, Sampled, make_run, power, told
+
+import wattstep
+
+TABLES = ("operations", "layers", "phases", "kinds")
+Ran = Callable[..., tuple[dict[str, Any], Any]]
+
+
+@pytest.fixture
+def ran(truth: Any, tmp_path: Path) -> Ran:
+    """Runs operations of some watts and seconds in turn; the document, and its judge."""
+
+    def run(
+        watts: Sequence[float], seconds: Sequence[float], sensor: dict[str, Any], *,
+        record_s: float = 6.0, **program: Any,
+    ) -> tuple[dict[str, Any], Any]:  # fmt: skip
+        rng = np.random.default_rng(3)
+        made = truth.in_turn(watts, seconds, rng, record_s=record_s)
+        happened = truth.run_program(replace(made, **program), rng)
+        source = truth.Sensor(**sensor)
+        mean_w = happened.step_joules / happened.step_seconds
+        truth.write(tmp_path / "run", happened, source, truth.samples(source, happened.curve, rng, mean_w))  # fmt: skip
+        document = wattstep.load(tmp_path / "run").document()
+        return document, truth.Judge(document, happened, source)
+
+    return run
+
+
+def energies(judge: Any, *levels: str) -> list[Any]:
+    return [o for o in judge.compared if o.quantity == "energy" and o.level in levels]
+
+
+def refused(document: dict[str, Any], words: str) -> None:
+    """Every operation is missing with these words, and the step is still made of what is left."""
+    for table in TABLES[:3]:
+        for row in document[table]:
+            assert row["energy"]["value"] is None
+            assert words in row["energy"]["reason"]
+    whole = document["metrics"]["energy_per_step"]["value"]
+    for table in TABLES:
+        assert told(document, table) == pytest.approx(whole, rel=1e-6)
+
+
+# --- longer than the sensor's window ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sensor"),
+    [
+        (0.020, {}),
+        (0.050, {}),
+        (0.200, {}),
+        (0.150, {"window_s": 0.1, "read_s": 0.1}),
+        (0.020, {"delay_s": 0.005}),
+    ],
+    ids=["20 ms", "50 ms", "200 ms", "150 ms, a window of 100 ms", "20 ms, 5 ms late"],
+)
+def test_operations_longer_than_the_window_are_told_within_their_interval_and_2_percent(
+    ran: Ran, seconds: float, sensor: dict[str, Any]
+) -> None:
+    """10 W and 2 W in turn; by overlap the first of 20 ms was 160 mJ for 200."""
+    _, judge = ran((10.0, 2.0), (seconds, seconds), sensor, record_s=20.0)
+    assert not judge.violations
+    found = energies(judge, "operations", "layers", "phases")
+    assert len(found) == 6
+    for one in found:
+        assert one.covered, one
+        assert one.value == pytest.approx(one.truth, rel=0.02)
+
+
+def test_an_operation_alone_in_its_phase_and_layer_has_one_energy_in_all_tables(
+    tmp_path: Path,
+) -> None:
+    path = make_run(tmp_path / "r", [Sampled(channel=power(), raw=ByPhase(FIVE))]).path
+    document = wattstep.load(path).document()
+    for name in ("data", "forward", "backward"):
+        (operation,) = (r for r in document["operations"] if r["name"] == f"{name}-op")
+        (layer,) = (r for r in document["layers"] if r["layer"] == f"layer.{name}")
+        (phase,) = (r for r in document["phases"] if r["phase"] == name)
+        for end in ("value", "low", "high"):
+            figures = [row["energy"][end] for row in (operation, layer, phase)]
+            assert figures == pytest.approx([figures[0]] * 3, rel=1e-9)
+
+
+# --- channels that say nothing of single operations ----------------------------------------------
+
+
+def test_a_channel_that_never_changes_tells_none_of_17_operations(ran: Ran) -> None:
+    watts = np.linspace(2, 10, 17).tolist()
+    sensor = {"documented": False, "constant": True}
+    document, judge = ran(watts, [0.004] * 17, sensor)
+    assert len(document["operations"]) == 17
+    refused(document, "all samples are equal: they tell nothing of what differs within a step")
+    (step,) = energies(judge, "steps")
+    assert step.covered
+
+
+def test_a_gauge_of_1_hz_tells_no_operation_of_4_ms_to_5_percent_beside_the_truth(
+    ran: Ran,
+) -> None:
+    sensor = {"way": "instant", "refresh_s": 1.0, "documented": False, "noise": 0.05}
+    _, judge = ran((10.0, 6.0, 2.0), (0.004,) * 3, sensor, record_s=60.0)
+    assert not judge.violations
+    for one in energies(judge, "operations"):
+        close = one.value is not None and one.high - one.low < 0.1 * one.value
+        assert one.covered or not close
+        assert one.value is not None or one.reason
+
+
+def test_a_single_traced_step_tells_no_operation_and_says_so(ran: Ran) -> None:
+    document, _ = ran((10.0, 2.0), (0.05, 0.03), {}, traced=(7,))
+    refused(document, "one step was traced")
+
+
+# --- sensors that lie ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("documented", [True, False])
+def test_of_a_sensor_at_the_end_of_its_range_all_energy_is_missing_and_says_so(
+    ran: Ran, documented: bool
+) -> None:
+    sensor = {"clip": 0.8, "noise": 0.02, "documented": documented}
+    document, _ = ran((10.0, 2.0), (0.03, 0.02), sensor, drift=0.05)
+    figures = [document["metrics"]["energy_per_step"], document["metrics"]["mean_power"]]
+    for figure in [*figures, *(row["energy"] for row in document["operations"])]:
+        assert figure["value"] is None
+        assert "it seems to be at the end of its range" in figure["reason"]
+
+
+def test_one_sample_of_1_gw_counts_as_a_failed_read_and_is_noted(ran: Ran) -> None:
+    document, judge = ran((10.0, 2.0), (0.03, 0.02), {"outlier": True}, record_s=20.0)
+    step = document["metrics"]["energy_per_step"]
+    assert "1 value(s) of board.power left out as failed reads: 1e+09 W" in step["reason"]
+    for one in energies(judge, "operations", "steps"):
+        assert one.covered, one
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.03, 0.1])
+def test_behind_an_exponential_average_no_single_operation_is_told(
+    ran: Ran, seconds: float
+) -> None:
+    sensor = {"way": "exponential", "window_s": seconds, "documented": False}
+    document, _ = ran((10.0, 2.0), (0.03, 0.05), sensor, record_s=8.0)
+    refused(document, "seems to average exponentially")
+
+
+def test_power_that_goes_on_from_one_operation_into_the_next_is_not_told_of_either(
+    ran: Ran,
+) -> None:
+    document, judge = ran(
+        (10.0, 2.0, 6.0, 3.0), (0.03, 0.05, 0.02, 0.03), {}, record_s=12.0, carried_s=0.01
+    )
+    refused(document, "power to go on from one operation into the next")
+    (step,) = energies(judge, "steps")
+    assert step.covered

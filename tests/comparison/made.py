@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.run.made import BEGIN, MS, Sampled, make_run, power
+from tests.run.made import BEGIN, FIVE, MS, ByPhase, Sampled, make_run, power
 
 from wattstep.comparison.configuration import configuration_of
 from wattstep.comparison.drift import Canary
@@ -34,6 +34,7 @@ def recorded(
     slower: float = 1.0,
     watts: float | None = 5.0,
     jitter: int = 0,
+    by_phase: bool = False,
     cpu: float | None = None,
     **info: Any,
 ) -> Path:
@@ -44,14 +45,16 @@ def recorded(
         slower: Factor of all phases.
         watts: Of a sensor, or None for no sensor.
         jitter: How much in ns every other step takes longer.
+        by_phase: Whether power differs by phase, which alone tells operations; `watts` is the mean.
         cpu: How many cores the training uses; None: not sampled.
         **info: Fields of `run.json` that are otherwise.
     """
-    sampled = (
-        []
-        if watts is None
-        else [Sampled(channel=power(), raw=lambda t_ns: int(1000 * (watts or 0)))]
-    )
+    sampled = []
+    if watts is not None:
+        milliwatts = round(1000 * watts)
+        raw = ByPhase([round(each * watts / 5) for each in FIVE], between=milliwatts)
+        shown = raw if by_phase else lambda t_ns: milliwatts
+        sampled.append(Sampled(channel=power(), raw=shown))
     if cpu is not None:
         used = cpu
         sampled.append(

@@ -60,9 +60,12 @@ def test_a_difference_between_several_processes_is_told_in_words(several: Compar
     assert several.warnings == ()
 
 
-def test_operations_of_several_processes_are_compared_with_their_energy(
-    several: Comparison,
-) -> None:
+def test_operations_of_several_processes_are_compared_with_their_energy(tmp_path: Path) -> None:
+    sides = [
+        [recorded(tmp_path / f"{side}{n}", slower + 0.001 * n, by_phase=True) for n in range(3)]
+        for side, slower in (("a", 1.0), ("b", 1.2))
+    ]
+    several = compared(*sides)
     by_name = {row.key["name"]: row for row in several.operations.rows}
     assert set(by_name) == {"data-op", "forward-op", "backward-op"}
     forward = by_name["forward-op"].quantities

@@ -10,7 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.made import BEGIN, EXTRA, FIVE, MS, ByPhase, Made, Sampled, energy, make_run, power, told
+from tests.run.made import (
+    BEGIN,
+    EXTRA,
+    FIVE,
+    MS,
+    ByPhase,
+    Made,
+    Sampled,
+    energy,
+    make_run,
+    power,
+    told,
+)
 
 from wattstep.errors import InvalidValueError
 from wattstep.run import Run, load

@@ -46,9 +46,7 @@ def group(members: Sequence[int], level: int, energy: Figure, wide: bool = False
     )  # fmt: skip
 
 
-def filler(
-    groups: Sequence[Group], status: Status = Status.MEASURED, scale: float = 1.0
-) -> Filler:
+def filler(groups: Sequence[Group], status: Status = Status.MEASURED, scale: float = 1.0) -> Filler:
     """Of a step that takes `scale` times what the groups add up to."""
     each = [figure(e, 0.9 * e, 1.1 * e) for e in (0.1, 0.2, 0.2, 0.05)]
 

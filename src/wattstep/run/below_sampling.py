@@ -236,12 +236,15 @@ def _thinned(
 # --- several runs -------------------------------------------------------------------------------
 
 
-def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
+def regressed(
+    processes: Sequence[Process], source: EnergySource, like: Regression | None = None
+) -> Regressed:
     """The regression of processes of one configuration.
 
     Args:
         processes: What each gives.
         source: Of the energy of any of them.
+        like: What the same sensor was found to be by other samples of it: the total of its rails.
     """
     names = list(dict.fromkeys(kind for process in processes for kind in process.kinds))
     position = {kind: number for number, kind in enumerate(names)}
@@ -256,16 +259,21 @@ def regressed(processes: Sequence[Process], source: EnergySource) -> Regressed:
         seconds[number] += process.seconds / len(processes)
     levels = kinds_of(names)
     # scipy takes two thirds of a second to load, which most readers of runs need not wait for.
+    from threadpoolctl import threadpool_limits
+
     from wattstep.analysis.regression.regress import regress
 
-    found_by = regress(
-        sampled,
-        levels,
-        source=source.source,
-        status=weakest([Status.ATTRIBUTED, source.status]),
-        prompt=source.prompt,
-        window=None if source.gauge is None else source.window_s,
-    )
+    # Matrices are small: several threads would wait for each other most of the time.
+    with threadpool_limits(1):
+        found_by = regress(
+            sampled,
+            levels,
+            source=source.source,
+            status=weakest([Status.ATTRIBUTED, source.status]),
+            prompt=source.prompt,
+            window=None if source.gauge is None else source.window_s,
+            like=like,
+        )
     return Regressed(
         regression=found_by,
         kinds=tuple(names),

@@ -50,14 +50,17 @@ class FilledTables:
         breakdown: The tables as samples alone have them.
         source: Of the energy, or why there is none.
         rail: The rail whose energy it is, or None: that of the machine.
+        machine: Of a rail, the tables of the machine, whose sensor it has.
     """
 
     def __init__(
-        self, breakdown: RunBreakdown, source: EnergySource | str, rail: str | None = None
-    ) -> None:
+        self, breakdown: RunBreakdown, source: EnergySource | str, rail: str | None = None,
+        machine: FilledTables | None = None,
+    ) -> None:  # fmt: skip
         self._breakdown = breakdown
         self._source = source
         self._rail = rail
+        self._machine = machine
         self._tables: dict[str, Filled] = {}
 
     @cached_property
@@ -68,7 +71,10 @@ class FilledTables:
         if not self._source.sensed:
             return BY_MODEL
         found = process_of(self._breakdown, self._source)
-        return found if isinstance(found, str) else regressed([found], self._source)
+        if isinstance(found, str):
+            return found
+        total = self._machine.regressed if self._machine else None
+        return regressed([found], self._source, total.regression if isinstance(total, Regressed) else None)
 
     @cached_property
     def filler(self) -> Filler | str:

@@ -486,7 +486,7 @@ class RunBreakdown:
         """Likewise of each rail that was shared out."""
         shared = self._quantities[0]
         return {
-            name: FilledTables(self, source, name)
+            name: FilledTables(self, source, name, self.filled)
             for name, source in self._series.rails.items()
             if f"{RAIL}{name}" in shared
         }

@@ -249,8 +249,8 @@ class Series:
     def energy_by_its_clock(self) -> EnergySource | str:
         """Likewise, for figures that no step takes part in: other clocks do not matter."""
         found, by = self.uncalibrated, self.calibrations
-        if isinstance(found, str):
-            return found
+        if isinstance(found, str) or found.saturated:
+            return found if isinstance(found, str) else found.saturated or ""
         totals = self._totals
         if TOTAL in by:
             found = calibrated(found, by[TOTAL])

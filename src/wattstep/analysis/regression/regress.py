@@ -52,6 +52,7 @@ def regress(
     delay: float | None = None,
     window: float | None = None,
     prompt: bool = False,
+    like: Regression | None = None,
 ) -> Regression:
     """Energy and power of kinds of operations from samples that are longer than they.
 
@@ -69,6 +70,8 @@ def regress(
         window: That the sensor averages over in s, likewise.
         prompt: Whether every read finds a new value: the sensor may well have no delay, whatever
             the samples speak for, unless they do clearly.
+        like: The regression of other samples of the same sensor (the sum of its rails): its delay
+            and window are taken from there.
 
     Returns:
         Groups of kinds; or why there are none.
@@ -91,13 +94,15 @@ def regress(
         return _nothing("no operation takes any time in the traced steps")
     covariance = likeness(kinds)
     root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
+    if like is not None and not like.delay.missing:
+        delay, window = like.delay.value, like.window.value or window
     observed, sensors = _settled(observed, kinds, root, delay, window)
     if not sensors:
         return _nothing(UNEXPLAINED)
     explaining = Explaining(observed, root)
     if prompt and delay is None:
         sensors = _prompt(explaining, sensors)
-    if (reason := _forgets(explaining, sensors, root, delay)) is not None:
+    if like is None and (reason := _forgets(explaining, sensors, root, delay)) is not None:
         return _nothing(reason)
     fitting = Fitting(observed, covariance, seed)
     free = (delay is None, window is None and not observed.counter)

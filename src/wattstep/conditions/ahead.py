@@ -18,6 +18,7 @@ from wattstep.records.figure import Figure, Status, missing
 from wattstep.records.journal import JOURNAL
 from wattstep.records.run_info import RunInfo
 
+LEAST_SAID = 0.01  # of a time: a lower end that is less says nothing
 LOOK_EVERY_S: Final = 1.0  # at the power
 WORK_OUT_EVERY_S: Final = 2.0  # what is left
 MOST: Final = 128  # stretches of steps, and seconds of power, that are kept: then two make one
@@ -240,6 +241,8 @@ def lasting(time: Figure) -> str:
     assert time.value is not None
     if time.low is None or time.high is None or time.low == time.high:
         return clock_time(time.value)
+    if time.low < LEAST_SAID * time.value:  # steps are still to come: it is never nothing
+        return f"{clock_time(time.value)} (at most {clock_time(time.high)})"
     return f"{clock_time(time.value)} ({clock_time(time.low)} to {clock_time(time.high)})"
 
 

@@ -74,7 +74,9 @@ class FilledTables:
         if isinstance(found, str):
             return found
         total = self._machine.regressed if self._machine else None
-        return regressed([found], self._source, total.regression if isinstance(total, Regressed) else None)
+        return regressed(
+            [found], self._source, total.regression if isinstance(total, Regressed) else None
+        )
 
     @cached_property
     def filler(self) -> Filler | str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from wattstep.analysis.clock_error import ClockError
 from wattstep.analysis.curves import Curve, curve_of_gauge
 from wattstep.analysis.power import (
     EnergySource,
@@ -119,3 +122,44 @@ def test_a_time_before_zero_is_spoken_in_the_unit_of_its_size() -> None:
         "-2 s",
         "-5 µs",
     ]
+
+
+# --- how late it may be -------------------------------------------------------------------------
+
+
+def gauge(**more: object) -> EnergySource:
+    t_ns = np.arange(100, dtype=np.int64) * (S // 100)
+    watts = np.ones(100)
+    made = EnergySource(
+        curve=curve_of_gauge(t_ns, watts), status=Status.MEASURED, source="made",
+        gauge=(t_ns, watts),
+    )  # fmt: skip
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_an_average_is_late_by_half_of_its_window_and_what_it_waits_for() -> None:
+    assert gauge(window_s=0.1).late_s == pytest.approx((0.05, 0.07))
+    assert gauge(window_s=0.1, slow_s=0.5).late_s == pytest.approx((0.05, 0.57))
+
+
+def test_without_a_documented_window_a_gauge_may_be_late_by_100_ms_or_its_updates() -> None:
+    assert gauge().late_s == pytest.approx((0.0, 0.1))
+    assert gauge(slow_s=1.0).late_s == pytest.approx((0.0, 1.02))
+
+
+def test_a_counter_may_wait_and_a_model_and_another_clock_have_no_such_delay() -> None:
+    assert gauge(gauge=None).late_s == pytest.approx((0.0, 0.02))
+    assert gauge(sensed=False).late_s == (0.0, 0.0)
+    assert gauge(clock=ClockError(seconds=0.1, words="apart")).late_s == (0.0, 0.0)
+
+
+def test_a_value_mixes_what_lies_between_reads_in_its_window_or_its_update() -> None:
+    assert gauge().mixes_s == pytest.approx(0.01)
+    assert gauge(window_s=0.1).mixes_s == pytest.approx(0.1)
+    assert gauge(window_s=0.1, slow_s=0.4).mixes_s == pytest.approx(0.4)
+
+
+def test_only_a_sensor_on_the_clock_of_the_steps_is_told_by_regression() -> None:
+    assert gauge().by_regression
+    assert not gauge(sensed=False).by_regression
+    assert not gauge(clock=ClockError(seconds=0.1, words="apart")).by_regression

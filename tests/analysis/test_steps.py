@@ -83,3 +83,32 @@ def test_slices_leave_nothing_out_and_count_nothing_twice(
     parts = slices(np.array(stretches, np.int64).reshape(-1, 2), least)
     assert int(np.diff(parts, axis=1).sum()) == sum(length for _, length in lengths)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(parts))
+
+
+# --- slices of whole steps ----------------------------------------------------------------------
+
+
+def test_slices_are_whole_steps_with_their_gaps_and_as_long_as_asked() -> None:
+    """Steps of 10 and gaps of 1, the first two warm-up, the sixth traced."""
+    steps = steps_of(equal(12), warmup=2, traced=(5,))
+    assert [list(part) for part in steps.slices(20)] == [
+        [22, 44],
+        [44, 54],
+        [77, 99],
+        [99, 121],
+        [121, 131],
+    ]
+    assert [list(part) for part in steps.slices(1000)] == [[22, 54], [77, 131]]
+
+
+def test_slices_cover_what_stretches_cover() -> None:
+    steps = steps_of(equal(40), warmup=3, traced=(9, 20), rests=((341, 341),))
+    for least in (1, 15, 40):
+        parts = steps.slices(least)
+        assert np.ptp(parts, axis=1).sum() == np.ptp(steps.stretches(), axis=1).sum()
+        assert set(parts[:, 0]) <= set(steps.start_ns)
+        assert (parts[:, 1] > parts[:, 0]).all()
+
+
+def test_slices_of_no_step_are_none() -> None:
+    assert steps_of(equal(3), warmup=3).slices(10).shape == (0, 2)

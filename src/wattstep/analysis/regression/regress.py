@@ -156,12 +156,12 @@ def _settled(
     observed: Observed, kinds: Kinds, root: FloatArray, delay: float | None, window: float | None
 ) -> tuple[Observed, list[Sensor]]:
     """Slow change taken off, and what delays and windows are likely then."""
-    # As far as it shows without knowing what runs: where it is large, no sensor is found beside it.
-    rows = observed.rows(0.0, 0.0)
+    # First as far as it shows without knowing what runs: beside much of it no sensor is found.
+    rows, level = observed.rows(0.0, 0.0), observed
     if len(rows.watts):
-        level = np.full(len(rows.watts), float(rows.watts.mean()))
-        observed = observed.without(rows, drift(rows.watts, level, rows.process, rows.step))
-    sensors = find_sensor(observed, kinds, root, delay, window)
+        mean = np.full(len(rows.watts), float(rows.watts.mean()))
+        level = observed.without(rows, drift(rows.watts, mean, rows.process, rows.step))
+    sensors = find_sensor(level, kinds, root, delay, window)
     for _ in range(ROUNDS):
         found = (
             Explaining(observed, root).explain(sensors[0].delay, sensors[0].window)

@@ -149,6 +149,31 @@ def test_optimizer_operations_carry_the_layer_of_their_parameter(traced: Any, ma
     assert sum(found[name] for name in names) >= 0.9 * len(rows)
 
 
+def test_a_temporary_of_one_optimizer_is_never_given_to_the_layer_that_got_its_memory_later(
+    traced: Any,
+) -> None:
+    """Gradients of the second network lie where the first one's optimizer had its temporaries."""
+    both = [nn.Sequential(nn.Linear(64, 256), nn.Linear(256, 256)) for _ in range(2)]
+    optimizers = [torch.optim.Adam(one.parameters(), foreach=False) for one in both]
+
+    def step() -> None:
+        for model, optimizer in zip(both, optimizers, strict=True):
+            optimizer.zero_grad()
+            model(torch.randn(8, 64)).square().mean().backward()
+            optimizer.step()
+
+    step()
+    tracing = traced(both[0])
+    tracing.tracer.learn(both[1])
+    for _ in range(6):
+        rows = tracing(step)
+        found = layers([row for row in rows if row["phase"] == "optimizer"], "aten::div")
+        # A division for each parameter's update: weight and bias of each layer.
+        assert found == dict.fromkeys(
+            ["0", "1", "Sequential.0", "Sequential.1"], 2
+        )
+
+
 @pytest.mark.parametrize(
     "make",
     [

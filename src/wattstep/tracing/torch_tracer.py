@@ -319,7 +319,7 @@ class _Node:
         self.shapes = ""
         self.input_shapes: Sequence[Any] = ()
         self.sequence = -1
-        self.tensors: tuple[int, ...] = ()
+        self.tensors: Sequence[tuple[int, int]] = ()  # address of the storage, which one there
         self.flops = -1
         self.bytes = -1
         self.allocated = 0
@@ -343,6 +343,7 @@ class _Flattening:
         self.nodes: list[_Node] = []
         self.marks: list[int] = []
         self._paths = paths
+        self._newest: dict[int, int] = {}  # of the storages that an address had in turn
 
     def walk(self, root: Any) -> None:
         """Takes a root of the tree and all below it."""
@@ -353,8 +354,10 @@ class _Flattening:
             event, parent, layer, phase, since, inside, backward = stack.pop()
             tag = event.tag
             if tag == _EventType.Allocation:
+                memory = event.extra_fields
+                self._at(memory.ptr, memory.allocation_id)
                 if parent >= 0:
-                    nodes[parent].allocated += event.extra_fields.alloc_size
+                    nodes[parent].allocated += memory.alloc_size
                 continue
             if tag != _EventType.TorchOp:
                 continue
@@ -392,7 +395,7 @@ class _Flattening:
 
     def _take_inputs(self, node: _Node, fields: Any) -> None:
         shapes: list[Any] = []
-        tensors: list[int] = []
+        tensors: list[tuple[int, int]] = []
         size = 0
         for given in fields.inputs:
             if isinstance(given, _TensorMetadata):
@@ -402,13 +405,13 @@ class _Flattening:
                 for length in shape:
                     count *= length
                 size += count
-                tensors.append(given.storage_data_ptr or 0)
+                tensors.append(self._at(given.storage_data_ptr or 0, given.allocation_id))
             elif isinstance(given, list) and given and isinstance(given[0], _TensorMetadata):
                 shapes.append([part.sizes for part in given])
                 size += sum(_bytes(part) for part in given)
             else:
                 shapes.append(None)
-        node.tensors = tuple(tensors)
+        node.tensors = tensors
         node.shapes = ";".join(_shape_text(s) for s in shapes if s is not None)
         node.input_shapes = shapes
         if shapes:
@@ -434,18 +437,31 @@ class _Flattening:
             if numbered and (not node.backward or node.thread in forward):
                 made_by[node.sequence] = node.layer
 
+    def _at(self, address: int, number: int | None) -> tuple[int, int]:
+        """A storage: its address, and which of those that were there one after the other."""
+        self._newest[address] = max(self._newest.get(address, 0), number or 0)
+        return address, number or 0
+
     def give_optimizer_layers(self, owners: dict[int, str]) -> None:
         """Optimizer operations get the layer whose parameter or state they touch.
 
         One that touches none (it works on a temporary) belongs with the next that does: updates
         end with the write to the parameter. Those over lists of tensors belong to no single layer.
+
+        Args:
+            owners: Layer by the address of a storage that is there when the window has ended: what
+                was at that address before was a temporary.
         """
         waiting: list[_Node] = []
         for node in self.nodes:
             if node.phase != OPTIMIZER or node.scope:
                 waiting.clear()
                 continue
-            found = {owners[ptr] for ptr in node.tensors if ptr in owners}
+            found = {
+                owners[address]
+                for address, number in node.tensors
+                if address in owners and number == self._newest[address]
+            }
             if len(found) == 1:
                 layer = found.pop()
                 for one in (*waiting, node):

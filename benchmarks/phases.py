@@ -46,7 +46,7 @@ bce = nn.BCEWithLogitsLoss()
 X, Y = torch.randn(1024, 784), torch.randint(0, 10, (1024,))
 """
 TAIL = """
-note("other")
+note("loop")
 json.dump(notes, open(NOTES, "w"))
 """
 SCRIPTS = {
@@ -54,11 +54,54 @@ SCRIPTS = {
 model = net(784, 256, 256, 10)
 optimizer = torch.optim.Adam(model.parameters(), foreach=False)
 for i in range(STEPS):
-    note("other"); at = i * 64 % 960; x, y = X[at : at + 64], Y[at : at + 64]
+    note("loop"); at = i * 64 % 960; x, y = X[at : at + 64], Y[at : at + 64]
     note("optimizer"); optimizer.zero_grad()
     note("forward"); loss = nn.functional.cross_entropy(model(x), y)
     note("backward"); loss.backward()
     note("optimizer"); torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0); optimizer.step()
+""",
+    "gradients cleared last, own batches": """
+model = net(128, 512, 512, 10)
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+def busy(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+for i in range(STEPS):
+    note("loop"); busy(0.002); x, y = torch.randn(64, 128), torch.randint(0, 10, (64,))
+    note("forward"); loss = nn.functional.cross_entropy(model(x), y)
+    note("backward"); loss.backward()
+    note("optimizer"); optimizer.step(); optimizer.zero_grad()
+    note("loop"); loss.item(); busy(0.001)
+""",
+    "gradients cleared first, own batches": """
+model = net(128, 512, 512, 10)
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+for i in range(STEPS):
+    note("optimizer"); optimizer.zero_grad()
+    note("loop"); x, y = torch.randn(64, 128), torch.randint(0, 10, (64,))
+    x = torch.stack([one.roll(7) for one in x])
+    note("forward"); loss = nn.functional.cross_entropy(model(x), y)
+    note("backward"); loss.backward()
+    note("optimizer"); optimizer.step()
+""",
+    "gradients cleared before a batch is prepared": """
+from torch.utils.data import DataLoader, TensorDataset
+model = net(784, 256, 256, 10)
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+def batches():
+    while True:
+        yield from DataLoader(TensorDataset(X, Y), batch_size=32, shuffle=True)
+note("data")
+for i, (x, y) in enumerate(batches()):
+    note("optimizer"); optimizer.zero_grad()
+    note("data"); x = torch.stack([one.roll(7) for one in x])
+    note("forward"); loss = nn.functional.cross_entropy(model(x), y)
+    note("backward"); loss.backward()
+    note("optimizer"); optimizer.step()
+    if i == STEPS - 1:
+        break
+    note("data")
 """,
     "GAN": """
 G, D = net(64, 256, 784), net(784, 256, 1)
@@ -66,7 +109,7 @@ of_g = torch.optim.Adam(G.parameters(), foreach=False)
 of_d = torch.optim.Adam(D.parameters(), foreach=False)
 one, zero = torch.ones(64, 1), torch.zeros(64, 1)
 for i in range(STEPS):
-    note("other"); at = i * 64 % 960; x = X[at : at + 64]
+    note("loop"); at = i * 64 % 960; x = X[at : at + 64]
     note("optimizer"); of_d.zero_grad()
     note("forward"); made = G(torch.randn(64, 64))
     loss = bce(D(x), one) + bce(D(made.detach()), zero)
@@ -81,7 +124,7 @@ G, D = net(64, 256, 784), net(784, 256, 1)
 of_g = torch.optim.Adam(G.parameters(), betas=(0.0, 0.9), foreach=False)
 of_d = torch.optim.Adam(D.parameters(), betas=(0.0, 0.9), foreach=False)
 for i in range(STEPS):
-    note("other"); at = i * 64 % 960; x = X[at : at + 64]
+    note("loop"); at = i * 64 % 960; x = X[at : at + 64]
     note("forward")
     with torch.no_grad():
         made = G(torch.randn(64, 64))
@@ -102,7 +145,7 @@ for i in range(STEPS):
 both = [net(784, 128, 10), net(784, 512, 10)]
 optimizers = [torch.optim.SGD(one.parameters(), lr=0.01, momentum=0.9, foreach=False) for one in both]
 for i in range(2 * STEPS):
-    note("other"); at = i * 64 % 960; x, y = X[at : at + 64], Y[at : at + 64]
+    note("loop"); at = i * 64 % 960; x, y = X[at : at + 64], Y[at : at + 64]
     model, optimizer = both[i % 2], optimizers[i % 2]
     note("forward"); loss = nn.functional.cross_entropy(model(x), y)
     note("optimizer"); optimizer.zero_grad()
@@ -132,7 +175,7 @@ of_actor = torch.optim.Adam(actor.parameters(), foreach=False)
 of_critic = torch.optim.Adam(critic.parameters(), foreach=False)
 state = torch.randn(256, 32)
 for i in range(STEPS):
-    note("other"); reward = state.sum(1).sin(); following = (state + 0.1).cos()
+    note("loop"); reward = state.sum(1).sin(); following = (state + 0.1).cos()
     note("forward"); value = critic(state).squeeze(1)
     with torch.no_grad():
         target = reward + 0.99 * critic(following).squeeze(1)
@@ -145,13 +188,13 @@ for i in range(STEPS):
     note("optimizer"); of_actor.zero_grad()
     note("backward"); loss.backward()
     note("optimizer"); of_actor.step()
-    note("other"); state = following
+    note("loop"); state = following
 """,
     "teacher and student": """
 teacher, model = net(784, 512, 512, 10).eval(), net(784, 128, 10)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=False)
 for i in range(STEPS):
-    note("other"); at = i * 64 % 960; x = X[at : at + 64]
+    note("loop"); at = i * 64 % 960; x = X[at : at + 64]
     note("forward")
     with torch.no_grad():
         told = teacher(x).softmax(1)
@@ -164,7 +207,7 @@ for i in range(STEPS):
 model = net(784, 128, 10)
 optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
 for i in range(STEPS):
-    note("other"); at = i * 64 % 960; x, y = X[at : at + 64], Y[at : at + 64]
+    note("loop"); at = i * 64 % 960; x, y = X[at : at + 64], Y[at : at + 64]
     def closure():
         optimizer.zero_grad()
         note("forward"); loss = nn.functional.cross_entropy(model(x), y)
@@ -276,12 +319,12 @@ def compare(steps: int, only: str | None) -> int:
             run, notes = profiled(text, steps, Path(folder))
             truth, found = noted(run, notes), told(run)
         cells = []
-        for phase in ("data", "forward", "backward", "optimizer"):
+        for phase in ("data", "forward", "backward", "optimizer", "loop"):
             if phase in truth or phase in found:
                 a, b = truth.get(phase, 0.0), found.get(phase, 0.0)
                 worst = max(worst, abs(a - b))
                 cells.append(f"{phase} {a:6.1%} told {b:6.1%}")
-        print(f"{name:24} {'  '.join(cells)}", flush=True)
+        print(f"{name:44} {'  '.join(cells)}", flush=True)
     print(f"largest difference {worst:.1%} of a step (limit {LIMIT:.0%})")
     return int(worst > LIMIT)
 

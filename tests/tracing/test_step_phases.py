@@ -97,9 +97,21 @@ def test_accumulated_batches_go_forward_and_backward_before_one_optimizer() -> N
 
 def test_clearing_gradients_is_the_optimizer_s_wherever_it_stands() -> None:
     told = phases_of(*both(DATA), *both(CLEARING), *TRAINED)
-    assert told == ["loop", "data", "optimizer", "forward", "backward", "optimizer"]
+    assert told == ["loop", "data", "optimizer", "data", "forward", "backward", "optimizer"]
     told = phases_of(*both(FORWARD), *both(CLEARING), *both(BACKWARD), *both(OPTIMIZER))
     assert told == ["loop", "forward", "optimizer", "forward", "backward", "optimizer"]
+
+
+def test_what_a_script_does_between_clearing_and_the_call_of_a_network_is_not_forward() -> None:
+    """Whether the clearing ends the step before or begins this one cannot be seen."""
+    assert phases_of(*both(CLEARING), *TRAINED) == [
+        "loop", "optimizer", "loop", "forward", "backward", "optimizer",
+    ]  # fmt: skip
+    once = ["loop", "forward", "backward", "optimizer"]
+    told = phases_of(*TRAINED, *both(CLEARING), *TRAINED)
+    assert told == [*once, *once]
+    told = phases_of(*both(DATA), *both(CLEARING), *both(DATA), *TRAINED)
+    assert told == ["loop", "data", "optimizer", "data", "forward", "backward", "optimizer"]
 
 
 def test_clipping_begins_the_optimizer_s_phase_where_the_gradients_were_done() -> None:

@@ -40,9 +40,9 @@ class StepPhases:
 
     - before `backward` it is `forward`: the loss;
     - between `backward` and the step of an optimizer it is `optimizer`: clipping, unscaling;
-    - between the clearing of gradients and a forward pass it is `forward`;
     - else it goes on as what ran before it after `data` and `forward` (preparing the batch, losses
-      between two networks), and is `loop` after `backward`, an optimizer, and the step's beginning.
+      between two networks), and is `loop` after `backward`, an optimizer, and the step's beginning;
+      the clearing of gradients changes nothing: it may stand at either end of a step.
 
     What runs within something else (the closure of an optimizer) has its own phase, and the outer
     one goes on after it.
@@ -108,7 +108,7 @@ class StepPhases:
         if not self._ended_ns:
             return
         name = _PHASE.get(self._open[-1], self._open[-1]) if self._open else self._between
-        if coming == BACKWARD or (coming == FORWARD and self._before == CLEARING):
+        if coming == BACKWARD:
             name = FORWARD
         elif coming == OPTIMIZER and self._before == BACKWARD:
             name = OPTIMIZER

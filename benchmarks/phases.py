@@ -83,7 +83,7 @@ for i in range(STEPS):
     x = torch.stack([one.roll(7) for one in x])
     note("forward"); loss = nn.functional.cross_entropy(model(x), y)
     note("backward"); loss.backward()
-    note("optimizer"); optimizer.step()
+    note("optimizer"); optimizer.step(); note("loop")
 """,
     "gradients cleared before a batch is prepared": """
 from torch.utils.data import DataLoader, TensorDataset

@@ -97,6 +97,27 @@ def test_steps_that_are_alike_have_no_kinds(tmp_path: Path) -> None:
     assert "step_kinds" not in document["operations"][0]
 
 
+def test_operations_that_run_now_and_then_make_no_kinds(tmp_path: Path) -> None:
+    """A copy of 2 % of the step in some steps: alike but for it, 3 traced ones of 10 have it."""
+    (name, operations), *others = FIRST.phases
+    copying = Step(phases=((name, (*operations, ("copy_", 60 * US))), *others))
+    draw = np.random.default_rng(7).random(240) < 0.3
+    steps = [copying if copies else FIRST for copies in draw]
+    document = load(write_steps(tmp_path / "run", steps, scheduled(240))).document()
+    assert document["step_kinds"] == []
+    assert not any("kinds" in note for note in document["status_notes"])
+
+
+def test_steps_that_run_the_same_are_of_one_kind_however_long_they_take(tmp_path: Path) -> None:
+    """Something else on the machine makes the third and fifth of five steps slow."""
+    slow = Step(
+        phases=tuple((name, tuple((n, 2 * ns) for n, ns in ran)) for name, ran in FIRST.phases)
+    )
+    steps = [slow if n % 5 in (2, 4) else FIRST for n in range(300)]
+    run = write_steps(tmp_path / "run", steps, lambda n: n > 3 and n % 15 in (5, 12))
+    assert load(run).document()["step_kinds"] == []
+
+
 def test_a_kind_that_was_never_traced_is_named_and_takes_its_time(tmp_path: Path) -> None:
     """As windows in lock step with the training would have it."""
     steps = [FIRST if n % 2 == 0 else SECOND for n in range(240)]

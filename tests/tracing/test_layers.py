@@ -169,9 +169,7 @@ def test_a_temporary_of_one_optimizer_is_never_given_to_the_layer_that_got_its_m
         rows = tracing(step)
         found = layers([row for row in rows if row["phase"] == "optimizer"], "aten::div")
         # A division for each parameter's update: weight and bias of each layer.
-        assert found == dict.fromkeys(
-            ["0", "1", "Sequential.0", "Sequential.1"], 2
-        )
+        assert found == dict.fromkeys(["0", "1", "Sequential.0", "Sequential.1"], 2)
 
 
 @pytest.mark.parametrize(

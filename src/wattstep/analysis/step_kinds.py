@@ -1,8 +1,12 @@
-"""Kinds of steps that take turns: what traced steps run tells them apart, and the turn tells which clean steps are which."""
+"""Kinds of steps that take turns: what traced steps run tells them apart, and the turn tells which clean steps are which.
+
+Times alone tell kinds only where they repeat so exactly that one half of the steps foretells the
+other: a machine that is slow now and then makes no kinds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from math import comb, exp, lgamma
 from typing import Final
 
 import numpy as np
@@ -11,57 +15,94 @@ from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 
 MOST_KINDS: Final = 6  # more are no kinds: steps that each differ (lengths of sentences)
 LEAST_WINDOWS: Final = 2  # in which something runs that tells kinds apart
-LEAST_TIME: Final = 0.01  # of a window, in what only one kind runs
-ANOTHER: Final = 0.3  # of a window: a single one that runs so much else is of a kind of its own
+LEAST_TIME: Final = 0.01  # of a window, in what only one kind runs, where it follows a turn
+MUCH_TIME: Final = 0.1  # where it follows none: less may be a copy or an allocation now and then
+ANOTHER: Final = 0.3  # of a window and its calls: one that runs so much else is of its own kind
 LONGEST_TURN: Final = 24  # steps
-CHANCE: Final = 0.005  # of steps in any order to follow a turn
-SHUFFLES: Final = 2000
+CHANCE: Final = 0.01  # of steps in any order to follow a turn
 LEAST_TURNS: Final = 8  # that times must follow before they alone say that steps take turns
-EXPLAINED: Final = 0.8  # of how times vary, by the place in the turn
+EXPLAINED: Final = 0.8  # of how times of one half vary, by the place in the turn in the other
+USUAL: Final = 0.975  # of steps: what a longer one takes beyond says nothing of turns
 APART: Final = 0.05  # relative difference of the median times of two kinds
 
 
-def kinds_of_windows(windows: Sequence[Mapping[Hashable, float]]) -> IntArray:
+def kinds_of_windows(index: IntArray, calls: IntArray, share: FloatArray) -> IntArray:
     """The kind of each traced step, counted from 0 in the order in which they come.
 
-    Two steps are of one kind unless something that takes 1 % of a step runs in the one and not in
-    the other, and does so in two windows or more of each side; or in one, if it is most of it.
+    Two steps are of one kind unless something runs in the one and not in the other (or more often)
+    that takes 10 % of a step, and does so in two windows or more of each side; or 1 %, if it comes
+    in turn; or in one window, if it is much of it.
 
     Args:
-        windows: What ran in each, and its share of the window's time.
+        index: Numbers of the steps.
+        calls: How often each operation ran in each, shape (windows, operations).
+        share: Its share of the window's time, likewise.
     """
-    number = {what: n for n, what in enumerate(dict.fromkeys(w for each in windows for w in each))}
-    there = np.zeros((len(windows), len(number)), bool)
-    total = np.zeros(len(number))
-    for row, window in enumerate(windows):
-        at = np.array([number[what] for what in window], dtype=np.int64)
-        there[row, at] = True
-        total[at] += np.array(list(window.values()))
-    share = total / np.maximum(there.sum(axis=0), 1)
-    # What comes and goes together is one pattern.
-    _, first, of = np.unique(
-        np.packbits(there, axis=0), axis=1, return_index=True, return_inverse=True
-    )
-    together = np.bincount(of.ravel(), share, minlength=len(first))
+    there, its_share, its_calls = _what_differs(calls, share)
+    patterns = there.shape[1]
     telling = [
-        there[:, at] for at, its in zip(first, together, strict=True) if _splits(there[:, at], its)
+        there[:, n]
+        for n in range(patterns)
+        if _splits(index, there[:, n], its_share[n], its_calls[n], patterns)
     ]
     if not telling:
-        return np.zeros(len(windows), np.int64)
+        return np.zeros(len(index), np.int64)
     combined = [tuple(column) for column in np.array(telling).T.tolist()]
     kinds = {which: n for n, which in enumerate(dict.fromkeys(combined))}
     found = np.array([kinds[which] for which in combined], dtype=np.int64)
     if len(kinds) > MOST_KINDS:
-        return np.zeros(len(windows), np.int64)
+        return np.zeros(len(index), np.int64)
     return found
 
 
-def _splits(there: BoolArray, share: float) -> bool:
+def _what_differs(calls: IntArray, share: FloatArray) -> tuple[BoolArray, FloatArray, FloatArray]:
+    """Where something runs that does not run everywhere, and how much it is of those windows.
+
+    What comes and goes together is one. A call more than in other windows is something by itself,
+    with its part of the time; the share is the lower median over the windows that have it, so that
+    one that was slow does not make it large.
+
+    Returns:
+        Whether it is there, shape (windows, patterns); its share of the time and of the calls.
+    """
+    differs = np.flatnonzero((calls != calls[:1]).any(axis=0))
+    columns, times, counts = [], [], []
+    each = share / np.maximum(calls, 1)
+    whole = np.maximum(calls.sum(axis=1), 1)
+    for one in differs.tolist():
+        below = 0
+        for level in np.unique(calls[:, one]).tolist():
+            if level > calls[:, one].min():
+                there = calls[:, one] >= level
+                columns.append(there)
+                times.append(np.where(there, (level - below) * each[:, one], 0.0))
+                counts.append(np.where(there, (level - below) / whole, 0.0))
+            below = level
+    if not columns:
+        return np.zeros((len(calls), 0), bool), np.zeros(0), np.zeros(0)
+    found, of = np.unique(np.array(columns), axis=0, return_inverse=True)
+    sums = np.zeros((2, *found.shape))
+    for total, parts in zip(sums, (times, counts), strict=True):
+        np.add.at(total, of.ravel(), np.array(parts))
+    # Windows without it are infinite, and come last.
+    ordered = np.sort(np.where(found, sums, np.inf), axis=-1)
+    time, count = ordered[:, np.arange(len(found)), (found.sum(axis=1) - 1) // 2]
+    return found.T, time, count
+
+
+def _splits(index: IntArray, there: BoolArray, share: float, calls: float, candidates: int) -> bool:
     fewer = min(int(there.sum()), int((~there).sum()))
-    return share >= (LEAST_TIME if fewer >= LEAST_WINDOWS else ANOTHER) and fewer > 0
+    if fewer < LEAST_WINDOWS:
+        return share >= ANOTHER and calls >= ANOTHER
+    if share >= MUCH_TIME:
+        return True
+    return (
+        share >= LEAST_TIME
+        and turn_of(index, there.astype(np.int64), CHANCE / candidates) is not None
+    )
 
 
-def turn_of(index: IntArray, kind: IntArray) -> IntArray | None:
+def turn_of(index: IntArray, kind: IntArray, chance: float = CHANCE) -> IntArray | None:
     """The kind at each place of the shortest turn that some steps follow; None: there is none.
 
     A place at which there is no step has -1. What chance might do as well is no turn.
@@ -69,13 +110,15 @@ def turn_of(index: IntArray, kind: IntArray) -> IntArray | None:
     Args:
         index: Numbers of the steps.
         kind: Of each.
+        chance: How likely steps in any order may be to follow the turn as well.
     """
     if len(index) < 2 or (kind == kind[0]).all():
         return None
     for period in range(2, LONGEST_TURN + 1):
         turn = follows(index, kind, period)
         if turn is not None:
-            return turn if _by_chance(index % period, kind) <= CHANCE else None
+            tried = period - 1
+            return turn if tried * _by_chance(index % period, kind) <= chance else None
     return None
 
 
@@ -87,37 +130,55 @@ def follows(index: IntArray, kind: IntArray, period: int) -> IntArray | None:
 
 
 def _by_chance(place: IntArray, kind: IntArray) -> float:
-    """How often the same kinds in another order would follow the turn as well."""
-    random = np.random.default_rng(0)
-    kinds = random.permuted(np.tile(kind, (SHUFFLES, 1)), axis=1)
-    fits = np.ones(SHUFFLES, bool)
-    for which in np.unique(place):
-        there = kinds[:, place == which]
-        fits &= (there == there[:, :1]).all(axis=1)
-    return float(fits.mean())
+    """How likely the same kinds in another order would follow a turn as well, at most.
+
+    Ways to give every place one of the kinds, each kind at some place, over all orders.
+    """
+    places = len(np.unique(place))
+    counts = np.unique(kind, return_counts=True)[1].tolist()
+    kinds = len(counts)
+    ways = sum((-1) ** n * comb(kinds, n) * (kinds - n) ** places for n in range(kinds))
+    orders = lgamma(len(kind) + 1) - sum(lgamma(count + 1) for count in counts)
+    return min(ways * exp(-orders), 1.0)
 
 
 def turn_of_times(index: IntArray, seconds: FloatArray) -> IntArray | None:
     """The kind at each place of the shortest turn that the times of steps follow; None: none.
 
+    The median times at the places in either half of the steps must foretell those of the other.
+
     Args:
         index: Numbers of clean steps, in order.
         seconds: How long each took.
     """
+    half = np.arange(len(index)) * 2 < len(index)
+    if not len(index):
+        return None
+    seconds = np.minimum(seconds, np.quantile(seconds, USUAL))
     for period in range(2, LONGEST_TURN + 1):
         place = index % period
-        counts = np.bincount(place, minlength=period)
-        if counts.min() < LEAST_TURNS:
+        if np.bincount(place, minlength=period).min() < LEAST_TURNS:
             continue
-        # Medians and absolute deviations: a step that something disturbed says nothing of turns.
-        middle = np.array([np.median(seconds[place == n]) for n in range(period)])
-        left = np.abs(seconds - middle[place]).mean()
-        if left > (1 - EXPLAINED) * np.abs(seconds - np.median(seconds)).mean():
-            continue
-        turn = _levels(middle)
-        if turn.max() > 0:
-            return turn
+        if all(_foretells(place, seconds, known) for known in (half, ~half)):
+            turn = _levels(_middle(place, seconds, period))
+            if turn.max() > 0:
+                return turn
     return None
+
+
+def _middle(place: IntArray, seconds: FloatArray, period: int) -> FloatArray:
+    """Median at each place; NaN where there is none."""
+    return np.array(
+        [np.median(there) if len(there := seconds[place == n]) else np.nan for n in range(period)]
+    )
+
+
+def _foretells(place: IntArray, seconds: FloatArray, known: BoolArray) -> bool:
+    """Whether some steps tell by their place in a turn how long the others take."""
+    middle = _middle(place[known], seconds[known], int(place.max()) + 1)
+    others = seconds[~known]
+    left = np.abs(others - middle[place[~known]]).mean()  # NaN: not known, and not foretold
+    return bool(left <= (1 - EXPLAINED) * np.abs(others - np.median(others)).mean())
 
 
 def _levels(middle: FloatArray) -> IntArray:

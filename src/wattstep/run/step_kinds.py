@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,10 +68,8 @@ def find_kinds(
     turn = turn_of(index, of_window)
     if turn is None:
         turn = _turn_of_clean(marks, steps, clean)
-        if turn is not None and (finer := follows(index, of_window, len(turn))) is not None:
-            # What was traced tells kinds apart that last alike, and unites those that do not.
-            turn = np.where(finer >= 0, finer, turn + of_window.max(initial=-1) + 1)
-            turn = np.unique(turn, return_inverse=True)[1].astype(np.int64)
+        if turn is not None:
+            turn = _as_traced(turn, index, of_window)
     of_step = np.full(len(steps.index), -1, np.int64)
     count = int(of_window.max(initial=0)) + 1
     if turn is not None:
@@ -87,10 +84,29 @@ def find_kinds(
     return StepKinds(count=count, of_step=of_step, of_window=of_window, turn=turn)
 
 
+def _as_traced(turn: IntArray, index: IntArray, of_window: IntArray) -> IntArray | None:
+    """A turn of clean steps by what ran in traced ones; None where it leaves no kinds.
+
+    What was traced tells kinds apart that last alike, and unites those that ran the same, however
+    long they took. A place that was not traced is as those that were and last as it does.
+    """
+    traced = follows(index, of_window, len(turn))
+    if traced is None:  # it is no turn of what ran
+        return None
+    found = turn + of_window.max(initial=-1) + 1
+    for level in np.unique(turn):
+        mine = turn == level
+        known = np.unique(traced[mine & (traced >= 0)])
+        if len(known) == 1:
+            found[mine] = known[0]
+    found = np.unique(np.where(traced >= 0, traced, found), return_inverse=True)[1].astype(np.int64)
+    return found if found.max() > 0 else None
+
+
 def _by_what_ran(columns: TracedColumns | None, index: IntArray) -> IntArray:
     if columns is not None and len(index):
         for with_shapes in (True, False):
-            found = kinds_of_windows(_what_ran(columns, index, with_shapes))
+            found = kinds_of_windows(index, *_what_ran(columns, index, with_shapes))
             if found.max(initial=0):
                 return found
     return np.zeros(len(index), np.int64)
@@ -109,16 +125,25 @@ def _turn_of_clean(marks: Marks, steps: Steps, clean: IntArray) -> IntArray | No
 
 def _what_ran(
     columns: TracedColumns, steps: IntArray, with_shapes: bool
-) -> list[dict[Hashable, float]]:
-    """By window, each operation with how often it ran, and its share of the window's time."""
-    names = ("name", "layer", *(("shapes",) if with_shapes else ()))
-    found: list[dict[Hashable, float]] = []
-    for codes, seconds in columns.ran_in(steps, names):
-        which, of, counts = np.unique(codes, return_inverse=True, return_counts=True)
-        share = np.bincount(of, seconds, minlength=len(which)) / max(seconds.sum(), 1e-12)
-        keys = zip(which.tolist(), counts.tolist(), strict=True)
-        found.append(dict(zip(keys, share.tolist(), strict=True)))
-    return found
+) -> tuple[IntArray, FloatArray]:
+    """By window and operation how often it ran, and its share of the window's time.
+
+    Networks are told apart by the layers of their forward passes: those of other operations follow
+    from them, as far as they can be told at all.
+    """
+    names = ("name", "phase", *(("shapes",) if with_shapes else ()))
+    ran = [
+        (*np.unique(codes, return_inverse=True, return_counts=True), seconds)
+        for codes, seconds in columns.ran_in(steps, names, layers_of="forward")
+    ]
+    known = np.unique(np.concatenate([which for which, *_ in ran]))
+    calls = np.zeros((len(ran), len(known)), np.int64)
+    share = np.zeros((len(ran), len(known)))
+    for row, (which, of, counts, seconds) in enumerate(ran):
+        at = np.searchsorted(known, which)
+        calls[row, at] = counts
+        share[row, at] = np.bincount(of, seconds, minlength=len(which)) / max(seconds.sum(), 1e-12)
+    return calls, share
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

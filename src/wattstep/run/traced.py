@@ -81,13 +81,14 @@ class TracedColumns:
         return column if self._chosen is None else column.filter(self._chosen)
 
     def ran_in(
-        self, steps: IntArray, names: Sequence[str]
+        self, steps: IntArray, names: Sequence[str], layers_of: str
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """The outermost operations of some steps, one step at a time.
 
         Args:
             steps: Indices of the steps.
             names: Columns of names that tell operations apart.
+            layers_of: In this phase the layer does, too.
 
         Yields:
             A number of each, the same for those with the same names, and what each lasted in s.
@@ -97,6 +98,9 @@ class TracedColumns:
             column = self.names(name)
             code *= len(column.texts)
             code += column.code
+        layer, phase = self.names("layer"), self.names("phase")
+        code *= len(layer.texts) + 1
+        code += np.where(phase.texts[phase.code] == layers_of, layer.code + 1, 0)
         lasting = (self._peek("end_ns") - self._peek("start_ns")).astype(np.float64) * 1e-9
         ends = np.append(self._first[1:], self._rows)
         at = {step: n for n, step in enumerate(self._step.tolist())}

@@ -7,7 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from wattstep.analysis.step_kinds import kinds_of_windows, turn_of, turn_of_times
+from wattstep.analysis.step_kinds import (
+    kinds_of_windows,
+    turn_of,
+    turn_of_times,
+    turn_with_times,
+)
 
 Random = np.random.Generator
 RUNS = 300
@@ -108,3 +113,19 @@ def test_a_turn_of_times_in_one_half_of_the_steps_is_none() -> None:
     index = np.arange(240)
     seconds = np.where((index % 2 == 1) & (index < 120), 7e-3, 3e-3)
     assert turn_of_times(index, seconds) is None
+
+
+def test_few_traced_steps_of_two_networks_in_turn_are_enough_with_the_times_of_all() -> None:
+    """Eight of the one and two of the other: chance would do so once in 22."""
+
+    def tell(random: Random, ratio: float) -> bool:
+        index = 2 * np.sort(random.choice(90, 10, replace=False))
+        index[[3, 7]] += 1
+        others = np.setdiff1d(np.arange(180), index)
+        seconds = np.where(others % 2 == 1, ratio, 1.0) * machine(random, len(others))
+        return turn_with_times(index, index % 2, others, seconds) is not None
+
+    assert invented(lambda random: tell(random, 3.0)) >= RUNS * 0.97
+    assert (
+        invented(lambda random: tell(random, 1.0)) <= RUNS * 0.05
+    )  # and no kind is invented by it

@@ -20,6 +20,7 @@ MUCH_TIME: Final = 0.1  # where it follows none: less may be a copy or an alloca
 ANOTHER: Final = 0.3  # of a window and its calls: one that runs so much else is of its own kind
 LONGEST_TURN: Final = 24  # steps
 CHANCE: Final = 0.01  # of steps in any order to follow a turn
+PERHAPS: Final = 0.1  # where the times of other steps bear the turn out
 LEAST_TURNS: Final = 8  # that times must follow before they alone say that steps take turns
 EXPLAINED: Final = 0.8  # of how times of one half vary, by the place in the turn in the other
 USUAL: Final = 0.975  # of steps: what a longer one takes beyond says nothing of turns
@@ -139,7 +140,30 @@ def _by_chance(place: IntArray, kind: IntArray) -> float:
     kinds = len(counts)
     ways = sum((-1) ** n * comb(kinds, n) * (kinds - n) ** places for n in range(kinds))
     orders = lgamma(len(kind) + 1) - sum(lgamma(count + 1) for count in counts)
-    return min(ways * exp(-orders), 1.0)
+    return float(min(ways * exp(-orders), 1.0))
+
+
+def turn_with_times(
+    index: IntArray, kind: IntArray, others: IntArray, seconds: FloatArray
+) -> IntArray | None:
+    """As `turn_of`, where few steps of a known kind follow a turn and the times of others bear it out.
+
+    Args:
+        index: Numbers of the steps whose kind is known.
+        kind: Of each.
+        others: Numbers of other steps.
+        seconds: How long each of them took.
+    """
+    turn = turn_of(index, kind, PERHAPS)
+    if turn is None:
+        return None
+    from scipy.stats import kruskal
+
+    theirs = turn[others % len(turn)]
+    groups = [there for n in np.unique(kind) if len(there := seconds[theirs == n])]
+    if len(groups) < 2 or np.ptp(seconds) == 0:
+        return None
+    return turn if kruskal(*groups).pvalue <= CHANCE else None
 
 
 def turn_of_times(index: IntArray, seconds: FloatArray) -> IntArray | None:

@@ -9,7 +9,13 @@ import numpy as np
 
 from wattstep.analysis.laying import Phases
 from wattstep.analysis.statistics import mean_figure, share_figure
-from wattstep.analysis.step_kinds import follows, kinds_of_windows, turn_of, turn_of_times
+from wattstep.analysis.step_kinds import (
+    follows,
+    kinds_of_windows,
+    turn_of,
+    turn_of_times,
+    turn_with_times,
+)
 from wattstep.analysis.steps import FloatArray, IntArray, Steps
 from wattstep.analysis.window_means import Windows
 from wattstep.records.figure import Figure, Status, missing
@@ -66,6 +72,8 @@ def find_kinds(
     index = steps.index[windows]
     of_window = _by_what_ran(columns, index)
     turn = turn_of(index, of_window)
+    if turn is None:
+        turn = turn_with_times(index, of_window, steps.index[clean], steps.seconds[clean])
     if turn is None:
         turn = _turn_of_clean(marks, steps, clean)
         if turn is not None:

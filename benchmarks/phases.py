@@ -111,7 +111,8 @@ one, zero = torch.ones(64, 1), torch.zeros(64, 1)
 for i in range(STEPS):
     note("loop"); at = i * 64 % 960; x = X[at : at + 64]
     note("optimizer"); of_d.zero_grad()
-    note("forward"); made = G(torch.randn(64, 64))
+    note("loop"); noise = torch.randn(64, 64)
+    note("forward"); made = G(noise)
     loss = bce(D(x), one) + bce(D(made.detach()), zero)
     note("backward"); loss.backward()
     note("optimizer"); of_d.step(); of_g.zero_grad()
@@ -124,10 +125,10 @@ G, D = net(64, 256, 784), net(784, 256, 1)
 of_g = torch.optim.Adam(G.parameters(), betas=(0.0, 0.9), foreach=False)
 of_d = torch.optim.Adam(D.parameters(), betas=(0.0, 0.9), foreach=False)
 for i in range(STEPS):
-    note("loop"); at = i * 64 % 960; x = X[at : at + 64]
+    note("loop"); at = i * 64 % 960; x = X[at : at + 64]; noise = torch.randn(64, 64)
     note("forward")
     with torch.no_grad():
-        made = G(torch.randn(64, 64))
+        made = G(noise)
     share = torch.rand(64, 1)
     mixed = (share * x + (1 - share) * made).requires_grad_()
     judged = D(mixed)
@@ -136,7 +137,8 @@ for i in range(STEPS):
     note("optimizer"); of_d.zero_grad()
     note("backward"); loss.backward()
     note("optimizer"); of_d.step()
-    note("forward"); loss = -D(G(torch.randn(64, 64))).mean()
+    note("loop"); noise = torch.randn(64, 64)
+    note("forward"); loss = -D(G(noise)).mean()
     note("optimizer"); of_g.zero_grad()
     note("backward"); loss.backward()
     note("optimizer"); of_g.step()

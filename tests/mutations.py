@@ -39,7 +39,7 @@ NUMBERS = [
     b"0", b"-1", b"1e308", b"-1e308", b"NaN", b"Infinity", b"9" * 30, b"0.0000001", b"1,5", b"",
     b"9223372036854775807", b"-9223372036854775808", b'"', b"null", b"[[[", b"{}",
 ]  # fmt: skip
-METER = b"time,voltage,current\n" + b"".join(
+METER = b"time,voltage_V,current_A\n" + b"".join(
     b"%d.%03d,5.0%d,0.%d\n" % (n // 1000, n % 1000, n % 10, 300 + n % 7) for n in range(60)
 )
 PLAIN = b"t_s,gpu [W],load\n" + b"".join(b"%d.5,%d.25,%d\n" % (n, n % 9, n % 2) for n in range(40))

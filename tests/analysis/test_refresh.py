@@ -270,3 +270,19 @@ def test_the_unit_that_a_log_is_written_in_is_told_from_its_values(
     assert written_unit(np.array([*values, np.nan, 0.0])) == pytest.approx(unit)
     assert written_unit(np.array([math.pi, math.e])) == 0.0
     assert written_unit(np.array([np.nan, 0.0])) == 0.0
+
+
+@pytest.mark.parametrize("levels", [(1, 3, 9), (3, 9), (20, 30, 90), (1, 5, 9), (2, 5, 9, 14)])
+def test_the_levels_of_a_load_are_no_step_of_its_sensor(levels: tuple[float, ...]) -> None:
+    """A square wave between a few powers says nothing of how fine its sensor is."""
+    values = np.random.default_rng(0).choice(levels, 2000).astype(float)
+    assert quantum_of(values) is None
+    assert quantum_of(values, 0.01) == 0.01
+
+
+@pytest.mark.parametrize("levels", [(0, 1, 2), (7, 8, 9, 10), (5, 6, 7, 8, 10)])
+def test_multiples_in_a_row_and_five_levels_are_those_of_a_sensor(
+    levels: tuple[int, ...],
+) -> None:
+    values = 0.4 * np.random.default_rng(0).choice(levels, 2000)
+    assert quantum_of(values) == pytest.approx(0.4)

@@ -108,6 +108,14 @@ def _no_events(folder: Path) -> list[str]:
     return ["--trace", str(path)]
 
 
+def _unitless(folder: Path) -> Path:
+    """A minute of a square wave between 3 and 9 W at 20 Hz, in mW under a heading without a unit."""
+    path = folder / "meter.csv"
+    rows = (f"{n * 0.05:.2f},{9000 if n % 8 < 4 else 3000}\n" for n in range(1200))
+    path.write_text("time_s,power\n" + "".join(rows))
+    return path
+
+
 def _ranks(folder: Path) -> list[str]:
     """Two processes that train in one trace."""
     events = steps([0, 1000, 2000], 900)
@@ -144,6 +152,7 @@ def _far_apart(folder: Path) -> list[str]:
         (lambda folder: ["--trace", str(AMD), "--batch", "0"], "at least 1"),
         (lambda folder: ["--telemetry", str(XAVIER), "--warmup", "2"], "no steps were found"),
         (lambda folder: ["--telemetry", str(XAVIER), "--board", "toaster"], "toaster"),
+        (lambda folder: ["--telemetry", str(_unitless(folder))], "heading power says no unit"),
         (lambda folder: ["--agent", str(folder), "--trace", str(AMD)], "--agent"),
         (lambda folder: ["--agent", str(folder)], "agent"),
     ],

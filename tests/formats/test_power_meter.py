@@ -38,7 +38,7 @@ def test_seconds_since_1970_to_the_microsecond() -> None:
 
 
 def test_milliseconds_since_1970_are_told_by_their_size() -> None:
-    assert read("t,p\n1700000000000,1\n1700000000500,1\n")[0] == [
+    assert read("t,p_W\n1700000000000,1\n1700000000500,1\n")[0] == [
         1_700_000_000_000_000_000, 1_700_000_000_500_000_000
     ]  # fmt: skip
 
@@ -171,7 +171,7 @@ def test_a_log_larger_than_a_block_is_read_whole(monkeypatch: pytest.MonkeyPatch
     st.one_of(
         st.binary(max_size=200),
         st.text("0123456789.,;-+eE:TZ \n#", max_size=200).map(
-            lambda body: b"time,power\n" + body.encode()
+            lambda body: b"time,power_W\n" + body.encode()
         ),
     )
 )
@@ -189,7 +189,7 @@ def test_any_bytes_give_values_or_a_clear_error(data: bytes) -> None:
 @settings(max_examples=EXAMPLES)
 @given(
     st.sampled_from(
-        ["time_s,power_W", "t,voltage,i (mA),p", "elapsed ms;note;V;I", "timestamp\twatt"]
+        ["time_s,power_W", "t,voltage_V,i (mA),p_W", "elapsed ms;note;V;I_mA", "timestamp\twatt"]
     ),
     st.lists(
         st.lists(
@@ -262,8 +262,58 @@ def test_columns_that_are_no_power_are_counted() -> None:
 
 
 def test_volts_and_amperes_whose_product_no_number_holds_are_a_gap() -> None:
-    found = parse(b"time,voltage,current\n0,5,0.5\n1,1e200,1e200\n2,5,0.4\n")
+    found = parse(b"time,voltage_V,current_A\n0,5,0.5\n1,1e200,1e200\n2,5,0.4\n")
     watts = found.value["meter.power"]
     assert watts[[0, 2]].tolist() == [2.5, 2.0]
     assert np.isnan(watts[1])
     assert found.ignored["volts and amperes whose product no number holds"] == 1
+
+
+# --- units --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["power", "Power", "p", "Total Power", "main avg power", "power_total", '"power draw"'],
+)
+def test_power_whose_heading_says_no_unit_is_refused_and_not_taken_for_watts(heading: str) -> None:
+    with pytest.raises(FormatError, match=r"says no unit, .*power_mW.*--unit mW"):
+        parse(f"time_s,{heading}\n0,4000\n1,5000\n".encode())
+
+
+@pytest.mark.parametrize("header", ["time_s,voltage,current", "t,u_V,i", "t,vbus,current_mA"])
+def test_volts_and_amperes_without_a_unit_are_refused(header: str) -> None:
+    with pytest.raises(FormatError, match="says no unit"):
+        parse(f"{header}\n0,5,200\n1,5,300\n".encode())
+
+
+@pytest.mark.parametrize("heading", ["watts", "power_w", "Power (W)", "power watts", "watt total"])
+def test_a_heading_that_names_watts_says_its_unit(heading: str) -> None:
+    assert read(f"time_s,{heading}\n0,4\n1,5\n")[1] == [4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "units"),
+    [
+        ("time_s,power", "4000", ["mW"]), ("time_s,power", "4", ["W"]),
+        ("time_s,Total Power", "4000", ["Total Power=mW"]), ("t;P", "0,004", ["kW"]),
+        ("t,voltage,current", "5000,800", ["voltage=mV", "current=mA"]),
+        ("t,voltage_V,current", "5,800", ["mA"]),
+    ],
+)  # fmt: skip
+def test_a_stated_unit_holds_where_the_heading_says_none(
+    header: str, row: str, units: list[str]
+) -> None:
+    mark = ";" if ";" in header else ","
+    text = header + "".join(f"\n{n}{mark}{row}" for n in range(3)) + "\n"
+    assert parse(text.encode(), units).value["meter.power"].tolist() == pytest.approx([4.0] * 3)
+
+
+@pytest.mark.parametrize("units", [["mW"], ["power_W=mW"], ["furlongs"], ["power=mW"]])
+def test_a_stated_unit_that_does_nothing_is_refused(units: list[str]) -> None:
+    with pytest.raises(InvalidValueError, match="--unit"):
+        parse(b"time_s,power_W\n0,4\n1,5\n", units)
+
+
+def test_volts_and_amperes_are_read_where_the_power_beside_them_says_no_unit() -> None:
+    assert read("t,power,voltage_V,current_A\n0,4000,5,0.8\n1,4000,5,0.8\n")[1] == [4.0, 4.0]

@@ -14,6 +14,7 @@ LEAST_CHANGES = 4  # fewer say nothing of an interval
 FEW = 0.02  # of the gaps: shorter ones are taken for single glitches
 HOLE = 3.0  # sample spacings: a gap between samples in which anything may have happened
 MOST_DIGITS = 9  # of a number in a log: finer ones come from a calculation
+LEAST_LEVELS = 5  # distinct values: fewer are those of a load as well as of a sensor
 LEAST_STEPS = 3  # between values: fewer show no common one
 MOST_STEPS = 1000  # are looked at: more would take time and tell no more
 BASES = 40
@@ -181,12 +182,38 @@ def quantum_of(value: FloatArray, least: float = 0.0) -> float | None:
     """The common step of values: nearly all differences are multiples of it; None where none is.
 
     Values are rounded to the integers of the source and a product of current and voltage, so that
-    a multiple is met within a tenth of the quantum, or one integer.
+    a multiple is met within a tenth of the quantum, or one integer. A few levels are those of a
+    load as well as of a sensor, and show no step of it, unless they are its multiples in a row.
 
     Args:
         value: Samples without failed reads, shape (n,).
         least: The unit of the source's integers; what is found is no smaller.
     """
+    if np.count_nonzero(np.diff(value)) < LEAST_STEPS:
+        return None
+    found = _common_step(value, least)
+    if found is not None and few_levels(value) and not _in_a_row(value / found):
+        found = None
+    return found or least or None
+
+
+def few_levels(value: FloatArray) -> bool:
+    """Whether values are so few distinct ones that they say nothing of the sensor.
+
+    Args:
+        value: Samples without failed reads, shape (n,).
+    """
+    return len(np.unique(value)) < LEAST_LEVELS
+
+
+def _in_a_row(times: FloatArray) -> bool:
+    """Whether these are whole multiples of a step, four in a row, or three from 0 on."""
+    levels = np.unique(np.rint(times))
+    whole = bool((np.abs(times - np.rint(times)) <= NEAR).all() and (np.diff(levels) == 1).all())
+    return whole and len(levels) >= (LEAST_STEPS if levels[0] == 0 else LEAST_LEVELS - 1)
+
+
+def _common_step(value: FloatArray, least: float) -> float | None:
     steps = np.abs(np.diff(value))
     noise = 1e-9 * float(np.abs(value).max(initial=0.0))
     steps = steps[steps > noise]
@@ -201,7 +228,7 @@ def quantum_of(value: FloatArray, least: float = 0.0) -> float | None:
         found = _fitted(steps, float(candidate), max(1.01 * least, noise))
         if found is not None:
             return found
-    return least if least > 0 else None
+    return None
 
 
 def _fitted(steps: FloatArray, quantum: float, tolerance: float) -> float | None:

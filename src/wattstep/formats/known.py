@@ -86,6 +86,7 @@ FORMATS: Final = (
         name="power meter",
         known_by=re.compile(_METER),
         read="wattstep.formats.power_meter:parse",
+        takes=("units",),
     ),
     Format(
         name="plain CSV",

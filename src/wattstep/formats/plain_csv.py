@@ -113,7 +113,7 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     text, cut = _text(data)
     mark, rows = _rows(text)
     line, header = next(rows, (1, []))
-    time_at, unit_ns, columns = _columns(header, line, _stated(units, header))
+    time_at, unit_ns, columns = _columns(header, line, stated_units(units, header))
     reader = _Reader(mark)
     t_ns: list[int] = []
     values: list[list[float]] = []
@@ -159,21 +159,21 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     return _recording(columns, t_ns, values, damage, cut, notes, int(summed))
 
 
-def _stated(units: Sequence[str], header: Sequence[str]) -> Mapping[str, str]:
+def stated_units(units: Sequence[str], header: Sequence[str]) -> Mapping[str, str]:
     """Units by the name of a column, "" for all others.
 
     Raises:
         InvalidValueError: One is not known, or there is no such column.
     """
-    names = {_name(heading): heading for heading in header}
+    names = {name_of(heading): heading for heading in header}
     stated = {}
     for each in units:
         name, _, unit = each.rpartition("=")
         if unit not in UNITS:
             raise InvalidValueError(f"--unit {each}: one of {', '.join(UNITS)} is wanted")
-        if name and _name(name) not in names:
+        if name and name_of(name) not in names:
             raise InvalidValueError(f"--unit {each}: there are columns {', '.join(names.values())}")
-        stated[_name(name)] = unit
+        stated[name_of(name)] = unit
     return stated
 
 
@@ -272,7 +272,7 @@ def _columns(
                 raise FormatError(FORMAT, line, f"time in {unit[:20]!r}: one of {wanted} is wanted")
             time_at, unit_ns = position, TIME_UNITS_NS[unit or "s"]
         else:
-            unit = unit or stated.get(_name(heading), stated.get("", ""))
+            unit = unit or stated.get(name_of(heading), stated.get("", ""))
             columns.append(_column(position, name, unit))
     if time_at < 0:
         raise FormatError(FORMAT, line, f"it has no column of times ({', '.join(TIMES)})")
@@ -289,11 +289,11 @@ def _named(heading: str, unit: str) -> tuple[str, str]:
     match = _BEHIND.fullmatch(heading)
     if not unit and match is not None:
         name, bracketed, behind = match[1], match[2], match[3]
-        known = _time_unit(bracketed, behind) if _name(name) in TIMES else None
+        known = _time_unit(bracketed, behind) if name_of(name) in TIMES else None
         known = known or (_bracketed(bracketed) if bracketed else _behind(name, behind))
         if known is not None:
-            return _name(name), known
-    return _name(heading), unit
+            return name_of(name), known
+    return name_of(heading), unit
 
 
 def _time_unit(bracketed: str | None, behind: str) -> str | None:
@@ -311,7 +311,8 @@ def _behind(name: str, written: str) -> str | None:
     return known
 
 
-def _name(words: str) -> str:
+def name_of(words: str) -> str:
+    """A heading as the name of a column: lower case, "_" for spaces."""
     return re.sub(r"\s+", "_", words.strip().lower())
 
 

@@ -53,7 +53,7 @@ _TOO_LARGE: Final = "volts and amperes whose product no number holds"
 _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
 
 
-def parse(data: bytes) -> Recording:
+def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     """The power of a meter's log, and its volts and amperes where it has them.
 
     The header names a time (seconds from any beginning, seconds since 1970 or its thousandths,
@@ -63,13 +63,19 @@ def parse(data: bytes) -> Recording:
     # do not count. Cells of other columns are counted as ignored, as are a few damaged lines and a
     last line without its end; an empty cell is a value that is missing.
 
+    Args:
+        data: The log.
+        units: Of columns whose heading says none: "mW" for all of them, "NAME=mW" for one. No
+            unit is ever guessed.
+
     Raises:
         FormatError: Many lines are no rows of it, with the first one's number; the header does not
-            tell which column is the power, or the time; times go back.
+            tell which column is the power, in what unit, or the time; times go back.
+        InvalidValueError: There is no such unit or column, or the headings say all units.
     """
     whole, cut = whole_lines(data)
-    table = _read_at_once(whole)
-    return _recording(_read_by_line(whole) if table is None else table, cut)
+    table = _read_at_once(whole, units)
+    return _recording(_read_by_line(whole, units) if table is None else table, cut)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,11 +160,11 @@ class _Cells:
         return t_ns * 1e-9
 
 
-def _read_by_line(data: bytes) -> _Table:
+def _read_by_line(data: bytes, units: Sequence[str] = ()) -> _Table:
     """Any log, line by line: what is wrong is said with its line."""
     mark, rows = _rows(data)
     first, header = next(rows, (1, []))
-    line, columns, cells = first, columns_of(header, first), _Cells(mark)
+    line, columns, cells = first, columns_of(header, first, units), _Cells(mark)
     table = _Lines(header, columns, cells)
     damage: list[FormatError] = []
     for line, row in rows:
@@ -230,7 +236,7 @@ class _Lines:
             raise FormatError(FORMAT, self._again, _NOT_AFTER)
 
 
-def _read_at_once(data: bytes) -> _Table | None:
+def _read_at_once(data: bytes, units: Sequence[str] = ()) -> _Table | None:
     """A log of nothing but numbers below its header, all columns at once; None: it is not such."""
     end = data.find(b"\n") + 1
     first = data[:end]
@@ -243,7 +249,7 @@ def _read_at_once(data: bytes) -> _Table | None:
         line, header = next(rows)
     except StopIteration:
         return None
-    columns = columns_of(header, line)
+    columns = columns_of(header, line, units)
     for point in "." if mark == "," else ".,":
         table = _numbers(data, end, mark, point, len(header), columns)
         if table is not None and len(table["time"]) >= _LEAST_ROWS:

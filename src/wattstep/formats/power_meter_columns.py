@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from wattstep.errors import InvalidValueError
+from wattstep.formats.plain_csv import UNITS, name_of, stated_units
 from wattstep.formats.recording import FormatError
 from wattstep.formats.rows import SECOND_NS, TIME_UNITS_NS
 
@@ -28,6 +30,10 @@ _UNITS: Final = {
 }  # fmt: skip
 # Words that leave a quantity what it is. Any other, as in power_limit_W, power_factor or
 # power_gpu_W, makes it something else: no column is taken by its first word alone.
+_SI: Final = {"W": "power", "V": "voltage", "A": "current"}
+_EXAMPLES: Final = {"power": "mW", "voltage": "mV", "current": "mA"}
+# Names that say the unit, too.
+_UNIT_NAMES: Final = frozenset({"watts", "watt", "volts", "volt", "v", "amperes", "ampere", "amps", "amp"})
 _MEANS: Final = frozenset({"avg", "average", "mean"})
 _PLAIN: Final = _MEANS | {
     "main", "total", "system", "wall", "input", "active", "real", "draw", "consumption", "measured"
@@ -46,7 +52,7 @@ class Column:
     Attributes:
         index: Where it stands, from 0.
         quantity: What of.
-        factor: To SI; None: a time whose heading says no unit.
+        factor: To SI; None: the heading says no unit.
         doubt: Less is better where several columns are of one quantity: one with a unit first,
             then one that is no mean.
     """
@@ -57,13 +63,22 @@ class Column:
     doubt: tuple[bool, int] = (False, 0)
 
 
-def columns_of(header: Sequence[str], line: int) -> dict[str, Column]:
+def columns_of(header: Sequence[str], line: int, units: Sequence[str] = ()) -> dict[str, Column]:
     """The columns by quantity, each the one that is surest to be it.
 
+    Args:
+        header: The headings.
+        line: Where they stand, for errors.
+        units: Of columns whose heading says none: "mW" for all of them, "NAME=mW" for one.
+
     Raises:
-        FormatError: There is none of a time, or none of power; or two may as well be the power.
+        FormatError: There is none of a time, or none of power; or two may as well be the power; or
+            nothing says its unit.
+        InvalidValueError: A unit is not known, or every heading says its own.
     """
     every = [column for n, cell in enumerate(header) if (column := _column(n, cell)) is not None]
+    if units:
+        every = _with_units(every, header, units)
     found: dict[str, Column] = {}
     for quantity in _NAMES:
         mine = [column for column in every if column.quantity == quantity]
@@ -77,17 +92,65 @@ def columns_of(header: Sequence[str], line: int) -> dict[str, Column]:
             named = ", ".join(header[column.index][:40] for column in alike)
             raise FormatError(FORMAT, line, f"which is its {quantity}? {named}: leave one")
         found[quantity] = mine[0] if quantity == "time" else alike[0]
+    found, unsaid = _said(found)
     if "time" not in found:
         raise FormatError(
             FORMAT, line, f"the header names no time (time_s, timestamp){_else(header)}"
         )
     if "power" not in found and not {"voltage", "current"} <= set(found):
+        if "power" in unsaid or {"voltage", "current"} <= {*found, *unsaid}:
+            raise FormatError(FORMAT, line, _no_unit(unsaid, header))
         raise FormatError(
             FORMAT,
             line,
             f"the header names neither watts (power_W) nor volts and amperes{_else(header)}",
         )
     return found
+
+
+def _with_units(
+    every: Sequence[Column], header: Sequence[str], units: Sequence[str]
+) -> list[Column]:
+    """The columns, those whose heading says no unit with the one that was stated."""
+    stated = stated_units(units, header)
+    found = [_with_unit(column, header[column.index], stated) for column in every]
+    if found == every:
+        raise InvalidValueError(
+            f"--unit {' --unit '.join(units)}: every power, voltage or current of the {FORMAT} says "
+            "its unit itself, or is in another: leave --unit out"
+        )
+    return found
+
+
+def _with_unit(column: Column, heading: str, stated: Mapping[str, str]) -> Column:
+    unit = stated.get(name_of(heading), stated.get("", ""))
+    si, factor = UNITS.get(unit, ("", None))
+    if column.factor is not None or _SI.get(si) != column.quantity:
+        return column
+    return replace(column, factor=factor, doubt=(False, column.doubt[1]))
+
+
+def _said(found: dict[str, Column]) -> tuple[dict[str, Column], dict[str, Column]]:
+    """The columns whose unit is known (a time is in s), and the others, which are not read."""
+    unsaid = {q: each for q, each in found.items() if q != "time" and each.factor is None}
+    return {q: each for q, each in found.items() if q not in unsaid}, unsaid
+
+
+def _no_unit(unsaid: Mapping[str, Column], header: Sequence[str]) -> str:
+    # A power is enough by itself.
+    wanted = {"power": unsaid["power"]} if "power" in unsaid else unsaid
+    named = " and ".join(header[column.index][:40] for column in wanted.values())
+    stated = " ".join(
+        f"--unit {_EXAMPLES[quantity]}"
+        if len(wanted) == 1
+        else f'--unit "{header[column.index][:40]}={_EXAMPLES[quantity]}"'
+        for quantity, column in wanted.items()
+    )
+    written = ", ".join(f"{quantity}_{_EXAMPLES[quantity]}" for quantity in wanted)
+    return (
+        f"the heading {named} says no unit, and none is guessed: state it, as in {written}, or as "
+        f"in wattstep import {stated}"
+    )
 
 
 def _else(header: Sequence[str]) -> str:
@@ -122,7 +185,7 @@ def _column(index: int, cell: str) -> Column | None:
             return Column(
                 index=index,
                 quantity=quantity,
-                factor=factors[0] if factors else (None if quantity == "time" else 1.0),
+                factor=factors[0] if factors else (1.0 if words[0] in _UNIT_NAMES else None),
                 doubt=(not factors, means),
             )
     return None

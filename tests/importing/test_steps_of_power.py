@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wattstep.analysis.even_beat import even_beat
 from wattstep.analysis.weak_period import weak_period
 from wattstep.errors import InvalidValueError
 from wattstep.formats.plain_csv import SUM, parse
@@ -194,3 +195,55 @@ def test_steps_are_not_looked_for_where_that_is_not_wanted(tmp_path: Path) -> No
     run = imported(tmp_path, written(tmp_path, 0.5, 0.02), find_steps=False)
     assert not len(run.series.steps.index)
     assert "steps" not in run.info.imported
+
+
+# --- loads that repeat to the clock ---------------------------------------------------------------
+
+
+def square(
+    folder: Path, period_s: float, *, duty: float = 0.5, noise: float = 0.0, every: int = 1
+) -> Run:
+    """A minute of a square wave of 3 and 9 W at 20 Hz, 5 s of 1 W before and after."""
+    rng = np.random.default_rng(0)
+    t = np.arange(0, 70, 0.05)
+    count = np.floor((t - 5) / period_s)
+    high = ((t - 5) / period_s % 1 < duty) & (count % every == 0)
+    watts = np.where((t >= 5) & (t < 65), np.where(high, 9.0, 3.0), 1.0)
+    watts += noise * rng.standard_normal(len(t))
+    rows = [f"{a:.4f},{b:.4f}" for a, b in zip(t, watts, strict=True)]
+    path = folder / "wave.csv"
+    path.write_text("\n".join(["time_s,power_W", *rows]) + "\n")
+    return imported(folder, path)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("period_s", "duty"), [(0.4, 0.5), (0.4137, 0.5), (0.4137, 0.3), (0.2718, 0.5)]
+)
+def test_a_square_wave_of_few_samples_a_period_has_its_steps_and_its_energy(
+    tmp_path: Path, period_s: float, duty: float, noise: float
+) -> None:
+    """By hand: 9 W for the duty, 3 W for the rest of a minute."""
+    metrics = square(tmp_path, period_s, duty=duty, noise=noise).metrics()
+    time = metrics["step_time"]
+    assert time.value == pytest.approx(period_s, rel=2e-3)
+    assert time.low <= period_s <= time.high
+    watts = 9 * duty + 3 * (1 - duty)
+    assert metrics["mean_power"].value == pytest.approx(watts, rel=0.01)
+    assert metrics["busy_energy"].value == pytest.approx(60 * watts, rel=0.01)
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_periods_that_take_turns_are_no_steps_by_themselves(tmp_path: Path, every: int) -> None:
+    time = square(tmp_path, 0.4137, noise=0.1, every=every).metrics()["step_time"]
+    assert time.missing or time.value == pytest.approx(every * 0.4137, rel=0.01)
+
+
+@pytest.mark.parametrize("swing_s", [7.0, 0.0])
+def test_noise_and_a_slow_swing_have_no_steps_of_a_few_samples(
+    tmp_path: Path, swing_s: float
+) -> None:
+    t_ns = np.arange(0, 60 * 10**9, 50 * 10**6)
+    noise = np.random.default_rng(1).standard_normal(len(t_ns))
+    watts = 6 + (2 * np.sin(2 * np.pi * t_ns * 1e-9 / swing_s) + 0.3 * noise if swing_s else noise)
+    assert even_beat(t_ns, watts, "made").missing

@@ -17,7 +17,7 @@ from wattstep.analysis.aliases import tell_aliases
 from wattstep.analysis.cycles import cycles_together
 from wattstep.analysis.multiples import settled
 from wattstep.analysis.power import spoken
-from wattstep.analysis.refresh import HOLE, refresh
+from wattstep.analysis.refresh import HOLE, few_levels, refresh
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
 from wattstep.records.figure import Figure, Status, missing
 
@@ -153,7 +153,9 @@ def _laid(t_ns: IntArray, value: FloatArray, source: str) -> _Even | str:
         return f"the channel is constant ({value[0]:.4g} at every read)"
     told = refresh(t_ns, value, source)
     spacing = told.spacing_s
-    if told.slower:
+    # Of a load between a few levels, repeats say nothing of how often its source gives a value.
+    slower = told.slower and not few_levels(value)
+    if slower:
         spacing = float(told.interval.value or spacing)
         # Repeats are no values of their own.
         new = np.concatenate([[True], np.diff(value) != 0])
@@ -167,7 +169,7 @@ def _laid(t_ns: IntArray, value: FloatArray, source: str) -> _Even | str:
     # A few values far off (a traced step, a stall) would outweigh all others.
     low, high = np.quantile(value, [0.005, 0.995])
     clipped = np.clip(value, low, high) if high > low else value
-    return _gridded(t_s, clipped, spacing, slower=told.slower)
+    return _gridded(t_s, clipped, spacing, slower=slower)
 
 
 def _gridded(t_s: FloatArray, value: FloatArray, spacing: float, *, slower: bool) -> _Even:

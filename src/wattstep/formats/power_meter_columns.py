@@ -33,7 +33,9 @@ _UNITS: Final = {
 _SI: Final = {"W": "power", "V": "voltage", "A": "current"}
 _EXAMPLES: Final = {"power": "mW", "voltage": "mV", "current": "mA"}
 # Names that say the unit, too.
-_UNIT_NAMES: Final = frozenset({"watts", "watt", "volts", "volt", "v", "amperes", "ampere", "amps", "amp"})
+_UNIT_NAMES: Final = frozenset(
+    {"watts", "watt", "volts", "volt", "v", "amperes", "ampere", "amps", "amp"}
+)
 _MEANS: Final = frozenset({"avg", "average", "mean"})
 _PLAIN: Final = _MEANS | {
     "main", "total", "system", "wall", "input", "active", "real", "draw", "consumption", "measured"

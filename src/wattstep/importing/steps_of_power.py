@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.analysis.busy_stretch import Stretches, stretches
+from wattstep.analysis.even_beat import even_beat
 from wattstep.analysis.period import LEAST_A_PERIOD, period
 from wattstep.analysis.power import spoken
 from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
@@ -78,6 +79,9 @@ def _period(power: _Power, inside: BoolArray, told: bool) -> Figure:
     if len(t_ns) < LEAST_SAMPLES:
         return missing("s", NO_SAMPLES)
     least_s = LEAST_A_PERIOD * float(np.median(np.diff(t_ns))) * 1e-9
+    beat = even_beat(t_ns, power.total[inside], power.names)
+    if not beat.missing:
+        return beat
     reason = None
     for values in (power.total, *power.parts):
         figure = period(t_ns, values[inside], power.names, longer_than_s=least_s)

@@ -181,7 +181,9 @@ def lay(
     else:
         durations = traced.durations_s
         correction = fit_correction(durations, cells.sums(None), clean_beside)
-        begin, end = int(rows.start_ns.min(initial=0)), int(rows.end_ns.max(initial=0))
+        # Seconds since 1970, as imported traces count, would have no digits left for a nanosecond.
+        begin = int(rows.start_ns.min()) if len(rows.start_ns) else 0
+        end = int(rows.end_ns.max(initial=begin))
         shared, _ = share_ranked(ranked, curve_of_clock(begin, end))
         del ranked
         top = rows.parent < 0

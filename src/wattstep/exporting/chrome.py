@@ -95,6 +95,7 @@ class _Writing:
                 ("layers", "layer", timeline.layers(run)),
                 ("between steps", "rest", timeline.between_steps(run)),
                 ("conditions", "condition", timeline.stretches(run)),
+                ("updates", "update", timeline.updates(run)),
             )
         ):
             self._counts[name.replace(" ", "_")] += len(slices)
@@ -248,12 +249,15 @@ def _shapes(names: Names) -> list[str]:
 
 
 def _dims(text: str) -> str:
+    """In the words of PyTorch's profiler, and as the run has it where those do not say it all."""
     if not text:
         return ""
+    told = f'"shapes":{json.dumps(label(text))}'
     if not _DIMS.fullmatch(text):
-        return f'"shapes":{json.dumps(label(text))}'
+        return told
     dims = (f"[{shape.replace('x', ',')}]" for shape in re.split("[,;]", text))
-    return f'"Input Dims":[{",".join(dims)}]'
+    found = f'"Input Dims":[{",".join(dims)}]'
+    return f"{found},{told}" if ";" in text else found
 
 
 def _counted(key: str, column: Known) -> list[str]:

@@ -119,6 +119,7 @@ class _Writing:
                 timeline.between_steps(run),
             ),
             ("conditions", "throttled and disturbed stretches", timeline.stretches(run)),
+            ("updates", "when an optimizer had updated its parameters", timeline.updates(run)),
         ):
             if len(slices):
                 track = LanedTrack(self._file, self._described(name, about))

@@ -225,6 +225,8 @@ def steps(run: Run) -> Slices:
         flags["disturbed"] = conditions.disturbed[:count]
     start = table["start_ns"].to_numpy()
     everywhere = np.ones(count, bool)
+    # runs of before December 2026 have none
+    waited = {"waited_ns": known(table["waited_ns"])} if "waited_ns" in table.column_names else {}
     return Slices(
         start_ns=start,
         end_ns=np.maximum(table["end_ns"].to_numpy(), start),
@@ -235,6 +237,7 @@ def steps(run: Run) -> Slices:
             "samples": numbers("samples"),
             "loss": numbers("loss"),
             **{name: Known(values=flag, there=everywhere) for name, flag in flags.items()},
+            **waited,
         },
     )
 
@@ -266,37 +269,48 @@ def _of_list(names: Sequence[str]) -> Names:
 def phases(run: Run) -> Slices:
     """From the mark of a phase to the next one's, or to the end of its step."""
     marks, ends = run.tables.marks, run.tables.step_table["end_ns"].to_numpy()
-    mine = marks.kind == Mark.PHASE
-    step, t_ns = marks.step[mine], marks.t_ns[mine]
+    at = np.flatnonzero(marks.kind == Mark.PHASE)
+    step, t_ns = marks.step[at], marks.t_ns[at]
     last = np.append(step[1:] != step[:-1], True)[: len(step)]
     end = np.where(last, ends[step], np.append(t_ns[1:], 0)[: len(t_ns)])
-    return _marked(run, step, t_ns, end, marks.name[mine].tolist())
+    return _marked(run, at, end)
+
+
+def updates(run: Run) -> Slices:
+    """Moments in which an optimizer had updated its parameters; they last no time."""
+    marks = run.tables.marks
+    at = np.flatnonzero(marks.kind == Mark.UPDATE)
+    return _marked(run, at, marks.t_ns[at])
 
 
 def layers(run: Run) -> Slices:
     """From a layer's mark of its begin to that of its end; a mark without its half is left out."""
     marks = run.tables.marks
-    mine = (marks.kind == Mark.LAYER_START) | (marks.kind == Mark.LAYER_END)
-    step, t_ns = marks.step[mine], marks.t_ns[mine]
-    kind, name = marks.kind[mine], marks.name[mine]
+    mine = np.flatnonzero((marks.kind == Mark.LAYER_START) | (marks.kind == Mark.LAYER_END))
+    step, kind, name = marks.step[mine], marks.kind[mine], marks.name[mine]
     opened = np.flatnonzero(
         (kind[:-1] == Mark.LAYER_START)
         & (kind[1:] == Mark.LAYER_END)
         & (step[:-1] == step[1:])
         & (name[:-1] == name[1:])
     )
-    return _marked(run, step[opened], t_ns[opened], t_ns[opened + 1], name[opened].tolist())
+    end = mine[opened + 1]
+    return _marked(run, mine[opened], marks.t_ns[end], end_mark=end)
 
 
-def _marked(
-    run: Run, step: IntArray, start: IntArray, end: IntArray, names: Sequence[str]
-) -> Slices:
-    index = run.tables.step_table["index"].to_numpy()
+def _marked(run: Run, at: IntArray, end_ns: IntArray, **beside: IntArray) -> Slices:
+    """From some marks to these times.
+
+    Their positions among the marks of all steps tell the order of those of one moment.
+    """
+    marks, index = run.tables.marks, run.tables.step_table["index"].to_numpy()
+    told = {"step": index[marks.step[at]], "mark": at, **beside}
+    everywhere = np.ones(len(at), bool)
     return Slices(
-        start_ns=start,
-        end_ns=np.maximum(end, start),
-        names=_of_list(names),
-        counted={"step": Known(values=index[step], there=np.ones(len(step), bool))},
+        start_ns=marks.t_ns[at],
+        end_ns=np.maximum(end_ns, marks.t_ns[at]),
+        names=_of_list(marks.name[at].tolist()),
+        counted={name: Known(values=values, there=everywhere) for name, values in told.items()},
     )
 
 

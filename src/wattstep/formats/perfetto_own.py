@@ -99,6 +99,9 @@ def own_of(
         allocated=whole("allocated", UNTOLD),
         warmup=whole("warmup"),
         traced=whole("traced"),
+        waited=whole("waited_ns"),
+        mark=whole("mark"),
+        end_mark=whole("end_mark"),
         samples=real("samples"),
         loss=real("loss"),
     )

@@ -81,7 +81,7 @@ ON_GPU = frozenset({"kernel", "copy", "set", "wait"})
 
 
 # Tracks of our own exports that hold no operations.
-OWN_TRACKS = ("steps", "phases", "layers", "between steps", "conditions", "gaps")
+OWN_TRACKS = ("steps", "phases", "layers", "between steps", "conditions", "gaps", "updates")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,6 +97,10 @@ class Own:
         allocated: Bytes allocated less freed; `UNTOLD` where not told.
         warmup: 1 for a step that does not count, 0 for others, NONE for what is no step.
         traced: Likewise, whether it was traced.
+        waited: How long in ns a thread waited for a core in a traced step; NONE where not told.
+        mark: Of a phase, a layer's begin or an update its place among the marks of the run, which
+            tells the order of those of one moment; NONE: of an older export.
+        end_mark: Likewise of a layer's end.
         samples: Of a step; NaN where not told.
         loss: Likewise.
     """
@@ -109,6 +113,9 @@ class Own:
     allocated: Longs
     warmup: Longs
     traced: Longs
+    waited: Longs
+    mark: Longs
+    end_mark: Longs
     samples: NDArray[np.float64]
     loss: NDArray[np.float64]
 

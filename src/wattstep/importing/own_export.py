@@ -15,9 +15,12 @@ from wattstep.importing.nesting import Bools
 from wattstep.records.journal import Mark
 
 MARKS: Final = (
-    "of a track of phases, layers, rests, conditions or gaps: they stand elsewhere in the run"
+    "of a track of phases, layers, updates, rests, conditions or gaps: they stand elsewhere in the run"
 )
-STEPS, PHASES, LAYERS, RESTS, *_ = range(len(OWN_TRACKS))
+STEPS, PHASES, LAYERS, RESTS, *_, UPDATES = range(len(OWN_TRACKS))
+# Of exports that tell no order: a layer ends before the next begins at the same moment, and after
+# a phase began.
+_ORDER: Final = {Mark.LAYER_END: 0, Mark.PHASE: 1, Mark.LAYER_START: 2, Mark.UPDATE: 3}
 
 
 def chosen(own: Own, which: Any) -> Own:
@@ -58,6 +61,7 @@ def with_flags(columns: dict[str, Any], own: Own, warmup: int) -> dict[str, Any]
         **told,
         "warmup": (own.warmup == 1) | (np.arange(count) < warmup),
         "traced": own.traced != 0,
+        "waited_ns": pa.array(own.waited, mask=own.waited == NONE),
     }
 
 
@@ -66,29 +70,25 @@ def with_marks(
 ) -> dict[str, Any]:
     """Columns of steps with the marks of their phases and layers."""
     index = np.asarray(columns["index"])
-    found: list[list[tuple[int, int, str]]] = [[] for _ in index]
+    found: list[list[tuple[int, int, Mark, str]]] = [[] for _ in index]
     position = {int(number): at for at, number in enumerate(index)}
-    marks = np.flatnonzero((own.track == PHASES) | (own.track == LAYERS))
-    for row in marks.tolist():
+    kinds = {PHASES: Mark.PHASE, LAYERS: Mark.LAYER_START, UPDATES: Mark.UPDATE}
+    for row in np.flatnonzero(np.isin(own.track, list(kinds))).tolist():
         at = position.get(int(own.number[row]))
         if at is None:
             continue
-        start, end = int(events.start_ns[row]), int(events.end_ns[row])
-        name = names[events.name[row]]
-        if own.track[row] == PHASES:
-            found[at].append((start, int(Mark.PHASE), name))
-        else:
-            found[at].append((start, int(Mark.LAYER_START), name))
-            found[at].append((end, int(Mark.LAYER_END), name))
-    # A layer ends before the next one begins at the same moment, and after a phase began.
-    order = {int(Mark.LAYER_END): 0, int(Mark.PHASE): 1, int(Mark.LAYER_START): 2}
+        kind, name = kinds[int(own.track[row])], names[events.name[row]]
+        found[at].append((int(own.mark[row]), int(events.start_ns[row]), kind, name))
+        if kind == Mark.LAYER_START:
+            end_ns = int(events.end_ns[row])
+            found[at].append((int(own.end_mark[row]), end_ns, Mark.LAYER_END, name))
     for each in found:
-        each.sort(key=lambda mark: (mark[0], order[mark[1]]))
+        each.sort(key=lambda mark: (*mark[:2], _ORDER[mark[2]]))
     return {
         **columns,
-        "mark_ns": pa.array([[m[0] for m in each] for each in found], pa.list_(pa.int64())),
-        "mark_kind": pa.array([[m[1] for m in each] for each in found], pa.list_(pa.int8())),
-        "mark_name": pa.array([[m[2] for m in each] for each in found], pa.list_(pa.string())),
+        "mark_ns": pa.array([[m[1] for m in each] for each in found], pa.list_(pa.int64())),
+        "mark_kind": pa.array([[int(m[2]) for m in each] for each in found], pa.list_(pa.int8())),
+        "mark_name": pa.array([[m[3] for m in each] for each in found], pa.list_(pa.string())),
     }
 
 

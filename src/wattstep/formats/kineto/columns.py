@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from wattstep.formats.kineto import words
 from wattstep.formats.kineto.counters import NO_TIME, Counters
 from wattstep.formats.kineto.numbers import nanoseconds
-from wattstep.formats.kineto.own import OwnColumns
+from wattstep.formats.kineto.own import OwnColumns, told_text
 from wattstep.formats.trace import NONE, Own
 
 if TYPE_CHECKING:
@@ -171,10 +171,11 @@ class Columns:
         return self._places.setdefault(key, len(self._places)) if found is None else found
 
     def _shape(self, said: Any) -> int:
-        dims = bytes(said.dims or said.dims_before)
+        told = bytes(said.shapes) if self._own is not None else b""
+        dims = told or bytes(said.dims or said.dims_before)
         code = self._shapes.get(dims)
         if code is None:
-            text = words.shapes_text(dims)
+            text = told_text(told) if told else words.shapes_text(dims)
             code = self._names.setdefault(text, len(self._names)) if text else NONE
             self._shapes[dims] = code
         return code

@@ -61,6 +61,10 @@ class Arguments(
     own_allocated: msgspec.Raw = NOTHING
     warmup: msgspec.Raw = NOTHING
     traced: msgspec.Raw = NOTHING
+    waited_ns: msgspec.Raw = NOTHING
+    mark: msgspec.Raw = NOTHING
+    end_mark: msgspec.Raw = NOTHING
+    shapes: msgspec.Raw = NOTHING
     samples: msgspec.Raw = NOTHING
     loss: msgspec.Raw = NOTHING
 

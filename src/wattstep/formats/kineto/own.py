@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 # The category of a track's events, and the track.
 _TRACKS: Final = {
     "phase": "phases", "layer": "layers", "rest": "between steps", "condition": "conditions",
-    "gap": "gaps",
+    "gap": "gaps", "update": "updates",
 }  # fmt: skip
 _TEXTS: Final = ("layer", "phase", "kind")
-_NUMBERS: Final = ("number", "allocated", "warmup", "traced", "samples", "loss")
+_NUMBERS: Final = (
+    "number", "allocated", "warmup", "traced", "waited", "mark", "end_mark", "samples", "loss",
+)  # fmt: skip
 
 
 class OwnColumns:
@@ -67,6 +69,9 @@ class OwnColumns:
             _whole(self._value(said.own_allocated), UNTOLD),
             _whole(self._value(said.warmup), NONE),
             _whole(self._value(said.traced), NONE),
+            _whole(self._value(said.waited_ns), NONE),
+            _whole(self._value(said.mark), NONE),
+            _whole(self._value(said.end_mark), NONE),
             _number(self._value(said.samples)),
             _number(self._value(said.loss)),
         )
@@ -74,14 +79,24 @@ class OwnColumns:
     def _value(self, raw: Any) -> Any:
         text = bytes(raw)
         if text not in self._known:
-            try:
-                found = json.loads(text)
-            except (ValueError, RecursionError):
-                found = None
+            found = _decoded(text)
             if len(text) > 64:
                 return found
             self._known[text] = found
         return self._known[text]
+
+
+def told_text(raw: bytes) -> str:
+    """A text as it stands in the file; "" where there is none."""
+    found = _decoded(raw)
+    return found if isinstance(found, str) else ""
+
+
+def _decoded(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _whole(value: Any, other: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -122,6 +122,20 @@ def test_operations_get_the_time_that_they_take_in_a_clean_step(cost_ns: int) ->
         mine = (named(rows) == layer) & (laid.phase == phase)
         assert laid.time_s[mine].sum() / 10 == pytest.approx(seconds, rel=1e-6)
     assert laid.rest_s == pytest.approx(0, abs=1e-9)
+
+
+def test_operations_take_the_same_time_on_a_clock_that_counts_from_1970() -> None:
+    """As those of imported traces do: a double of so many seconds keeps no more than 240 ns."""
+    recording = Recording(1_500)
+    for _ in range(10):
+        recording.window(CLEAN)
+    rows, phases = recording.tables()
+    since = 1_795_402_570_371_394_395
+    later = replace(rows, start_ns=rows.start_ns + since, end_ns=rows.end_ns + since)
+    moved = Phases(names=phases.names, edges_ns=phases.edges_ns + since)
+    beside = np.tile(STEP_S * SHARE, (10, 1))
+    laid = lay(later, moved, beside, SHARE, STEP_S)
+    assert laid.time_s == pytest.approx(lay(rows, phases, beside, SHARE, STEP_S).time_s, abs=1e-12)
 
 
 def test_the_residual_is_what_odd_windows_say_wrongly_of_even_ones() -> None:

@@ -121,7 +121,9 @@ def test_plain_overlap_of_modelled_power_is_modelled(
 def test_a_group_has_the_energy_that_the_tables_of_the_run_say(run: Run) -> None:
     (groups,) = [table for table in section(run).tables if table.name == "groups"]
     rows = {row["name"]: row["energy"] for row in run.operations()}
-    alone = [row for row in groups.rows if row["members"] == 1 and row["holds"][0].split()[0] in rows]
+    alone = [
+        row for row in groups.rows if row["members"] == 1 and row["holds"][0].split()[0] in rows
+    ]
     assert alone
     for row in alone:
         assert row["energy"].value == pytest.approx(rows[row["holds"][0].split()[0]].value)

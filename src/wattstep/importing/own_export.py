@@ -14,9 +14,7 @@ from wattstep.importing.columns import Labels
 from wattstep.importing.nesting import Bools
 from wattstep.records.journal import Mark
 
-MARKS: Final = (
-    "of a track of phases, layers, updates, rests, conditions or gaps: they stand elsewhere in the run"
-)
+MARKS: Final = "of a track of phases, layers, updates, rests, conditions or gaps: they stand elsewhere in the run"
 STEPS, PHASES, LAYERS, RESTS, *_, UPDATES = range(len(OWN_TRACKS))
 # Of exports that tell no order: a layer ends before the next begins at the same moment, and after
 # a phase began.

@@ -63,10 +63,10 @@ def test_bad_input_is_refused(tmp_path: Path, given: dict[str, str], said: str) 
     assert not (tmp_path / "x.py").exists()
 
 
-def test_a_made_agent_is_the_bare_one_with_two_texts_put_in(tmp_path: Path) -> None:
+def test_a_made_agent_is_the_bare_one_with_its_texts_put_in(tmp_path: Path) -> None:
     made = agent_in(tmp_path).read_text()
     bare = TEMPLATE.read_text()
-    head, _, rest = bare.partition('\nCHILD = ""\nPLAN = ""\n')
+    head, _, rest = bare.partition('\nCHILD = ""\nCANARY = ""\nPLAN = ""\n')
     assert rest
     assert made.startswith(f"{head}\nCHILD = (\n")
     assert made.endswith(f"\n)\n{rest}")

@@ -18,7 +18,7 @@ from wattstep.errors import InvalidValueError
 def log(tmp_path: Path) -> Path:
     """Power that changes every 50 ms by 0.25 W, for ten seconds."""
     path = tmp_path / "bench.csv"
-    rows = (f"{n / 20},{4 + n % 3 / 4},{2 + n % 3 / 4}\n" for n in range(200))
+    rows = (f"{n / 20},{4 + n % 6 / 4},{2 + n % 6 / 4}\n" for n in range(200))
     path.write_text("t_s,power [W],gpu [W]\n" + "".join(rows))
     return path
 

@@ -108,8 +108,11 @@ def test_a_script_runs_unchanged_and_its_steps_are_those_of_its_optimizer(
     steps, _, notes = joined(profiled(tmp_path, version, "--every", "4"))
     assert steps["index"] == list(range(60))
     assert set(steps["samples"]) == {8.0}
-    # The first window after three steps of warm-up and three more, then one after every four.
-    assert [n for n, traced in enumerate(steps["traced"]) if traced][:3] == [6, 11, 16]
+    # The first window after three steps of warm-up and three more, then one after every four or so.
+    windows_at = [n for n, traced in enumerate(steps["traced"]) if traced]
+    assert windows_at[0] == 6
+    gaps = np.diff(windows_at[:6])
+    assert all(1 + 4 // 2 <= gap <= 1 + 4 * 3 // 2 for gap in gaps), gaps
     assert "the script ended with exit code 5" in notes
     spans = pq.read_table(tmp_path / "run" / "spans.parquet").to_pylist()
     rests = [span["name"] for span in spans if span["kind"] == "rest"]
@@ -262,7 +265,9 @@ def test_a_real_torch_s_operations_add_up_to_those_of_its_own_trace(tmp_path: Pa
     assert steps["index"] == list(range(30))
     assert set(steps["samples"]) == {4.0}
     listed = windows(folder)
-    assert [window["step"] for window in listed] == [6, 12, 18, 24]
+    at = [window["step"] for window in listed]
+    assert at[0] == 6
+    assert all(1 + 5 // 2 <= gap <= 1 + 5 * 3 // 2 + 1 for gap in np.diff(at))
     table = pq.read_table(tmp_path / "run" / "operations.parquet")
     for window in listed:
         mine = table.filter(pc.equal(table["step"], window["step"]))
@@ -284,4 +289,6 @@ def test_a_real_torch_s_operations_add_up_to_those_of_its_own_trace(tmp_path: Pa
     assert ("aten::conv2d", "0", "forward") in by_layer
     assert ("aten::linear", "3", "forward") in by_layer
     assert ("ConvolutionBackward0", "0", "backward") in by_layer
-    assert run.metrics()["step_time"].n == 30 - 3 - 4 - 4  # warm-up, traced, and those after them
+    # Less warm-up, traced steps, and those after them.
+    after = sum(step + 1 < 30 for step in at)
+    assert run.metrics()["step_time"].n == 30 - 3 - len(at) - after

@@ -58,8 +58,9 @@ class SweepFolder:
             opened.callback(os.close, lock_folder(path, LOCK, "another sweep"))
             self._document = self._opened(plan, machine)
             self.outcomes = read_outcomes(path, warn)
-            with Folder(path) as folder:
-                self._lines = opened.enter_context(folder.keep(OUTCOMES)).fileno()
+            with Folder(path) as folder, folder.keep(OUTCOMES) as file:
+                self._lines = os.dup(file.fileno())
+                opened.callback(os.close, self._lines)
             self._end_line()
             self.save(0.0)
             self._open = opened.pop_all()

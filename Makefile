@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip --disable-pip-version-check
 DEMO = demo
 
-.PHONY: demo test test-all fuzz check format contracts docs bench picture clean
+.PHONY: demo test test-system test-slow test-all test-burning fuzz check lint types format contracts docs bench picture clean
 
 demo: .venv/.runs
 	@rm -rf $(DEMO)/runs $(DEMO)/report.html
@@ -15,19 +15,28 @@ demo: .venv/.runs
 	@.venv/bin/wattstep report $(DEMO)/runs -o $(DEMO)/report.html
 	@echo "open it in a browser: it needs no network"
 
-# What takes longest is left to test-all. On a shared machine a clock of a test may be held up: what
-# fails is run again, twice at most, and named at the end; test-all runs everything once. Files of
-# tests run side by side, one for each core and four at most; those that watch clocks, memory, or
-# what other processes do meanwhile, two at a time.
-WATCHING = $(addprefix tests/,agent conditions faults fleet footprint foreground recorder sampling \
-  sensors targets watching)
-QUICK = .venv/bin/python -m pytest -m "not slow" --reruns 2 --reruns-delay 2 -rR --dist loadfile
-test: .venv/.tests contracts
-	$(QUICK) -n logical --maxprocesses 4 tests $(WATCHING:%=--ignore=%)
-	$(QUICK) -n 2 $(WATCHING)
+# Which tests are of which target stands in tests/tiers.py, as does the list of those that may be run
+# again. `test`: within the process, and one of each real component. `test-system`: ssh, adb, agents,
+# faults, Dask, browser, children of the command line; files side by side, two at a time, since they
+# watch clocks, memory, and what other processes do meanwhile.
+PYTEST = .venv/bin/python -m pytest
+test: .venv/.tests
+	$(PYTEST) --tier test -n logical --maxprocesses 4 --dist worksteal
 
-test-all: .venv/.tests contracts
-	.venv/bin/python -m pytest --hypothesis-profile=long
+test-system: .venv/.tests
+	$(PYTEST) --tier system -n 2 --dist loadfile
+
+test-slow: .venv/.tests
+	$(PYTEST) --tier slow
+
+test-all: .venv/.tests
+	$(PYTEST) --hypothesis-profile=long
+
+# Three times in a row, beside four processes that burn the processor; choose others with
+#   make test-burning BURNING="tests/faults -m 'not slow'"
+BURNING = tests/run tests/tracing tests/sampling tests/conditions -m "not slow"
+test-burning: .venv/.tests
+	.ci/burning $(PYTEST) $(BURNING)
 
 # Every parser against 100,000 inputs: recordings damaged at random, about half an hour; then those
 # that Hypothesis makes, hours.
@@ -37,16 +46,24 @@ fuzz: .venv/.tests
 	  tests/sampling/test_parsers.py tests/sensors/test_android.py tests/sensors/test_machine.py \
 	  tests/importing tests/fleet/remote/test_archive.py tests/agent/test_looking.py tests/agent/test_hostile.py
 
-check: .venv/.tests
-	.venv/bin/ruff format --check src tests benchmarks
-	.venv/bin/ruff check src tests benchmarks
+# Before a commit; .ci/run adds test-system.
+check: lint contracts types test
+
+lint: .venv/.tests
+	.venv/bin/ruff format --check src tests benchmarks docs
+	.venv/bin/ruff check src tests benchmarks docs
+
+# Benchmarks as well, since hours go by before one shows that a name has moved; not strictly.
+types: .venv/.tests
 	.venv/bin/mypy
-	$(MAKE) contracts
-	.venv/bin/python -m pytest
+	.venv/bin/mypy --no-warn-unused-ignores --no-warn-return-any --allow-untyped-calls benchmarks \
+	  --disable-error-code var-annotated --disable-error-code method-assign \
+	  --disable-error-code union-attr --disable-error-code operator \
+	  --disable-error-code assignment --disable-error-code return-value
 
 format: .venv/.tests
-	.venv/bin/ruff check --fix src tests benchmarks
-	.venv/bin/ruff format src tests benchmarks
+	.venv/bin/ruff check --fix src tests benchmarks docs
+	.venv/bin/ruff format src tests benchmarks docs
 
 contracts: .venv/.tests
 	.venv/bin/lint-imports
@@ -59,8 +76,8 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/sampler.py
 	.venv/bin/python benchmarks/marks.py
 	.venv/bin/python benchmarks/recording.py
-	.venv/bin/python benchmarks/recording.py --threads 2
-	.venv/bin/python benchmarks/recording.py --workloads lenet --interval 1ms
+	.venv/bin/python benchmarks/recording.py --parts both --threads 2
+	.venv/bin/python benchmarks/recording.py --parts both --interval 1ms
 	.venv/bin/python benchmarks/tracing.py
 	.venv/bin/python benchmarks/phases.py
 	.venv/bin/python benchmarks/callbacks.py

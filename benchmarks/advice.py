@@ -99,7 +99,7 @@ def show(name: str, case: dict[str, Any], folder: Path, arguments: argparse.Name
 
 def prediction(name: str, path: Path) -> tuple[str, int | None]:
     """The gain that is predicted, and how many threads are advised."""
-    from wattstep.explaining import explain
+    from wattstep.insight.explain import explain
     from wattstep.run import load
 
     section = next(iter(explain(load(path), ["advice"])))
@@ -168,7 +168,7 @@ def train(settings: dict[str, Any]) -> None:
 
     import torch
 
-    from wattstep.recorder import Recorder
+    from wattstep.record.recorder import Recorder
 
     torch.manual_seed(0)
     torch.set_num_threads(settings["threads"])

@@ -13,9 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wattstep.agent import wattstep_agent
-from wattstep.agent.looking import parse_look
-from wattstep.agent.making import make_agent
+from wattstep.remote.agent.looking import parse_look
+from wattstep.remote.agent.making import bare_agent, make_agent
 
 SCRIPT = """
 import sys, time, wattstep_agent
@@ -46,7 +45,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     look = subprocess.run(
-        [sys.executable, wattstep_agent.__file__, "look"], stdout=subprocess.PIPE, check=True
+        [sys.executable, "-", "look"],
+        input=bare_agent().encode(),
+        stdout=subprocess.PIPE,
+        check=True,
     )
     found: dict[str, list[tuple[float, float]]] = {each: [] for each in options.python}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What saying what is left costs the training: CPU time of its thread a second, with the sampler's journals being written meanwhile.
+"""What saying what is left costs the training: CPU time of its thread, with the sampler's journals being written meanwhile.
 
 python benchmarks/ahead.py [--seconds 20] [--power-model vcpu] [--json]
 """
@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from wattstep.conditions.ahead import Ahead
-from wattstep.recorder import Recorder
+from wattstep.live.so_far import LiveForecast
+from wattstep.record.recorder import Recorder
 
 STEP_S = 0.01
 
@@ -26,26 +26,24 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
-    recorder = Recorder(folder / "run", trace="none", power_model=options.power_model).start()
-    ahead = Ahead(recorder.path, recorder.info)
-    looks, steps = [], []
+    recorder = Recorder(
+        folder / "run", trace="none", power_model=options.power_model, total_steps=10_000
+    ).start()
+    ahead = LiveForecast(recorder.path, recorder.info)
+    looks = []
     end = time.perf_counter() + options.seconds
     while time.perf_counter() < end:
         with recorder.step(samples=4):
             time.sleep(STEP_S)
-        began = time.thread_time_ns()
-        ahead.step(counts=True)
-        steps.append((time.thread_time_ns() - began) * 1e-3)
         if ahead.due():
             began = time.thread_time_ns()
-            ahead.look(steps=10_000)
+            ahead.look()
             ahead.words()
             looks.append((time.thread_time_ns() - began) * 1e-3)
     recorder.close()
     shutil.rmtree(folder)
     found = {
-        "a step (µs)": statistics.median(steps),
-        "a look, once a second (µs)": statistics.median(looks[1:]),
+        "a look, every other second (µs)": statistics.median(looks[1:]),
         "the slowest look after the first (µs)": max(looks[1:]),
         "the first look (µs)": looks[0],
         "said": ahead.words(),

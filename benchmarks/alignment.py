@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.alignment import AlignmentError
-from wattstep.analysis.alignment_load import from_load, load_of_intervals
+from wattstep.importing.clocks.alignment import AlignmentError
+from wattstep.importing.clocks.alignment_load import from_load, load_of_intervals
 
 GOOD_S = 0.020
 Array = np.ndarray

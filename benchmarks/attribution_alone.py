@@ -16,14 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attribution_load import ahead
-from wattstep import engines, workloads
-from wattstep.analysis.power import EnergySource
-from wattstep.recorder import Recorder
-from wattstep.records.figure import Status
-from wattstep.records.workload import Preparation
+from wattstep import workloads
+from wattstep.attribution.tables.regression_input import process_of, regression_result
+from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.record.recorder import Recorder
+from wattstep.record.sensors.process_cpu import open_task_clocks
+from wattstep.recorded.power import EnergySource
 from wattstep.run import Run, load
-from wattstep.run.below_sampling import process_of, regressed
-from wattstep.sensors.process_cpu import open_task_clocks
+from wattstep.schema.figure import Status
+from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch import TorchWorkload
 
 LAST_LEVEL = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 UNKNOWN_CACHE = 64 << 20
@@ -151,8 +153,8 @@ def _cpu(clocks: list[int]) -> int:
 
 def measured(folder: Path, workload: str, batch: int, most: int, first: bool) -> dict[str, Any]:
     """The network recorded, and its operations in loops between stretches of its training."""
-    engine = engines.find("torch")(
-        workloads.find(workload), Preparation(batch_size=batch), threads=1
+    engine = TorchTrainer(
+        TorchWorkload(workloads.find(workload)), Preparation(batch_size=batch), threads=1
     )
     for _ in range(3):
         engine.step()
@@ -178,7 +180,7 @@ def measured(folder: Path, workload: str, batch: int, most: int, first: bool) ->
     return {"chosen": chosen, "times": times}
 
 
-def inside(run: Run) -> dict[tuple[str, str], dict[str, float]]:
+def inside(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
     """Time and CPU time of operations within a step, by overlap and by regression."""
     breakdown = run.breakdown
     channel = next(run.series.with_role("process_cpu_time"))
@@ -188,7 +190,7 @@ def inside(run: Run) -> dict[tuple[str, str], dict[str, float]]:
     process = process_of(breakdown, source)
     if isinstance(process, str):
         raise SystemExit(process)
-    found = regressed([process], source)
+    found = regression_result([process], source)
     shared = breakdown.plain.shared("cpu_time")
     assert shared is not None
     position = {int(code): number for number, code in enumerate(process.code)}

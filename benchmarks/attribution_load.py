@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.curves import Curve, add_curves, curve_of_counter
-from wattstep.analysis.folding import fold, mean_gain
-from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
+from wattstep.attribution.folding import fold, mean_gain
+from wattstep.attribution.regression.problem import Kinds, Layout, Sampled
+from wattstep.recorded.curves import Curve, add_curves, curve_of_counter
 
 # Name, threads, ms, phase: what a step does in this order. A short one after a long one, the same
 # threads in several places, some far below 10 ms.
@@ -113,8 +113,8 @@ def program(
     folder: Path, steps: int, mixes: int, seed: int, rate: float | None, first: bool
 ) -> None:
     """Records `steps` of the program, then `mixes` stretches with other shares of each operation."""
-    from wattstep.recorder import Recorder
-    from wattstep.sensors.process_cpu import open_task_clocks
+    from wattstep.record.recorder import Recorder
+    from wattstep.record.sensors.process_cpu import open_task_clocks
 
     worker, random = Worker(first), np.random.default_rng(seed)
     rate = rate or rounds_a_ms()
@@ -270,7 +270,7 @@ def kinds() -> Kinds:
     names = [name for name, *_ in PROGRAM] + [REST]
     threads = [f"{count} threads" for _, count, *_ in PROGRAM] + [REST]
     phases = [phase for *_, phase in PROGRAM] + [REST]
-    keys = (
+    keys: tuple[list[Any], ...] = (
         names,
         list(zip(threads, phases, strict=True)),
         threads,

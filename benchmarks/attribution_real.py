@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import attribution_load as load
-from wattstep.analysis.regression.regress import regress
+from wattstep.attribution.regression.regress import regress
 
 LEAST = 1e-3  # of the step: errors of what is less stand as a share of the step
 EVERY = (1, 10, 100)

@@ -29,7 +29,7 @@ import torch
 
 from pairs import compare, interval, shown
 from wattstep.integrations import live
-from wattstep.recorder import Recorder
+from wattstep.record.recorder import Recorder
 from wattstep.run import load
 
 os.environ.update({"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline"})
@@ -134,7 +134,8 @@ def with_transformers(width: int, steps: int, callbacks: list[Any]) -> float:
             report_to="none", save_strategy="no", logging_steps=10**6, disable_tqdm=True,
             optim="sgd", dataloader_pin_memory=False,
         )  # fmt: skip
-        data = [{"x": x, "labels": y} for x, y in samples(steps)]
+        made = samples(steps)
+        data = [{"x": made[n][0], "labels": made[n][1]} for n in range(len(made))]
         trainer = transformers.Trainer(
             model=Classifier(width), args=arguments, train_dataset=data,
             callbacks=[*callbacks, Watching()],

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import torch  # noqa: F401 - a training has loaded it, and with it what the canary needs
 
-from wattstep.conditions.canary import work
-from wattstep.windows import own_status
+from wattstep.record.tracing.windows import own_status
+from wattstep.train.environment.canary import work
 
 
 def main() -> None:

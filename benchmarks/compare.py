@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.records.channel import Channel
-from wattstep.records.journal import Mark
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import Mark
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.writing import write_run
 
 MS = 1_000_000

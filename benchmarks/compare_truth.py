@@ -38,15 +38,16 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.statistics import mean_figure
-from wattstep.comparison.answer import sentence
-from wattstep.comparison.configuration import configuration_of
-from wattstep.comparison.drift import Drift, drift_between
-from wattstep.comparison.metrics import Compared, compare_metric
-from wattstep.comparison.operations import compare_operations
-from wattstep.comparison.process import UNITS, Process, read_process
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.records.run_info import RunInfo
+from wattstep.insight.compare.answer import sentence
+from wattstep.insight.compare.configuration import configuration_of
+from wattstep.insight.compare.drift import Drift, drift_between
+from wattstep.insight.compare.metrics import Compared, compare_metric
+from wattstep.insight.compare.operations import compare_operations
+from wattstep.insight.compare.process import UNITS, Process, read_process
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.report_rows import CostRow
+from wattstep.schema.run_info import RunInfo
+from wattstep.stats.statistics import mean_figure
 
 STEPS, ALIKE, STEP_SPREAD = 300, 0.6, 0.10
 BETWEEN = 0.03  # standard deviation of process means, relative
@@ -61,7 +62,7 @@ INFO = RunInfo(
 
 def process(
     step_time: Figure,
-    operations: Sequence[dict[str, Any]] = (),
+    operations: Sequence[CostRow] = (),
     *,
     cpu_time: Figure | None = None,
     disturbed: float = 0.0,
@@ -215,7 +216,7 @@ def show_busy(rows: Sequence[dict[str, Any]]) -> None:
 OPERATIONS, WINDOWS = 200, 30
 
 
-def operation_rows(means: np.ndarray, random: np.random.Generator) -> list[dict[str, Any]]:
+def operation_rows(means: np.ndarray, random: np.random.Generator) -> list[CostRow]:
     """Rows of a process, each the mean of its traced steps with the interval of their bootstrap."""
     common = math.exp(0.02 * random.standard_normal())
     own = means * common * np.exp(BETWEEN * random.standard_normal(len(means)))
@@ -223,14 +224,14 @@ def operation_rows(means: np.ndarray, random: np.random.Generator) -> list[dict[
     draws = windows[:, random.integers(0, WINDOWS, (300, WINDOWS))].mean(axis=2)
     low, high = np.percentile(draws, [2.5, 97.5], axis=1)
     return [
-        {
+        CostRow.from_dict({
             "name": f"op{at}", "layer": "l", "phase": "forward",
             "time": Figure(
                 value=float(windows[at].mean()), unit="s", low=float(low[at]), high=float(high[at]),
                 confidence=0.95, n=WINDOWS, status=Status.ATTRIBUTED,
             ),
             "energy": missing("J", "not made"),
-        }
+        })
         for at in range(len(means))
     ]  # fmt: skip
 

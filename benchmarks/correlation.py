@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from wattstep.analysis.correlation import attribute, nest, uncovered
-from wattstep.analysis.curves import curve_of_gauge
+from wattstep.attribution.correlation import attribute, nest, uncovered
+from wattstep.recorded.curves import curve_of_gauge
 
 OPERATIONS_A_TREE = 10
 

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.records.channel import Channel
-from wattstep.records.journal import Mark
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import Mark
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.writing import write_run
 
 PEER = str(Path(__file__).with_name("perfetto_peer.py"))
@@ -41,9 +41,9 @@ PHASES = ("data", "forward", "backward", "optimizer")
 OURS = """
 import sys, time, json
 from pathlib import Path
-from wattstep.exporting.export import export_run
-import wattstep.exporting.perfetto, wattstep.exporting.chrome, wattstep.exporting.csv_tables
-import wattstep.exporting.parquet_tables
+from wattstep.report.export.export import export_run
+import wattstep.report.export.perfetto, wattstep.report.export.chrome, wattstep.report.export.csv_tables
+import wattstep.report.export.parquet_tables
 def peak():  # of this program alone: ru_maxrss is handed down by who started it
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

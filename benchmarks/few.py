@@ -21,9 +21,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.run.taking_turns import US, Step, write_steps
 
-from wattstep.records.figure import Figure
+from wattstep.record.tracing.schedule import Schedule, TraceMode
 from wattstep.run import load
-from wattstep.tracing.schedule import Schedule, TraceMode
+from wattstep.schema.figure import Figure
 
 FORWARD = {"conv": 400e-6, "relu": 40e-6, "linear": 160e-6}
 BACKWARD = {"conv_backward": 700e-6, "sum": 100e-6}

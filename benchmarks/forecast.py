@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wattstep.analysis.forecast import forecast_time
-from wattstep.analysis.student import critical_value
+from wattstep.stats.forecast import forecast_time
+from wattstep.stats.student import critical_value
 
 WARMUP = 3
 Series = np.ndarray
@@ -158,9 +158,7 @@ def main() -> None:
     options = parser.parse_args()
     found = {make.__name__: campaign(make, options.runs, options.seed) for make in KINDS}
     found["all of these"] = {
-        key: float(np.sum if key == "runs" else np.mean([row[key] for row in found.values()]))
-        if key != "runs"
-        else float(sum(row["runs"] for row in found.values()))
+        key: float((np.sum if key == "runs" else np.mean)([row[key] for row in found.values()]))
         for key in next(iter(found.values()))
     }
     found["throttled_later"] = campaign(throttled_later, options.runs, options.seed)

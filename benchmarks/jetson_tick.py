@@ -25,11 +25,11 @@ from pathlib import Path
 
 import numpy as np
 
-from wattstep.records.channel import Absent, Present
-from wattstep.records.settings import parse_duration
-from wattstep.sampling.plan import Plan, make_plan
-from wattstep.sampling.sampler import Sampler
-from wattstep.sensors import SENSORS, load, probe
+from wattstep.record.sampling.plan import Plan, make_plan
+from wattstep.record.sampling.sampler import Sampler
+from wattstep.record.sensors import SENSORS, load, probe
+from wattstep.schema.channel import Absent, Present
+from wattstep.schema.settings import parse_duration
 
 TARGET_MS, TARGET_MB = 0.5, 15.0
 TEN = (

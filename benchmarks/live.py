@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from pairs import compare, interval, shown
-from wattstep.records.journal import JOURNAL, MARKS
-from wattstep.watching.rows import MarkRows
-from wattstep.watching.steps import steps_of
+from wattstep.live.rows import MarkRows
+from wattstep.live.steps import steps_of
+from wattstep.schema.journal import JOURNAL, MARKS
 
 
 class Steps:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
+from wattstep.attribution.regression.problem import Kinds, Layout, Sampled
 
 Array = np.ndarray
 PHASES = 3
@@ -31,6 +31,7 @@ class Scenario:
         dither: Of the ticks, relative to the period.
         delay_s: From the end of the sensor's average to the tick that shows it.
         average_s: What the sensor averages over; 0: it is instant.
+        exponential: Whether that is a time constant, with which it forgets.
         counter: Whether it counts energy.
         update_s: How often the sensor has a new value; 0: with each read.
         noise: Standard deviation of a value, relative to the mean power (of a counter: of the
@@ -58,6 +59,7 @@ class Scenario:
     dither: float = 0.05
     delay_s: float = 0.0
     average_s: float = 0.010
+    exponential: bool = False
     counter: bool = False
     update_s: float = 0.0
     noise: float = 0.02
@@ -265,6 +267,9 @@ def _shown(
     if scenario.counter:
         unit = mean * spacing
         value = counted(at) - counted(at[:1]) + scenario.noise * unit * noise
+    elif scenario.exponential:
+        unit = mean
+        value = _forgetting(at, scenario.average_s, known, watts) + scenario.noise * unit * noise
     elif scenario.average_s:
         unit = mean
         window = scenario.average_s
@@ -277,6 +282,19 @@ def _shown(
     if scenario.quantum:
         value = np.rint(value / (scenario.quantum * unit)) * scenario.quantum * unit
     return value
+
+
+def _forgetting(at: Array, seconds: float, known: Array, watts: Array) -> Array:
+    """What goes to the true power with a time constant, from one watt before the first step."""
+    kept = np.exp(-np.diff(known) / seconds)
+    level = np.ones(len(known))
+    for n in range(len(kept)):
+        level[n + 1] = watts[n] + (level[n] - watts[n]) * kept[n]
+    now = np.clip(np.searchsorted(known, at, side="right") - 1, 0, len(known) - 1)
+    tends = np.where(at < known[-1], watts[now], 1.0)
+    since = np.maximum(at - known[now], 0.0)
+    shown: Array = tends + (level[now] - tends) * np.exp(-since / seconds)
+    return shown
 
 
 def _noise(count: int, memory: float, rng: np.random.Generator) -> Array:

@@ -1,57 +1,125 @@
-"""What the marks of a step take: in an empty loop, and after real steps, when the interpreter's code has left the cache.
+"""What the marks of a step take around a small training that empties the caches, on a machine that others use, too.
 
-python benchmarks/marks.py [--steps 3000] [--json]
+    python benchmarks/marks.py [--seconds 40] [--json]
+
+Steps with marks and without take turns, each compared with the two beside it, by the CPU time of their
+thread: the median of thousands of such differences is sure to a tenth of a microsecond where whole
+blocks of steps (`recording.py`) cannot tell tens of them apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import random
 import shutil
-import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from recording import Blocks, abandon
-from wattstep.recorder import Recorder
+import numpy as np
+import torch
+
+from recording import abandon
+from wattstep.record.recorder import Recorder
+from wattstep.schema.engine import ignore_phase
+
+SETTLE = 2000  # steps until it is known how long one takes
+Step = Callable[[], object]
+
+
+class Training:
+    """A step of about 0.16 ms: copies of more than the inner caches hold, and all phases of a small network."""
+
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
+        layers = torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Tanh(), torch.nn.Linear(8, 4)
+        self.net = torch.nn.Sequential(*layers)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 1e-6, 0.9, foreach=False)
+        self.loss = torch.nn.CrossEntropyLoss()
+        self.inputs, self.targets = torch.randn(4, 8), torch.arange(4)
+        self.here, self.there = np.ones(100_000), np.ones(100_000)
+
+    def step(self, mark: Callable[[str], None] = ignore_phase) -> float:
+        mark("data")
+        np.copyto(self.there, self.here)
+        np.copyto(self.here, self.there)
+        mark("forward")
+        loss = self.loss(self.net(self.inputs), self.targets)
+        mark("backward")
+        loss.backward()
+        mark("optimizer")
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return float(loss.item())
+
+
+def differences(steps: dict[str, Step], plain: Step, seconds: float) -> dict[str, list[float]]:
+    """CPU time of each kind of step less that of the plain ones beside it, in µs."""
+
+    def taken(step: Step) -> float:
+        before = time.thread_time_ns()
+        step()
+        return (time.thread_time_ns() - before) * 1e-3
+
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    gc.collect()
+    gc.freeze()
+    draw, before, end = random.Random(1), taken(plain), time.monotonic() + seconds
+    while time.monotonic() < end:
+        for name in draw.sample(list(steps), len(steps)):
+            one, after = taken(steps[name]), taken(plain)
+            found[name].append(one - (before + after) / 2)
+            before = after
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    blocks = Blocks("lenet", 1, "10ms", 0.3)
+    training = Training()
     folder = Path(tempfile.mkdtemp())
     recorder = Recorder(folder / "run", trace="none").start()
-    clock = time.perf_counter_ns
-    after_steps, bare, clock_only = [], [], []
-    for work, taken in ((blocks.engine.step, after_steps), (None, bare)):
-        for _ in range(options.steps):
-            t0 = clock()
-            recorder.begin_step(4.0)
-            t1 = clock()
-            if work is not None:
-                work(recorder.phase)
-            t2 = clock()
-            recorder.end_step(1.0)
-            t3 = clock()
-            taken.append((t1 - t0 + t3 - t2) * 1e-3)
-            clock_only.append((clock() - t3) * 1e-3)
+    steps = recorder.steps
+
+    def run() -> None:
+        steps.begin(4.0)
+        steps.end(training.step(steps.mark))
+
+    def script() -> None:
+        with recorder.step(samples=4) as step:
+            step.loss = training.step(recorder.phase)
+
+    for _ in range(SETTLE):
+        run()
+    every = steps._phase_every
+    kinds: dict[str, Step] = {
+        "nothing": lambda: training.step(),
+        "as `wattstep run` marks it": run,
+        "a with statement and `phase`": script,
+    }
+    found = differences(kinds, training.step, options.seconds / 2)
+    steps._phase_every, steps._check_at = 1, 1 << 62  # marks of phases in each step
+    steps.plan_anew()
+    with_phases = differences(
+        {name: kinds[name] for name in kinds}, training.step, options.seconds / 2
+    )
     abandon(recorder)
     shutil.rmtree(folder)
     medians = {
-        "empty loop": statistics.median(bare),
-        "after LeNet steps": statistics.median(after_steps),
-        "reading the clock twice, included in both": 2 * statistics.median(clock_only),
+        name: [float(np.median(of[name]) - np.median(of["nothing"])) for of in (found, with_phases)]
+        for name in list(kinds)[1:]
     }
     if options.json:
-        print(json.dumps(medians, indent=1))
+        print(json.dumps({"steps_with_phases_every": every, "us": medians}, indent=1))
         return
-    print("marks of a step (begin and end), median in µs")
-    for name, value in medians.items():
-        print(f"  {name:44} {value:6.2f}")
+    print("CPU time of a step's marks, median in µs (plain step, step with marks of phases)")
+    for name, (plain, phases) in medians.items():
+        print(f"  {name:32} {plain:6.2f} {phases:6.2f}")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ CHILD = """
 import sys, tempfile, pathlib, json
 recorded, minute, hour = sys.argv[1] == "recorded", int(sys.argv[2]), int(sys.argv[3])
 from wattstep import engines, workloads
-from wattstep.records.workload import Preparation
-engine = engines.find("torch")(workloads.find("lenet"), Preparation(batch_size=4), threads=1)
+from wattstep.schema.workload import Preparation
+engine = engines.find("torch").prepare(workloads.find("lenet"), Preparation(batch_size=4), threads=1)
 
 def resident():
     lines = open("/proc/self/status").read().split("VmRSS:")[1]

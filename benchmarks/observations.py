@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.repeatability import repeatability
-from wattstep.analysis.statistics import change_figure, mean_figure, ratio_figure
-from wattstep.observations import observe
-from wattstep.observations.evidence import DailyCourse, Evidence, Observed
-from wattstep.observations.measuring import correlation
-from wattstep.records.figure import Figure, Status, counted
-from wattstep.records.run_info import RunInfo
+from wattstep.insight.observe import observe
+from wattstep.insight.observe.evidence import DailyCourse, Evidence, Observed
+from wattstep.insight.observe.measuring import correlation
+from wattstep.recorded.repeatability import repeatability
+from wattstep.schema.figure import Figure, Status, counted
+from wattstep.schema.run_info import RunInfo
+from wattstep.stats.statistics import change_figure, mean_figure, ratio_figure
 
 ALLOWED = 0.05
 Generator = np.random.Generator

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+
+from wattstep import engines, workloads
+from wattstep.schema.workload import Preparation
 
 Block = Callable[[], float]  # seconds a step
 
@@ -33,3 +39,31 @@ def shown(ratios: list[float]) -> str:
     """For a table."""
     middle, low, high = interval(ratios)
     return f"{middle:+7.2%} ({low:+.2%} to {high:+.2%})"
+
+
+class Blocks:
+    """Steps of one workload, and blocks of so many seconds of them."""
+
+    def __init__(self, name: str, threads: int, seconds: float) -> None:
+        self.engine: Any = engines.find("torch").prepare(
+            workloads.find(name), Preparation(batch_size=4), threads=threads
+        )
+        for _ in range(5):
+            self.engine.step()
+        begin = time.perf_counter()
+        count = 0
+        while time.perf_counter() - begin < 1.0:
+            self.engine.step()
+            count += 1
+        self.steps = max(3, round(seconds * count / (time.perf_counter() - begin)))
+        self.settling = max(3, self.steps // 5)
+
+    def plain(self) -> float:
+        step = self.engine.step
+        gc.collect()  # what a start leaves to be collected is no cost of the steps
+        for _ in range(self.settling):
+            step()
+        begin = time.perf_counter()
+        for _ in range(self.steps):
+            step()
+        return (time.perf_counter() - begin) / self.steps

@@ -222,7 +222,7 @@ for i in range(STEPS):
 LENET = """
 import json, sys, time, torch
 from torch import nn
-from wattstep.tracing.torch_phases import PhaseHooks
+from wattstep.engines.torch.phase_hooks import PhaseHooks
 torch.set_num_threads(1)
 model = nn.Sequential(
     nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Sigmoid(),
@@ -233,7 +233,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, y = torch.randn(4, 1, 28, 28), torch.randint(0, 10, (4,))
 class Silent:
     def __init__(self, marked):
-        from wattstep.tracing.step_phases import StepPhases
+        from wattstep.engines.step_phases import StepPhases
         self.phases = StepPhases(marked)
     def forward_begins(self, module, gradients): self.phases.enter("forward")
     def forward_ends(self): self.phases.leave("forward")
@@ -257,7 +257,7 @@ def block(listener=None, steps=5):
             listener.phases.end()
     return (time.process_time_ns() - begin) / steps
 import tempfile
-from wattstep.recorder import Recorder
+from wattstep.record.recorder import Recorder
 found = {"without": [], "unmarked steps": [], "marked steps": []}
 with Recorder(tempfile.mkdtemp() + "/run", trace="none") as recorder:
     recorder.begin_step()
@@ -268,7 +268,8 @@ with Recorder(tempfile.mkdtemp() + "/run", trace="none") as recorder:
         hooks = PhaseHooks(listener, lambda module: None)
         hooks.install(); hooks.watch_optimizers(); block(listener, 1); hooks.discover(False)
         for name, on in (("unmarked steps", False), ("marked steps", True)):
-            recorder._phases_on = on
+            recorder._steps.phases_on = on
+            hooks.hook_ends(on)
             found[name].append(block(listener))
         hooks.remove()
 print(json.dumps(found))

@@ -12,15 +12,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.change_points import find_changes
-from wattstep.analysis.learning_curve import steps_to_goal
-from wattstep.analysis.period import period, rates
-from wattstep.analysis.repeatability import repeatability
-from wattstep.recorder import Recorder
+from wattstep.record.recorder import Recorder
+from wattstep.recorded.period.period import period, rates
+from wattstep.recorded.repeatability import repeatability
 from wattstep.run import load
+from wattstep.stats.change_points import find_changes
+from wattstep.stats.learning_curve import steps_to_goal
 
 Rng = np.random.Generator
 PROFILES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -136,7 +137,7 @@ def of_repeatability(runs: int, seed: int) -> dict[str, dict[str, float]]:
                 values.append(told.value)
                 held += (told.low or -1) <= truth <= (told.high or -1)
             found[f"steps of {step_s * 1e3:g} ms, noise {noise:g}"] = {
-                "runs": runs, "truth": truth, "mean": float(np.mean(values)), "held": held / runs,
+                "runs": runs, "truth": truth, "mean": float(np.mean([value for value in values if value is not None])), "held": held / runs,
             }  # fmt: skip
     return found
 
@@ -170,7 +171,7 @@ def of_changes(runs: int, seed: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def curve(rng: Rng, kind: str) -> Callable[[np.ndarray], np.ndarray]:
+def curve(rng: Rng, kind: str) -> Callable[[Any], Any]:
     level, height = rng.uniform(0.02, 0.3), rng.uniform(0.3, 1)
     scale = rng.uniform(200, 3000)
     if kind == "power law":

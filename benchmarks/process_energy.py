@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import wattstep
 
@@ -75,7 +76,7 @@ KINDS = ("sleeping", "busy", "threads", "worker")
 HOG = "while True: pass"
 
 
-def measure(kind: str, seconds: float, hogs: int) -> dict[str, float | str | int]:
+def measure(kind: str, seconds: float, hogs: int) -> dict[str, Any]:
     """One script beside so many other programs: energy a step in J, its truth, the machine's."""
     others = [subprocess.Popen([sys.executable, "-c", HOG]) for _ in range(hogs)]
     try:

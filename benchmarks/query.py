@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wattstep.records.run_info import RunInfo
+from wattstep.schema.run_info import RunInfo
 from wattstep.store.convert import BLOCK, EVALUATIONS, MEMORY, SPANS, STEPS
 from wattstep.store.files import write_info
 
@@ -47,7 +47,7 @@ samples.groupby("channel", observed=True).value.agg(["count", "mean", "max"])
 o = pandas.read_parquet(f"{folder}/run/operations.parquet")
 (o.end_ns - o.start_ns).groupby([o.name, o.phase], observed=True).agg(["count", "sum"])
 """,
-    "start": "import wattstep.querying, duckdb, pyarrow.dataset",
+    "start": "import wattstep.report.query, duckdb, pyarrow.dataset",
 }
 CHILD = """
 import sys, time, json

@@ -23,11 +23,11 @@ import numpy as np
 from scipy import optimize
 
 from made_power import Array, Made, Scenario, make
-from wattstep.analysis.regression.axis import axis_of
-from wattstep.analysis.regression.observed import Rows, observe
-from wattstep.analysis.regression.outcome import Regression
-from wattstep.analysis.regression.regress import regress
-from wattstep.records.figure import Figure
+from wattstep.attribution.regression.axis import axis_of
+from wattstep.attribution.regression.observed import Rows, observe
+from wattstep.attribution.regression.outcome import Regression
+from wattstep.attribution.regression.regress import regress
+from wattstep.schema.figure import Figure
 
 ALPHA = 0.05
 RESAMPLES = 40

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 import compare
-from wattstep.records.channel import Channel
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.writing import write_run
 
 MS = 1_000_000

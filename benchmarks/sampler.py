@@ -22,12 +22,13 @@ from unittest import mock
 
 import numpy as np
 
-from wattstep.records.settings import parse_duration
-from wattstep.sampling import sampler as sampler_module
-from wattstep.sampling.plan import make_plan
-from wattstep.sampling.sampler import Sampler
-from wattstep.sensors import probe_all
-from wattstep.sensors.process_cpu import open_task_clocks
+from wattstep.record.recorder import _without_doubles
+from wattstep.record.sampling import sampler as sampler_module
+from wattstep.record.sampling.plan import make_plan
+from wattstep.record.sampling.sampler import Sampler
+from wattstep.record.sensors import probe_all
+from wattstep.record.sensors.process_cpu import open_task_clocks
+from wattstep.schema.settings import parse_duration
 
 
 def burn() -> None:
@@ -38,7 +39,7 @@ def burn() -> None:
 
 def child(seconds: float, interval: float, scheduled: bool) -> dict[str, float | str]:
     """One sampler child on this process's own counters."""
-    plan = make_plan(probe_all(Path("/"), os.getpid()), interval)
+    plan = make_plan(_without_doubles(probe_all(Path("/"), os.getpid())), interval)
     with tempfile.TemporaryDirectory() as folder:
         sampler = Sampler(plan, Path(folder), lambda: open_task_clocks(os.getpid()))
         plain = (

@@ -23,7 +23,7 @@ from scipy import stats
 from tests.fleet.remote.server import Server, serving
 
 from wattstep import load
-from wattstep.records.figure import Figure
+from wattstep.schema.figure import Figure
 
 FIGURES = ("step_time", "process_cpu_cores")
 

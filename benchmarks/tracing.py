@@ -21,13 +21,13 @@ from pathlib import Path
 
 import torch
 
-from pairs import interval, shown
-from recording import Blocks, abandon
+from pairs import Blocks, interval, shown
+from recording import abandon
 from wattstep import load
-from wattstep.fleet.local import train_in_child
-from wattstep.recorder import Recorder
-from wattstep.tracing.schedule import WANTED
-from wattstep.training import TrainingSettings
+from wattstep.record.recorder import Recorder
+from wattstep.record.tracing.schedule import WANTED
+from wattstep.train.child.local import train_in_child
+from wattstep.train.settings import TrainingSettings
 
 SECONDS = 2.0  # of a recorded block, at least
 
@@ -70,7 +70,7 @@ WORKLOADS = ("char-cnn", "densenet40", "dqn", "lenet", "resnet50", "squeezenet")
 
 
 def steady_state(name: str, quadruples: int) -> dict[str, tuple[float, float, float]]:
-    blocks = SteadyState(name, 1, "10ms", 1.0)
+    blocks = SteadyState(name, 1, 1.0)
     default, kineto, control = [], [], []
     for number in range(quadruples):
         print(f"steady state: {number + 1} of {quadruples}", file=sys.stderr)

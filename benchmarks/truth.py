@@ -1,13 +1,14 @@
 """Whether a document's figures are true: random programs of known energy, from a written run to its document.
 
-    python benchmarks/truth.py [--part named|random|all] [--scenario NAME ...] [--programs 20]
+    python benchmarks/truth.py [--part named|random|imported|all] [--scenario NAME ...] [--programs 20]
         [--first 0] [--processes 1] [--json FILE] [--tabulate FILE ...]
 
 Programs (`truth_programs.py`, at random: `truth_random.py`) have operations of 0.1 to 500 windows
 of a sensor (`truth_sensors.py`; which: `truth_scenarios.py`). Each is written as a run
 (`truth_runs.py`), opened, and every figure of energy and time in its document is laid beside the
 truth, which is integrated from the program's own power (`truth_scores.py`, `truth_tables.py`).
-Nothing is shared with the attribution.
+Nothing is shared with the attribution. In the part "imported" every step of the program stands in
+a Kineto trace, and the sensor in a log beside it (`truth_imported.py`), which are imported.
 
 A figure is covered where its interval holds what the mean clean step truly took. Rounding by the
 sensor is excused where the figure states it as systematic, and no further than half of the sensor's
@@ -34,6 +35,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import truth_imported
 import wattstep
 from truth_programs import run_program
 from truth_runs import write
@@ -45,8 +47,14 @@ from truth_tables import Tally, of_energy, report
 
 def trial(job: tuple[str, str, int]) -> dict[str, Any]:
     """One program from its making to the comparison of its document."""
-    program, sensor, rng = made(*job)
-    happened = run_program(program, rng)
+    imported = job[0] == "imported"
+    if imported:
+        program, case, rng = truth_imported.case_of(*job[1:])
+        sensor = case.sensor
+        happened = truth_imported.all_traced(run_program(program, rng))
+    else:
+        program, sensor, rng = made(*job)
+        happened = run_program(program, rng)
     mean_w = happened.step_joules / happened.step_seconds
     sampled = samples(sensor, happened.curve, rng, mean_w)
     result: dict[str, Any] = {
@@ -57,9 +65,12 @@ def trial(job: tuple[str, str, int]) -> dict[str, Any]:
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as above:
         folder = Path(above) / "run"
-        write(folder, happened, sensor, sampled)
         begun = time.perf_counter()
         try:
+            if imported:
+                truth_imported.write(folder, happened, case, sampled, rng)
+            else:
+                write(folder, happened, sensor, sampled)
             judged = Judge(wattstep.load(folder).document(), happened, sensor)
         except Exception:
             result["violations"] = [f"raised: {traceback.format_exc(limit=-3)}"]
@@ -71,7 +82,7 @@ def trial(job: tuple[str, str, int]) -> dict[str, Any]:
 
 
 def jobs(args: argparse.Namespace) -> list[tuple[str, str, int]]:
-    parts = {"named": tuple(NAMED), "random": SCENARIOS}
+    parts = {"named": tuple(NAMED), "random": SCENARIOS, "imported": tuple(truth_imported.CASES)}
     chosen = parts if args.part == "all" else {args.part: parts[args.part]}
     known = [(part, name) for part, names in chosen.items() for name in names]
     if args.scenario:
@@ -85,7 +96,7 @@ def jobs(args: argparse.Namespace) -> list[tuple[str, str, int]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=("named", "random", "all"), default="all")
+    parser.add_argument("--part", choices=("named", "random", "imported", "all"), default="all")
     parser.add_argument("--scenario", nargs="+", metavar="NAME")
     parser.add_argument("--programs", type=int, default=20, help="of each scenario")
     parser.add_argument("--first", type=int, default=0, help="first seed")

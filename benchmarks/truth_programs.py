@@ -182,6 +182,7 @@ class Happened:
         joules: Likewise.
         step_seconds: Of the mean clean step.
         step_joules: Likewise.
+        watts: Mean power over clean steps and the gaps between those that follow each other.
         expected_s: Length of a clean step in the long run.
         clean: How many there are.
     """
@@ -194,6 +195,7 @@ class Happened:
     joules: Array
     step_seconds: float
     step_joules: float
+    watts: float
     expected_s: float
     clean: int
 
@@ -292,10 +294,17 @@ def _with_truth(
     """Clean are steps that are no warm-up, not traced, and not the one after a traced one."""
     seconds, joules = np.zeros(len(program.rows)), np.zeros(len(program.rows))
     clean = 0
+    stretches: list[tuple[int, int]] = []
+    last = -1
     for index, step in enumerate(steps):
         if index < WARMUP or step.traced or steps[index - 1].traced:
             continue
         clean += 1
+        begin, end = int(step.edges_ns[0]), int(step.edges_ns[-1])
+        if index == last + 1 and stretches:
+            begin, _ = stretches.pop()
+        stretches.append((begin, end))
+        last = index
         row = program.kinds[step.kind].row
         seconds += np.bincount(row, np.diff(step.edges_ns) * 1e-9, len(seconds))
         spent = np.diff(curve.energy(step.edges_ns * 1e-9))
@@ -304,8 +313,14 @@ def _with_truth(
     return Happened(
         program=program, steps=steps, windows_ns=windows, curve=curve, seconds=seconds,
         joules=joules, step_seconds=float(seconds.sum()), step_joules=float(joules.sum()),
-        expected_s=_expected_s(program), clean=clean,
+        watts=_mean_power(curve, stretches), expected_s=_expected_s(program), clean=clean,
     )  # fmt: skip
+
+
+def _mean_power(curve: Curve, stretches: Sequence[tuple[int, int]]) -> float:
+    """In W over stretches of time, begin and end in ns."""
+    spans = np.array(stretches) * 1e-9
+    return float(np.diff(curve.energy(spans), axis=1).sum() / np.diff(spans, axis=1).sum())
 
 
 def _expected_s(program: Program) -> float:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from truth_programs import WARMUP, Happened, Row, Step
+from truth_programs import WARMUP, Happened, Items, Row, Step
 from truth_sensors import Sensor
-from wattstep.records.journal import Mark
-from wattstep.records.run_info import PlannedRead, RunInfo
-from wattstep.sensors.context_switches import switch_channel
+from wattstep.record.sensors.context_switches import switch_channel
+from wattstep.schema.journal import Mark
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.writing import write_run
 
 Array = np.ndarray[Any, Any]
@@ -115,21 +116,25 @@ def _marks(happened: Happened, index: int) -> list[tuple[int, int, str]]:
 
 
 def _layer_marks(happened: Happened, step: Step) -> list[tuple[int, int, str]]:
-    """Each stretch of the forward phase within one layer."""
+    """Begin and end of each stretch of the forward phase within one layer."""
     rows, items = happened.program.rows, happened.program.kinds[step.kind]
     found = []
-    named = [n for n, row in enumerate(items.row) if rows[row].name]
-    named = [n for n in named if rows[items.row[n]].phase == "forward"]
-    for before, n, after in zip([None, *named], named, [*named[1:], None], strict=False):
-        row = rows[items.row[n]]
-        if before is None or _where(rows, items, before) != _where(rows, items, n):
-            found.append((BEGIN_NS + int(step.edges_ns[n]), int(Mark.LAYER_START), row.layer))
-        if after is None or _where(rows, items, after) != _where(rows, items, n):
-            found.append((BEGIN_NS + int(step.edges_ns[n + 1]), int(Mark.LAYER_END), row.layer))
+    for inside in _layer_stretches(rows, items):
+        layer = rows[items.row[inside[0]]].layer
+        begin, end = step.edges_ns[inside[0]], step.edges_ns[inside[-1] + 1]
+        found.append((BEGIN_NS + int(begin), int(Mark.LAYER_START), layer))
+        found.append((BEGIN_NS + int(end), int(Mark.LAYER_END), layer))
     return found
 
 
-def _where(rows: tuple[Row, ...], items: Any, at: int) -> tuple[str, int]:
+def _layer_stretches(rows: tuple[Row, ...], items: Items) -> list[list[int]]:
+    """Operations of the forward phase that follow each other in one layer, by their position."""
+    named = [n for n, row in enumerate(items.row) if rows[row].phase == "forward"]
+    named = [n for n in named if rows[items.row[n]].name]
+    return [list(inside) for _, inside in groupby(named, key=lambda n: _where(rows, items, n))]
+
+
+def _where(rows: tuple[Row, ...], items: Items, at: int) -> tuple[str, int]:
     return rows[items.row[at]].layer, int(items.turn[at])
 
 
@@ -144,36 +149,64 @@ def _spans(happened: Happened) -> dict[str, Any]:
 
 
 def _operations(happened: Happened) -> dict[str, Any]:
-    """One row for each operation of each traced step; outside of them stands what tracing costs."""
-    program = happened.program
-    found: list[tuple[Row, int, int, int, int]] = []
+    """A row for each operation of each traced step; outside of them stands what tracing costs.
+
+    Where clean steps carry marks of layers, the code of the modules is a row as well, which holds
+    the operations of its layer, as a tracer has it.
+    """
+    found: list[dict[str, Any]] = []
     window = 0
     for index, step in enumerate(happened.steps):
         if not step.traced:
             continue
-        for n, row in enumerate(program.kinds[step.kind].row):
-            if program.rows[row].name:
-                start, end = BEGIN_NS + step.edges_ns[n : n + 2]
-                found.append((program.rows[row], index, window, int(start), int(end)))
+        own = {"step": index, "window": window}
+        found += [{**row, **own} for row in _traced_rows(happened, step)]
         window += 1
+    columns = {name: [row[name] for row in found] for name in (found[0] if found else ())}
     count = len(found)
     nothing = [None] * count
     return {
-        "name": [row.name for row, *_ in found],
-        "kind": [row.kind for row, *_ in found],
-        "layer": [row.layer for row, *_ in found],
-        "phase": [row.phase for row, *_ in found],
-        "step": [step for _, step, *_ in found],
-        "window": [window for _, _, window, *_ in found],
+        **columns,
         "thread": [1] * count,
         "processor": ["cpu"] * count,
-        "start_ns": [start for *_, start, _ in found],
-        "end_ns": [end for *_, end in found],
-        "self_ns": [end - start for *_, start, end in found],
         "shapes": [""] * count,
         "flops": nothing,
         "bytes": nothing,
         "allocated": [0] * count,
-        "outermost": [True] * count,
-        "parent": nothing,
     }
+
+
+def _traced_rows(happened: Happened, step: Step) -> list[dict[str, Any]]:
+    """Rows of one traced step in the order of time, modules before what runs in them."""
+    program = happened.program
+    items = program.kinds[step.kind]
+    modules = {}
+    if program.marks == "layers":
+        modules = {each[0]: each for each in _layer_stretches(program.rows, items)}
+    found: list[dict[str, Any]] = []
+    module, until = -1, -1
+    for n, which in enumerate(items.row):
+        if n in modules:
+            module, until = len(found), modules[n][-1]
+            inside = modules[n]
+            start, end = (int(step.edges_ns[at]) for at in (n, until + 1))
+            held = sum(int(np.diff(step.edges_ns[m : m + 2])[0]) for m in inside)
+            row = program.rows[which]
+            found.append(
+                {
+                    "name": "module code", "kind": "scope", "layer": row.layer, "phase": row.phase,
+                    "start_ns": BEGIN_NS + start, "end_ns": BEGIN_NS + end,
+                    "self_ns": end - start - held, "outermost": False, "parent": None,
+                }
+            )  # fmt: skip
+        row = program.rows[which]
+        if row.name:
+            start, end = (BEGIN_NS + int(at) for at in step.edges_ns[n : n + 2])
+            found.append(
+                {
+                    "name": row.name, "kind": row.kind, "layer": row.layer, "phase": row.phase,
+                    "start_ns": start, "end_ns": end, "self_ns": end - start, "outermost": True,
+                    "parent": module if n <= until else None,
+                }
+            )  # fmt: skip
+    return found

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from truth_programs import Happened, Row
+from truth_programs import REST, Happened, Row
 from truth_sensors import Sensor
 
 ALPHA = 0.05
@@ -20,6 +21,8 @@ TABLES: Mapping[str, Callable[[Any], tuple[str, ...]]] = {
     "phases": lambda row: (row["phase"],),
     "kinds": lambda row: (row["kind"],),
 }
+NOT_TRACED = "steps that were not traced"
+ONE = "one traced step: no interval is known"
 MEMBER = re.compile(r"^(\S+)")
 
 
@@ -123,19 +126,36 @@ class Judge:
 
     def _named(self) -> Iterator[tuple[Row, Known]]:
         for n, row in enumerate(self._happened.program.rows):
-            if row.name:
+            if row.name and n in self._traced:
                 yield row, self._known(n)
 
     def _known(self, n: int) -> Known:
         happened = self._happened
         return Known(seconds=float(happened.seconds[n]), joules=float(happened.joules[n]))
 
+    @cached_property
+    def _traced(self) -> frozenset[int]:
+        """Rows of kinds of steps that were traced; of others a document can name none."""
+        kinds = {step.kind for step in self._happened.steps if step.traced}
+        return frozenset(
+            int(row) for kind in kinds for row in self._happened.program.kinds[kind].row
+        )
+
+    def _rest_of(self, n: int, row: Row) -> str:
+        """What the document calls the time of what is no row of its own."""
+        if n not in self._traced:
+            return NOT_TRACED
+        unmarked = self._happened.program.marks == "none"  # then a step is one phase, and no more
+        return REST if unmarked and row.rest not in self._document["rests"] else row.rest
+
     def _rests(self) -> None:
         truths: dict[str, Known] = {}
         for n, row in enumerate(self._happened.program.rows):
-            if not row.name:
-                before = truths.get(row.rest, Known(seconds=0, joules=0))
-                truths[row.rest] = _sum(before, self._known(n))
+            if not row.name or n not in self._traced:
+                name = self._rest_of(n, row)
+                truths[name] = _sum(truths.get(name, Known(seconds=0, joules=0)), self._known(n))
+        for name in truths.keys() - self._document["rests"].keys():
+            self.violations.append(f"rests: {name} is not there")
         mean = _mean(list(truths.values()))
         for name, row in self._document["rests"].items():
             if name != "not_resolved" and not row.get("outside_steps"):
@@ -164,7 +184,7 @@ class Judge:
         seconds, joules = happened.step_seconds, happened.step_joules
         for name, quantity, truth in (
             ("energy_per_step", "energy", joules),
-            ("mean_power", "power", joules / seconds),
+            ("mean_power", "power", happened.watts),
             ("step_time", "time", happened.expected_s),
         ):
             self._figure("steps", quantity, name, metrics[name], truth, truth, seconds)
@@ -179,6 +199,8 @@ class Judge:
         reason = figure.get("reason") or ""
         if value is None and not reason:
             self.violations.append(f"{level}: {quantity} missing without a reason ({what})")
+        if value is not None and low is None and ONE in (figure.get("method") or ""):
+            value, reason = None, ONE  # no interval is claimed, and that is said
         if value is not None and (low is None or high is None):
             self.violations.append(f"{level}: {quantity} has no interval ({what})")
         covered, score = False, np.nan

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from truth_programs import Curve
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 Array = np.ndarray[Any, Any]
 OUTLIER_W = 1e9

@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.coincidence import Coincidence, Coincidences
-from wattstep.analysis.false_discovery import false_discovery
-from wattstep.analysis.spread import Spreads
-from wattstep.analysis.variation import Instances, variation
-from wattstep.explaining.slow_instances import RATE, SlowInstances
-from wattstep.explaining.variance import variance
-from wattstep.records.channel import Channel
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.attribution.spread import Spreads
+from wattstep.attribution.variation import Instances, variation
+from wattstep.insight.explain.slow_instances import RATE, SlowInstances
+from wattstep.insight.explain.variance import variance
 from wattstep.run import load
+from wattstep.schema.channel import Channel
+from wattstep.schema.run_info import PlannedRead, RunInfo
+from wattstep.stats.coincidence import Coincidence, Coincidences
+from wattstep.stats.false_discovery import false_discovery
 from wattstep.store.writing import write_run
 
 MS = 1_000_000
@@ -146,7 +146,7 @@ def runs(options: argparse.Namespace) -> None:
             path = Path(folder, str(number))
             write_null(path, number)
             found = SlowInstances(load(path))
-            false += any(pair.found for pair in found.tested)
+            false += any(pair.significant for pair in found.tested)
             pairs += sum(isinstance(pair.result, Coincidence) for pair in found.tested)
     print(
         f"{options.runs} runs of 60 steps, 12 operations, 4 channels; {pairs / options.runs:.0f} pairs "
@@ -340,7 +340,7 @@ def judged(kind: str, path: Path) -> str:
     chosen = np.isin(steps, truth["steps"])
     named = {
         (found.labels(p.group)["layer"] if p.group is not None else "(steps)", p.condition)
-        for p in found.tested if p.found
+        for p in found.tested if p.significant
     }  # fmt: skip
     mine = sorted({what for layer, what in named if layer.startswith(truth["layer"])})
     beside = sorted(

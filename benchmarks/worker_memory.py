@@ -2,23 +2,28 @@
 
     python benchmarks/worker_memory.py [--seconds 6] [--json]
 
-Each script trains with workers of its own kind. Meanwhile another process reads, ten times a second,
-the proportional sizes of the script and all that it started, without the recorder's own, and where
-it may (root) counts their pages themselves, each once. `summed` is what resident sets add up to.
+Each script trains with workers of its own kind, for as long as is asked from when all of them have
+given a batch: spawned ones load torch first, and a peak that is reached just before the end is seen
+by nobody. Meanwhile another process stops the script and all that it started, without the recorder's
+own, again and again for a moment, reads their proportional sizes, and where it may (root) counts
+their pages themselves, each once. `summed` is what resident sets add up to.
 Ends with 1 where a figure is more than 2 % beside its truth.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +31,8 @@ import wattstep
 
 LIMIT = 0.02
 PAGE = os.sysconf("SC_PAGE_SIZE")
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.1  # or as long as the last look took: stopped for half of the time at most
+STARTING_S = 240.0  # at most, until all workers are there
 SCRIPT = """
 import sys, time, warnings
 warnings.simplefilter('ignore')
@@ -46,7 +52,9 @@ class Data(Dataset):
         if kind == "copying":  # reference counts of what is read make copies of its pages
             sum(len(text) for text in self.texts[50 * n : 50 * n + 2000])
         if kind == "caching":
-            self.kept = getattr(self, "kept", None) or bytearray(b"x" * 40_000_000)
+            self.kept = getattr(self, "kept", None)
+            if self.kept is None:  # made in place: no copy that lives for a moment
+                self.kept = torch.full((40_000_000,), 1, dtype=torch.uint8)
         return self.images[n % len(self.images)], n % 10
 
 data = Data()
@@ -59,14 +67,17 @@ loader = DataLoader(
     data, batch_size=16, num_workers=workers, persistent_workers=True, multiprocessing_context=context
 )
 with Recorder(folder, trace="none") as recorder:
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < seconds:
+    begin, batches = time.perf_counter(), 0
+    while batches < workers or time.perf_counter() - begin < seconds:
         for images, labels in loader:
             with recorder.step(samples=16):
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(model(images), labels).backward()
                 optimizer.step()
-            if time.perf_counter() - begin > seconds:
+            batches += 1
+            if batches == workers:  # all of them are there
+                begin = time.perf_counter()
+            if batches > workers and time.perf_counter() - begin > seconds:
                 break
     print("done", flush=True)
     sys.stdin.readline()
@@ -76,7 +87,7 @@ KINDS = ("sharing", "copying", "caching", "spawn")
 
 
 def family(pid: int) -> list[int]:
-    """The process and its descendants, without samplers and companions of a recorder."""
+    """The process and its descendants, without samplers and collectors of a recorder."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -108,8 +119,23 @@ def frames(pid: int) -> Iterator[np.ndarray]:
 
 
 def look(pid: int) -> dict[str, float]:
-    """Bytes of the family now: proportional, summed, and each page once where that can be counted."""
+    """Bytes of the family now: proportional, summed, and each page once where that can be counted.
+
+    They stand still meanwhile: what one frees and another takes must not count twice, or never.
+    """
     members = family(pid)
+    try:
+        for each in members:
+            os.kill(each, signal.SIGSTOP)
+        return looked_at(members)
+    finally:
+        for each in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
+
+
+def looked_at(members: list[int]) -> dict[str, float]:
+    """The same of these processes."""
     found = {"proportional": 0.0, "summed": 0.0}
     pages = []
     for each in members:
@@ -123,7 +149,7 @@ def look(pid: int) -> dict[str, float]:
     return found
 
 
-def measure(kind: str, seconds: float, workers: int) -> dict[str, float | str | None]:
+def measure(kind: str, seconds: float, workers: int) -> dict[str, Any]:
     """One script: what the run says, and the highest that was seen from outside."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, script = Path(scratch, "run"), Path(scratch, "script.py")
@@ -136,9 +162,10 @@ def measure(kind: str, seconds: float, workers: int) -> dict[str, float | str | 
         highest: dict[str, float] = {}
         assert process.stdin is not None
         assert process.stdout is not None
-        end = time.monotonic() + seconds + 60
+        end = time.monotonic() + seconds + STARTING_S
         os.set_blocking(process.stdout.fileno(), False)
         while process.stdout.read(1) in ("", None) and time.monotonic() < end:
+            begun = time.monotonic()
             try:
                 now = look(process.pid) if (folder / "run.json").exists() else {}
             except (OSError, KeyError):  # a process that begins or ends
@@ -146,7 +173,7 @@ def measure(kind: str, seconds: float, workers: int) -> dict[str, float | str | 
             highest = {
                 name: max(highest.get(name, 0.0), size) for name, size in {**highest, **now}.items()
             }
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(max(LOOK_EVERY_S, time.monotonic() - begun))
         process.stdin.write("\n")
         process.stdin.close()
         process.wait()

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wattstep.fleet.folder import load_sweep
-from wattstep.reports.sweep_table import Cell, facts, fit_table, unfit
+from wattstep.report.sweep_table import Cell, facts, fit_table, unfit
+from wattstep.sweep.folder import load_sweep
 
 HEAD = """\
 # What fits into 8 GiB
@@ -41,20 +41,22 @@ steps each: take them as an order of magnitude.
 
 
 def main() -> None:
-    found = load_sweep(Path(sys.argv[1]), warn=lambda text: print(text, file=sys.stderr))
-    Path(sys.argv[2]).write_text(document(found), encoding="utf-8")
+    """Writes the page of the sweep named on the command line."""
+    sweep = load_sweep(Path(sys.argv[1]), warn=lambda text: print(text, file=sys.stderr))
+    Path(sys.argv[2]).write_text(document(sweep), encoding="utf-8")
 
 
-def document(found: dict[str, Any]) -> str:
-    table = fit_table(found)
+def document(sweep: dict[str, Any]) -> str:
+    """Text of docs/what-fits.md from the JSON document of a sweep."""
+    table = fit_table(sweep)
     names = ["workload", *(f"batch {batch}" for batch in table.batches), "successful training?"]
     lines = [_line([*names, "in the paper"]), _line(["---"] * (len(names) + 1))]
     for row in table.rows:
         cells = [_cell(cell) for cell in row.cells]
         lines.append(_line([f"`{row.title}`", *cells, row.verdict, row.paper]))
     text = HEAD + "".join(lines) + "\n"
-    text += "".join(f"- {name}: {words}\n" for name, words in facts(found) if name != "Machine")
-    for name, reason, evidence in unfit(found):
+    text += "".join(f"- {name}: {words}\n" for name, words in facts(sweep) if name != "Machine")
+    for name, reason, evidence in unfit(sweep):
         text += f"- `{name}`: {reason} ({'; '.join(evidence)})\n"
     return text + AFTER
 

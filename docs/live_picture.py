@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from wattstep.reports.consoles.live import Screen, draw
-from wattstep.watching.snapshot import RECORDING
-from wattstep.watching.watcher import Watcher
+from wattstep.live.monitor import LiveMonitor
+from wattstep.live.snapshot import RECORDING
+from wattstep.report.terminal.live import Screen, draw
 
 WIDTH, HEIGHT = 100, 18
 LOOK_AT = 0.7  # of the run
@@ -27,13 +28,14 @@ FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
 def main() -> None:
+    """Draws the picture that the command line asks for."""
     picture = Path(sys.argv[1])
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 25.0
     with tempfile.TemporaryDirectory() as folder:
         snapshot = watched(Path(folder), seconds, sys.argv[3:] or TRAINING)
-    document = {**snapshot.document(), "run": "runs/mine"}
+    shown = replace(snapshot, run="runs/mine")
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(draw(document, Screen(width=WIDTH, height=HEIGHT)))
+    console.print(draw(shown, Screen(width=WIDTH, height=HEIGHT)))
     picture.write_text(offline(console.export_svg(title="wattstep live")), encoding="utf-8")
 
 
@@ -43,7 +45,7 @@ def watched(folder: Path, seconds: float, arguments: object):
         [sys.executable, "-m", "wattstep", "run", *arguments, "--seconds", str(seconds), "--out",
          str(folder), "--name", "mine", "--quiet"], stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    watcher = Watcher(folder / "mine")
+    watcher = LiveMonitor(folder / "mine")
     snapshot = watcher.look()
     while training.poll() is None and not ((snapshot.share or 0.0) >= LOOK_AT):
         time.sleep(0.25)

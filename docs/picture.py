@@ -11,6 +11,7 @@ CHROMIUM = "/usr/bin/chromium"
 
 
 def main() -> None:
+    """Takes the picture that the command line asks for."""
     report, picture = Path(sys.argv[1]).absolute(), Path(sys.argv[2])
     width, height = (int(n) for n in (sys.argv[3:5] or ("1100", "1500")))
     with sync_playwright() as playwright:

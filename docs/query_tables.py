@@ -2,7 +2,7 @@
 
     python docs/query_tables.py docs/query.md
 
-What stands between the two marks is made from `src/wattstep/querying/tables.py`; the rest is kept.
+What stands between the two marks is made from `src/wattstep/report/query/tables.py`; the rest is kept.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wattstep.querying.tables import TABLES
+from wattstep.report.query.tables import TABLES
 
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 

@@ -50,12 +50,14 @@ included; an LSTM is one whatever its depth.
 
 
 def main() -> None:
+    """Writes the page named on the command line."""
     command = [sys.executable, "-m", "wattstep", "suite", "--json", "--quiet"]
     rows = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["workloads"]
     Path(sys.argv[1]).write_text(document(rows), encoding="utf-8")
 
 
 def document(rows: list[dict[str, Any]]) -> str:
+    """Text of docs/suite.md from the rows of `wattstep suite --json`."""
     papers = [row for row in rows if row["paper_table"]]
     text = HEAD + "".join(map(_line, rows))
     text += PAPER.format(paper=papers[0]["paper_table"]["paper"])

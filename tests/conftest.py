@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.tiers import MAY_RERUN, SMOKE, SYSTEM, TIERS, listed, tiers_of
 
 settings.register_profile("short", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=5000)
@@ -26,6 +27,59 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # start would inherit that: a test that sends Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--tier`: the tests of one target of the Makefile."""
+    parser.addoption("--tier", choices=TIERS, help="the tests of one target: see tests/tiers.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Passes over files in which no test is of the tier: importing them takes longer than some tests."""
+    if collection_path.is_dir() or not collection_path.is_relative_to(TESTS):
+        return None
+    place = collection_path.relative_to(TESTS).as_posix()
+    return True if config.getoption("--tier") not in (None, *tiers_of(place)) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks tests as `tiers.py` says, and leaves out those of other tiers."""
+    for item in items:
+        place = item.path.relative_to(TESTS).as_posix()
+        test = f"{place}::{getattr(item, 'originalname', item.name)}"
+        if listed(test, SYSTEM):
+            item.add_marker(pytest.mark.system)
+        if test in SMOKE:
+            item.add_marker(pytest.mark.smoke)
+        if test in MAY_RERUN:
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
+    if (tier := config.getoption("--tier")) is not None:
+        of_tier = [item for item in items if tier in tiers_of_marks(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(of_tier)])
+        items[:] = of_tier
+
+
+def tiers_of_marks(item: pytest.Item) -> tuple[str, ...]:
+    """The tiers of a test."""
+    if item.get_closest_marker("slow"):
+        return ("slow",)
+    if item.get_closest_marker("system") is None:
+        return ("test",)
+    return ("test", "system") if item.get_closest_marker("smoke") else ("system",)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many tests were run again, and which."""
+    again = [report.nodeid for report in terminalreporter.getreports("rerun")]
+    terminalreporter.write_line(
+        f"run again: {len(again)} (tests/tiers.py names {len(MAY_RERUN)} that may be)"
+    )
+    for name in dict.fromkeys(again):
+        terminalreporter.write_line(f"  {name}")
+
 
 BOARDS = Path(__file__).parent / "fixtures" / "boards"
 

@@ -30,7 +30,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from tests.formats import test_nsys, test_nvprof
 
 from wattstep.errors import WattstepError
-from wattstep.formats.known import read_log
+from wattstep.formats.registry import read_log
 from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.importing.traces import read_trace
 

@@ -3,34 +3,80 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from wattstep.records.version import VERSION
+from wattstep.schema.version import VERSION
 
 if TYPE_CHECKING:
+    from wattstep.api import compare as compare
+    from wattstep.api import explain as explain
+    from wattstep.api import export as export
+    from wattstep.api import sweep as sweep
+    from wattstep.api import train as train
     from wattstep.integrations import log_run as log_run
-    from wattstep.querying import query as query
-    from wattstep.recorder import Recorder as Recorder
+    from wattstep.record.recorder import Recorder as Recorder
+    from wattstep.report.query import query as query
     from wattstep.run import load as load
+    from wattstep.schema.run_report import RunReport as RunReport
 
 __version__ = VERSION
 
 # Loaded on first use, from strings: `import wattstep` costs the standard library only.
 _PUBLIC = {
-    "Recorder": "wattstep.recorder",
-    "RecordingWarning": "wattstep.recorder",
+    "Recorder": "wattstep.record.recorder",
+    "RecordingWarning": "wattstep.record.recorder",
+    "RunReport": "wattstep.schema.run_report",
     "WattstepError": "wattstep.errors",
+    "compare": "wattstep.api",
+    "explain": "wattstep.api",
+    "export": "wattstep.api",
     "load": "wattstep.run",
     "log_run": "wattstep.integrations",
-    "query": "wattstep.querying",
+    "query": "wattstep.report.query",
 }
+# Public functions of `wattstep.api` whose names are packages, too.
+_CALLED = ("sweep", "train")
+
+
+class _CalledPackage(ModuleType):
+    """A package that is called as the public function of its name: `wattstep.train("lenet")`."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._function(*args, **options)
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect
+
+        return inspect.signature(self._function)
+
+    @property
+    def _function(self) -> Any:
+        api = importlib.import_module("wattstep.api")
+        return getattr(api, self.__name__.rpartition(".")[2])
+
+
+class _Wattstep(ModuleType):
+    """This package. Importing a package below sets its name here, which stays callable."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _CALLED and isinstance(value, ModuleType):
+            value.__class__ = _CalledPackage
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Wattstep
 
 
 def __getattr__(name: str) -> Any:
+    if name in _CALLED:
+        return importlib.import_module(f"wattstep.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'wattstep' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_PUBLIC]
+    return [*globals(), *_PUBLIC, *_CALLED]

@@ -7,31 +7,58 @@ from contextlib import contextmanager
 
 
 class WattstepError(Exception):
-    """Anything that the user can do something about; the command line prints it as one line."""
+    """Anything that the user can do something about; the command line prints it as one line.
+
+    Args:
+        args: The line.
+        id: Which refusal it is, where that is more than the class says.
+
+    Attributes:
+        id: Stays the same whatever the line says: what scripts and tests ask for.
+    """
+
+    id: str = "error"
+
+    def __init__(self, *args: object, id: str = "") -> None:
+        super().__init__(*args)
+        if id:
+            self.id = id
 
 
 class InvalidValueError(WattstepError, ValueError):
     """A value that cannot be used: a batch of 0, an unknown workload, a malformed duration."""
 
+    id = "invalid-value"
+
 
 class RunExistsError(WattstepError):
     """The folder of a run is taken, or another recorder is writing into it."""
+
+    id = "run-exists"
 
 
 class DamagedRunError(WattstepError):
     """A run, or a file of it, that cannot be read."""
 
+    id = "damaged-run"
+
 
 class RecordingError(WattstepError):
     """Recording cannot begin or go on: no permission, no disk, no sampler."""
+
+    id = "recording"
 
 
 class ExportError(WattstepError):
     """An export that cannot be written: it is there already, no room, no permission."""
 
+    id = "export"
+
 
 class MissingPartError(WattstepError):
     """An optional dependency or system part that is not installed."""
+
+    id = "missing-part"
 
 
 class UnrecordedInterrupt(KeyboardInterrupt):

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.agent import wattstep_agent
-from wattstep.agent.looking import Look, parse_look
-from wattstep.agent.making import make_agent
+from wattstep.remote.agent.looking import Look, parse_look
+from wattstep.remote.agent.making import bare_agent, make_agent
 
 HERE = Path(__file__).parent
-TEMPLATE = Path(wattstep_agent.__file__)
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 ENDS_S = 120.0
 
@@ -34,7 +32,7 @@ def python(version: str) -> str:
 def look_at(root: Path, interpreter: str = sys.executable) -> Look:
     """What the agent sees below a root, by its own command line."""
     done = subprocess.run(
-        [interpreter, str(TEMPLATE), "look", "--root", str(root)],
+        [interpreter, "-", "look", "--root", str(root)], input=bare_agent().encode(),
         stdout=subprocess.PIPE, check=True, timeout=ENDS_S,
     )  # fmt: skip
     return parse_look(done.stdout)

@@ -16,8 +16,8 @@ from tests.agent.boards import agent_in, python, run_in
 from tests.agent.test_tracing import STUBBED
 
 import wattstep
-from wattstep.agent.joining import join
 from wattstep.errors import DamagedRunError, WattstepError
+from wattstep.remote.agent.joining import join
 
 DEEP = "[" * 100_000
 LAYERS = {"processor": "cpu", "rows": [["a", "Linear", True, "forward", 0, 5]]}

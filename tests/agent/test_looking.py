@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.boards import HERE, look_at, python
 
-from wattstep.agent.looking import Look, board_tree, parse_look
-from wattstep.agent.making import FILES_ONLY, make_agent_plan
 from wattstep.errors import InvalidValueError
-from wattstep.records.channel import Present
-from wattstep.sensors import probe_all
+from wattstep.record.sensors import probe_all
+from wattstep.remote.agent.looking import Look, board_tree, parse_look
+from wattstep.remote.agent.making import FILES_ONLY, make_agent_plan
+from wattstep.schema.channel import Present
 
 BOARDS = sorted(path.stem for path in (HERE.parent / "fixtures" / "boards").glob("*.txt"))
 Tree = Callable[[str], Path]

@@ -17,11 +17,11 @@ import pytest
 from tests.agent.boards import HERE, python
 from tests.agent.test_tracing import STUBBED
 
-from wattstep.agent.joining import join
 from wattstep.errors import DamagedRunError, InvalidValueError, RecordingError, RunExistsError
-from wattstep.fleet.remote import ConnectionLostError, Finished
-from wattstep.fleet.remote.agent import profile_with_agent
-from wattstep.profiling import ProfileSettings
+from wattstep.remote.agent.joining import join
+from wattstep.remote.ssh import ConnectionLostError, Finished
+from wattstep.remote.ssh.agent import profile_with_agent
+from wattstep.train.script import ProfileSettings
 
 
 class Shell:

@@ -17,7 +17,7 @@ import pytest
 from tests.agent.boards import agent_in, python, run_in
 
 import wattstep
-from wattstep.agent.joining import join
+from wattstep.remote.agent.joining import join
 
 STUBBED = """
 import sys
@@ -123,7 +123,8 @@ def test_a_script_runs_unchanged_and_its_steps_are_those_of_its_optimizer(
     assert canary["after"]["right"]
     assert len(canary["after"]["compute_s"]) >= 5
     names = Counter(tuple(names) for names in steps["mark_name"])
-    assert names.most_common(1)[0][0] == ("loop", "data", "forward", "backward", "optimizer")
+    marked = ("loop", "data", "forward", "backward", "optimizer", "Sequential")  # what was updated
+    assert names.most_common(1)[0][0] == marked
 
 
 def test_with_tracing_off_nothing_is_traced(tmp_path: Path) -> None:

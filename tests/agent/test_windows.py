@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.agent.layer_rows import layer_columns
-from wattstep.agent.traces import read_trace_window
 from wattstep.errors import InvalidValueError
+from wattstep.remote.agent.layer_rows import layer_columns
+from wattstep.remote.agent.traces import read_trace_window
 
 STEP = "ProfilerStep#5"
 AHEAD = 7_000_000_000  # ns that the trace's clock is ahead

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.alignment import AlignmentError, ClockMap, from_marks, from_offset
 from wattstep.errors import InvalidValueError
+from wattstep.importing.clocks.alignment import AlignmentError, ClockMap, from_marks, from_offset
 
 SECOND = 10**9
 EPOCH = 1_790_000_000 * SECOND

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from wattstep.analysis.alignment import AlignmentError, ClockMap
-from wattstep.analysis.alignment_load import Load, from_load, load_of_intervals, load_of_samples
+from wattstep.importing.clocks.alignment import AlignmentError, ClockMap
+from wattstep.importing.clocks.alignment_load import (
+    Load,
+    from_load,
+    load_of_intervals,
+    load_of_samples,
+)
 
 SECOND = 1e9
 EPOCH = 1_790_000_000 * 10**9

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattstep.analysis.alignment_grids import Search
-from wattstep.analysis.alignment_rounds import by_place, round_of
+from wattstep.importing.clocks.alignment_grids import Search
+from wattstep.importing.clocks.alignment_rounds import by_place, round_of
 
 MS = 1e-3
 

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from wattstep.analysis.calibration import Calibration, calibrated, find_shift, fit, shifted
-from wattstep.analysis.curves import Curve, curve_of_gauge
 from wattstep.errors import InvalidValueError
+from wattstep.recorded.calibration import Calibration, calibrated, find_shift, fit, shifted
+from wattstep.recorded.curves import Curve, curve_of_gauge
 
 SECOND = 1_000_000_000
 

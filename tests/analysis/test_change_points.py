@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.change_points import find_changes
 from wattstep.errors import InvalidValueError
+from wattstep.stats.change_points import find_changes
 
 
 def correlated(rng, n, phi):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.child_memory import Added, Samples, added_memory, family_peak
-from wattstep.analysis.memory import Stretch
-from wattstep.records.figure import Status
+from wattstep.recorded.child_memory import Added, Samples, added_memory, family_peak
+from wattstep.recorded.memory import Stretch
+from wattstep.schema.figure import Status
 
 S, MB = 10**9, 10**6
 
@@ -23,8 +23,8 @@ def samples(*pairs: tuple[float, float]) -> Samples:
 NEVER = samples()
 
 
-def stretch(begin: float, end: float, size: float, kept: float = 0.0) -> Stretch:
-    return Stretch(begin_ns=round(begin * S), end_ns=round(end * S), size=size * MB, kept=kept * MB)
+def stretch(begin: float, end: float, size: float, held: float = 0.0) -> Stretch:
+    return Stretch(begin_ns=round(begin * S), end_ns=round(end * S), size=size * MB, held=held * MB)
 
 
 def test_between_proportional_reads_it_lies_on_a_line_and_between_both() -> None:
@@ -32,7 +32,7 @@ def test_between_proportional_reads_it_lies_on_a_line_and_between_both() -> None
     added = added_memory(
         samples((1.5, 500), (2, 500)), samples((1, 50), (3, 150)), samples((1, 450), (3, 350))
     )
-    assert added.told
+    assert added.shared_known
     assert added.t_ns.tolist() == [1 * S, 1.5 * S, 2 * S, 3 * S]
     assert added.value == pytest.approx([50 * MB, 75 * MB, 100 * MB, 150 * MB])
     assert added.low == pytest.approx([50 * MB, 50 * MB, 50 * MB, 150 * MB])
@@ -66,7 +66,7 @@ def test_a_read_before_there_were_children_does_not_make_their_shared_pages_thei
 
 def test_without_a_proportional_read_it_is_an_upper_bound_and_says_so() -> None:
     added = added_memory(samples((1, 600), (2, 500)), NEVER, NEVER)
-    assert not added.told
+    assert not added.shared_known
     assert added.value == pytest.approx([600 * MB, 500 * MB])
     figure, children = family_peak([stretch(0, 3, 300)], samples((1, 290), (2, 290)), added)
     assert figure.value == 900 * MB
@@ -111,7 +111,7 @@ def test_both_together_may_peak_when_neither_does() -> None:
 def test_what_tracing_kept_is_no_part_of_it_with_children_either() -> None:
     own = samples((1, 350), (2, 350))
     added = added_memory(NEVER, samples((1, 20), (2, 20)), samples((1, 5), (2, 5)))
-    figure, _ = family_peak([stretch(0, 4, 300, kept=50)], own, added)
+    figure, _ = family_peak([stretch(0, 4, 300, held=50)], own, added)
     assert figure.value == pytest.approx(320 * MB)
 
 

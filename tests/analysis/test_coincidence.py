@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wattstep.analysis.coincidence import (
+from wattstep.stats.coincidence import (
     MANY,
     Coincidence,
     Coincidences,
     first_call,
 )
-from wattstep.analysis.false_discovery import false_discovery
+from wattstep.stats.false_discovery import false_discovery
 
 
 def pair(slow: np.ndarray, present: np.ndarray, calls: np.ndarray | None = None) -> Coincidence:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wattstep.analysis.correlation import attribute, busy_time, nest, uncovered, wall_time
-from wattstep.analysis.curves import curve_of_clock, curve_of_gauge
+from wattstep.attribution.correlation import attribute, busy_time, nest, uncovered, wall_time
 from wattstep.errors import InvalidValueError
+from wattstep.recorded.curves import curve_of_clock, curve_of_gauge
 
 S = 1_000_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.critical_path import NONE, Edge, Pieces, dependencies, longest
+from wattstep.attribution.critical_path import NONE, Edge, Pieces, dependencies, longest
 from wattstep.errors import InvalidValueError
 
 MAIN, BACKWARD, STREAM = 0, 1, 2

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.curves import (
+from wattstep.errors import InvalidValueError
+from wattstep.recorded.curves import (
     curve_of_clock,
     curve_of_counter,
     curve_of_gauge,
     unwrap,
 )
-from wattstep.errors import InvalidValueError
 
 S = 1_000_000_000
 NAN = float("nan")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.curves import Curve
-from wattstep.analysis.disturbance import other_cpu, taken
+from wattstep.device.disturbance import cpu_of_others, other_cpu
+from wattstep.recorded.curves import Curve
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -25,7 +25,7 @@ def rates(*parts: tuple[float, float]) -> Curve:
 
 def disturbed(system: Curve, own: list[Curve], steal: Curve | None = None) -> tuple[set[int], ...]:
     """Half seconds of ten seconds in which other processes, and the hypervisor, took too much."""
-    found = taken(0, 10 * S, system, own, steal, cores=2)
+    found = cpu_of_others(0, 10 * S, system, own, steal, cores=2)
     assert list(found.begin_ns) == [n * 500 * MS for n in range(20)]
     return tuple(set(np.flatnonzero(busy)) for busy in (found.by_others, found.by_host))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from wattstep.analysis.false_discovery import false_discovery
+from wattstep.stats.false_discovery import false_discovery
 
 
 def test_false_discovery_rates_are_those_of_scipy_and_untested_ones_do_not_count() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.curves import curve_of_counter, curve_of_gauge
-from wattstep.analysis.folding import fold, mean_gain
+from wattstep.attribution.folding import fold, mean_gain
+from wattstep.recorded.curves import curve_of_counter, curve_of_gauge
 
 MS = 1_000_000
 STEPS = 2000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.forecast import begun, energy_left, forecast_time, outlook
 from wattstep.errors import InvalidValueError
-from wattstep.records.figure import Status, missing
+from wattstep.schema.figure import Status, missing
+from wattstep.stats.forecast import begun, energy_left, expected_mean, forecast_time
 
 
 def held(make, runs=120):
@@ -53,7 +53,7 @@ def test_a_steady_run_is_foretold_within_a_few_per_cent():
 
 def test_a_longer_way_ahead_is_less_certain():
     seconds = steady(np.random.default_rng(0), 100)
-    widths = [outlook(seconds, ahead).error for ahead in (100, 1000, 100_000)]
+    widths = [expected_mean(seconds, ahead).error for ahead in (100, 1000, 100_000)]
     assert widths == sorted(widths)
 
 
@@ -66,7 +66,7 @@ def test_the_beginning_is_left_behind():
 def test_energy_is_time_times_power_with_both_errors():
     rng = np.random.default_rng(1)
     time = forecast_time(steady(rng, 100), 100.0, 900, 3, "made").time_left
-    found = energy_left(time, outlook(10 * steady(rng, 100), 900), "made")
+    found = energy_left(time, expected_mean(10 * steady(rng, 100), 900), "made")
     assert found.value == pytest.approx(9000, rel=0.03)
     assert (found.high - found.low) / found.value > (time.high - time.low) / time.value
     assert energy_left(missing("s", "no"), "no", "made").reason == "no"
@@ -79,9 +79,9 @@ def test_what_cannot_be_foretold_says_why():
     assert "nothing" in forecast_time(np.zeros(50), 0.0, 10, 0, "made").time.reason
     assert forecast_time(np.ones(50), 50.0, 0, 0, "made").time_left.value == 0
     with pytest.raises(InvalidValueError, match="finite"):
-        outlook(np.array([1.0, np.nan]), 5)
+        expected_mean(np.array([1.0, np.nan]), 5)
     with pytest.raises(InvalidValueError, match="to come"):
-        outlook(np.ones(10), 0)
+        expected_mean(np.ones(10), 0)
 
 
 def test_equal_steps_are_no_certainty():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.gaps import LAUNCHED, Spans, by_cause, device_gaps
+from wattstep.attribution.gaps import LAUNCHED, Spans, by_cause, device_gaps
 
 NAN = float("nan")
 LISTS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=6)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.gpu_breakdown import (
+from wattstep.attribution.gpu_breakdown import (
     KINDS,
     OTHERS,
     Work,

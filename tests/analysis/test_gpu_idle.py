@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.analysis.test_gpu_breakdown import work_of
 
-from wattstep.analysis.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
+from wattstep.attribution.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
 from wattstep.errors import InvalidValueError
 
 US = 1000

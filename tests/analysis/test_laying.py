@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.curves import Curve
-from wattstep.analysis.laying import (
-    LaidRows,
-    Phases,
+from wattstep.attribution.overhead_compensation import (
+    CompensatedRows,
     TracedRows,
-    common_phases,
+    compensate,
     fit_correction,
-    lay,
     match_layers,
     share_curve,
 )
+from wattstep.recorded.curves import Curve
+from wattstep.recorded.phases import Phases, common_phases
 
 NAMES = ("data", "forward", "backward")
 US = 1_000
@@ -97,31 +96,31 @@ SHARE = np.array([0.1, 0.4, 0.5])
 STEP_S = 1e-3
 
 
-def laid_by_hand(cost_ns: int, windows: int = 10) -> tuple[TracedRows, LaidRows]:
+def laid_by_hand(cost_ns: int, windows: int = 10) -> tuple[TracedRows, CompensatedRows]:
     recording = Recording(cost_ns)
     for _ in range(windows):
         recording.window(CLEAN)
     rows, phases = recording.tables()
-    return rows, lay(rows, phases, np.tile(STEP_S * SHARE, (windows, 1)), SHARE, STEP_S)
+    return rows, compensate(rows, phases, np.tile(STEP_S * SHARE, (windows, 1)), SHARE, STEP_S)
 
 
 def test_the_cost_of_an_event_is_found() -> None:
-    _, laid = laid_by_hand(cost_ns=1_500)
-    assert laid.correction.cost_s == pytest.approx(1.5e-6)
-    assert laid.correction.residual == pytest.approx(0, abs=1e-9)
+    _, compensated = laid_by_hand(cost_ns=1_500)
+    assert compensated.correction.cost_s == pytest.approx(1.5e-6)
+    assert compensated.correction.residual == pytest.approx(0, abs=1e-9)
     # 15 events of 1.5 µs in a step of 1 ms
-    assert laid.correction.inflation == pytest.approx(1 + 15 * 1.5e-3)
+    assert compensated.correction.inflation == pytest.approx(1 + 15 * 1.5e-3)
 
 
 @pytest.mark.parametrize("cost_ns", [0, 800, 5_000])
 def test_operations_get_the_time_that_they_take_in_a_clean_step(cost_ns: int) -> None:
-    rows, laid = laid_by_hand(cost_ns)
+    rows, compensated = laid_by_hand(cost_ns)
     for layer, phase, seconds in (
         ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 350e-6), ("a", 2, 150e-6),
     ):  # fmt: skip
-        mine = (named(rows) == layer) & (laid.phase == phase)
-        assert laid.time_s[mine].sum() / 10 == pytest.approx(seconds, rel=1e-6)
-    assert laid.rest_s == pytest.approx(0, abs=1e-9)
+        mine = (named(rows) == layer) & (compensated.phase == phase)
+        assert compensated.time_s[mine].sum() / 10 == pytest.approx(seconds, rel=1e-6)
+    assert compensated.unattributed_s == pytest.approx(0, abs=1e-9)
 
 
 def test_operations_take_the_same_time_on_a_clock_that_counts_from_1970() -> None:
@@ -134,8 +133,10 @@ def test_operations_take_the_same_time_on_a_clock_that_counts_from_1970() -> Non
     later = replace(rows, start_ns=rows.start_ns + since, end_ns=rows.end_ns + since)
     moved = Phases(names=phases.names, edges_ns=phases.edges_ns + since)
     beside = np.tile(STEP_S * SHARE, (10, 1))
-    laid = lay(later, moved, beside, SHARE, STEP_S)
-    assert laid.time_s == pytest.approx(lay(rows, phases, beside, SHARE, STEP_S).time_s, abs=1e-12)
+    compensated = compensate(later, moved, beside, SHARE, STEP_S)
+    assert compensated.time_s == pytest.approx(
+        compensate(rows, phases, beside, SHARE, STEP_S).time_s, abs=1e-12
+    )
 
 
 def test_the_residual_is_what_odd_windows_say_wrongly_of_even_ones() -> None:
@@ -156,9 +157,9 @@ def test_the_cost_of_an_event_has_an_error_that_its_windows_show() -> None:
 
 
 def test_fewer_than_four_windows_have_no_residual() -> None:
-    _, laid = laid_by_hand(1_000, windows=3)
-    assert np.isnan(laid.correction.residual)
-    assert laid.correction.windows == 3
+    _, compensated = laid_by_hand(1_000, windows=3)
+    assert np.isnan(compensated.correction.residual)
+    assert compensated.correction.windows == 3
 
 
 def test_a_traced_step_that_is_shorter_than_a_clean_one_has_no_negative_cost() -> None:
@@ -184,9 +185,9 @@ SHARES = st.tuples(*[st.floats(0.01, 1)] * 3).map(lambda s: np.array(s) / sum(s)
 LENGTHS = st.floats(1e-4, 1.0)
 
 
-def whole(laid: LaidRows, rows: np.ndarray, rests: np.ndarray) -> float:
+def whole(compensated: CompensatedRows, rows: np.ndarray, rests: np.ndarray) -> float:
     """Rows and rests of all windows, per window."""
-    return float((rows.sum() + rests.sum()) / len(laid.rest_s))
+    return float((rows.sum() + rests.sum()) / len(compensated.unattributed_s))
 
 
 @given(recordings(), SHARES, LENGTHS)
@@ -194,13 +195,22 @@ def test_operations_and_rests_make_the_clean_step(
     tables: tuple[TracedRows, Phases], share: np.ndarray, step_s: float
 ) -> None:
     rows, phases = tables
-    laid = lay(rows, phases, np.tile(step_s * share, (len(phases.edges_ns), 1)), share, step_s)
-    assert whole(laid, laid.time_s, laid.rest_s) == pytest.approx(step_s, rel=1e-9)
-    assert (laid.time_s >= 0).all()
-    assert (laid.rest_s >= 0).all()
+    compensated = compensate(
+        rows, phases, np.tile(step_s * share, (len(phases.edges_ns), 1)), share, step_s
+    )
+    assert whole(compensated, compensated.time_s, compensated.unattributed_s) == pytest.approx(
+        step_s, rel=1e-9
+    )
+    assert (compensated.time_s >= 0).all()
+    assert (compensated.unattributed_s >= 0).all()
     for phase in range(3):  # and each phase keeps its own length
-        mine = laid.time_s[laid.phase == phase].sum() + laid.rest_s[:, phase].sum()
-        assert mine / len(laid.rest_s) == pytest.approx(share[phase] * step_s, rel=1e-9)
+        mine = (
+            compensated.time_s[compensated.phase == phase].sum()
+            + compensated.unattributed_s[:, phase].sum()
+        )
+        assert mine / len(compensated.unattributed_s) == pytest.approx(
+            share[phase] * step_s, rel=1e-9
+        )
 
 
 @given(recordings(), SHARES, LENGTHS, st.lists(st.floats(0, 10), min_size=2, max_size=30))
@@ -208,13 +218,15 @@ def test_what_is_shared_out_is_the_whole_curve(
     tables: tuple[TracedRows, Phases], share: np.ndarray, step_s: float, gains: list[float]
 ) -> None:
     rows, phases = tables
-    laid = lay(rows, phases, np.tile(step_s * share, (len(phases.edges_ns), 1)), share, step_s)
+    compensated = compensate(
+        rows, phases, np.tile(step_s * share, (len(phases.edges_ns), 1)), share, step_s
+    )
     t_ns = np.linspace(0, round(step_s * 1e9), len(gains) + 1).astype(np.int64)
     curve = Curve(
         t_ns=t_ns, total=np.concatenate([[0], np.cumsum(gains)]), unit="J", covered_ns=t_ns
     )
-    taken, rests = share_curve(rows, laid, curve)
-    assert whole(laid, taken, rests) == pytest.approx(sum(gains), rel=1e-9, abs=1e-12)
+    taken, rests = share_curve(rows, compensated, curve)
+    assert whole(compensated, taken, rests) == pytest.approx(sum(gains), rel=1e-9, abs=1e-12)
     assert (taken >= 0).all()
     assert (rests >= 0).all()
 
@@ -224,18 +236,26 @@ def test_matching_layers_keeps_the_phase_and_gives_each_layer_its_share(
     tables: tuple[TracedRows, Phases], share: np.ndarray, a: float, b: float
 ) -> None:
     rows, phases = tables
-    laid = lay(rows, phases, np.tile(STEP_S * share, (len(phases.edges_ns), 1)), share, STEP_S)
-    matched = match_layers(rows, laid, NAMES.index("forward"), {"a": a, "b": b})
+    compensated = compensate(
+        rows, phases, np.tile(STEP_S * share, (len(phases.edges_ns), 1)), share, STEP_S
+    )
+    matched = match_layers(rows, compensated, NAMES.index("forward"), {"a": a, "b": b})
     for phase in range(3):
-        before = laid.time_s[laid.phase == phase].sum() + laid.rest_s[:, phase].sum()
-        after = matched.time_s[laid.phase == phase].sum() + matched.rest_s[:, phase].sum()
+        before = (
+            compensated.time_s[compensated.phase == phase].sum()
+            + compensated.unattributed_s[:, phase].sum()
+        )
+        after = (
+            matched.time_s[compensated.phase == phase].sum()
+            + matched.unattributed_s[:, phase].sum()
+        )
         assert after == pytest.approx(before, rel=1e-9)
-    forward = laid.phase == 1
-    if matched is not laid:
+    forward = compensated.phase == 1
+    if matched is not compensated:
         for layer, wanted in (("a", a), ("b", b)):
             mine = forward & (named(rows) == layer)
-            if laid.time_s[mine].sum() > 0:
-                found = matched.time_s[mine].sum() / len(laid.rest_s)
+            if compensated.time_s[mine].sum() > 0:
+                found = matched.time_s[mine].sum() / len(compensated.unattributed_s)
                 assert found == pytest.approx(wanted * share[1] * STEP_S, rel=1e-9)
 
 
@@ -245,22 +265,26 @@ def test_matching_layers_takes_those_below_with_them() -> None:
         [[], [("top.x", 100 * US, 0), ("topmost", 100 * US, 0), ("top", 200 * US, 0)], []]
     )
     rows, phases = recording.tables()
-    laid = lay(rows, phases, np.array([[0.0, 0.4e-3, 0.0]]), np.array([0.0, 1.0, 0.0]), 0.4e-3)
-    matched = match_layers(rows, laid, NAMES.index("forward"), {"top": 0.5})
+    compensated = compensate(
+        rows, phases, np.array([[0.0, 0.4e-3, 0.0]]), np.array([0.0, 1.0, 0.0]), 0.4e-3
+    )
+    matched = match_layers(rows, compensated, NAMES.index("forward"), {"top": 0.5})
     assert matched.time_s == pytest.approx([0.2e-3 / 3, 0.2e-3, 0.4e-3 / 3])
 
 
 def test_an_operation_at_twice_the_power_gets_twice_the_energy_of_its_time() -> None:
     """1 W but 2 W while backward's first operation runs: 350 µs of 1 ms."""
-    rows, laid = laid_by_hand(1_000)
+    rows, compensated = laid_by_hand(1_000)
     t_ns = np.array([0, 500_000, 850_000, 1_000_000], np.int64)
     power = [1.0, 2.0, 1.0]
     total = np.concatenate([[0], np.cumsum(np.diff(t_ns) * 1e-9 * power)])
-    taken, _ = share_curve(rows, laid, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns))
+    taken, _ = share_curve(
+        rows, compensated, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
+    )
     for layer, phase, joule in (
         ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 700e-6), ("a", 2, 150e-6),
     ):  # fmt: skip
-        mine = (named(rows) == layer) & (laid.phase == phase)
+        mine = (named(rows) == layer) & (compensated.phase == phase)
         assert taken[mine].sum() / 10 == pytest.approx(joule, rel=0.02)
 
 
@@ -276,9 +300,9 @@ def test_operations_on_two_threads_at_once_share_the_wall_time() -> None:
         **layers_of(["a", "b"]),
     )
     phases = Phases(names=("step",), edges_ns=np.array([[0, 1_000_000]]))
-    laid = lay(rows, phases, np.array([[1e-3]]), np.ones(1), 1e-3)
-    assert laid.time_s == pytest.approx([0.5e-3, 0.5e-3])
-    assert laid.busy_s == pytest.approx([1e-3, 1e-3])
+    compensated = compensate(rows, phases, np.array([[1e-3]]), np.ones(1), 1e-3)
+    assert compensated.time_s == pytest.approx([0.5e-3, 0.5e-3])
+    assert compensated.busy_s == pytest.approx([1e-3, 1e-3])
 
 
 def test_the_sequence_of_phases_is_that_of_most_steps() -> None:
@@ -320,20 +344,20 @@ WAITING = [
 
 @WITH_AND_WITHOUT_CLEAN
 def test_a_scope_gets_only_what_no_operation_of_any_thread_covers(beside: np.ndarray) -> None:
-    laid = lay(rows_of(WAITING), ONE_STEP, beside, np.ones(1), 1e-3)
+    compensated = compensate(rows_of(WAITING), ONE_STEP, beside, np.ones(1), 1e-3)
     # 50 µs are shared by two operations; 1000 - (450 - 100) - (900 - 600) µs are the scope's.
-    assert laid.time_s == pytest.approx([350e-6, 275e-6, 75e-6, 300e-6])
-    assert laid.busy_s == pytest.approx([900e-6, 300e-6, 100e-6, 300e-6])
-    assert laid.rest_s == pytest.approx(0, abs=1e-12)
+    assert compensated.time_s == pytest.approx([350e-6, 275e-6, 75e-6, 300e-6])
+    assert compensated.busy_s == pytest.approx([900e-6, 300e-6, 100e-6, 300e-6])
+    assert compensated.unattributed_s == pytest.approx(0, abs=1e-12)
 
 
 @WITH_AND_WITHOUT_CLEAN
 def test_scopes_on_two_threads_share_what_no_operation_covers(beside: np.ndarray) -> None:
     given = [(0, 800, 1, -1, True), (200, 800, 2, -1, True), (300, 500, 3, -1, False)]
-    laid = lay(rows_of(given), ONE_STEP, beside, np.ones(1), 1e-3)
+    compensated = compensate(rows_of(given), ONE_STEP, beside, np.ones(1), 1e-3)
     # Alone until 200 µs; from there to 800 µs two share the 400 µs that the operation leaves.
-    assert laid.time_s == pytest.approx([400e-6, 200e-6, 200e-6])
-    assert laid.rest_s == pytest.approx(200e-6)
+    assert compensated.time_s == pytest.approx([400e-6, 200e-6, 200e-6])
+    assert compensated.unattributed_s == pytest.approx(200e-6)
 
 
 @WITH_AND_WITHOUT_CLEAN
@@ -345,9 +369,9 @@ def test_a_scope_inside_an_operation_is_a_part_of_it(beside: np.ndarray) -> None
         (300, 700, 1, 2, True),
         (400, 600, 1, 3, False),
     ]
-    laid = lay(rows_of(given), ONE_STEP, beside, np.ones(1), 1e-3)
-    assert laid.time_s == pytest.approx([200e-6, 500e-6, 100e-6, 100e-6, 100e-6])
-    assert laid.rest_s == pytest.approx(0, abs=1e-12)
+    compensated = compensate(rows_of(given), ONE_STEP, beside, np.ones(1), 1e-3)
+    assert compensated.time_s == pytest.approx([200e-6, 500e-6, 100e-6, 100e-6, 100e-6])
+    assert compensated.unattributed_s == pytest.approx(0, abs=1e-12)
 
 
 @WITH_AND_WITHOUT_CLEAN
@@ -356,10 +380,12 @@ def test_the_energy_of_operations_is_not_shared_with_a_scope_that_waits(
 ) -> None:
     """1 W, and 3 W from 600 to 900 µs."""
     rows = rows_of(WAITING)
-    laid = lay(rows, ONE_STEP, beside, np.ones(1), 1e-3)
+    compensated = compensate(rows, ONE_STEP, beside, np.ones(1), 1e-3)
     t_ns = np.array([0, 600, 900, 1000], np.int64) * US
     total = np.array([0, 600e-6, 1500e-6, 1600e-6])
-    taken, rests = share_curve(rows, laid, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns))
+    taken, rests = share_curve(
+        rows, compensated, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
+    )
     assert taken == pytest.approx([350e-6, 275e-6, 75e-6, 900e-6])
     assert rests == pytest.approx(0, abs=1e-12)
 
@@ -368,10 +394,10 @@ def test_an_operation_that_ends_a_phase_later_keeps_its_length() -> None:
     """Nothing is taken off where there are no clean steps, so nothing is to be made good either."""
     phases = Phases(names=("forward", "backward"), edges_ns=np.array([[0, 500, 1000]]) * US)
     given = [(400, 700, 1, -1, False), (800, 900, 1, -1, False)]
-    laid = lay(rows_of(given), phases, None, np.array([0.5, 0.5]), 1e-3)
-    assert laid.time_s == pytest.approx([300e-6, 100e-6])
-    assert laid.busy_s == pytest.approx([300e-6, 100e-6])
-    assert laid.rest_s == pytest.approx(np.array([[400e-6, 200e-6]]))
+    compensated = compensate(rows_of(given), phases, None, np.array([0.5, 0.5]), 1e-3)
+    assert compensated.time_s == pytest.approx([300e-6, 100e-6])
+    assert compensated.busy_s == pytest.approx([300e-6, 100e-6])
+    assert compensated.unattributed_s == pytest.approx(np.array([[400e-6, 200e-6]]))
 
 
 MOST_US = 40
@@ -388,9 +414,11 @@ def test_scopes_and_rests_are_the_time_in_which_no_operation_runs(
     sized = sorted((start, min(start + length, MOST_US), *of) for start, length, *of in drawn)
     rows = rows_of([(start, end, thread, -1, scope) for start, end, thread, scope in sized])
     step = Phases(names=("step",), edges_ns=np.array([[0, MOST_US * US]]))
-    laid = lay(rows, step, None, np.ones(1), MOST_US * 1e-6)
+    compensated = compensate(rows, step, None, np.ones(1), MOST_US * 1e-6)
     working = [(start, end) for start, end, _, scope in sized if not scope]
     free = sum(not any(start <= at < end for start, end in working) for at in range(MOST_US))
-    left = laid.time_s[rows.scope].sum() + laid.rest_s.sum()
+    left = compensated.time_s[rows.scope].sum() + compensated.unattributed_s.sum()
     assert left == pytest.approx(free * 1e-6, abs=1e-12)
-    assert laid.time_s.sum() + laid.rest_s.sum() == pytest.approx(MOST_US * 1e-6)
+    assert compensated.time_s.sum() + compensated.unattributed_s.sum() == pytest.approx(
+        MOST_US * 1e-6
+    )

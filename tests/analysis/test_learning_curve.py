@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.learning_curve import steps_to_goal
+from wattstep.stats.learning_curve import steps_to_goal
 
 STEPS = 100 * np.arange(1, 200.0)
 

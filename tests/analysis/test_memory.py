@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.memory import breakdown, divide, highest_of, peak, stretches, tracing_kept
-from wattstep.records.figure import Figure
+from wattstep.recorded.memory import breakdown, divide, held_by_tracing, highest_of, peak, stretches
+from wattstep.schema.figure import Figure
 
 MB = 10**6
 EVENTS = [
@@ -30,13 +30,13 @@ def peak_of(events: list[tuple[str, int]]) -> Figure:
 
 
 def test_what_tracing_kept_is_the_growth_over_its_windows() -> None:
-    assert tracing_kept(EVENTS) == 51 * MB
-    assert tracing_kept([]) == 0
+    assert held_by_tracing(EVENTS) == 51 * MB
+    assert held_by_tracing([]) == 0
 
 
 def test_tracing_that_gave_more_back_than_it_took_kept_nothing() -> None:
     events = [("resident_before_tracing", 100), ("resident_after_tracing", 90)]
-    assert tracing_kept(events) == 0
+    assert held_by_tracing(events) == 0
 
 
 def test_the_peak_is_the_highest_without_what_tracing_kept() -> None:
@@ -50,7 +50,7 @@ def test_the_peak_is_the_highest_without_what_tracing_kept() -> None:
 def test_a_stretch_lasts_from_the_reset_before_it_to_its_reading() -> None:
     events = [*EVENTS[2:5], ("peak_resident_with_tracing", 400 * MB), *EVENTS[5:6]]
     found = stretches(events, [10, 11, 20, 21, 30])
-    assert [(s.begin_ns, s.end_ns, s.size, s.kept) for s in found] == [
+    assert [(s.begin_ns, s.end_ns, s.size, s.held) for s in found] == [
         (0, 10, 300 * MB, 0),
         (21, 30, 305 * MB, 50 * MB),
     ]

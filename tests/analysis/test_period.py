@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.cycles import cycles_together
-from wattstep.analysis.period import period, rates
+from wattstep.recorded.period.cycles import cycles_together
+from wattstep.recorded.period.period import period, rates
 
 STEPS = 150
 

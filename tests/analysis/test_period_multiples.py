@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.multiples import settled
+from wattstep.recorded.period.multiples import settled
 
 STEP_S = 0.4
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wattstep.analysis.clock_error import ClockError
-from wattstep.analysis.curves import Curve, curve_of_gauge
-from wattstep.analysis.power import (
+from wattstep.recorded.clock_error import ClockError
+from wattstep.recorded.curves import Curve, curve_of_gauge
+from wattstep.recorded.power import (
     EnergySource,
     dynamic_share,
     modelled,
@@ -17,8 +17,8 @@ from wattstep.analysis.power import (
     spoken,
     summed,
 )
-from wattstep.records.figure import Status
-from wattstep.records.settings import POWER_MODELS, parse_power_model
+from wattstep.schema.figure import Status
+from wattstep.schema.settings import POWER_MODELS, parse_power_model
 
 S = 1_000_000_000
 VCPU = parse_power_model("vcpu")
@@ -147,10 +147,18 @@ def test_without_a_documented_window_a_gauge_may_be_late_by_100_ms_or_its_update
     assert gauge(slow_s=1.0).late_s == pytest.approx((0.0, 1.02))
 
 
-def test_a_counter_may_wait_and_a_model_and_another_clock_have_no_such_delay() -> None:
+def test_a_counter_may_wait_and_a_model_has_no_such_delay() -> None:
     assert gauge(gauge=None).late_s == pytest.approx((0.0, 0.02))
     assert gauge(sensed=False).late_s == (0.0, 0.0)
-    assert gauge(clock=ClockError(seconds=0.1, words="apart")).late_s == (0.0, 0.0)
+
+
+def test_where_clocks_were_aligned_by_the_middle_of_its_values_the_sensor_s_window_is_no_delay() -> (
+    None
+):
+    aligned = ClockError(seconds=0.1, words="apart", centred=True)
+    own = gauge(window_s=0.1, clock=ClockError(seconds=0.1, words="apart"))
+    assert own.late_s[0] == pytest.approx(0.05)
+    assert gauge(window_s=0.1, clock=aligned).late_s[0] == 0.0
 
 
 def test_a_value_mixes_what_lies_between_reads_in_its_window_or_its_update() -> None:
@@ -159,7 +167,7 @@ def test_a_value_mixes_what_lies_between_reads_in_its_window_or_its_update() -> 
     assert gauge(window_s=0.1, slow_s=0.4).mixes_s == pytest.approx(0.4)
 
 
-def test_only_a_sensor_on_the_clock_of_the_steps_is_told_by_regression() -> None:
+def test_a_sensor_is_told_by_regression_whatever_its_clock_and_a_model_by_time() -> None:
     assert gauge().by_regression
+    assert gauge(clock=ClockError(seconds=0.1, words="apart")).by_regression
     assert not gauge(sensed=False).by_regression
-    assert not gauge(clock=ClockError(seconds=0.1, words="apart")).by_regression

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.analysis.proportions import newcombe, wilson
+from wattstep.stats.proportions import newcombe, wilson
 
 
 def test_the_interval_of_a_difference_is_the_published_one() -> None:

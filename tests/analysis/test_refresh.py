@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattstep.analysis.refresh import Refresh, quantum_of, refresh, written_unit
-from wattstep.analysis.steps import FloatArray, IntArray
-from wattstep.records.figure import Status
+from wattstep.recorded.refresh import Refresh, refresh, resolution_of, written_unit
+from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.figure import Status
 
 
 def sampled(
@@ -19,7 +19,7 @@ def sampled(
     every_s: float,
     *,
     seconds: float = 60.0,
-    quantum: float = 0.0,
+    resolution: float = 0.0,
     noise: float = 0.3,
     seed: int = 0,
 ) -> tuple[IntArray, FloatArray]:
@@ -27,8 +27,8 @@ def sampled(
     rng = np.random.default_rng(seed)
     count = int(seconds / update_s) + 2
     values = 5 + noise * rng.standard_normal(count)
-    if quantum:
-        values = np.rint(values / quantum) * quantum
+    if resolution:
+        values = np.rint(values / resolution) * resolution
     reads = int(seconds / every_s)
     times = (np.arange(reads) + 0.1 * rng.random(reads)) * every_s
     at = np.minimum((times / update_s).astype(int), count - 1)
@@ -40,27 +40,27 @@ def found(t_ns: IntArray, value: FloatArray, least: float = 0.0) -> Refresh:
 
 
 @pytest.mark.parametrize("update_s", [0.007, 0.1, 0.422, 1.0])
-@pytest.mark.parametrize("quantum", [0.0, 0.0385, 0.4])
+@pytest.mark.parametrize("resolution", [0.0, 0.0385, 0.4])
 def test_the_update_interval_is_found_whether_values_repeat_by_chance_or_not(
-    update_s: float, quantum: float
+    update_s: float, resolution: float
 ) -> None:
     """With steps of 0.4 W and a noise of 0.3 W, one update in three repeats the value before it."""
     every_s = 0.001 if update_s < 0.01 else 0.01
-    seen = found(*sampled(update_s, every_s, quantum=quantum))
+    seen = found(*sampled(update_s, every_s, resolution=resolution))
     assert seen.slower
     assert seen.interval.value == pytest.approx(update_s, rel=0.01)
     assert seen.interval.low is not None
     assert seen.interval.high is not None
     assert seen.interval.low <= update_s <= seen.interval.high
     assert seen.repeated > 1 - 1.05 * every_s / update_s
-    assert seen.quantum == (pytest.approx(quantum, rel=1e-6) if quantum else None)
+    assert seen.resolution == (pytest.approx(resolution, rel=1e-6) if resolution else None)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_intervals_from_two_to_fifty_reads_hold_the_truth(seed: int) -> None:
     """Each read comes up to a tenth of its period late; the truth is drawn at random."""
     update_s = 0.01 * float(np.exp(np.random.default_rng(seed).uniform(np.log(2.2), np.log(50))))
-    seen = found(*sampled(update_s, 0.01, quantum=0.4, seed=seed))
+    seen = found(*sampled(update_s, 0.01, resolution=0.4, seed=seed))
     assert seen.interval.value == pytest.approx(update_s, rel=0.02)
 
 
@@ -76,7 +76,7 @@ def test_of_a_source_faster_than_its_reads_only_a_bound_is_known(update_s: float
 
 def test_repeats_by_chance_do_not_make_a_fast_source_slow() -> None:
     """Steps of 0.4 W: every third read repeats a value, and two reads may lie between updates."""
-    seen = found(*sampled(0.007, 0.01, quantum=0.4))
+    seen = found(*sampled(0.007, 0.01, resolution=0.4))
     assert 0.25 < seen.repeated < 0.45
     assert not seen.slower
     assert seen.interval.value == pytest.approx(0.02, rel=0.01)
@@ -94,7 +94,7 @@ def test_a_value_that_hardly_changes_has_no_interval_and_says_how_often_it_chang
     seen = found(t_ns, np.where(t_ns < 5 * 10**9, 3.0, 3.4))
     assert seen.interval.value is None
     assert seen.interval.reason == "the value changed 1 times in 9.99 s"
-    assert seen.quantum is None
+    assert seen.resolution is None
     assert found(t_ns[:1], np.ones(1)).interval.reason == "fewer than two samples"
 
 
@@ -117,14 +117,14 @@ def test_a_quantum_is_found_through_rounding_to_milliwatts_and_a_voltage_that_mo
     rng = np.random.default_rng(1)
     volts = 5 * (1 + 0.005 * rng.standard_normal(2000))
     watts = np.rint(0.08 * rng.integers(1, 6, 2000) * volts * 1e3) * 1e-3
-    quantum = quantum_of(watts, 0.001)
-    assert quantum == pytest.approx(0.4, rel=0.02)
+    resolution = resolution_of(watts, 0.001)
+    assert resolution == pytest.approx(0.4, rel=0.02)
 
 
 def test_values_without_a_common_step_have_the_unit_of_their_integers_or_none() -> None:
     noise = np.random.default_rng(2).standard_normal(2000)
-    assert quantum_of(noise) is None
-    assert quantum_of(np.rint(noise * 1e3) * 1e-3, 0.001) == pytest.approx(0.001)
+    assert resolution_of(noise) is None
+    assert resolution_of(np.rint(noise * 1e3) * 1e-3, 0.001) == pytest.approx(0.001)
 
 
 # Input power of a Jetson Orin NX in mW, and when, in ms: tegrastats asked for 5 ms, in
@@ -229,7 +229,7 @@ def test_a_real_orin_nx_steps_by_forty_milliwatts_and_is_read_more_often_than_it
     t_ns = np.array([round(t * 1e6) for t, _ in ORIN_NX], np.int64)
     value = np.array([mw for _, mw in ORIN_NX]) * 1e-3
     seen = found(t_ns, value, 0.001)
-    assert seen.quantum == pytest.approx(0.0405, abs=0.0006)
+    assert seen.resolution == pytest.approx(0.0405, abs=0.0006)
     assert seen.repeated == pytest.approx(1 - 10 / 90, abs=0.002)
     assert seen.spacing_s == pytest.approx(0.0111, abs=0.0001)
     assert seen.slower
@@ -257,7 +257,7 @@ def test_any_samples_give_an_interval_that_holds_its_value_or_none(
         assert figure.high is not None
         assert 0 <= figure.low <= figure.value <= figure.high
     assert 0 <= seen.repeated <= 1
-    assert seen.quantum is None or seen.quantum > 0
+    assert seen.resolution is None or seen.resolution > 0
 
 
 @pytest.mark.parametrize(
@@ -272,12 +272,23 @@ def test_the_unit_that_a_log_is_written_in_is_told_from_its_values(
     assert written_unit(np.array([np.nan, 0.0])) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("values", "unit"),
+    [([20, 30, 90], 1.0), ([20, 30, 40, 60, 70, 90, 110], 10.0), ([0.5, 0.7], 0.01)],
+)
+def test_a_few_round_values_are_no_unit_that_a_log_is_written_in(
+    values: list[float], unit: float
+) -> None:
+    """By itself, 10 W for 20, 30, and 90 made every energy of theirs uncertain by 10 %."""
+    assert written_unit(np.array(values, float)) == pytest.approx(unit)
+
+
 @pytest.mark.parametrize("levels", [(1, 3, 9), (3, 9), (20, 30, 90), (1, 5, 9), (2, 5, 9, 14)])
 def test_the_levels_of_a_load_are_no_step_of_its_sensor(levels: tuple[float, ...]) -> None:
     """A square wave between a few powers says nothing of how fine its sensor is."""
     values = np.random.default_rng(0).choice(levels, 2000).astype(float)
-    assert quantum_of(values) is None
-    assert quantum_of(values, 0.01) == 0.01
+    assert resolution_of(values) is None
+    assert resolution_of(values, 0.01) == 0.01
 
 
 @pytest.mark.parametrize("levels", [(0, 1, 2), (7, 8, 9, 10), (5, 6, 7, 8, 10)])
@@ -285,4 +296,4 @@ def test_multiples_in_a_row_and_five_levels_are_those_of_a_sensor(
     levels: tuple[int, ...],
 ) -> None:
     values = 0.4 * np.random.default_rng(0).choice(levels, 2000)
-    assert quantum_of(values) == pytest.approx(0.4)
+    assert resolution_of(values) == pytest.approx(0.4)

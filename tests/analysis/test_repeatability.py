@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.repeatability import repeatability
+from wattstep.recorded.repeatability import repeatability
 
 
 def made(step_s, noise, *, steps=None, spacing_s=0.01, dither=0.05, level=0.0, seed=1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.roofline import place
+from wattstep.device.roofline import place
 
 NAN = float("nan")
 PEAK, BANDWIDTH = 100e9, 10e9  # computing binds above 10 FLOP per byte

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.speedup import (
+from wattstep.errors import InvalidValueError
+from wattstep.stats.speedup import (
     amdahl,
     fixed_cost,
     per_sample_with_batch,
     with_fewer_threads,
     with_higher_ceilings,
 )
-from wattstep.errors import InvalidValueError
 
 NAN = float("nan")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.spread import ENOUGH, Spreads
-from wattstep.analysis.variation import Instances, variation
+from wattstep.attribution.spread import ENOUGH, Spreads
+from wattstep.attribution.variation import Instances, variation
 from wattstep.errors import InvalidValueError
-from wattstep.records.figure import Figure
+from wattstep.schema.figure import Figure
 
 
 def measures(seconds: np.ndarray, calls: int = 1) -> dict[str, Figure]:

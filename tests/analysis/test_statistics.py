@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from wattstep.analysis.statistics import mean_figure, median_figure, ratio_figure
 from wattstep.errors import InvalidValueError
-from wattstep.records.figure import Status
+from wattstep.schema.figure import Status
+from wattstep.stats.statistics import mean_figure, median_figure, ratio_figure
 
 ALL = [mean_figure, median_figure]
 

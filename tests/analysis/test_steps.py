@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.steps import Steps, slices
+from wattstep.recorded.steps import Steps, slices
 
 MS = 1_000_000
 

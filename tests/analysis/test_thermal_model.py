@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from wattstep.analysis.curves import Curve, FloatArray, IntArray, curve_of_gauge
-from wattstep.analysis.thermal_model import ThermalModel, fit_thermal_model
+from wattstep.device.thermal_model import ThermalModel, fit_thermal_model
+from wattstep.recorded.curves import Curve, curve_of_gauge
+from wattstep.schema.arrays import FloatArray, IntArray
 
 STEP_S = 0.1  # of the simulation
 IDLE_S = 60.0

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from wattstep.analysis.curves import Curve
-from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
-from wattstep.analysis.throttling import (
+from wattstep.device.throttling import (
     Stretch,
     by_channel,
     held_cap,
@@ -17,7 +15,9 @@ from wattstep.analysis.throttling import (
     overlapping,
     slow_while_busy,
 )
-from wattstep.records.channel import Channel
+from wattstep.recorded.curves import Curve
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.channel import Channel
 
 S = 1_000_000_000
 MS = 1_000_000

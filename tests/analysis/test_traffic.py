@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.traffic import is_choice, is_node, is_view, moved_bytes
+from wattstep.attribution.traffic import is_choice, is_node, is_view, moved_bytes
 
 NAN = float("nan")
 

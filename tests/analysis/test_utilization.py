@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis.curves import Curve
-from wattstep.analysis.utilization import (
+from wattstep.device.utilization import (
     active_ratio,
     idle_state_ratio,
     idle_windows,
     mean_active_ratio,
 )
+from wattstep.recorded.curves import Curve
 
 MS = 1_000_000
 S = 1_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattstep.analysis.variation import Instances, Variation, between_shapes, variation
+from wattstep.attribution.variation import Instances, Variation, between_shapes, variation
 from wattstep.errors import InvalidValueError
 
 

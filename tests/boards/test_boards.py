@@ -17,9 +17,9 @@ from wattstep.boards.table import Board, Cluster, Mode, Rail, Zone, parse_board
 from wattstep.cli.boards import row
 from wattstep.errors import InvalidValueError
 from wattstep.formats.tegrastats import parse
-from wattstep.records.channel import Present
-from wattstep.sensors.ina3221 import PowerRails
-from wattstep.targets.emulation.settings import make_settings
+from wattstep.record.hosts.emulation.settings import make_settings
+from wattstep.record.sensors.ina3221 import PowerRails
+from wattstep.schema.channel import Present
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "boards"
 WHOLE = {rail for name in boards.names() for rail in boards.find(name).total}

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.agent.boards import TEMPLATE, agent_in, python, run_in
+from tests.agent.boards import agent_in, python, run_in
+from tests.command_line import wattstep
 
 from wattstep.cli.agent import agent
 from wattstep.errors import WattstepError
-
-
-def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "wattstep", "agent", *arguments],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+from wattstep.remote.agent.making import bare_agent
 
 
 def test_the_file_is_made_in_two_steps_and_its_recording_becomes_a_run(
@@ -27,7 +20,7 @@ def test_the_file_is_made_in_two_steps_and_its_recording_becomes_a_run(
     made, look = tmp_path / "wattstep_agent.py", tmp_path / "look.json"
     agent(made)
     assert "look only" in capsys.readouterr().out
-    assert made.read_text() == TEMPLATE.read_text()
+    assert made.read_text() == bare_agent()
     look.write_text(run_in(tmp_path, python("3.6"), str(made), "look").stdout)
     agent(made, look=look, json=True)
     assert json.loads(capsys.readouterr().out) == {"agent": str(made)}
@@ -39,7 +32,9 @@ def test_the_file_is_made_in_two_steps_and_its_recording_becomes_a_run(
         "            pass\n"
     )
     assert run_in(tmp_path, python("3.6"), "script.py").returncode == 0
-    third = wattstep("--join", str(tmp_path / "out"), "-o", str(tmp_path / "run"), "--json")
+    third = wattstep(
+        "agent", "--join", str(tmp_path / "out"), "-o", str(tmp_path / "run"), "--json"
+    )
     (document,) = json.loads(third.stdout)["runs"]
     assert document["run"] == str(tmp_path / "run")
     assert document["metrics"]["step_time"]["n"] == 3
@@ -65,7 +60,7 @@ def test_bad_input_is_refused(tmp_path: Path, given: dict[str, str], said: str) 
 
 def test_a_made_agent_is_the_bare_one_with_its_texts_put_in(tmp_path: Path) -> None:
     made = agent_in(tmp_path).read_text()
-    bare = TEMPLATE.read_text()
+    bare = bare_agent()
     head, _, rest = bare.partition('\nCHILD = ""\nCANARY = ""\nPLAN = ""\n')
     assert rest
     assert made.startswith(f"{head}\nCHILD = (\n")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from wattstep.cli.progress import TrainingProgress
-from wattstep.training import Progress
+from wattstep.train.loop import Progress
 
 
 def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:

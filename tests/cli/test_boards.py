@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_line import wattstep as called
 
 from wattstep.boards import names
 
@@ -18,11 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "wattstep", *arguments],
-        env={**os.environ, "COLUMNS": "120"},
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return called(*arguments, env={"COLUMNS": "120"})
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 from tests.explaining.made import ceilings, trained
 
 from wattstep.cli import run_command_line
-from wattstep.reports.json_document import dump
-from wattstep.sensors.machine import describe
+from wattstep.record.sensors.machine import describe
+from wattstep.report.json_document import dump
 
 WORK = {"forward-op": {"kind": "convolution", "flops": 80_000_000, "bytes": 100_000}}
 
@@ -56,7 +56,7 @@ def test_ceilings_are_measured_kept_and_written(
     ended = wattstep("ceilings", "--threads", "1", "--seconds", "0.1", "--out", str(file))
     assert ended.code == 0, ended.err
     assert "memory, triad" in ended.out
-    assert "1 threads: products of matrices" in ended.err
+    assert "1 thread: products of matrices" in ended.err
     (one,) = json.loads(file.read_text())["ceilings"]
     assert one["threads"] == 1
     assert one["device"]["cpu"] == describe()["cpu"]

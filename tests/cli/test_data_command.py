@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from wattstep.cli import run_command_line
-from wattstep.workloads.data.catalogue import DATA_SETS, TOYADMOS
+from wattstep.workloads.data.catalogue import DATA_SETS, find_set
+
+TOYADMOS = find_set("toyadmos")
 
 
 @dataclass(frozen=True, kw_only=True)

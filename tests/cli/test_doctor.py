@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from wattstep.cli.doctor import doctor
-from wattstep.diagnosis import diagnose
 from wattstep.errors import InvalidValueError
+from wattstep.train.doctor import diagnose
 
 
 @pytest.fixture

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.command_line import wattstep as called
 
 
 def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "wattstep", "memory", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return called("memory", *arguments)
 
 
 def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Path) -> None:

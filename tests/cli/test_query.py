@@ -17,7 +17,7 @@ import pytest
 from tests.querying.made import made
 
 from wattstep.cli import run_command_line
-from wattstep.querying.tables import TABLES
+from wattstep.report.query.tables import TABLES
 
 pytest.importorskip("duckdb", reason="the extra query is not installed")
 Command = Callable[..., tuple[int, str, str]]
@@ -189,7 +189,7 @@ def test_ctrl_c_ends_a_query_that_gives_no_row(runs: Path) -> None:
     script = (
         "import os, signal, sys, threading\n"
         "from wattstep.cli import run_command_line\n"
-        "import wattstep.querying.database as database\n"
+        "import wattstep.report.query.database as database\n"
         "started = database.Database.waited\n"
         "def waited(self, work):\n"
         "    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"

@@ -11,6 +11,7 @@ import pytest
 from tests.run.made import MS, make_run
 
 from wattstep.cli import run_command_line
+from wattstep.schema.failures import STRICT
 from wattstep.store.files import read_info, write_info
 
 
@@ -84,6 +85,41 @@ def test_a_sweep_alone_has_its_table_and_the_papers_figures(
     assert called(monkeypatch, str(found), "-o", str(page), "-q") == 0
     assert "Does it train?" in page.read_text()
     assert 'id="paper-figure-8" open' in page.read_text()
+
+
+def test_a_damaged_run_of_a_sweep_is_listed_and_the_others_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "r.html"
+    found = sweep(tmp_path / "sweep")
+    (found / "batch-4" / "steps.parquet").write_bytes(b"PAR1")
+    assert called(monkeypatch, str(found), "-o", str(page), "--json", "-q") == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    (damaged,) = document["damaged"]
+    assert (damaged["run"], document["failures"]) == ("batch-4", [])
+    assert "left out" in told.err
+    assert "Runs that cannot be shown" in page.read_text()
+    assert "Batch 64" in page.read_text()
+
+
+def test_a_part_of_a_sweeps_report_that_fails_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.delenv(STRICT)
+    page = tmp_path / "r.html"
+    monkeypatch.setattr("wattstep.report.html.sweep.paper_section", fail)
+    monkeypatch.setattr("wattstep.report.html.sweep.fronts", fail)
+    assert called(monkeypatch, str(sweep(tmp_path / "s")), "-o", str(page), "--json", "-q") == 0
+    told = capsys.readouterr()
+    parts = {each["part"] for each in json.loads(told.out)["failures"]}
+    assert parts == {"time and energy", "the paper's figures"}
+    assert "2 parts failed inside" in told.err
+    assert "Parts that failed: 2" in page.read_text()
+    assert "What fits" in page.read_text()
 
 
 def test_a_daily_training_alone_makes_a_report_of_figure_10(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from tests.command_line import wattstep
 from tests.reports.pages.tree import tree
 
 WHOLE = Path(__file__).parents[1] / "fixtures" / "runs" / "schema-1"
@@ -37,8 +37,7 @@ FAULTS: Mapping[str, Callable[[Path], None]] = {
 
 
 def report(folder: Path, *runs: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "wattstep", "report", *runs, "-o", "page.html", "--json"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return wattstep("report", *runs, "-o", "page.html", "--json", cwd=folder)
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_line import wattstep as called
 
 from wattstep.workloads import names
 from wattstep.workloads.paper_table import TABLE
@@ -22,11 +21,7 @@ FIELDS = {
 
 
 def wattstep(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "wattstep", *arguments],
-        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return called(*arguments, env={"XDG_CACHE_HOME": str(cache)})
 
 
 @pytest.fixture(scope="module")

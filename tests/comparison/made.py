@@ -10,12 +10,13 @@ from typing import Any
 
 from tests.run.made import BEGIN, FIVE, MS, ByPhase, Sampled, make_run, power
 
-from wattstep.comparison.configuration import configuration_of
-from wattstep.comparison.drift import Canary
-from wattstep.comparison.process import UNITS, Process
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.records.run_info import RunInfo
+from wattstep.insight.compare.configuration import configuration_of
+from wattstep.insight.compare.drift import Canary
+from wattstep.insight.compare.process import UNITS, Process
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.report_rows import CostRow
+from wattstep.schema.run_info import RunInfo
 
 INFO = RunInfo(
     state="closed", created="2026-11-20T12:00:00+0000", workload="made", title="made",
@@ -101,7 +102,8 @@ def process(
         path=Path("made"), info=info, configuration=configuration_of(info),
         figures={**nothing, **(figures or {})}, samples=samples, sensors=sensors,
         rounding=more.pop("rounding", 0.0), temperature=more.pop("temperature", None),
-        canary=canary, operations=operations, no_operations=more.pop("no_operations", None),
+        canary=canary, operations=[CostRow.from_dict(row) for row in operations],
+        no_operations=more.pop("no_operations", None),
         marred=more.pop("marred", {}), warnings=tuple(more.pop("warnings", ())),
     )  # fmt: skip
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.comparison.made import figure, process, recorded
 
-from wattstep.comparison.answer import sentence
-from wattstep.comparison.claims import not_claimed
-from wattstep.comparison.comparing import compare
-from wattstep.comparison.drift import Drift
-from wattstep.comparison.gate import judge
-from wattstep.comparison.metrics import compare_metric
-from wattstep.comparison.process import Process
-from wattstep.comparison.sides import gathered
+from wattstep.insight.compare.answer import sentence
+from wattstep.insight.compare.claims import not_claimed
+from wattstep.insight.compare.comparing import compare
+from wattstep.insight.compare.drift import Drift
+from wattstep.insight.compare.gate import judge
+from wattstep.insight.compare.metrics import compare_metric
+from wattstep.insight.compare.process import Process
+from wattstep.insight.compare.sides import gathered
 
 STILL = Drift(parts={})
 
@@ -42,6 +43,19 @@ def test_one_run_of_each_says_what_cannot_be_claimed_and_why() -> None:
     assert found.document()["not_claimed_because"] == [
         "two runs of one and the same program may differ as much"
     ]
+
+
+def test_steps_that_differ_so_much_that_no_ratio_is_bounded_give_no_bare_less() -> None:
+    """As on a machine whose cores others use: 341 ms (0 to 1,985) against 323 ms (0 to 1,594)."""
+    a, b = (
+        [process({"step_time": replace(figure(t, 0.0), low=0.0, high=high)})]
+        for t, high in ((0.341, 1.985), (0.323, 1.594))
+    )
+    found = compare_metric("step_time", a, b, STILL)
+    assert found.verdict == "not shown"
+    assert sentence(found, (1, 1)) == (
+        "Time: no difference that can be shown: steps of each differ too much."
+    )
 
 
 def test_runs_that_other_work_disturbed_on_one_side_claim_nothing() -> None:

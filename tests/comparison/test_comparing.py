@@ -13,10 +13,10 @@ import pytest
 from tests.comparison.made import INFO, edit, process, recorded
 from tests.run.made import MS, Sampled, make_run, power
 
-from wattstep.comparison.comparing import Comparison, compare, warnings_of
-from wattstep.comparison.configuration import configuration_of
-from wattstep.comparison.sides import Side, gathered
 from wattstep.errors import InvalidValueError
+from wattstep.insight.compare.comparing import Comparison, compare, warnings_of
+from wattstep.insight.compare.configuration import configuration_of
+from wattstep.insight.compare.sides import Side, gathered
 
 
 def compared(*groups: list[Path], across: frozenset[str] = frozenset()) -> Comparison:
@@ -77,7 +77,7 @@ def test_operations_of_several_processes_are_compared_with_their_energy(tmp_path
 def test_the_document_is_json_and_figures_stay_figures(several: Comparison) -> None:
     from io import StringIO
 
-    from wattstep.reports.json_document import dump
+    from wattstep.report.json_document import dump
 
     stream = StringIO()
     dump(several.document(), stream, indented=False)
@@ -124,9 +124,9 @@ def test_versions_temperatures_and_ways_of_recording_that_differ_are_told(
         tmp_path / "other", engine="torch 2.14", environment={"python": "3.12"}, interval_s=0.1
     )
     warnings = " | ".join(compared([runs / "a0"], [other]).warnings)
-    assert "different versions of python" in warnings
-    assert "not recorded alike: sampled every 1 ms and 100 ms" in warnings
-    assert "different versions: torch, torch 2.14" in warnings
+    assert "different version of python: " in warnings
+    assert "different sampling interval: 1 ms and 100 ms" in warnings
+    assert "different version of the engine: 2.14 and not known" in warnings
 
 
 def test_different_configurations_are_refused_and_compared_where_it_is_meant(
@@ -258,14 +258,14 @@ def test_disturbed_steps_are_told(
     from wattstep.run import run as run_module
 
     path = recorded(tmp_path / "noisy")
-    find = run_module.find_conditions
+    find = run_module.find_step_flags
 
     def disturbed(series: object, cores: int) -> object:
         found = find(series, cores)  # type: ignore[arg-type]
         noisy = series._tables.path.name == "noisy"  # type: ignore[attr-defined]
         return replace(found, disturbed=found.disturbed | noisy)
 
-    monkeypatch.setattr(run_module, "find_conditions", disturbed)
+    monkeypatch.setattr(run_module, "find_step_flags", disturbed)
     assert compared([runs / "a0"], [path]).warnings == (
         "B: 100 % of the steps of its run were disturbed",
     )
@@ -286,8 +286,8 @@ def test_a_canary_that_changed_is_told_and_widens(runs: Path, tmp_path: Path) ->
 def test_what_mars_many_runs_of_a_side_is_one_line() -> None:
     from tests.comparison.made import canary, process
 
-    from wattstep.comparison.comparing import warnings_of
-    from wattstep.comparison.sides import Side
+    from wattstep.insight.compare.comparing import warnings_of
+    from wattstep.insight.compare.sides import Side
 
     members = [
         process(marred={"disturbed": share}, canary=canary((1.0, after)))

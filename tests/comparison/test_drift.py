@@ -7,8 +7,8 @@ import math
 import pytest
 from tests.comparison.made import canary
 
-from wattstep.comparison.drift import canary_of, drift_between, drift_within
 from wattstep.errors import DamagedRunError
+from wattstep.insight.compare.drift import canary_of, drift_between, drift_within
 
 
 def test_a_machine_that_got_slower_is_seen_by_single_runs() -> None:

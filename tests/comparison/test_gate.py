@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.comparison.made import recorded
 
-from wattstep.comparison.gate import Gate, hold
-from wattstep.comparison.sides import gathered
 from wattstep.errors import InvalidValueError
+from wattstep.insight.compare.gate import Gate, hold
+from wattstep.insight.compare.sides import gathered
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_what_the_baseline_has_and_the_run_lacks_cannot_be_excluded(
 
 
 def test_other_batches_are_judged_by_the_sample(runs: Path, tmp_path: Path) -> None:
-    from wattstep.comparison import gate as gate_module
+    from wattstep.insight.compare import gate as gate_module
 
     assert gate_module.BY_SAMPLE == {
         "step_time": "throughput", "energy_per_step": "energy_per_sample",

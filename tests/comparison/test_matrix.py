@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.comparison.made import recorded
 
-from wattstep.analysis.false_discovery import false_discovery
-from wattstep.comparison.matrix import compare_all
-from wattstep.comparison.sides import sides_of
 from wattstep.errors import InvalidValueError
+from wattstep.insight.compare.matrix import compare_all
+from wattstep.insight.compare.sides import sides_of
+from wattstep.stats.false_discovery import false_discovery
 
 
 def seen(factor: float) -> dict[str, object]:

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from tests.comparison.made import canary, figure, process, timed
 
-from wattstep.comparison.drift import Drift, drift_between
-from wattstep.comparison.metrics import compare_metric
-from wattstep.records.figure import Status, missing
+from wattstep.insight.compare.drift import Drift, drift_between
+from wattstep.insight.compare.metrics import compare_metric
+from wattstep.schema.figure import Status, missing
 
 STILL = Drift(parts={})
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tests.comparison.made import canary, figure, process
 
-from wattstep.comparison.drift import Drift, drift_between
-from wattstep.comparison.operations import compare_operations
-from wattstep.comparison.process import Process
-from wattstep.records.figure import Status, missing
+from wattstep.insight.compare.drift import Drift, drift_between
+from wattstep.insight.compare.operations import compare_operations
+from wattstep.insight.compare.process import Process
+from wattstep.schema.figure import Status, missing
 
 STILL = Drift(parts={})
 

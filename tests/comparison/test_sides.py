@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 from tests.comparison.made import INFO, edit, recorded
 
-from wattstep.comparison.configuration import (
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.insight.compare.configuration import (
     FACETS,
     check_across,
     configuration_of,
+    facets_of,
     label,
     refusal,
 )
-from wattstep.comparison.sides import gathered, sides_of, why_not
-from wattstep.errors import DamagedRunError, InvalidValueError
-from wattstep.records.run_info import RunInfo
-from wattstep.records.workload import DataFacts
+from wattstep.insight.compare.sides import gathered, sides_of, why_not
+from wattstep.schema.run_info import RunInfo
+from wattstep.schema.workload import DataFacts
 from wattstep.store.files import write_info
 
 NONE: frozenset[str] = frozenset()
@@ -66,7 +67,7 @@ def test_a_difference_that_is_not_meant_is_refused_by_name(
 
 
 def test_every_facet_has_a_difference_that_shows_it() -> None:
-    assert set(dict(configuration_of(INFO).facets)) == set(FACETS)
+    assert set(facets_of(configuration_of(INFO))) == set(FACETS)
 
 
 def test_another_version_or_seed_is_the_same_configuration() -> None:

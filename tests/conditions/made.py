@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from wattstep.records.channel import Channel, Domain
-from wattstep.records.journal import JOURNAL, MISSING
-from wattstep.records.run_info import PlannedRead
+from wattstep.schema.channel import Channel, Domain
+from wattstep.schema.journal import JOURNAL, MISSING
+from wattstep.schema.run_info import PlannedRead
 
 BEGIN_S = 1000.0
 

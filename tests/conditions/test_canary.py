@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from wattstep.conditions import canary, plain_canary
-from wattstep.fleet.plan import SweepPlan
-from wattstep.records.run_info import RunInfo
 from wattstep.run import load
-from wattstep.training import TrainingSettings, train
+from wattstep.schema.run_info import RunInfo
+from wattstep.sweep.plan import SweepPlan
+from wattstep.train.environment import canary, plain_canary
+from wattstep.train.loop import train
+from wattstep.train.settings import TrainingSettings
 
 
 def ticking() -> Iterator[int]:
@@ -67,8 +69,13 @@ def settings(path: Path, **more: object) -> TrainingSettings:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose process did nothing before it, so that its peak is its own."""
     path = tmp_path_factory.mktemp("canary") / "run"
-    train(settings(path, canary=True, idle="1ms"), lambda progress: None)
+    options = settings(path, canary=True, idle="1ms")
+    recording = get_context("spawn").Process(target=train, args=(options, print))
+    recording.start()
+    recording.join()
+    assert recording.exitcode == 0
     return path
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.conditions.made import Made, frequency, planned, temperature
 
-from wattstep.conditions import surroundings
-from wattstep.conditions.journals import Follower
-from wattstep.records.channel import Channel
-from wattstep.records.journal import JOURNAL
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import JOURNAL
+from wattstep.train.environment import surroundings
+from wattstep.train.environment.watch import RoleSamples
 
 
 def test_each_look_gives_what_is_new_and_leaves_failed_reads_out(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_each_look_gives_what_is_new_and_leaves_failed_reads_out(tmp_path: Path)
         tmp_path,
         {frequency(0): lambda t_s: 7, temperature(): lambda t_s: None if t_s == 2 else 40500},
     )
-    follower = Follower(tmp_path / JOURNAL, made.info.reads, ("temperature",))
+    follower = RoleSamples(tmp_path / JOURNAL, made.info.reads, "temperature")
     assert follower.new_samples() == {}
     for _ in range(3):
         made.sleep(1)
@@ -30,7 +30,7 @@ def test_each_look_gives_what_is_new_and_leaves_failed_reads_out(tmp_path: Path)
 
 def test_a_row_that_is_half_written_comes_next_time(tmp_path: Path) -> None:
     made = Made(tmp_path, {temperature(): lambda t_s: 40500})
-    follower = Follower(tmp_path / JOURNAL, made.info.reads, ("temperature",))
+    follower = RoleSamples(tmp_path / JOURNAL, made.info.reads, "temperature")
     row = struct.pack("<qqq", 5 * 10**9, 0, 41000)
     path = tmp_path / JOURNAL / "samples-00.bin"
     path.write_bytes(row[:10])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.conditions.made import BEGIN_S, Made, frequency, temperature
 
-from wattstep.conditions.sustaining import MOST_S, Sustaining
+from wattstep.train.environment.sustaining import MOST_S, Sustaining
 
 
 def train(recorder: Made, rate: Callable[[float], float], most_s: float = MOST_S) -> dict[str, Any]:

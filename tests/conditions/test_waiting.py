@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.conditions.made import Made, clock, frequency, temperature
 
-from wattstep.conditions.steadiness import Criterion
-from wattstep.conditions.waiting import AFTER, STABLE, stay_idle, wait_until_steady
-from wattstep.recorder import Recorder
+from wattstep.record.recorder import Recorder
 from wattstep.run import load
+from wattstep.train.environment.steadiness import Criterion
+from wattstep.train.environment.waiting import AFTER, STABLE, stay_idle, wait_until_steady
 
 
 def wait(recorder: Made, **options: Any) -> dict[str, Any]:

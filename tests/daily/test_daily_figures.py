@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.daily.document import paired, share
-from wattstep.daily.settings import DailySettings
-from wattstep.daily.split import split
 from wattstep.errors import InvalidValueError
+from wattstep.train.daily.document import paired, share
+from wattstep.train.daily.settings import DailySettings
+from wattstep.train.daily.split import split
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:

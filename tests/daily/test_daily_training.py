@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import torch
 
-from wattstep.daily.child import train_daily
-from wattstep.daily.days import train_days
-from wattstep.daily.document import describe
-from wattstep.daily.folder import DailyFolder
-from wattstep.daily.pretraining import prepare, pretrain
-from wattstep.daily.settings import DailySettings
 from wattstep.errors import InvalidValueError, RunExistsError
-from wattstep.reports.pages.daily import render_daily
+from wattstep.report.html.daily import render_daily
 from wattstep.run import load
+from wattstep.train.daily.child import train_daily
+from wattstep.train.daily.days import train_days
+from wattstep.train.daily.document import describe
+from wattstep.train.daily.folder import DailyFolder
+from wattstep.train.daily.pretraining import prepare, pretrain
+from wattstep.train.daily.settings import DailySettings
 
 SETTINGS = DailySettings(
     workload="lenet", images_per_day=32, days=3, threads=1, judged=100, power_model="vcpu"
@@ -30,8 +30,8 @@ SETTINGS = DailySettings(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from wattstep.daily.days import train_days
-from wattstep.daily.folder import DailyFolder
+from wattstep.train.daily.days import train_days
+from wattstep.train.daily.folder import DailyFolder
 def tell(news):
     if news["day"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)

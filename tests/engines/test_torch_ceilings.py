@@ -6,9 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from wattstep.engines.torch_ceilings import Asked, measure  # noqa: E402
+from wattstep.engines.torch.ceilings import measure  # noqa: E402
 from wattstep.errors import InvalidValueError  # noqa: E402
-from wattstep.records.ceilings import Ceilings  # noqa: E402
+from wattstep.schema.ceilings import Asked, Ceilings  # noqa: E402
 
 MB = 1024**2
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from wattstep.engines.torch_device import move, place
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
-from wattstep.workloads.ssdlite import encode_boxes, make_anchors
+from wattstep.engines.torch.processor import move, place
+from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch import find
+from wattstep.workloads.torch.ssdlite import encode_boxes, make_anchors
 
 META = torch.device("meta")
 

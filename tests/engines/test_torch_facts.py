@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from wattstep.engines.torch_facts import FlopCounter, count_published, describe
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
+from wattstep.engines.torch.facts import FlopCounter, count_published, describe
+from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch import find
 
 
 def test_operations_of_lenet_are_those_of_a_pencil() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from wattstep.engines.torch_engine import TorchEngine
-from wattstep.engines.torch_parts import optimizers_told
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
+from wattstep.engines.torch.parts import optimizers_told
+from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch import find
 
 
 def parts(name: str, **settings: str) -> list[str]:
     heard: list[str] = []
-    TorchEngine(find(name), Preparation(batch_size=2, on_part=heard.append), **settings)  # type: ignore[arg-type]
+    TorchTrainer(find(name), Preparation(batch_size=2, on_part=heard.append), **settings)  # type: ignore[arg-type]
     return heard
 
 

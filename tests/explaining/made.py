@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.run.made import MS, Sampled, Worked, import_made, make_run
 
-from wattstep.records.ceilings import Ceilings, Level
-from wattstep.records.figure import Figure, Status
+from wattstep.schema.ceilings import Ceilings, Level
+from wattstep.schema.figure import Figure, Status
 
 TORCH = "2.13.0"
 DEVICE = {"model": "board", "cpu": "processor", "architecture": "aarch64", "cores": 4}

@@ -9,12 +9,12 @@ import pytest
 from tests.explaining.made import MS, ceilings, ran_on_gpu, trained
 from tests.explaining.test_processors import machine
 
-from wattstep.explaining import explain
-from wattstep.explaining.advice import advice
-from wattstep.explaining.advising import ADVICE
-from wattstep.explaining.section import Section
-from wattstep.records.figure import Figure, Status
+from wattstep.insight.advise import ADVICE
+from wattstep.insight.advise.section import advice
+from wattstep.insight.explain import explain
+from wattstep.insight.explain.section import Section
 from wattstep.run import load
+from wattstep.schema.figure import Figure, Status
 from wattstep.store.ceilings import keep
 
 WORK = {

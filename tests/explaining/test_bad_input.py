@@ -12,11 +12,11 @@ from tests.explaining.made import MS, Sampled, ceilings, imported, ran_on_gpu, t
 from tests.explaining.test_processors import counter, machine
 from tests.run.made import busy, import_made, watts
 
-from wattstep.explaining import SECTIONS, explain
-from wattstep.explaining.section import Section
-from wattstep.records.figure import Figure
-from wattstep.records.journal import MISSING
+from wattstep.insight.explain import SECTIONS, explain
+from wattstep.insight.explain.section import Section
 from wattstep.run import load
+from wattstep.schema.figure import Figure
+from wattstep.schema.journal import MISSING
 from wattstep.store.ceilings import keep
 
 IMPORTED = {"trace": {"file": "t.json", "format": "Kineto trace"}}

@@ -13,14 +13,14 @@ import pytest
 from tests.run.made import make_run
 from tests.run.test_below_sampling import TRUTH, counted
 
-from wattstep.analysis.power import EnergySource
-from wattstep.analysis.regression.outcome import Regression
+from wattstep.attribution.regression.outcome import Regression
 from wattstep.cli import run_command_line
-from wattstep.explaining import explain
-from wattstep.explaining.below_sampling import _of_sensor
-from wattstep.explaining.section import Section
-from wattstep.records.figure import Figure, Status, missing
+from wattstep.insight.explain import explain
+from wattstep.insight.explain.below_sampling import _of_sensor
+from wattstep.insight.explain.section import Section
+from wattstep.recorded.power import EnergySource
 from wattstep.run import Run, load
+from wattstep.schema.figure import Figure, Status, missing
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.explaining.made import imported, ran_on_gpu, trained, worked
 
-from wattstep.explaining.critical_path import critical_path
-from wattstep.explaining.section import Section
-from wattstep.records.figure import Figure
+from wattstep.insight.explain.critical_path import critical_path
+from wattstep.insight.explain.section import Section
 from wattstep.run import load
+from wattstep.schema.figure import Figure
 
 
 def value(figure: Figure) -> float:

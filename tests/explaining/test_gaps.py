@@ -8,11 +8,11 @@ import pytest
 from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
 from tests.explaining.test_processors import machine
 
-from wattstep.analysis.gaps import DISPATCH, LAUNCHED, WAITING
-from wattstep.explaining.gaps import DATA, FRAMEWORK, KEPT, OPTIMIZER, gaps
-from wattstep.explaining.section import Section
-from wattstep.records.figure import Figure
+from wattstep.attribution.gaps import DISPATCH, LAUNCHED, WAITING
+from wattstep.insight.explain.gaps import DATA, FRAMEWORK, KEPT, OPTIMIZER, gaps
+from wattstep.insight.explain.section import Section
 from wattstep.run import load
+from wattstep.schema.figure import Figure
 
 
 def value(figure: Figure) -> float:

@@ -11,11 +11,11 @@ import pytest
 from tests.run.imported.made import TRACE
 from tests.run.made import MS, Worked, import_made, make_run
 
-from wattstep.explaining import explain
-from wattstep.explaining.gpu import short_name
-from wattstep.explaining.section import Section
 from wattstep.importing.gpu_work import gpu_breakdown_of_trace
 from wattstep.importing.importer import ImportSettings, import_run
+from wattstep.insight.explain import explain
+from wattstep.insight.explain.gpu import short_name
+from wattstep.insight.explain.section import Section
 from wattstep.run import Run, load
 
 TRACES = Path(__file__).parent.parent / "fixtures/traces"

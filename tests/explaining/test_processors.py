@@ -8,11 +8,11 @@ import pytest
 from tests.explaining.made import ceilings, ran_on_gpu, trained
 from tests.run.made import MS, Sampled, busy
 
-from wattstep.explaining.processors import processors
-from wattstep.explaining.section import Section
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure
+from wattstep.insight.explain.processors import processors
+from wattstep.insight.explain.section import Section
 from wattstep.run import load
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
 from wattstep.store.ceilings import keep
 
 WORK = {"forward-op": {"kind": "convolution", "flops": 80_000_000, "bytes": 100_000}}

@@ -9,10 +9,10 @@ from tests.explaining.made import ceilings, trained, worked
 from tests.explaining.test_processors import machine
 from tests.run.made import import_made
 
-from wattstep.explaining.roofline import roofline
-from wattstep.explaining.section import Section
-from wattstep.records.figure import Figure
+from wattstep.insight.explain.roofline import roofline
+from wattstep.insight.explain.section import Section
 from wattstep.run import load
+from wattstep.schema.figure import Figure
 from wattstep.store.ceilings import keep
 
 # 80 MFLOP in 8 ms; 10 MB in 10 ms; next to nothing in 2 ms.
@@ -130,7 +130,7 @@ def test_operations_of_no_length_have_no_rate(tmp_path: Path) -> None:
 
 def test_flops_of_convolutions_and_products_are_those_counted_by_hand(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from wattstep.recorder import Recorder
+    from wattstep.record.recorder import Recorder
 
     # x: 2×3×8×8; 4 kernels of 3×3, padded: output 2×4×8×8. Then 256 features to 5.
     model = torch.nn.Sequential(

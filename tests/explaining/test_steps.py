@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tests.run.made import BEGIN, MS, Sampled, make_run
 
-from wattstep.explaining import explain
-from wattstep.explaining.section import Section
-from wattstep.records.channel import Channel
-from wattstep.reports.json_document import dump
+from wattstep.insight.explain import explain
+from wattstep.insight.explain.section import Section
+from wattstep.report.json_document import dump
 from wattstep.run import load
+from wattstep.schema.channel import Channel
 
 METER = Channel(
     name="meter", unit="W", kind="gauge", domain="system", role="power_total", source="made",

@@ -13,15 +13,15 @@ import pytest
 from rich.console import Console
 from tests.run.made import MS, Sampled, Worked, busy, import_made, make_run
 
-from wattstep.explaining import explain
-from wattstep.explaining.section import Section
-from wattstep.explaining.slow_instances import SlowInstances
-from wattstep.explaining.variance import variance
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure
-from wattstep.reports.consoles.explain import print_section
-from wattstep.reports.json_document import dump
+from wattstep.insight.explain import explain
+from wattstep.insight.explain.section import Section
+from wattstep.insight.explain.slow_instances import SlowInstances
+from wattstep.insight.explain.variance import variance
+from wattstep.report.json_document import dump
+from wattstep.report.terminal.explain import print_section
 from wattstep.run import Run, load
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
 
 TRACE = {"file": "made.json", "format": "made", "steps": "marked"}
 LOG = {"file": "made.csv", "format": "made"}
@@ -318,7 +318,7 @@ def test_an_operation_that_is_mostly_tracing_is_not_tested(tmp_path: Path) -> No
 
 
 def _sentences(found: SlowInstances) -> list[str]:
-    from wattstep.explaining import variance as section
+    from wattstep.insight.explain import variance as section
 
     return list(section._of_operations(found))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wattstep.records.channel import Channel
-from wattstep.records.journal import Mark
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import Mark
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.writing import write_run
 
 BEGIN = 5_000_000_000_000

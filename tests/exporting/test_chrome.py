@@ -22,9 +22,9 @@ from tests.exporting.made import (
     write_made,
 )  # fmt: skip
 
-from wattstep.exporting.export import export_run
 from wattstep.formats.kineto import read as import_trace
 from wattstep.importing.importer import ImportSettings, import_run
+from wattstep.report.export.export import export_run
 from wattstep.run import load
 
 

@@ -11,22 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.command_line import wattstep
 from tests.exporting.made import Did, write_made
 from tests.run.made import Sampled as MadeSamples
 from tests.run.made import import_made, make_run, power
 
 from wattstep.errors import DamagedRunError, ExportError, InvalidValueError
-from wattstep.exporting import FORMATS
-from wattstep.exporting.export import export_run, targets
+from wattstep.report.export import FORMATS
+from wattstep.report.export.export import export_run, targets
 
 RECORDED = Path(__file__).parents[2] / "tests/fixtures/runs/schema-1"
-
-
-def wattstep(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "wattstep", *map(str, arguments)],
-        cwd=cwd, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
 
 
 @pytest.fixture

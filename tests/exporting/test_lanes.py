@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.exporting.lanes import NESTING, Lanes, event_order, nest
+from wattstep.report.export.lanes import NESTING, Lanes, event_order, nest
 
 intervals = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=30)
 

@@ -25,10 +25,10 @@ from tests.exporting.made import (
 )  # fmt: skip
 from tests.exporting.schema import Read, read
 
-from wattstep.exporting.export import export_run
 from wattstep.formats.perfetto_trace import read as import_trace
-from wattstep.records.channel import Channel
-from wattstep.records.plain_text import harmless
+from wattstep.report.export.export import export_run
+from wattstep.schema.channel import Channel
+from wattstep.schema.sanitize import harmless
 
 BESIDE = ("steps", "phases", "layers", "between steps", "conditions")
 

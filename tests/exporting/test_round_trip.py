@@ -6,7 +6,8 @@ whole nanoseconds in both formats; figures are means of them).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import pytest
 from tests.run.imported.made import both
 from tests.run.made import Sampled, Worked, import_made, make_run, power
 
-from wattstep.exporting.export import export_run
-from wattstep.exporting.labels import label
 from wattstep.importing.importer import ImportSettings, import_run
-from wattstep.records.journal import Mark
+from wattstep.report.export.export import export_run
+from wattstep.report.export.labels import label
 from wattstep.run import Run, load
+from wattstep.schema.figure import Figure
+from wattstep.schema.journal import Mark
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 FORMATS = {"chrome": "trace.json.gz", "perfetto": "run.perfetto-trace"}
@@ -162,12 +164,12 @@ def test_a_round_trip_keeps_steps_phases_operations_and_time_on_gpus(
         phases, rel=1e-9, abs=NS
     )
     # Energy does not come back, nor does the row that tells nothing else.
-    told = original.breakdown.rests()
+    told = original.breakdown.unattributed()
     assert "not_resolved" not in told or told.pop("not_resolved")["time"].value == 0
     rests = {name: row["time"].value for name, row in told.items()}
-    assert {n: row["time"].value for n, row in back.breakdown.rests().items()} == pytest.approx(
-        rests, rel=1e-9, abs=NS
-    )
+    assert {
+        n: row["time"].value for n, row in back.breakdown.unattributed().items()
+    } == pytest.approx(rests, rel=1e-9, abs=NS)
 
 
 def test_a_round_trip_keeps_marks_updates_waits_kinds_of_steps_and_what_is_left_out(
@@ -191,6 +193,70 @@ def test_a_round_trip_keeps_marks_updates_waits_kinds_of_steps_and_what_is_left_
     assert [(row["kind"], row["share"].value) for row in second.kinds_of_steps()] == [
         (row["kind"], row["share"].value) for row in first.kinds_of_steps()
     ]
+
+
+# Figures of a run, and of an operation, as docs/exporting.md lists them.
+COMES_BACK = frozenset(
+    {"step_time", "throughput", "gpu_time", "trace_inflation", "correction_residual"}
+)
+STAYS = frozenset(
+    {"mean_power", "energy_per_step", "energy_per_sample", "recorded_energy",
+     "energy_per_step_above_idle", "idle_power", "machine_mean_power", "machine_energy_per_step",
+     "cpu_time_per_step", "cpu_utilization", "cpu_core_utilization", "idle_state_ratio",
+     "process_cpu_cores", "steal", "peak_memory", "system_peak_memory", "tracing_memory",
+     "memory_breakdown", "recording_overhead"}
+)  # fmt: skip
+OPERATION_COMES_BACK = frozenset(
+    {"time", "busy_time", "share", "calls", "flops", "bytes", "memory"}
+)
+OPERATION_STAYS = frozenset({"energy", "power", "cpu_utilization"})
+
+
+def figures(thing: Any) -> list[Figure]:
+    """All with a value, of a figure, or of a mapping or sequence of some."""
+    if isinstance(thing, Figure):
+        return [] if thing.missing else [thing]
+    parts = thing.values() if isinstance(thing, Mapping) else thing
+    return [figure for part in parts for figure in figures(part)]
+
+
+def told(run: Run) -> dict[str, list[float | None]]:
+    found = {name: figures(thing) for name, thing in run.metrics().items()}
+    return {name: [figure.value for figure in some] for name, some in found.items() if some}
+
+
+def told_of_operations(run: Run) -> set[str]:
+    rows = run.operations()
+    return {
+        name
+        for row in rows
+        for name, value in row.items()
+        if isinstance(value, Figure) and not value.missing
+    }
+
+
+def test_a_round_trip_keeps_the_figures_that_are_documented_and_no_other(
+    original: Run, back: Run
+) -> None:
+    before, after = told(original), told(back)
+    assert before.keys() <= COMES_BACK | STAYS
+    assert after.keys() == before.keys() & COMES_BACK
+    for name, values in after.items():
+        assert values == [near(value, rel=1e-9) for value in before[name]], name
+    columns = told_of_operations(original)
+    assert columns <= OPERATION_COMES_BACK | OPERATION_STAYS
+    assert told_of_operations(back) == columns & OPERATION_COMES_BACK
+
+
+def test_the_document_lists_what_comes_back_and_what_does_not() -> None:
+    page = (Path(__file__).parents[2] / "docs/exporting.md").read_text()
+    there_and_back = page.partition("## There and back")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in there_and_back.splitlines() if line.startswith("|")][2:]
+    listed = [
+        tuple(set(re.findall(r"`(\w+)`", cell)) for cell in (comes, stays))
+        for _, _, comes, stays, _ in rows
+    ]
+    assert listed == [(COMES_BACK, STAYS), (OPERATION_COMES_BACK, OPERATION_STAYS)]
 
 
 def test_a_round_trip_of_a_run_of_our_own_keeps_all_shapes(tmp_path: Path) -> None:

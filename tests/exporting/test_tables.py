@@ -25,13 +25,13 @@ from tests.exporting.made import (
     write_made,
 )  # fmt: skip
 
-from wattstep.exporting.columns import COLUMNS, FIGURES, TABLES
-from wattstep.exporting.export import export_run
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure
-from wattstep.records.plain_text import harmless
+from wattstep.attribution.tables.figure_columns import FIGURE
+from wattstep.report.export.columns import COLUMNS, FIGURES, TABLES
+from wattstep.report.export.export import export_run
 from wattstep.run import load
-from wattstep.run.figure_columns import FIGURE
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
+from wattstep.schema.sanitize import harmless
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests/fixtures/runs/schema-1"  # by an earlier version, on a real machine

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.exporting.made import BEGIN, HTML, MS, write_made
 
-from wattstep.exporting.export import export_run
+from wattstep.report.export.export import export_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")

@@ -64,9 +64,9 @@ class Trainer:
                 return found[0]
         raise AssertionError("it was not started again")
 
-    def companion(self) -> int:
+    def collector(self) -> int:
         """The process that runs feeds."""
-        return self._child(b"companion_child")
+        return self._child(b"collector_child")
 
     def _child(self, words: bytes) -> int:
         (found,) = self._children(words)

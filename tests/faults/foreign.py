@@ -13,7 +13,7 @@ from unittest.mock import patch
 from tests.run import made
 from tests.run.made import MS, Sampled, make_run
 
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 TABLES = ("samples", "steps", "spans", "memory", "evaluations", "operations")
 FORMER = ("run.json.tmp", *(f"{name}.parquet.tmp" for name in TABLES))  # what writers used to make

@@ -16,16 +16,17 @@ from tests.faults.foreign import MALICE, TABLES, closed_run, outside, state_of, 
 from tests.fleet.made import opened, outcome, plan
 
 from wattstep.cli import run_command_line
-from wattstep.daily.folder import read as read_daily
 from wattstep.errors import DamagedRunError, WattstepError
-from wattstep.fleet.folder import read_outcomes, read_sweep
-from wattstep.fleet.outcome import Outcome
-from wattstep.reports.pages.page import write_at_once
+from wattstep.importing.recorded import prepare
+from wattstep.report.html.page import write_at_once
 from wattstep.run import load
-from wattstep.serving.store_view import StoreView
-from wattstep.serving.worker import answer
+from wattstep.serve.store_view import StoreView
+from wattstep.serve.worker import answer
 from wattstep.store.convert import convert
 from wattstep.store.folder import Folder
+from wattstep.sweep.folder import read_outcomes, read_sweep
+from wattstep.train.child.outcome import Outcome
+from wattstep.train.daily.folder import read as read_daily
 
 PATIENCE_S = 240  # a command that waits on a FIFO waits for ever
 HEAVY = [name for name in MALICE if "journal/" not in name or name.endswith("marks.bin")]
@@ -94,6 +95,19 @@ COMMANDS = {
     "runs-show": (0, "runs", "show", "theirs/links"),
     "live": (0, "live", "theirs/links", "--once"),
     "import": (2, "import", "--agent", "theirs/links", "-o", "joined"),
+    "replay": (
+        0,
+        "run",
+        "lenet",
+        "--seconds",
+        "0.5",
+        "--trace",
+        "none",
+        "--target",
+        "replay:theirs/links",
+        "--out",
+        "replayed",
+    ),
     "calibrate": (2, "calibrate", "theirs/links", "--meter", "meter.csv"),
 }
 
@@ -112,6 +126,36 @@ def test_no_command_touches_anything_through_somebody_elses_runs(
     assert ended(monkeypatch, *map(str, arguments)) == code
     assert state_of(theirs) == before
     assert state_of(tmp_path / "theirs") == of_runs
+
+
+@pytest.mark.parametrize("malice", MALICE)
+def test_a_run_of_somebody_else_is_replayed_or_refused_and_changes_nothing(
+    tmp_path: Path, theirs: Path, malice: str
+) -> None:
+    run = unclosed_run(tmp_path / "run")
+    MALICE[malice](run, theirs)
+    (tmp_path / "journal").mkdir()
+    before, of_run = state_of(theirs), state_of(run)
+    with contextlib.suppress(WattstepError):
+        found = prepare(run, {}, False, tmp_path / "journal")
+        assert [part["channels"][0]["name"] for part in found["parts"]] == ["power"]
+    assert state_of(theirs) == before
+    assert state_of(run) == of_run
+
+
+@pytest.mark.parametrize("at", ["", "run.json"])
+@pytest.mark.parametrize("kind", ["fifo", "device", "dangling"])
+def test_what_never_ends_is_not_replayed(tmp_path: Path, kind: str, at: str) -> None:
+    run = tmp_path / "run"
+    if at:
+        run.mkdir()
+    {
+        "fifo": os.mkfifo,
+        "device": lambda path: path.symlink_to("/dev/zero"),
+        "dangling": lambda path: path.symlink_to("nowhere"),
+    }[kind](run / at)
+    with pytest.raises(WattstepError, match=r"no plain file|nor a plain file|is a link|no such"):
+        prepare(run, {}, False, tmp_path)
 
 
 @pytest.mark.parametrize("task", ["figures", "document", "report", "recover"])

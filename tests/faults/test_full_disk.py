@@ -14,9 +14,9 @@ from tests.waiting import until
 
 import wattstep
 from wattstep.errors import DamagedRunError
-from wattstep.records.channel import Channel, Present, SensorRead
-from wattstep.sampling.companion import Companion
-from wattstep.sampling.plan import make_plan
+from wattstep.record.sampling.collector import Collector
+from wattstep.record.sampling.plan import make_plan
+from wattstep.schema.channel import Channel, Present, SensorRead
 from wattstep.store.files import read_info
 
 SCRIPT = """
@@ -103,7 +103,7 @@ def test_on_a_full_disk_the_training_goes_on_and_the_journals_stay(
     assert len(steps.index) > 1000
     assert list(steps.index) == list(range(len(steps.index)))
     assert opened.metrics()["step_time"].value > 0
-    assert len(opened.tables.samples()["process.resident_memory"][0]) > 100
+    assert len(opened.tables.samples()["process.main_thread.core_wait"][0]) > 100
 
 
 def test_a_disk_that_is_full_from_the_start_is_one_clear_line(small_disk: Path) -> None:
@@ -127,18 +127,18 @@ def test_a_disk_that_is_full_from_the_start_is_one_clear_line(small_disk: Path) 
     assert not run.exists()
 
 
-def test_on_a_full_disk_the_companion_ends_with_whole_rows_and_says_why(
+def test_on_a_full_disk_the_collector_ends_with_whole_rows_and_says_why(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "sampling"))
     name = Channel(name="w", unit="W", kind="gauge", domain="unknown", role="test", source="test")
-    read = SensorRead(path="w", parser="feed", channels=(name,), feed="feeds_of_tests:Wide")
-    companion = Companion(make_plan({"wide": Present(reads=(read,))}, 0.01), small_disk)
-    companion.start()
-    until(lambda: companion.lost() is not None)
-    news = companion.stop()
+    read = SensorRead(path="w", parser="feed", channels=(name,), feed="sources_of_tests:Wide")
+    collector = Collector(make_plan({"wide": Present(reads=(read,))}, 0.01), small_disk)
+    collector.start()
+    until(lambda: collector.lost() is not None)
+    news = collector.stop()
     assert [one.sensor for one in news] == ["wide"]
-    assert "companion: No space left on device; no samples of it from then on" in news[0].text
+    assert "collector: No space left on device; no samples of it from then on" in news[0].text
     size = (small_disk / "samples-01.bin").stat().st_size
     assert size > 500_000
     assert size % 24 == 0

@@ -14,7 +14,7 @@ from tests.faults.conftest import Trainer
 from tests.waiting import gone, until
 
 import wattstep
-from wattstep.sampling.attendant import LOOK_S, WAITS_S
+from wattstep.record.sampling.attendant import LOOK_S, WAITS_S
 from wattstep.store.lock import is_recording
 
 Start = Callable[..., Trainer]

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wattstep.fleet.folder import SweepFolder
-from wattstep.fleet.limits import MemoryLimit
-from wattstep.fleet.measuring import Listener
-from wattstep.fleet.outcome import Configuration, Evidence, Outcome
-from wattstep.fleet.plan import SweepPlan
-from wattstep.training import Progress, TrainingSettings
+from wattstep.sweep.folder import SweepFolder
+from wattstep.sweep.plan import SweepPlan
+from wattstep.train.child.limits import MemoryLimit
+from wattstep.train.child.measuring import Listener
+from wattstep.train.child.outcome import Configuration, Evidence, Outcome
+from wattstep.train.loop import Progress
+from wattstep.train.settings import TrainingSettings
 
 MACHINE = {"model": "board", "cpu": "core", "cores": 2}
 

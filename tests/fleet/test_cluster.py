@@ -8,21 +8,34 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
+from tests.fleet.made import plan
+from tests.fleet.test_fleet import Watched
 from tests.waiting import until
 
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.fleet.cluster import baselines, outcome_of_failure
-from wattstep.fleet.cluster_task import pack, unpack
-from wattstep.fleet.folder import read_outcomes
-from wattstep.fleet.outcome import Configuration, Outcome
-from wattstep.fleet.workers import Alike, connect
+from wattstep.sweep.cluster import (
+    ClusterHost,
+    check_alike,
+    connect,
+    outcome_of_failure,
+    sweep_cluster,
+)
+from wattstep.sweep.cluster_task import pack, unpack
+from wattstep.sweep.folder import SweepFolder, read_outcomes
+from wattstep.sweep.hosts import Task
+from wattstep.sweep.outcomes import baselines
+from wattstep.sweep.sweep import in_thread
+from wattstep.train.child.measuring import Listener
+from wattstep.train.child.outcome import Configuration, Outcome
 
 pytest.importorskip("distributed")
 
@@ -45,7 +58,7 @@ def worker(cwd: Path, name: str, label: str, amount: int = 1) -> subprocess.Pope
 def trainings_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     try:
         children = psutil.Process(process.pid).children()
-        return [child for child in children if "wattstep.fleet.guard" in str(child.cmdline())]
+        return [child for child in children if "wattstep.train.child.guard" in str(child.cmdline())]
     except psutil.Error:
         return []
 
@@ -128,6 +141,27 @@ def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
     assert "successful training?" in printed
 
 
+def test_a_worker_within_this_process_measures_and_hands_over_its_run(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    chosen, watched = plan(batches=(1,), devices=("tx2",)), Watched()
+    folder = SweepFolder(tmp_path / "swept", chosen, {"where": "a cluster"}, pytest.fail)
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, resources={"device_tx2": 1},
+            dashboard_address="127.0.0.1:0", local_directory=str(tmp_path / "dask"),
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        sweep_cluster(client, chosen, folder, watched)
+    folder.close()
+    (outcome,) = read_outcomes(tmp_path / "swept", pytest.fail).values()
+    assert (outcome.status, outcome.attempts, outcome.configuration.device) == ("trained", 1, "tx2")
+    assert watched.stood == {"tx2": "done 1/1"}
+    assert (tmp_path / "swept" / outcome.configuration.name / "run.json").exists()
+    assert 1000 < (outcome.transferred or 0) < 5e6
+
+
 def test_labels_are_asked_for_where_they_are_not_clear_and_refused_where_nobody_has_them(
     tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
 ) -> None:
@@ -171,18 +205,15 @@ def test_what_is_lost_again_and_again_was_killed() -> None:
 
 def test_two_boards_that_differ_are_not_measured_under_one_label() -> None:
     tx2 = {"model": "Jetson TX2", "cpu": "A57", "cores": 6, "memory": 8_000_000_000}
-    before = Outcome(
-        configuration=Configuration(workload="lenet", batch_size=1, device="tx2"),
-        status="trained",
-        machine=tx2,
-    )
-    alike = Alike([before])
-    alike.check("tx2", "tcp://b:1", {**tx2, "memory": 7_950_000_000})  # another kernel
-    alike.check("nano", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
+    first: dict[str | None, Mapping[str, Any]] = {"tx2": tx2}
+    check_alike(first, "tx2", "tcp://b:1", {**tx2, "memory": 7_950_000_000})  # another kernel
+    check_alike(first, "nano", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
     with pytest.raises(InvalidValueError, match="model was Jetson TX2, now Jetson Nano"):
-        alike.check("tx2", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
+        check_alike(first, "tx2", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
     with pytest.raises(InvalidValueError, match="memory was 8000000000, now 4000000000"):
-        alike.check("tx2", "tcp://c:1", {**tx2, "memory": 4_000_000_000})
+        check_alike(first, "tx2", "tcp://c:1", {**tx2, "memory": 4_000_000_000})
+    with pytest.raises(InvalidValueError, match="model was Jetson Nano, now Jetson TX2"):
+        check_alike(first, "nano", "tcp://b:1", tx2)
 
 
 def test_each_board_cools_down_to_its_own_first_temperature() -> None:
@@ -214,3 +245,69 @@ def test_a_run_comes_over_the_network_as_it_is_and_nothing_else_does(tmp_path: P
 def test_an_address_where_nobody_answers_is_refused() -> None:
     with pytest.raises(InvalidValueError, match="no scheduler answers there"):
         connect("tcp://127.0.0.1:9", timeout_s=1.0)
+
+
+class Scheduled:
+    """A client of a cluster of which a test says how many workers there are, and how a task ends."""
+
+    def __init__(self, workers: int, *states: str) -> None:
+        self.there, self.states = workers, iter(states)
+        self.futures: list[Any] = []
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        worker = {"resources": {"device_tx2": 1, "memory": 5}}
+        return {"workers": {f"tcp://{number}:1": worker for number in range(self.there)}}
+
+    def submit(self, work: Any, task: Task, said: str, *, key: str, **options: Any) -> Any:
+        assert options["resources"] == {"device_tx2": 1}
+        assert said == key
+        assert task.settings.out == ""  # which only this machine has
+        future = SimpleNamespace(status=next(self.states), key=key)
+        future.cancel = lambda: setattr(future, "status", "cancelled by us")
+        future.exception = lambda: KeyError("x")
+        self.futures.append(future)
+        return future
+
+    def get_events(self, topic: str) -> list[tuple[float, dict[str, str]]]:
+        return [(0.0, {"key": future.key}) for future in self.futures]
+
+
+def begun(tmp_path: Path, client: Scheduled, patience_s: float = 600.0) -> tuple[Any, ClusterHost]:
+    """A measurement on a label, in a thread of its own."""
+    one = Configuration(workload="lenet", batch_size=1, device="tx2")
+    settings = replace(plan().settings, out=str(tmp_path / one.name))
+    task = Task(
+        configuration=one, settings=settings, memory_limit=None, cooldown="none", baselines={}
+    )
+    host = ClusterHost("tx2", client, patience_s=patience_s)
+    quiet = Listener(on_progress=lambda progress: None, on_warning=pytest.fail)
+    return in_thread(lambda: host.measure(task, quiet)), host
+
+
+def test_a_label_has_room_for_as_many_as_it_has_workers_and_waits_without_any() -> None:
+    assert ClusterHost("tx2", Scheduled(3)).room() == 3
+    assert ClusterHost("nano", Scheduled(3)).room() == 1
+
+
+def test_a_label_that_has_no_worker_for_long_is_given_up(tmp_path: Path) -> None:
+    client = Scheduled(0, "pending")
+    measuring, _ = begun(tmp_path, client, patience_s=0.0)
+    with pytest.raises(RecordingError, match="no worker has carried device_tx2 for 0 s: start one"):
+        measuring.result(LIMIT_S)
+    assert client.futures[0].status == "cancelled by us"
+
+
+def test_what_a_scheduler_forgot_is_given_to_it_again(tmp_path: Path) -> None:
+    client = Scheduled(1, "lost", "cancelled", "error")
+    outcome = begun(tmp_path, client)[0].result(LIMIT_S)
+    assert (outcome.status, outcome.attempts) == ("crashed", 1)
+    assert len({future.key for future in client.futures}) == 3
+
+
+def test_after_ctrl_c_nothing_is_waited_for(tmp_path: Path) -> None:
+    client = Scheduled(1, "pending")
+    measuring, host = begun(tmp_path, client)
+    host.end()
+    with pytest.raises(KeyboardInterrupt):
+        measuring.result(LIMIT_S)
+    assert client.futures[0].status == "cancelled by us"

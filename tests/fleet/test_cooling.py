@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.fleet.cooling import MOST_S, BetweenRuns, Cooled, cool_down, hottest_zone
+from wattstep.sweep.cooling import MOST_S, BetweenRuns, Cooled, cool_down, hottest_zone
 
 
 def zones(root: Path, *millidegrees: int) -> Path:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.fleet.device_state import (
+from wattstep.train.environment.device_state import (
     DeviceState,
     nearest_clock,
     parse_clock,
@@ -24,7 +24,7 @@ from wattstep.fleet.device_state import (
     spell_cores,
     states_from,
 )
-from wattstep.fleet.keeper import ORIGINALS, Keeper, check_state
+from wattstep.train.environment.keeper import ORIGINALS, Keeper, check_state
 
 CPUFREQ = "sys/devices/system/cpu/cpufreq"
 
@@ -149,8 +149,8 @@ def test_states_that_cannot_be_had_are_refused_before_anything_changes(
 HOLDER = """
 import sys, time
 from pathlib import Path
-from wattstep.fleet.device_state import DeviceState
-from wattstep.fleet.keeper import Keeper
+from wattstep.train.environment.device_state import DeviceState
+from wattstep.train.environment.keeper import Keeper
 keeper = Keeper(Path(sys.argv[1]), root=Path(sys.argv[2]), warn=print)
 keeper.apply(DeviceState(frequency_hz=806.4e6))
 print("held", keeper._guardian.pid, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,19 +20,18 @@ from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
 from tests.waiting import until
 
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError, WattstepError
-from wattstep.fleet.device import Measuring, Task, hottest_zone_of, nameless
-from wattstep.fleet.fleet_file import Device
-from wattstep.fleet.fleet_sweep import sweep_fleet
-from wattstep.fleet.folder import SweepFolder, load_sweep, read_outcomes
-from wattstep.fleet.measuring import Listener
-from wattstep.fleet.outcome import Configuration, Evidence, Outcome
-from wattstep.fleet.plan import SweepPlan
-from wattstep.fleet.remote import Connection, ConnectionLostError, Finished
-from wattstep.fleet.remote.board import RESTARTED
-from wattstep.reports.sweep_table import fit_table
-from wattstep.training import Progress
-
-pytest.importorskip("distributed")
+from wattstep.remote.ssh import Connection, ConnectionLostError, Finished
+from wattstep.remote.ssh.board import RESTARTED
+from wattstep.report.sweep_table import fit_table
+from wattstep.sweep.board import hottest_zone_of, nameless, sweep_fleet
+from wattstep.sweep.cooling import MOST_S
+from wattstep.sweep.fleet_file import Device
+from wattstep.sweep.folder import SweepFolder, load_sweep, read_outcomes
+from wattstep.sweep.hosts import Host, Task, cool
+from wattstep.sweep.plan import SweepPlan
+from wattstep.train.child.measuring import Listener
+from wattstep.train.child.outcome import Configuration, Evidence, Outcome
+from wattstep.train.loop import Progress
 
 LONG_S = 120.0  # until something happens that takes a second where nothing else runs
 NEVER_S = 1e6  # so that a device that is away is only tried again at the end
@@ -49,10 +49,21 @@ class Fake:
     tasks: list[Task] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
     closed: int = 0
-    alone: Any = field(default_factory=threading.Lock)
+    look_every_s: float | None = None
+    seats: int = 1
+    taken: int = 0
+    lock: Any = field(default_factory=threading.Lock)
+
+    def room(self) -> int:
+        return self.seats
+
+    def sit(self, change: int) -> None:
+        with self.lock:
+            self.taken += change
+            assert self.taken <= self.seats, "more at a time than there is room for"
 
     def measure(self, task: Task, listener: Listener) -> Outcome:
-        assert self.alone.acquire(blocking=False), "two at a time on one device"
+        self.sit(1)
         try:
             assert task.configuration.device == self.name
             self.done.append(task.configuration.name)
@@ -63,7 +74,7 @@ class Fake:
                 raise answer
             return answer or trained(task.configuration)
         finally:
-            self.alone.release()
+            self.sit(-1)
 
     def end(self) -> None:
         self.ended.set()
@@ -81,6 +92,14 @@ def trained(configuration: Configuration, **more: Any) -> Outcome:
     )  # fmt: skip
 
 
+class Hot(Fake):
+    """A device that never cools down, until it is asked to end."""
+
+    def measure(self, task: Task, listener: Listener) -> Outcome:
+        cool(("auto", 20.0), listener, lambda: 90.0, self.ended)
+        return super().measure(task, listener)
+
+
 @dataclass
 class Watched:
     """A watcher that remembers."""
@@ -89,6 +108,9 @@ class Watched:
     said: list[str] = field(default_factory=list)
     stood: dict[str, str] = field(default_factory=dict)
     on_progress: Callable[[str], None] = lambda device: None
+
+    def begins(self, configuration: Configuration, done: int, total: int) -> None:
+        pass
 
     def stands(self, device: str, doing: str, done: int, total: int) -> None:
         self.stood[device] = f"{doing} {done}/{total}"
@@ -116,7 +138,7 @@ def sweep(
     watched = changes.pop("watched", None) or Watched()
     chosen: SweepPlan = plan(devices=tuple(fakes), **changes)
 
-    def opener(device: Device, runs: Collection[str], say: Callable[[str], None]) -> Measuring:
+    def opener(device: Device, runs: Collection[str], say: Callable[[str], None]) -> Host:
         assert all(f"-{device.name}-" in name for name in runs)
         return fakes[device.name]
 
@@ -135,11 +157,9 @@ def statuses(path: Path) -> dict[str, str]:
 
 def test_all_devices_measure_at_once_and_each_its_own_one_at_a_time(tmp_path: Path) -> None:
     together = threading.Barrier(3)  # nobody passes until all three measure
-    met = threading.local()
 
     def meet(name: str) -> None:
-        if not getattr(met, "once", False):
-            met.once = True
+        if "-b1-" in name:
             together.wait(LONG_S)
 
     fakes = {name: Fake(name, meet) for name in ("a", "b", "c")}
@@ -150,6 +170,34 @@ def test_all_devices_measure_at_once_and_each_its_own_one_at_a_time(tmp_path: Pa
     assert set(statuses(tmp_path).values()) == {"trained"}
     assert len(statuses(tmp_path)) == 9
     assert watched.stood == dict.fromkeys("abc", "done 3/3")
+
+
+def test_a_host_with_room_for_two_measures_no_two_that_differ_in_batch_size_only(
+    tmp_path: Path,
+) -> None:
+    together = threading.Barrier(2)  # nobody passes until one of each family measures
+
+    def meet(name: str) -> None:
+        together.wait(LONG_S)
+
+    a = Fake("a", meet, seats=3)
+    sweep(tmp_path, {"a": a}, threads=(1, 2), batches=(1, 2))
+    at = [(one.configuration.threads, one.configuration.batch_size) for one in a.tasks]
+    assert sorted(at[:2]) == [(1, 1), (2, 1)]
+    assert sorted(at[2:]) == [(1, 2), (2, 2)]
+    assert set(statuses(tmp_path).values()) == {"trained"}
+
+
+def test_room_that_a_host_gets_later_is_used(tmp_path: Path) -> None:
+    grown = threading.Barrier(2)
+
+    def grow(name: str) -> None:
+        a.seats = 2
+        grown.wait(LONG_S)
+
+    a = Fake("a", grow, look_every_s=0.01)
+    sweep(tmp_path, {"a": a}, threads=(1, 2), batches=(1,))
+    assert len(a.done) == 2
 
 
 def test_what_the_file_says_of_a_device_holds_there_alone(tmp_path: Path) -> None:
@@ -298,15 +346,36 @@ def test_ctrl_c_ends_what_devices_measure_and_drops_it(tmp_path: Path) -> None:
     assert again.done == [run("b", 1), run("b", 2)]
 
 
-def test_the_cluster_within_listens_for_this_machine_only(tmp_path: Path) -> None:
-    seen: set[str] = set()
+def test_ctrl_c_does_not_wait_for_a_cool_down(tmp_path: Path) -> None:
+    def press(device: str) -> None:
+        raise KeyboardInterrupt
 
-    def look(name: str) -> None:
-        listening = psutil.Process().net_connections(kind="inet")
-        seen.update(each.laddr.ip for each in listening if each.status == psutil.CONN_LISTEN)
+    began_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path, {"a": Hot("a")}, watched=Watched(on_progress=press))
+    assert time.monotonic() - began_s < MOST_S / 10
+    assert statuses(tmp_path) == {}
 
-    sweep(tmp_path, {"a": Fake("a", look)}, batches=(1,))
-    assert seen <= {"127.0.0.1"}
+
+def test_a_defect_of_a_host_ends_the_sweep_with_its_traceback(tmp_path: Path) -> None:
+    def broken(name: str) -> None:
+        raise ZeroDivisionError
+
+    b = Fake("b")
+    with pytest.raises(ZeroDivisionError):
+        sweep(tmp_path, {"a": Fake("a", broken), "b": b})
+    assert statuses(tmp_path).keys() <= {run("b", 1), run("b", 2)}
+
+
+def test_no_port_is_opened_for_it(tmp_path: Path) -> None:
+    def listening() -> set[Any]:
+        found = psutil.Process().net_connections(kind="inet")
+        return {each.laddr for each in found if each.status == psutil.CONN_LISTEN}
+
+    seen: list[set[Any]] = []
+    before = listening()
+    sweep(tmp_path, {"a": Fake("a", lambda name: seen.append(listening()))}, batches=(1,))
+    assert seen == [before]
 
 
 def test_each_device_cools_down_to_its_own_first_temperature(tmp_path: Path) -> None:
@@ -320,7 +389,7 @@ def test_each_device_cools_down_to_its_own_first_temperature(tmp_path: Path) -> 
 
     fakes = {"a": Fake("a", warm("a", 40.0)), "b": Fake("b", warm("b", 50.0))}
     sweep(tmp_path, fakes, batches=(1, 2, 4), cooldown="auto")
-    told = {key: [(t.cooldown, t.baseline) for t in fake.tasks] for key, fake in fakes.items()}
+    told = {key: [task.cooling() for task in fake.tasks] for key, fake in fakes.items()}
     assert told == {
         "a": [("none", None), ("auto", 41.0), ("auto", 41.0)],
         "b": [("none", None), ("auto", 51.0), ("auto", 51.0)],

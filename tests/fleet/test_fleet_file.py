@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattstep.errors import InvalidValueError
-from wattstep.fleet.fleet_file import Device, choose, parse_fleet, read_fleet
+from wattstep.sweep.fleet_file import Device, choose, parse_fleet, read_fleet
 
 TWO = """
 [devices.tx2]

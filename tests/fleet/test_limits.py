@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wattstep.errors import InvalidValueError
-from wattstep.fleet.limits import (
+from wattstep.train.child.limits import (
     Cage,
     MemoryLimit,
     beyond_machine,
@@ -26,7 +26,7 @@ MIB = 1024**2
 GREEDY = """
 import json, sys
 sys.argv[1:] = [sys.argv[1]]
-from wattstep.fleet import guard
+from wattstep.train.child import guard
 guard.apply(json.loads(sys.argv[1]))
 try:
     held = bytearray(b"x" * 1_000_000) * 300

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from wattstep.processes import listen
+from wattstep.schema.processes import listen
 
 CHILD = """
 import os, sys, time

@@ -16,14 +16,15 @@ import torch
 from tests.fleet.made import Watched, opened, plan
 
 from wattstep.errors import WattstepError
-from wattstep.fleet.folder import read_outcomes
-from wattstep.fleet.limits import MemoryLimit
-from wattstep.fleet.local import train_in_child
-from wattstep.fleet.measuring import Listener, measure
-from wattstep.fleet.outcome import Configuration
-from wattstep.fleet.sweep import sweep_here
-from wattstep.records.journal import JOURNAL, OPERATIONS
-from wattstep.training import Progress, TrainingSettings
+from wattstep.schema.journal import JOURNAL, OPERATIONS
+from wattstep.sweep.folder import read_outcomes
+from wattstep.sweep.sweep import sweep_here
+from wattstep.train.child.limits import MemoryLimit
+from wattstep.train.child.local import train_in_child
+from wattstep.train.child.measuring import Listener, measure
+from wattstep.train.child.outcome import Configuration
+from wattstep.train.loop import Progress
+from wattstep.train.settings import TrainingSettings
 
 MIB = 1024**2
 QUIET = Listener(on_progress=lambda progress: None, on_warning=lambda text: None)
@@ -68,7 +69,9 @@ def test_a_sweep_outlives_a_killed_training_and_goes_on(tmp_path: Path) -> None:
         if configuration.batch_size == 1 and progress.steps and not killed:
             killed.append(configuration.name)
             me = psutil.Process()
-            child = next(c for c in me.children() if "wattstep.fleet.guard" in str(c.cmdline()))
+            child = next(
+                c for c in me.children() if "wattstep.train.child.guard" in str(c.cmdline())
+            )
             os.kill(child.pid, signal.SIGKILL)
 
     chosen = plan(more={"steps": None, "seconds": 2.0})
@@ -162,7 +165,7 @@ def test_ctrl_c_stops_the_sweep_keeps_what_there_is_and_leaves_the_rest_for_late
 def test_a_training_that_says_nothing_for_too_long_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wattstep.fleet.child.SILENT_S", 0.1)  # loading torch takes longer
+    monkeypatch.setattr("wattstep.train.child.child.SILENT_S", 0.1)  # loading torch takes longer
     one = Configuration(workload="lenet", batch_size=1, threads=1)
     outcome = measure(one, settings(tmp_path / one.name), None, QUIET)
     assert outcome.status == "killed"

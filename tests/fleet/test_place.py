@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.fleet.place import one_at_a_time, this_machine, unlike
+from wattstep.schema.configuration import MACHINE
+from wattstep.train.child.local_machine import one_at_a_time, this_machine, unlike
 
 OTHER = """
 import sys
 from pathlib import Path
-from wattstep.fleet.place import one_at_a_time
+from wattstep.train.child.local_machine import one_at_a_time
 with one_at_a_time(Path(sys.argv[1])):
     print("mine", flush=True)
 """
@@ -21,7 +22,7 @@ with one_at_a_time(Path(sys.argv[1])):
 
 def test_machines_differ_by_name_but_not_by_what_a_kernel_keeps_for_itself() -> None:
     mine = this_machine()
-    assert set(mine) == {"model", "cpu", "cores", "memory"}
+    assert set(mine) == {*MACHINE, "memory"}
     assert unlike(mine, mine) == []
     assert unlike({**mine, "cores": 6}, {**mine, "cores": 4}) == ["cores was 6, now 4"]
     assert unlike({"memory": 8_000}, {"memory": 7_900}) == []

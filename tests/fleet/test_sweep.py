@@ -10,9 +10,10 @@ import pytest
 from tests.fleet.made import MACHINE, Measured, Watched, opened, outcome, plan
 
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
-from wattstep.fleet.folder import OUTCOMES, SWEEP, SweepFolder, load_sweep, read_outcomes
-from wattstep.fleet.outcome import Evidence, Outcome
-from wattstep.fleet.sweep import sweep_here, time_left
+from wattstep.sweep.folder import OUTCOMES, SWEEP, SweepFolder, load_sweep, read_outcomes
+from wattstep.sweep.outcomes import time_left
+from wattstep.sweep.sweep import sweep_here
+from wattstep.train.child.outcome import Evidence, Outcome
 
 
 def test_rounds_are_interleaved_and_batch_sizes_ascend() -> None:

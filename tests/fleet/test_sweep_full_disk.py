@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.fleet.folder import read_outcomes
+from wattstep.sweep.folder import read_outcomes
 
 
 @pytest.fixture

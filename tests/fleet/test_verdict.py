@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.fleet.child import Ending
-from wattstep.fleet.limits import Cage, MemoryLimit
-from wattstep.fleet.verdict import judge, kernel_line
+from wattstep.train.child.child import Ending
+from wattstep.train.child.limits import Cage, MemoryLimit
+from wattstep.train.child.verdict import judge, kernel_line
 
 FREE = Cage(limit=None, folder=None)
 BOUNDED = Cage(limit=MemoryLimit(size=2**28, means="data segments"), folder=None)
@@ -110,8 +110,8 @@ def test_the_kernels_line_is_found_by_process_or_cgroup_and_not_an_older_one() -
         "reading, writing = os.pipe2(os.O_DIRECT)\n"
         f"for line in {lines!r}: os.write(writing, line.encode())\n"
         "from pathlib import Path\n"
-        "from wattstep.fleet.limits import Cage\n"
-        "from wattstep.fleet.verdict import kernel_line\n"
+        "from wattstep.train.child.limits import Cage\n"
+        "from wattstep.train.child.verdict import kernel_line\n"
         "os.close(writing)\n"
         "log = Path(f'/proc/self/fd/{reading}')\n"
         "print(kernel_line(42, Cage(limit=None, folder=Path(sys.argv[1])), 80.0, log))\n"

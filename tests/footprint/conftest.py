@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from wattstep.footprint.resident import ResidentMemory
+from wattstep.train.memory.resident import ResidentMemory
 
 
 @pytest.fixture(autouse=True, scope="session")

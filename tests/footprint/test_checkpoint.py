@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from wattstep import engines, workloads
-from wattstep.engines import torch_checkpoint
-from wattstep.records.workload import Preparation
+from wattstep.engines.torch import checkpoint as torch_checkpoint
+from wattstep.schema.workload import Preparation
 
 
 def engine(name: str, seed: int) -> Any:
-    return engines.find("torch")(workloads.find(name), Preparation(batch_size=2, seed=seed))
+    return engines.find("torch").prepare(workloads.find(name), Preparation(batch_size=2, seed=seed))
 
 
 def test_a_training_that_is_taken_up_has_the_weights_and_the_momentum(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from wattstep import engines
 from wattstep.errors import InvalidValueError
-from wattstep.footprint import FootprintSettings
-from wattstep.footprint.device import DevicePeak, find_memory, peak_of
-from wattstep.footprint.document import breakdown, describe_life
-from wattstep.footprint.life import Life, Stage
-from wattstep.footprint.step import StepFootprint
-from wattstep.reports import memory_tables
+from wattstep.report import memory_tables
+from wattstep.train.memory import FootprintSettings
+from wattstep.train.memory.device import DevicePeak, peak_of
+from wattstep.train.memory.document import breakdown, describe_life
+from wattstep.train.memory.life import Life, Stage
+from wattstep.train.memory.step import StepFootprint
 
 MB = 10**6
 SETTINGS = FootprintSettings(workload="lenet", batch_size=4, processor="cuda")
@@ -65,13 +66,13 @@ def test_what_the_driver_does_not_say_is_left_out_of_the_peak_and_named() -> Non
     parts = breakdown(life)
     assert parts["outside_allocator"].reason == reason
     assert sum(part.value or 0 for part in parts.values()) == 450 * MB
-    peak = describe_life(SETTINGS, life)["peak_memory"]
+    peak = describe_life(SETTINGS, life).to_dict()["peak_memory"]
     assert peak["value"] == 450 * MB
     assert "is not known" in peak["method"]
 
 
 def test_the_peak_of_the_process_stands_beside_that_of_the_gpu() -> None:
-    document = json.loads(json.dumps(describe_life(SETTINGS, LIFE)))
+    document = json.loads(json.dumps(describe_life(SETTINGS, LIFE).to_dict()))
     assert (document["processor"], document["gpu"]) == ("cuda", "Orin")
     assert document["peak_memory"]["value"] == 750 * MB
     assert document["host_peak_memory"]["value"] == 900 * MB
@@ -98,7 +99,7 @@ def test_a_life_on_a_gpu_survives_the_way_through_a_pipe() -> None:
 
 def test_a_gpu_that_ran_out_before_the_steps_has_no_peak() -> None:
     stage = Stage(name="first step", failed="memory ran out: CUDA out of memory")
-    document = describe_life(SETTINGS, Life(about={}, stages=(stage,)))
+    document = describe_life(SETTINGS, Life(about={}, stages=(stage,))).to_dict()
     assert document["outcome"] == "out of memory"
     assert document["peak_memory"]["status"] == "missing"
     assert document["memory_breakdown"] == {}
@@ -124,7 +125,7 @@ def test_what_lies_outside_the_allocator_is_the_drivers_figure_less_the_allocato
 def test_no_gpu_is_said_in_one_line_and_the_cpu_has_none() -> None:
     import torch
 
-    assert find_memory("cpu") is None
+    assert engines.find("torch").device_memory("cpu") is None
     if not torch.cuda.is_available():
         with pytest.raises(InvalidValueError, match="--processor cuda: torch sees no GPU here"):
-            find_memory("cuda")
+            engines.find("torch").device_memory("cuda")

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from wattstep.engines import torch_checkpoint
+from wattstep.engines.torch import checkpoint as torch_checkpoint
 from wattstep.errors import InvalidValueError, RecordingError, WattstepError
-from wattstep.fleet.child import Ending
-from wattstep.fleet.footprints import Told, conclude, measure_in_child
-from wattstep.fleet.limits import Cage, MemoryLimit
-from wattstep.footprint import FootprintSettings, measure
-from wattstep.footprint.document import breakdown, describe_life
-from wattstep.footprint.life import STAGES, Life, Stage, joined
+from wattstep.train.child.child import Ending
+from wattstep.train.child.footprints import News, conclude, measure_in_child
+from wattstep.train.child.limits import Cage, MemoryLimit
+from wattstep.train.memory import FootprintSettings, measure
+from wattstep.train.memory.document import breakdown, describe_life
+from wattstep.train.memory.life import STAGES, Life, Stage, joined
 
 PARAMETERS = 61_706  # LeNet-5
 
@@ -102,7 +102,7 @@ def test_the_checkpoint_holds_model_and_momentum_and_is_gone_afterwards(
 def test_the_document_is_plain_and_has_the_names_of_a_run(
     life: Life, settings: FootprintSettings
 ) -> None:
-    document = json.loads(json.dumps(describe_life(settings, life)))
+    document = json.loads(json.dumps(describe_life(settings, life).to_dict()))
     assert document["outcome"] == "measured"
     assert (document["workload"], document["title"]) == ("lenet", "LeNet-5")
     whole = document["peak_memory"]["value"]
@@ -121,9 +121,9 @@ def test_an_allocator_that_cannot_give_memory_back_is_named(
     life: Life, settings: FootprintSettings
 ) -> None:
     assert life.step is not None
-    assert describe_life(settings, life)["notes"] == []
+    assert describe_life(settings, life).notes == ()
     other = replace(life, step=replace(life.step, trimmed=False))
-    (note,) = describe_life(settings, other)["notes"]
+    (note,) = describe_life(settings, other).notes
     assert "malloc_trim" in note
 
 
@@ -142,7 +142,7 @@ def test_memory_that_runs_out_is_a_result_that_names_the_stage(
     found = measure(FootprintSettings(workload="lenet", batch_size=2, evaluation=False), _ignore)
     torch.set_num_threads(threads)
     assert [stage.name for stage in found.stages][-1] == "saving"
-    document = describe_life(settings, found)
+    document = describe_life(settings, found).to_dict()
     assert document["outcome"] == "out of memory"
     assert document["reason"] == "memory ran out: no more was said (stage: saving)"
     assert document["checkpoint"]["status"] == "missing"
@@ -154,7 +154,7 @@ BOUNDED = Cage(limit=MemoryLimit(size=2**26, means="data segments"), folder=None
 
 
 def concluded(code: int, output: str = "", cage: Cage = BOUNDED, **more: Any) -> Life:
-    told = Told()
+    told = News()
     told.take({"stage": "first step"})
     return conclude(told, Ending(code=code, **more), cage, output, began_s=0.0)
 
@@ -165,10 +165,10 @@ def test_a_child_that_the_kernel_killed_for_memory_is_a_result(tmp_path: Path) -
     found = concluded(-signal.SIGKILL, cage=Cage(limit=limit, folder=tmp_path))
     assert found.stages[-1].name == "first step"
     assert "the kernel killed" in (found.stages[-1].failed or "")
-    document = describe_life(FootprintSettings(workload="lenet", batch_size=1), found, "1 MiB")
-    assert document["peak_memory"]["status"] == "missing"
-    assert document["memory_breakdown"] == {}
-    assert document["stages"][0]["peak"]["reason"] == found.stages[-1].failed
+    footprint = describe_life(FootprintSettings(workload="lenet", batch_size=1), found, "1 MiB")
+    assert footprint.peak_memory.missing
+    assert footprint.memory_breakdown == {}
+    assert footprint.stages[0].peak.reason == found.stages[-1].failed
 
 
 def test_a_child_that_somebody_else_killed_is_an_error() -> None:
@@ -193,7 +193,7 @@ def test_a_child_that_says_that_an_allocation_failed_is_a_result() -> None:
 def test_a_child_that_says_nothing_for_too_long_is_ended(
     settings: FootprintSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wattstep.fleet.child.SILENT_S", 0.1)  # loading torch takes longer
+    monkeypatch.setattr("wattstep.train.child.child.SILENT_S", 0.1)  # loading torch takes longer
     with pytest.raises(RecordingError, match="it hung and was ended"):
         measure_in_child(settings, _ignore)
 

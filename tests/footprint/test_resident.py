@@ -7,7 +7,7 @@ import mmap
 import numpy as np
 import pytest
 
-from wattstep.footprint.resident import ResidentMemory, parse_status
+from wattstep.train.memory.resident import ResidentMemory, parse_status
 
 MB = 10**6
 SLACK = 2 * MB  # the kernel counts pages by processor and adds them up now and then

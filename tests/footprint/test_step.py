@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from wattstep import engines, workloads
-from wattstep.analysis.memory import AT_PEAK, breakdown, highest_of, peak, stretches
-from wattstep.footprint.resident import ResidentMemory
-from wattstep.footprint.step import follow_step, track_step
-from wattstep.records.workload import Preparation
+from wattstep.engines.torch.memory import MemoryTracker
+from wattstep.recorded.memory import AT_PEAK, breakdown, highest_of, peak, stretches
+from wattstep.schema.workload import Preparation
+from wattstep.train.memory.resident import ResidentMemory
+from wattstep.train.memory.step import follow_step, track_step
 
 MB = 10**6
 SLACK = 4 * MB
@@ -39,13 +40,19 @@ class Training:
     turns: tuple[Turn, ...]
 
 
-class Engine:
-    """As much of an engine as a footprint needs; `middle` runs between forward and backward."""
+class Trainer:
+    """As much of a trainer as a footprint needs; `middle` runs between forward and backward."""
+
+    engine = engines.find("torch")
 
     def __init__(self, middle: Callable[[Tensor], Any]) -> None:
         model = nn.Linear(100, 100, bias=False)
         self.training = Training(model, (Turn(torch.optim.SGD(model.parameters(), lr=0.1)),))
         self._middle = middle
+
+    def memory_tracker(self, meter: Any, device: str = "cpu") -> MemoryTracker:
+        optimizers = [turn.optimizer for turn in self.training.turns]
+        return MemoryTracker(self.training.model, optimizers, meter, device)
 
     def step(self, mark: Callable[[str], None]) -> None:
         mark("data")
@@ -62,7 +69,7 @@ class Engine:
 
 
 def followed(middle: Callable[[Tensor], Any], resident: ResidentMemory) -> Any:
-    engine = Engine(middle)
+    engine: Any = Trainer(middle)
     engine.step(lambda name: None)
     return follow_step(engine, resident)
 
@@ -91,7 +98,7 @@ class Device:
 
 
 def test_a_devices_memory_is_what_its_own_allocator_hands_out(resident: ResidentMemory) -> None:
-    engine: Any = Engine(lambda batch: None)
+    engine: Any = Trainer(lambda batch: None)
     engine.step(lambda name: None)
     step = follow_step(engine, resident, Device())
     assert (step.demand, step.at_rest) == (101 * MB, 8 * MB)
@@ -141,7 +148,7 @@ def test_objects_of_the_interpreter_stay_unexplained(resident: ResidentMemory) -
 def test_categories_of_a_workload_add_up_to_its_peak(
     name: str, precision: str, accumulate: int
 ) -> None:
-    engine = engines.find("torch")(
+    engine = engines.find("torch").prepare(
         workloads.find(name), Preparation(batch_size=2, accumulate=accumulate), precision=precision
     )
     engine.step()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.records.figure import Status
 from wattstep.run.foreground import PERIOD_NS, frame_figures, slowdown_figure
+from wattstep.schema.figure import Status
 
 MS = 1_000_000
 

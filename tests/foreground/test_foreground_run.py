@@ -11,7 +11,8 @@ import torch
 
 from wattstep.errors import InvalidValueError
 from wattstep.run import Run, load
-from wattstep.training import TrainingSettings, train
+from wattstep.train.loop import train
+from wattstep.train.settings import TrainingSettings
 
 TABLE = "foreground.parquet"
 

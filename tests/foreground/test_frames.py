@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from wattstep.foreground.frames import PERIOD_NS, SKIPPED, WORK_NS, calibrate, play, work
+from wattstep.train.foreground.frames import PERIOD_NS, SKIPPED, WORK_NS, calibrate, play, work
 
 MS = 1_000_000
 

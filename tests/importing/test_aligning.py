@@ -13,7 +13,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import Recording
 from wattstep.importing.aligning import Alignment, align, parse_alignment, read_marks
 from wattstep.importing.telemetry import Telemetry
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 SECOND = 10**9
 EPOCH = 1_790_000_000 * SECOND

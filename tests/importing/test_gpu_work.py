@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from wattstep.analysis.gpu_breakdown import Occupancy
+from wattstep.attribution.gpu_breakdown import Occupancy
 from wattstep.errors import InvalidValueError
 from wattstep.importing.gpu_work import gpu_breakdown_of_trace
 

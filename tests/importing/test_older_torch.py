@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from tests.importing.kineto_by_hand import table, trace_of
 
-from wattstep.agent.traces import read_trace_window
 from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.importing.older_torch import mended
 from wattstep.importing.operations import tables_of
+from wattstep.remote.agent.traces import read_trace_window
 
 ENGINE = "autograd::engine::evaluate_function: "
 BEGIN_US = 1_700_000_000_000_000  # of the step, since 1970

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wattstep.analysis.alignment import from_offset
 from wattstep.errors import InvalidValueError
+from wattstep.importing.clocks.alignment import from_offset
 from wattstep.importing.telemetry import Telemetry, mapped, merge, merged, read_telemetry
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from wattstep.recorder import Recorder
+from wattstep.record.recorder import Recorder
 from wattstep.run import load
 
 TEXT = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from tests.integrations.offline import kept_by_wandb
 from tests.integrations.witness import Witness, batches_by_step, samples, within_rest
 
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.recorder import RecordingWarning
+from wattstep.record.recorder import RecordingWarning
 from wattstep.run import Run, load
 
 lightning = pytest.importorskip("lightning", reason="lightning is not installed")

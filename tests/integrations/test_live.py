@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.watching.made import Journal
 
 from wattstep.integrations.live import Live
 from wattstep.integrations.steps import StepMarks
-from wattstep.recorder import Recorder
-from wattstep.records.channel import Channel
-from wattstep.records.run_info import PlannedRead
+from wattstep.record.recorder import Recorder
 from wattstep.run import load
-
-
-@dataclass
-class Clock:
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
+from wattstep.schema.channel import Channel
 
 POWER = Channel(
     name="rail.power", unit="W", kind="gauge", domain="soc", role="power_total", source="a meter"
@@ -39,44 +28,39 @@ class Machine:
     """A recording whose sampler is the test."""
 
     def __init__(self, folder: Path, *channels: Channel) -> None:
-        self.path, self.clock = folder, Clock()
-        (folder / "journal").mkdir()
-        reads = tuple(
-            PlannedRead(number=n, sensor="s", path="p", parser="number", every=1, channels=(one,))
-            for n, one in enumerate(channels)
-        )
-        self.info = SimpleNamespace(reads=reads, power_model=None, calibration=None)
+        self.run = Journal(folder / "run", *channels)
+        self.path, self.info = self.run.path, self.run.info
 
-    def sample(self, number: int, value: int) -> None:
-        with (self.path / "journal" / f"samples-{number:02d}.bin").open("ab") as file:
-            file.write(struct.pack("<3q", int(self.clock.now * 1e9), 0, value))
+    def passes(self, seconds: float, **values: int) -> None:
+        """So long each channel gives a value ten times a second."""
+        for _ in range(round(10 * seconds)):
+            for one in self.run.channels:
+                self.run.sample(one.name, values[one.domain])
+            self.run.now_ns += 10**8
 
     def live(self) -> Live:
         recorder: Any = self
-        return Live(recorder, self.clock)
+        return Live(recorder, lambda: self.run.now_ns * 1e-9)
 
 
 def test_joules_are_watts_times_seconds_and_the_step_has_its_share(tmp_path: Path) -> None:
     machine = Machine(tmp_path, POWER, CHARGE)
     live = machine.live()
     assert not live.due()
-    machine.clock.now += 2.0
-    machine.sample(0, 10)
-    machine.sample(1, 810)
+    machine.passes(2.1, soc=10, battery=810)
     assert live.due()
     live.look(steps=4, seconds=1.6)  # the rest of the two seconds was an evaluation
-    assert live.energy.value == pytest.approx(20.0)
+    assert live.energy.value == pytest.approx(20.0)  # 2 s from the first sample to the last
     assert live.energy_per_step.value == pytest.approx(10 * 1.6 / 4)
     assert live.words() == "4 J/step, 20 J so far, battery 81 %"
-    machine.clock.now += 1.0
-    machine.sample(0, 30)
+    machine.passes(2.1, soc=30, battery=810)
     live.look(steps=5, seconds=2.0)
-    assert live.energy.value == pytest.approx(50.0)
+    assert live.energy.value == pytest.approx(20.0 + 2.0 + 60.0)  # a climb of 0.1 s between
     assert live.energy_per_step.value == pytest.approx(30 * 0.4)
     assert live.numbers() == pytest.approx(
         {
             "wattstep/power_W": 30.0,
-            "wattstep/energy_so_far_J": 50.0,
+            "wattstep/energy_so_far_J": 82.0,
             "wattstep/energy_per_step_now_J": 12.0,
             "wattstep/battery_ratio": 0.81,
         }
@@ -86,8 +70,7 @@ def test_joules_are_watts_times_seconds_and_the_step_has_its_share(tmp_path: Pat
 def test_modelled_joules_say_so(tmp_path: Path) -> None:
     machine = Machine(tmp_path, replace(POWER, status="modelled"))
     live = machine.live()
-    machine.clock.now += 1.0
-    machine.sample(0, 5)
+    machine.passes(1.1, soc=5)
     live.look(steps=2, seconds=1.0)
     assert live.words() == "≈ 2.5 J/step, 5 J so far, modelled"
     assert "wattstep/modelled/power_W" in live.numbers()
@@ -122,10 +105,10 @@ def test_a_rest_before_the_first_batch_moves_the_beginning_of_the_step(tmp_path:
         for number in range(6):
             marks.asks_for_data()
             if number == 4:
-                marks.rest_begins("evaluation")
-                marks.rest_ends()
+                marks.span_begins("evaluation")
+                marks.span_ends()
             if number == 5:
-                marks.was_rest("logging")
+                marks.book_span("logging")
             marks.batch(2)
             marks.step_ends()
     steps = load(tmp_path / "run").series.steps

@@ -13,10 +13,10 @@ from tests.integrations.offline import kept_by_wandb
 from wattstep.errors import InvalidValueError, MissingPartError
 from wattstep.integrations import log_run
 from wattstep.integrations.naming import metric_name, named
-from wattstep.parts import load_part
-from wattstep.recorder import Recorder
-from wattstep.records.figure import Figure, Status, missing
+from wattstep.record.recorder import Recorder
 from wattstep.run import Run, load
+from wattstep.schema.extras import require
+from wattstep.schema.figure import Figure, Status, missing
 
 NAME = "wattstep/modelled/energy_per_step_J"
 HOSTILE = "</script><script>evil('\x1b[31m')"
@@ -158,4 +158,4 @@ def test_a_library_that_is_not_there_is_named_with_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingPartError, match=rf"wattstep\[{library}\]"):
-        load_part(library)
+        require(library)

@@ -14,7 +14,7 @@ from tests.integrations.offline import kept_by_wandb
 from tests.integrations.witness import Witness, batches_by_step, samples, within_rest
 
 from wattstep.errors import RecordingError
-from wattstep.recorder import RecordingWarning
+from wattstep.record.recorder import RecordingWarning
 from wattstep.run import Run, load
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")

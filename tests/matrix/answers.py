@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wattstep.cli import run_command_line
-from wattstep.records.figure import Status
+from wattstep.schema.figure import Status
 
 FORMATS = ("perfetto", "chrome", "csv", "parquet")
 FIGURE_TABLES = ("metrics", "operation_table", "layers", "phases", "rests")

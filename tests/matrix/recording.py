@@ -14,7 +14,8 @@ import psutil
 import torch
 from tests.waiting import until
 
-from wattstep.training import TrainingSettings, train
+from wattstep.train.loop import train
+from wattstep.train.settings import TrainingSettings
 
 
 def record(folder: Path, name: str, **settings: object) -> Path:
@@ -31,7 +32,7 @@ def record(folder: Path, name: str, **settings: object) -> Path:
 
 
 def record_killed(folder: Path, moments_s: Iterable[float], *arguments: str) -> list[Path]:
-    """Runs whose trainer, sampler and companion are stopped and killed together, so long after their first step."""
+    """Runs whose trainer, sampler and collector are stopped and killed together, so long after their first step."""
     started: list[tuple[Path, float, subprocess.Popen[bytes]]] = []
     for moment_s in moments_s:
         path = folder / f"killed-after-{moment_s:g}-s"

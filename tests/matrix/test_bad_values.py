@@ -13,8 +13,8 @@ import pytest
 from tests.matrix.answers import FORMATS, Caller
 from tests.run.made import MS, Sampled, busy, make_run, power
 
-from wattstep.serving.store_view import StoreView
-from wattstep.serving.worker import answer
+from wattstep.serve.store_view import StoreView
+from wattstep.serve.worker import answer
 
 HUGE = 10**399
 BAD: dict[str, tuple[str, Any]] = {

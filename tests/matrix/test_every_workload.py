@@ -9,14 +9,14 @@ from tests.matrix.answers import Caller, ask_all
 from tests.matrix.recording import record, record_killed
 
 from wattstep.errors import MissingPartError
-from wattstep.workloads import WORKLOADS
+from wattstep.workloads import names
 
 BATCHES = (1, 4, 16)
 MOMENTS_S = (0.0, 0.05, 0.3, 1.0, 3.0, 8.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", names())
 def test_three_seconds_of_every_workload_are_told_by_every_command(
     workload: str, call: Caller, tmp_path: Path
 ) -> None:

@@ -8,8 +8,8 @@ import pytest
 from tests.matrix.answers import Caller, ask_all, check
 from tests.matrix.recording import record, record_killed
 
-from wattstep.serving.store_view import StoreView
-from wattstep.serving.worker import answer
+from wattstep.serve.store_view import StoreView
+from wattstep.serve.worker import answer
 
 SHORT: dict[str, dict[str, object]] = {
     "one-step": {"workload": "lenet", "batch_size": 1, "steps": 1},

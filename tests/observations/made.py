@@ -9,13 +9,13 @@ from typing import Any
 
 from tests.run.made import Sampled, make_run
 
-from wattstep.observations import gather, observe
-from wattstep.observations.evidence import Evidence, Observed
-from wattstep.observations.observation import Observation
-from wattstep.records.channel import Channel, Domain, Origin
-from wattstep.records.figure import Figure, Status
-from wattstep.records.run_info import RunInfo
+from wattstep.insight.observe import gather, observe
+from wattstep.insight.observe.evidence import Evidence, Observed
+from wattstep.insight.observe.observation import Observation
 from wattstep.run import load
+from wattstep.schema.channel import Channel, Domain, Origin
+from wattstep.schema.figure import Figure, Status
+from wattstep.schema.run_info import RunInfo
 from wattstep.store.files import read_info, write_info
 
 Change = Callable[[RunInfo], RunInfo]

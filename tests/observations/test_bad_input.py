@@ -8,10 +8,11 @@ import pytest
 from tests.observations.made import core, gpu_load, rail
 from tests.run.made import Sampled, import_made, make_run, watts
 
-from wattstep.observations import OBSERVATIONS, gather, observe
-from wattstep.observations.evidence import Evidence, Observed
-from wattstep.records.channel import Channel, Domain
+from wattstep.insight.observe import gather, observe
+from wattstep.insight.observe.evidence import Evidence, Observed
+from wattstep.insight.observe.table import OBSERVATIONS
 from wattstep.run import load
+from wattstep.schema.channel import Channel, Domain
 
 
 def all_of(*runs: Observed) -> dict[int, str]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 from tests.observations.made import figure, observed, series, verdict_of
 
-from wattstep.observations.evidence import Observed
-from wattstep.records.figure import Status, missing
+from wattstep.insight.observe.evidence import Observed
+from wattstep.schema.figure import Status, missing
 
 # --- 10: throughput ------------------------------------------------------------------------------
 

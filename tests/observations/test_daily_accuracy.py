@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.observations.made import figure
 
-from wattstep.analysis.statistics import change_figure
-from wattstep.observations import observe
-from wattstep.observations.evidence import DailyCourse, Evidence
-from wattstep.observations.observation import Observation
+from wattstep.insight.observe import observe
+from wattstep.insight.observe.evidence import DailyCourse, Evidence
+from wattstep.insight.observe.observation import Observation
+from wattstep.stats.statistics import change_figure
 
 
 def course(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.observations.deciding import (
+from wattstep.insight.observe.deciding import (
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -14,13 +14,15 @@ from wattstep.observations.deciding import (
     of_any,
     of_parts,
 )
-from wattstep.observations.estimates import Estimate
-from wattstep.records.figure import Status
+from wattstep.insight.observe.estimates import Estimate
+from wattstep.schema.figure import Status
 
 
-def estimate(value: float, error: float, processes: int = 5, freedom: float = 1e9) -> Estimate:
+def estimate(
+    value: float, error: float, processes: int = 5, degrees_of_freedom: float = 1e9
+) -> Estimate:
     return Estimate(
-        value=value, error=error, freedom=freedom, unit="1", processes=processes,
+        value=value, error=error, degrees_of_freedom=degrees_of_freedom, unit="1", processes=processes,
         status=Status.MEASURED, source="made", method="",
     )  # fmt: skip
 
@@ -100,7 +102,10 @@ def test_how_many_processes_would_decide_it() -> None:
     7: 2.447 x 0.224/√7 = 0.207; 8: 2.365 x 0.224/√8 = 0.187.
     """
     open_ = Part(
-        name="p", words="p", region=ABOVE, estimate=estimate(0.3, 0.1, processes=5, freedom=4)
+        name="p",
+        words="p",
+        region=ABOVE,
+        estimate=estimate(0.3, 0.1, processes=5, degrees_of_freedom=4),
     )
     assert open_.processes_to_decide() == 8
     one = Part(name="p", words="p", region=ABOVE, estimate=estimate(0.3, 0.1, processes=1))

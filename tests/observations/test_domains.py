@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.observations.domains import DOMAINS, RECURRENT
+from wattstep.insight.observe.domains import DOMAINS, RECURRENT
 from wattstep.workloads import find, names
 
 

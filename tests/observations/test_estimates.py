@@ -7,8 +7,8 @@ import math
 import pytest
 from tests.observations.made import figure
 
-from wattstep.observations.estimates import Estimate, difference, of_processes, over
-from wattstep.records.figure import Status, counted, missing
+from wattstep.insight.observe.estimates import Estimate, difference, of_processes, over
+from wattstep.schema.figure import Status, counted, missing
 
 
 def estimate(found: Estimate | str) -> Estimate:
@@ -69,14 +69,24 @@ def test_a_ratio_is_a_difference_of_logarithms() -> None:
 
 def test_degrees_of_freedom_of_a_difference_are_welchs() -> None:
     """Errors 3 and 4 with 2 and 4 degrees of freedom: 25² / (81/2 + 256/4) = 5.98."""
-    a = Estimate(value=0, error=3, freedom=2, unit="s", processes=3, status=Status.MEASURED,
+    a = Estimate(value=0, error=3, degrees_of_freedom=2, unit="s", processes=3, status=Status.MEASURED,
                  source="", method="")  # fmt: skip
-    b = Estimate(value=0, error=4, freedom=4, unit="s", processes=5, status=Status.MODELLED,
+    b = Estimate(value=0, error=4, degrees_of_freedom=4, unit="s", processes=5, status=Status.MODELLED,
                  source="", method="")  # fmt: skip
     found = difference(a, b)
     assert found.error == 5
-    assert found.freedom == pytest.approx(625 / (81 / 2 + 256 / 4))
+    assert found.degrees_of_freedom == pytest.approx(625 / (81 / 2 + 256 / 4))
     assert (found.processes, found.status) == (3, Status.MODELLED)
+
+
+def test_one_process_beside_several_is_taken_to_spread_as_they_do() -> None:
+    """1, 2, 3: an error of 1/√3 of the mean and of 1 for one process; t of 2 degrees of freedom."""
+    several = estimate(of_processes([figure(1.0), figure(2.0), figure(3.0)]))
+    one = estimate(of_processes([figure(5.0)], between=0.45))
+    for found in (difference(several, one), difference(one, several)):
+        low, high = found.interval()
+        assert (high - low) / 2 == pytest.approx(4.303 * math.sqrt(1 + 1 / 3), rel=1e-3)
+        assert found.processes == 1
 
 
 def test_ratios_of_what_is_not_above_nothing_are_refused() -> None:

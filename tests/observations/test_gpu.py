@@ -21,8 +21,8 @@ from tests.observations.made import (
 )
 from tests.run.made import BEGIN, MS, Sampled
 
-from wattstep.observations.evidence import Observed
-from wattstep.records.figure import Status, missing
+from wattstep.insight.observe.evidence import Observed
+from wattstep.schema.figure import Status, missing
 
 # --- 1: the GPU far above the CPU ----------------------------------------------------------------
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.observations.made import observed
 
-from wattstep.observations import observe
-from wattstep.observations.evidence import Attempt, Evidence, Observed
-from wattstep.observations.observation import Observation
-from wattstep.records.figure import counted
+from wattstep.insight.observe import observe
+from wattstep.insight.observe.evidence import Attempt, Evidence, Observed
+from wattstep.insight.observe.observation import Observation
+from wattstep.schema.figure import counted
 
 
 def followed(batch: int, **sizes: float) -> Observed:

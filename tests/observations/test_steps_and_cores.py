@@ -21,9 +21,9 @@ from tests.observations.made import (
 )
 from tests.run.made import BEGIN, MS, Sampled, process_cpu
 
-from wattstep.observations.evidence import Observed
-from wattstep.records.channel import Channel
-from wattstep.records.run_info import RunInfo
+from wattstep.insight.observe.evidence import Observed
+from wattstep.schema.channel import Channel
+from wattstep.schema.run_info import RunInfo
 
 STEP = 100 * MS
 PHASES = (("forward", 50 * MS), ("backward", 50 * MS))

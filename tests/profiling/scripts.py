@@ -267,7 +267,7 @@ def profile(name: str, folder: Path) -> Profiled:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,  # many of them side by side, on a machine that may do other things
         check=False,
     )
     return Profiled(

@@ -19,8 +19,8 @@ from tests.profiling.scripts import (
     wattstep,
 )
 
-from wattstep.records.figure import Figure
 from wattstep.run import Run, load
+from wattstep.schema.figure import Figure
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ from tests.run.made import MS
 
 import wattstep
 from wattstep.errors import DamagedRunError, InvalidValueError
-from wattstep.querying import ask
-from wattstep.querying.tables import TABLES
-from wattstep.records.figure import Figure
+from wattstep.report.query import ask
+from wattstep.report.query.tables import TABLES
+from wattstep.schema.figure import Figure
 
 pytest.importorskip("duckdb", reason="the extra query is not installed")
 ROOT = Path(__file__).parents[2]
@@ -105,10 +105,10 @@ def test_operations_and_rests_make_the_step(store: Path) -> None:
 
 def test_the_second_query_for_figures_works_nothing_out(store: Path) -> None:
     for expected in (3, 0):
-        said: list[str] = []
-        with ask("SELECT count(*) FROM metrics", [store], told=said.append) as answer:
+        warnings: list[str] = []
+        with ask("SELECT count(*) FROM metrics", [store], warn=warnings.append) as answer:
             list(answer.batches)
-        assert len(said) == expected
+        assert len(warnings) == expected
 
 
 def test_figures_are_worked_out_again_where_a_file_changed(tmp_path: Path) -> None:

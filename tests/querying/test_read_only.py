@@ -11,7 +11,7 @@ from tests.querying.made import made
 
 import wattstep
 from wattstep.errors import InvalidValueError
-from wattstep.querying import ask
+from wattstep.report.query import ask
 
 pytest.importorskip("duckdb", reason="the extra query is not installed")
 WRITES = "one SELECT is wanted"

@@ -19,7 +19,7 @@ import pytest
 
 import wattstep
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError, WattstepError
-from wattstep.recorder import Recorder
+from wattstep.record.recorder import Recorder
 from wattstep.store.files import read_info
 from wattstep.store.lock import is_recording
 

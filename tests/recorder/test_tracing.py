@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from wattstep.recorder import Recorder
+from wattstep.record.recorder import Recorder
 from wattstep.run import load
 
 torch = pytest.importorskip("torch")
@@ -98,7 +98,7 @@ def test_a_training_that_raises_in_a_traced_step_ends_the_tracing(tmp_path: Path
 def test_the_marks_of_layers_go_with_the_recorder(tmp_path: Path) -> None:
     training = Training()
     with Recorder(tmp_path / "run", trace="auto", model=training.model) as recorder:
-        recorder._layers_every = 1
+        recorder._steps.layers_every = 1
         for _ in range(3):
             training.step(recorder)
     rows = table(tmp_path / "run", "steps")

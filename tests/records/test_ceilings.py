@@ -8,7 +8,7 @@ import pytest
 from tests.explaining.made import ceilings, measured
 
 from wattstep.errors import DamagedRunError
-from wattstep.records.ceilings import Ceilings, Level
+from wattstep.schema.ceilings import Ceilings, Level
 
 
 def test_ceilings_round_trip() -> None:

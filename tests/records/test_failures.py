@@ -13,7 +13,7 @@ from tests.run.made import Sampled, make_run, power
 
 from wattstep.cli import FAILED, run_command_line
 from wattstep.errors import DamagedRunError, InvalidValueError
-from wattstep.records.failures import STRICT, Failure, Failures, reason_of
+from wattstep.schema.failures import STRICT, Failure, Failures, reason_of
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def test_a_damaged_run_is_no_failure_of_a_part() -> None:
 
 
 def test_a_reason_names_our_line_and_an_error_for_the_user_needs_none() -> None:
-    from wattstep.records.figure import Figure
+    from wattstep.schema.figure import Figure
 
     with pytest.raises(KeyError) as raised:
         Figure.from_dict({})
-    assert reason_of(raised.value).startswith("KeyError: 'status' (records/figure.py, line ")
+    assert reason_of(raised.value).startswith("KeyError: 'status' (schema/figure.py, line ")
     assert reason_of(InvalidValueError("no such  batch")) == "no such batch"
 
 
@@ -77,15 +77,15 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 
 # Where a defect may sit, and the commands that have to answer all the same.
 DEFECTS = [
-    ("wattstep.explaining.steps:repeatability", "explain", "steps"),
+    ("wattstep.insight.explain.steps:repeatability", "explain", "steps"),
     ("wattstep.run.metrics:memory_metrics", "report", "metrics: memory"),
-    ("wattstep.run.document:_channels", "report", "channels"),
-    ("wattstep.reports.pages.run:_facts", "report", "facts"),
+    ("wattstep.run.report:_channels", "report", "channels"),
+    ("wattstep.report.html.run:_facts", "report", "facts"),
     ("wattstep.run.run:make_timeline", "report", "timeline"),
-    ("wattstep.reports.pages.report:lanes_section", "report", "whole run"),
-    ("wattstep.reports.pages.report:paper_section", "report", "the paper's figures"),
-    ("wattstep.explaining.steps:repeatability", "report", "explain: steps"),
-    ("wattstep.observations.power_repeats:observe", "observe", "observation 7"),
+    ("wattstep.report.html.report:lanes_section", "report", "whole run"),
+    ("wattstep.report.html.report:paper_section", "report", "the paper's figures"),
+    ("wattstep.insight.explain.steps:repeatability", "report", "explain: steps"),
+    ("wattstep.insight.observe.sensors:computed_power", "observe", "observation 7"),
     ("wattstep.store.listing:_row", "runs list", "store/a"),
 ]
 
@@ -114,7 +114,7 @@ def test_a_defect_takes_its_own_part_and_the_answer_says_so(
 def test_what_fails_beyond_all_parts_is_one_line_and_an_exit_code_of_its_own(
     run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from wattstep.comparison import sides
+    from wattstep.insight.compare import sides
 
     lenient.setattr(sides, "gathered", fail)
     assert called(lenient, "compare", run, run, "-q") == FAILED == 70
@@ -127,7 +127,7 @@ def test_a_run_that_fails_leaves_the_others_in_every_answer(
     run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     make_run(run.parent / "b", [Sampled(channel=power(), raw=lambda t_ns: 5000)])
-    from wattstep.run.reading import Tables
+    from wattstep.recorded.reading import Tables
 
     whole = Tables.samples
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wattstep.errors import InvalidValueError
-from wattstep.records.figure import Figure, Status, counted, missing, weakest
+from wattstep.schema.figure import Figure, Status, counted, missing, weakest
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(max_size=20)
@@ -103,3 +104,43 @@ def test_a_missing_figure_stays_missing_in_another_unit() -> None:
 
 def test_a_count_is_exact() -> None:
     assert counted(5, "parameters", "the model").status is Status.COUNTED
+
+
+def measured(**fields: Any) -> Figure:
+    return Figure(**{"value": 0.0184, "unit": "s", "status": Status.MEASURED, **fields})
+
+
+def test_a_figure_prints_as_value_interval_and_status() -> None:
+    figure = measured(low=0.0175, high=0.0193)
+    assert str(figure) == f"{figure}" == "18.4 ms (17.5 to 19.3, measured)"
+
+
+def test_a_figure_without_an_interval_prints_its_status_alone() -> None:
+    assert str(measured(value=5.2, unit="W", status=Status.MODELLED)) == "5.20 W (modelled)"
+    assert str(counted(61706, "count", "shapes")) == "61,706 (counted)"
+
+
+def test_a_figure_prints_the_error_of_its_sensor_where_that_reaches_further() -> None:
+    figure = measured(value=2.0, unit="J", low=1.98, high=2.02, systematic=0.08)
+    assert str(figure) == "2.00 J (1.98 to 2.02; sensor ± 8 %, measured)"
+
+
+def test_a_figure_is_a_float_and_formats_as_one() -> None:
+    figure = measured()
+    assert float(figure) == 0.0184
+    assert f"{figure:.3f}" == "0.018"
+    assert format(figure, ">10.2e") == "  1.84e-02"
+
+
+def test_a_missing_figure_prints_its_reason_and_is_no_number() -> None:
+    figure = missing("J", "no power sensor")
+    assert f"{figure}" == "missing: no power sensor"
+    with pytest.raises(InvalidValueError, match="no power sensor"):
+        float(figure)
+    with pytest.raises(InvalidValueError, match="no power sensor"):
+        format(figure, ".3f")
+
+
+def test_the_text_of_a_figure_steers_no_terminal() -> None:
+    assert "\x1b" not in str(missing("J", "\x1b[2Jgone"))
+    assert "\x1b" not in str(measured(unit="\x1b[2Js"))

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from wattstep.errors import InvalidValueError
-from wattstep.records.goal import Goal
+from wattstep.schema.goal import Goal
 
 
 @pytest.mark.parametrize(

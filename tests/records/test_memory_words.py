@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from wattstep.records.memory_words import ran_out, says_no_stack, says_ran_out
+from wattstep.schema.oom_messages import ran_out, says_no_stack, says_ran_out
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_thread_that_cannot_be_started_is_lack_of_memory_only_under_a_limit() 
     script = (
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))\n"
-        "from wattstep.records.memory_words import ran_out\n"
+        "from wattstep.schema.oom_messages import ran_out\n"
         f"print(ran_out(RuntimeError({words!r})))"
     )
     done = subprocess.run(

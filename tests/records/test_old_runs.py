@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import wattstep
-from wattstep.records.figure import Status
-from wattstep.records.run_info import SCHEMA_VERSION, RunInfo
+from wattstep.schema.figure import Status
+from wattstep.schema.run_info import SCHEMA_VERSION, RunInfo
 
 RUNS = Path(__file__).parent.parent / "fixtures" / "runs"
 SCHEMA_1 = RUNS / "schema-1"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattstep.errors import InvalidValueError
-from wattstep.records.settings import POWER_MODELS, parse_duration, parse_power_model
+from wattstep.schema.settings import POWER_MODELS, parse_duration, parse_power_model
 
 
 @pytest.mark.parametrize(

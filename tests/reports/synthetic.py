@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+from wattstep.report.html.report import Reported
+from wattstep.run.three_steps import ShownChannel, ShownPhase, ShownStep, ThreeSteps
+from wattstep.schema.run_report import RunReport
 
 HOSTILE = "<script>window.hacked = 1</script>"
 HOSTILE_LAYER = "</script><img src=x onerror='window.hacked = 1'>"
@@ -289,3 +294,30 @@ def _operations(step: dict[str, Any]) -> list[dict[str, Any]]:
                     }
                 )
     return found
+
+
+def report(document: Mapping[str, Any]) -> RunReport:
+    """A document as reports take it."""
+    return RunReport.from_dict(document)
+
+
+def reported(document: Mapping[str, Any], timeline: Any = None, **more: Any) -> Reported:
+    """What a page is told of a run with this document, and a timeline or the JSON of one."""
+    if isinstance(timeline, Mapping):
+        return Reported(report=report(document), three_steps=timeline, **more)
+    return Reported(report=report(document), timeline=timeline, **more)
+
+
+def three_steps(**changes: Any) -> ThreeSteps:
+    """`timeline` as a run gives it, without operations."""
+    document = timeline(**changes)
+    return ThreeSteps(
+        steps=tuple(
+            ShownStep(**{**step, "phases": tuple(ShownPhase(**p) for p in step["phases"])})
+            for step in document["steps"]
+        ),
+        channels=tuple(
+            ShownChannel(**{"status": "measured", "domain": "", **channel})
+            for channel in document["channels"]
+        ),
+    )

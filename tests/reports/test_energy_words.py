@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.reports import synthetic
 from tests.reports.consoles.test_run import printed
 
-from wattstep.reports import wording
-from wattstep.reports.pages.report import Reported, render_report
-from wattstep.reports.values import show
+from wattstep.report import wording
+from wattstep.report.html.report import render_report
+from wattstep.report.values import show
+from wattstep.schema.figure import Figure, Status
 
 
 def above_idle() -> dict[str, Any]:
@@ -24,32 +26,36 @@ def above_idle() -> dict[str, Any]:
 
 
 def test_figures_above_idle_say_so_on_the_card_in_the_summary_and_on_the_terminal() -> None:
-    page, text = render_report([Reported(document=above_idle())]), printed(above_idle(), width=120)
+    page, text = (
+        render_report([synthetic.reported(document=above_idle())]),
+        printed(above_idle(), width=120),
+    )
     assert "<h3>Energy per step above idle</h3>" in page
     assert "<h3>Energy per sample above idle</h3>" in page
     assert "of energy above that of the idle device (" in page
     assert "Energy per step above idle" in text
-    assert "above idle" not in render_report([Reported(document=synthetic.document())])
+    assert "above idle" not in render_report([synthetic.reported(document=synthetic.document())])
 
 
 def test_what_operations_make_together_is_the_step_with_idle() -> None:
     words = "Together they make the step with idle power, 39.2 mJ."
-    assert words in render_report([Reported(document=above_idle())])
+    assert words in render_report([synthetic.reported(document=above_idle())])
     assert words in printed(above_idle(), width=120)
     assert "Together they make the step.</p>" in render_report(
-        [Reported(document=synthetic.document())]
+        [synthetic.reported(document=synthetic.document())]
     )
 
 
 def test_a_run_above_idle_is_compared_with_idle_beside_one_that_is_not() -> None:
     gross = synthetic.document()
-    first, second = wording.side_by_side([above_idle(), gross])
-    assert first["energy_per_step"]["value"] == 39.2e-3
-    assert second == gross["metrics"]
-    both = wording.side_by_side([above_idle(), above_idle()])
-    assert both[0]["energy_per_step"] == gross["metrics"]["energy_per_step"]
-    assert wording.metric_of({"metrics": both[0]}, "energy_per_step").label.endswith("above idle")
-    assert wording.metric_of({"metrics": first}, "energy_per_step").label == "Energy per step"
+    one, other = synthetic.report(above_idle()), synthetic.report(gross)
+    first, second = wording.side_by_side([one, other])
+    assert first.value("energy_per_step") == 39.2e-3
+    assert dict(second) == dict(other.metrics)
+    both = wording.side_by_side([one, one])
+    assert both[0]["energy_per_step"] == other.metrics["energy_per_step"]
+    assert wording.among(both[0], "energy_per_step").label.endswith("above idle")
+    assert wording.among(first, "energy_per_step").label == "Energy per step"
 
 
 def channel(name: str, role: str, domain: str) -> dict[str, Any]:
@@ -62,7 +68,7 @@ def channel(name: str, role: str, domain: str) -> dict[str, Any]:
 def test_the_total_is_no_bar_beside_the_rails_it_contains(domain: str, said: str) -> None:
     """A package of a processor holds its own parts, and no graphics card."""
     base = synthetic.document()
-    page = render_report([Reported(document={
+    page = render_report([synthetic.reported(document={
         **base,
         "channels": [channel("VDD_IN", "power_total", domain), channel("CPU", "power_part", "cpu")],
         "energy_by_rail": {
@@ -76,11 +82,13 @@ def test_the_total_is_no_bar_beside_the_rails_it_contains(domain: str, said: str
 
 def test_an_interval_that_is_surer_than_the_sensor_has_the_sensor_beside_it() -> None:
     """1.838 W on a sensor in steps of 38.3 mW."""
-    figure = synthetic.figure(1.838, "W", low=1.8379, high=1.8381, systematic=0.0104)
+    figure = Figure(
+        value=1.838, unit="W", low=1.8379, high=1.8381, systematic=0.0104, status=Status.MEASURED
+    )
     assert show(figure).interval == "1.8379 to 1.8381; sensor ± 1 %"
-    assert show({**figure, "low": None, "high": None}).interval == "sensor ± 1 %"
-    assert show({**figure, "low": 1.8, "high": 1.9}).interval == "1.80 to 1.90"
-    assert show({**figure, "systematic": 0.253}).interval.endswith("; sensor ± 25 %")
+    assert show(replace(figure, low=None, high=None)).interval == "sensor ± 1 %"
+    assert show(replace(figure, low=1.8, high=1.9)).interval == "1.80 to 1.90"
+    assert show(replace(figure, systematic=0.253)).interval.endswith("; sensor ± 25 %")
 
 
 def test_the_load_of_an_emulated_board_is_told_from_that_of_the_machine_that_trained() -> None:
@@ -93,8 +101,8 @@ def test_the_load_of_an_emulated_board_is_told_from_that_of_the_machine_that_tra
             "cpu_utilization": {**base["metrics"]["cpu_utilization"], "status": "modelled"},
         },
     }
-    page = render_report([Reported(document=emulated)])
+    page = render_report([synthetic.reported(document=emulated)])
     assert "<h3>CPU utilization of an emulated NVIDIA Jetson TX2</h3>" in page
     assert "The processor of an emulated NVIDIA Jetson TX2 was busy for" in page
     assert "CPU of the training machine" in page
-    assert "CPU of the training machine" not in render_report([Reported(document=base)])
+    assert "CPU of the training machine" not in render_report([synthetic.reported(document=base)])

@@ -6,10 +6,11 @@ from typing import Any
 
 from rich.console import Console
 
-from wattstep.records.figure import Figure, Status
-from wattstep.reports.consoles.sweep import print_sweep
-from wattstep.reports.front import front_chart, fronts
-from wattstep.reports.pages.sweep import render_sweep
+from wattstep.report.front import fronts
+from wattstep.report.html.front_chart import front_chart
+from wattstep.report.html.sweep import render_sweep
+from wattstep.report.terminal.sweep import print_sweep
+from wattstep.schema.figure import Figure, Status
 
 
 def figure(value: float, unit: str) -> dict[str, Any]:

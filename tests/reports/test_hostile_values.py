@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from tests.reports.hostile import EVIL, LONG, TEXTS
 
-from wattstep.reports.values import brief, plain
+from wattstep.report.values import brief, plain
 
 
 def harmful(text: str) -> set[str]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.reports import synthetic
 from tests.reports.pages.test_report import Page
 from tests.run.made import Worked, import_made, watts
 
-from wattstep.reports.consoles.run import print_runs
-from wattstep.reports.pages.report import Reported, render_report, write_report
+from wattstep.report.html.report import Reported, render_report, write_report
+from wattstep.report.terminal.run import print_runs
 from wattstep.run import Run, load
 
 TRACE = {"file": "train.json", "format": "Kineto trace", "steps": "marked"}
@@ -67,12 +68,22 @@ def made(path: Path, kind: str) -> Run:
 
 
 def page_of(run: Run) -> Page:
-    return Page(render_report([Reported(document=run.document(), timeline=run.timeline())]))
+    return Page(
+        render_report(
+            [
+                Reported(
+                    report=run.report(),
+                    timeline=run.timeline(),
+                    three_steps=run.timeline().to_dict(),
+                )
+            ]
+        )
+    )
 
 
 def printed(*runs: Run) -> str:
     stream = io.StringIO()
-    print_runs([run.document() for run in runs], Console(file=stream, width=300, color_system=None))
+    print_runs([run.report() for run in runs], Console(file=stream, width=300, color_system=None))
     return stream.getvalue()
 
 
@@ -118,7 +129,7 @@ def test_an_alignment_of_unknown_quality_is_said_to_be_so(tmp_path: Path) -> Non
     unknown = [{"file": "power.csv", "method": "by wall clock", "uncertainty_s": None}]
     document = run.document()
     document["imported"] = {**document["imported"], "alignment": unknown}
-    text = Page(render_report([Reported(document=document)])).text
+    text = Page(render_report([synthetic.reported(document=document)])).text
     assert "The clock of power.csv was aligned by wall clock; how exactly is not known." in text
 
 
@@ -165,7 +176,15 @@ def test_totals_say_that_they_are_totals(tmp_path: Path) -> None:
 def test_imported_runs_stand_beside_each_other(tmp_path: Path) -> None:
     runs = [made(tmp_path, kind) for kind in KINDS]
     path = tmp_path / "report.html"
-    write_report([Reported(document=run.document(), timeline=run.timeline()) for run in runs], path)
+    write_report(
+        [
+            Reported(
+                report=run.report(), timeline=run.timeline(), three_steps=run.timeline().to_dict()
+            )
+            for run in runs
+        ],
+        path,
+    )
     text = Page(path.read_text(encoding="utf-8")).text
     assert "5 runs" in text
     assert not re.search(r"\b(nan|None)\b", text)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattstep.records.figure import Figure, Status
-from wattstep.reports.json_document import dump
+from wattstep.report.json_document import dump
+from wattstep.schema.figure import Figure, Status
 
 
 def written(thing: object) -> str:

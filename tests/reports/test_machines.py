@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from wattstep.reports import machines
-from wattstep.reports.wording import summary, titles
+from wattstep.report import machines
+from wattstep.report.wording import summary, titles
+from wattstep.schema.run_report import RunReport
 
 SERVER = {"model": "unknown machine", "cpu": "AMD EPYC", "cores": 2, "virtual": True}
 BOARD = {"model": "NVIDIA Jetson TX2", "cpu": "4 Cortex-A57 + 2 Denver2", "cores": 6}
 
 
-def run(device: dict[str, Any]) -> dict[str, Any]:
-    return {"title": "LeNet-5", "batch_size": 4, "engine": "torch 2.13.0", "device": device}
+def run(device: dict[str, Any]) -> RunReport:
+    return RunReport(title="LeNet-5", batch_size=4, engine="torch 2.13.0", device=device)
 
 
 LOCAL = run(SERVER)
@@ -25,13 +26,15 @@ def test_an_emulated_board_is_not_what_trained() -> None:
     assert "trained with torch 2.13.0 (batch 4) on AMD EPYC, a virtual machine." in first
     assert "those of an emulated NVIDIA Jetson TX2" in first
     assert "Cortex" not in first
-    assert machines.short(EMULATED) == "AMD EPYC (sensors: an emulated NVIDIA Jetson TX2)"
-    assert "2 cores" in machines.machine(EMULATED)
+    assert machines.short(EMULATED.device) == "AMD EPYC (sensors: an emulated NVIDIA Jetson TX2)"
+    assert "2 cores" in machines.machine(EMULATED.device)
 
 
 def test_a_replayed_run_says_whose_sensors_it_shows() -> None:
     assert "a recording x.log (tegrastats, jetson-tx2)" in summary(REPLAYED)[0]
-    assert "sensors: a recording x.log (tegrastats, jetson-tx2)" in machines.machine(REPLAYED)
+    assert "sensors: a recording x.log (tegrastats, jetson-tx2)" in machines.machine(
+        REPLAYED.device
+    )
 
 
 def test_runs_of_one_workload_are_told_apart_by_their_sensors() -> None:
@@ -43,5 +46,5 @@ def test_runs_of_one_workload_are_told_apart_by_their_sensors() -> None:
 
 
 def test_a_run_of_this_machine_says_nothing_of_sensors() -> None:
-    assert machines.sensors(LOCAL) == ""
-    assert "sensors" not in " ".join(machines.machine(LOCAL))
+    assert machines.sensors(LOCAL.device) == ""
+    assert "sensors" not in " ".join(machines.machine(LOCAL.device))

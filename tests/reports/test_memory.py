@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from wattstep.reports import memory_tables
-from wattstep.reports.consoles.memory import print_footprints
-from wattstep.reports.pages.memory import category_chart, render_footprints, write_footprints
+from wattstep.report import memory_tables
+from wattstep.report.html.memory import category_chart, render_footprints, write_footprints
+from wattstep.report.terminal.memory import print_footprints
+from wattstep.schema.footprint import Footprint
 
 MB = 1e6
 
@@ -53,11 +54,16 @@ def footprint(batch: int = 4, **changed: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def starved(batch: int) -> dict[str, Any]:
+def made(batch: int = 4, **changed: Any) -> Footprint:
+    """The same as reports take it."""
+    return Footprint.from_dict(footprint(batch, **changed))
+
+
+def starved(batch: int) -> Footprint:
     reason = "memory ran out: the kernel killed the process"
     nothing = figure(None, "missing", reason)
     stage = {"before": nothing, "peak": nothing, "after": nothing, "failed": reason}
-    return footprint(
+    return made(
         batch,
         outcome="out of memory",
         reason=f"{reason} (stage: first step)",
@@ -71,14 +77,14 @@ def starved(batch: int) -> dict[str, Any]:
     )
 
 
-def printed(documents: list[dict[str, Any]]) -> str:
+def printed(footprints: list[Footprint]) -> str:
     stream = io.StringIO()
-    print_footprints(documents, Console(file=stream, width=100))
+    print_footprints(footprints, Console(file=stream, width=100))
     return stream.getvalue()
 
 
 def test_the_table_has_a_column_for_each_batch_and_a_row_for_each_category() -> None:
-    text = printed([footprint(4), footprint(64)])
+    text = printed([made(4), made(64)])
     assert re.search(r"batch\s+4\s+64\s+status", text)
     assert re.search(r"Feature maps\s+4\.00 MB\s+64\.0 MB\s+counted", text)
     assert re.search(r"Peak\s+111 MB\s+171 MB\s+measured", text)
@@ -86,20 +92,20 @@ def test_the_table_has_a_column_for_each_batch_and_a_row_for_each_category() -> 
 
 
 def test_the_papers_figures_stand_below_ours_where_it_has_some() -> None:
-    text = printed([footprint(4), footprint(16), footprint(64)])
+    text = printed([made(4), made(16), made(64)])
     assert re.search(r"The paper's\s+2\.20 GB\s+5\.90 GB", text)
-    assert "The paper's" not in printed([footprint(4, workload="lenet")])
+    assert "The paper's" not in printed([made(4, workload="lenet")])
 
 
 def test_where_the_peak_lies_and_which_stage_is_higher_is_said() -> None:
-    text = printed([footprint(4)])
+    text = printed([made(4)])
     assert "batch 4: most in backward, aten.mm.default, layer head.1" in text
     assert "the highest stage is saving: 30.0 MB above the steps" in text
     assert "a stand-in for CIFAR-10" in text
 
 
 def test_a_batch_that_ran_out_of_memory_stands_beside_those_that_did_not() -> None:
-    text = printed([footprint(4), starved(64)])
+    text = printed([made(4), starved(64)])
     assert "batch 64: memory ran out: the kernel killed the process (stage: first step)" in text
     assert re.search(r"Peak\s+111 MB\s+—", text)
 
@@ -110,40 +116,46 @@ def test_alone_it_is_shown_as_well() -> None:
 
 
 def test_precisions_are_tables_of_their_own() -> None:
-    groups = memory_tables.by_workload([footprint(4), footprint(4, precision="amp"), footprint(8)])
-    assert [[d["batch_size"] for d in group] for group in groups] == [[4, 8], [4]]
+    groups = memory_tables.by_workload([made(4), made(4, precision="amp"), made(8)])
+    assert [[one.batch_size for one in group] for group in groups] == [[4, 8], [4]]
 
 
 def test_bars_are_made_of_the_categories_and_add_up_to_the_peak() -> None:
-    documents = [footprint(4), footprint(64)]
-    chart = category_chart(documents)
+    footprints = [made(4), made(64)]
+    chart = category_chart(footprints)
     assert chart is not None
     heights = [sum(trace["y"][column] for trace in chart["data"]) for column in (0, 1)]
-    assert heights == pytest.approx([d["peak_memory"]["value"] / MB for d in documents])
+    assert heights == pytest.approx([(one.peak_memory.value or 0.0) / MB for one in footprints])
 
 
 def test_every_category_that_is_measured_has_a_name_and_a_colour_of_the_page() -> None:
-    from wattstep.analysis import memory
-    from wattstep.footprint.device import KEPT, OUTSIDE
-    from wattstep.tracing.allocations import CATEGORIES
+    from wattstep.engines.torch.allocations import CATEGORIES
+    from wattstep.recorded import memory
+    from wattstep.train.memory.device import KEPT, OUTSIDE
 
     assert {*CATEGORIES, *memory._METHODS, KEPT, OUTSIDE} == set(memory_tables.CATEGORIES)
-    style = Path(memory_tables.__file__).parent / "pages" / "templates" / "report.css"
+    style = Path(memory_tables.__file__).parent / "html" / "templates" / "report.css"
     colors = set(re.findall(r"(--[\w-]+):", style.read_text(encoding="utf-8")))
     assert {known.color for known in memory_tables.CATEGORIES.values()} <= colors
 
 
 def test_every_stage_has_a_name() -> None:
-    from wattstep.footprint.life import STAGES
+    from wattstep.train.memory.life import STAGES
 
     assert tuple(memory_tables.STAGES) == STAGES
 
 
 def test_a_page_asks_nothing_of_any_network_and_keeps_text_text(tmp_path: Path) -> None:
     path = tmp_path / "new" / "memory.html"
-    write_footprints([footprint(4, title="<script>alert(1)</script>")], path)
+    write_footprints([made(4, title="<script>alert(1)</script>")], path)
     page = path.read_text(encoding="utf-8")
     assert "<script>alert(1)" not in page
     assert "default-src &#39;none&#39;" in page
     charts = json.loads(re.findall(r'id="charts">(.*?)</script>', page, re.DOTALL)[0])
     assert set(charts) == {"chart-1", "chart-2"}
+
+
+def test_a_footprint_survives_the_way_through_json() -> None:
+    for one in (made(4), starved(64)):
+        assert Footprint.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert set(footprint()) <= set(made().to_dict())

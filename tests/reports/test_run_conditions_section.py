@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 from tests.reports import synthetic
 
-from wattstep.reports import wording
-from wattstep.reports.conditions import power_channels, sentences, stretches
-from wattstep.reports.consoles.run import print_run
-from wattstep.reports.pages.report import Reported, render_report
-from wattstep.reports.tables import costs
-from wattstep.reports.wording import cautions
+from wattstep.report import wording
+from wattstep.report.conditions import power_channels, sentences, stretches
+from wattstep.report.html.report import render_report
+from wattstep.report.tables import costs
+from wattstep.report.terminal.run import print_run
+from wattstep.report.wording import cautions
+from wattstep.schema.figure import counted, missing
 
 UNRESOLVED = "not resolvable: VDD_IN gave a new value every 422 ms, this lasts {} ms"
 
@@ -79,12 +80,12 @@ def document(**conditions: Any) -> dict[str, Any]:
 
 def printed(shown: dict[str, Any], width: int = 80) -> str:
     stream = io.StringIO()
-    print_run(shown, Console(file=stream, width=width, no_color=True))
+    print_run(synthetic.report(shown), Console(file=stream, width=width, no_color=True))
     return stream.getvalue()
 
 
 def test_sentences_say_what_was_throttled_what_idle_took_and_what_the_total_leaves_out() -> None:
-    found = sentences(document())
+    found = sentences(synthetic.report(document()))
     assert "15 of 100 clean steps were throttled; the figures include them." in found
     assert "Cpu0.cap allowed at most 1.2 GHz of 2 GHz all the time." in found
     assert "Idle before the first step, the device took: 2.50 W (2.40 to 2.60; replayed)." in found
@@ -99,32 +100,36 @@ def test_sentences_say_what_was_throttled_what_idle_took_and_what_the_total_leav
 
 def test_a_run_that_was_not_throttled_says_by_which_sensors() -> None:
     names = [f"zone{n}" for n in range(6)]
-    found = sentences(document(throttled_steps=0, stretches=[], watched=names))
+    found = sentences(synthetic.report(document(throttled_steps=0, stretches=[], watched=names)))
     assert (
         "No clean step was throttled, as far as 6 sensors tell: zone0, zone1, zone2, zone3 and "
         "2 more." in found
     )
-    found = sentences(document(throttled_steps=0, stretches=[], watched=["zone"]))
+    found = sentences(synthetic.report(document(throttled_steps=0, stretches=[], watched=["zone"])))
     assert "No clean step was throttled, as far as 1 sensor tells: zone." in found
 
 
 def test_disturbances_that_could_not_be_seen_are_not_said_to_be_none() -> None:
     shown = document(disturbed_steps=None)
     shown["steps"] = {"recorded": 130, "clean": 100}
-    assert "disturbed" not in wording.steps(shown)
-    assert not any("disturbed" in one for one in sentences(shown))
+    assert "disturbed" not in wording.steps(synthetic.report(shown))
+    assert not any("disturbed" in one for one in sentences(synthetic.report(shown)))
 
 
 def test_steps_that_were_left_out_are_said_to_be() -> None:
     shown = document(excluded=["throttled"])
-    assert "15 of 100 clean steps were throttled; left out of the figures." in sentences(shown)
-    texts = [caution.text for caution in cautions(shown)]
+    assert "15 of 100 clean steps were throttled; left out of the figures." in sentences(
+        synthetic.report(shown)
+    )
+    texts = [caution.text for caution in cautions(synthetic.report(shown))]
     assert "15 of 100 clean steps were throttled; they are left out." in texts
-    assert any("--exclude throttled" in caution.text for caution in cautions(document()))
+    assert any(
+        "--exclude throttled" in caution.text for caution in cautions(synthetic.report(document()))
+    )
 
 
 def test_stretches_stand_with_time_uncertainty_and_evidence() -> None:
-    found = stretches(document(more_stretches=7))
+    found = stretches(synthetic.report(document(more_stretches=7)))
     assert found is not None
     assert found.rows[0] == (
         "10.00 s",
@@ -136,7 +141,7 @@ def test_stretches_stand_with_time_uncertainty_and_evidence() -> None:
 
 
 def test_power_sensors_stand_with_what_they_can_carry() -> None:
-    found = power_channels(document())
+    found = power_channels(synthetic.report(document()))
     assert found is not None
     assert [row[0] for row in found.rows] == ["VDD_IN", "MUX"]
     name, interval, step, repeats, facts = found.rows[0]
@@ -160,20 +165,21 @@ def test_the_terminal_shows_them_within_its_width(width: int) -> None:
 
 
 def test_the_page_shows_them_and_hostile_evidence_is_text() -> None:
-    page = render_report([Reported(document=document())])
+    page = render_report([synthetic.reported(document=document())])
     assert "<h3>Conditions</h3>" in page
     assert "CPU-therm reached 97.5 °C; throttling begins at 97 °C" in page
     assert synthetic.HOSTILE not in page
     assert "MUX (not in the total)" in page
-    assert "<h3>Conditions</h3>" not in render_report([Reported(document=synthetic.document())])
+    assert "<h3>Conditions</h3>" not in render_report(
+        [synthetic.reported(document=synthetic.document())]
+    )
 
 
 def test_many_operations_too_short_for_the_sensor_make_one_note() -> None:
-    rows = [
-        {"name": f"op{n}", "energy": synthetic.missing("J", UNRESOLVED.format(n))}
-        for n in range(1, 40)
+    rows: list[dict[str, Any]] = [
+        {"name": f"op{n}", "energy": missing("J", UNRESOLVED.format(n))} for n in range(1, 40)
     ]
-    rows.append({"name": "long", "energy": synthetic.figure(1.0, "J")})
+    rows.append({"name": "long", "energy": counted(1.0, "J", "a sensor")})
     assert costs(rows).notes == (
         "Energy is missing in 39 of 40 rows: not resolvable: VDD_IN gave a new value every "
         "422 ms, and this is shorter",
@@ -188,7 +194,7 @@ def test_beside_phases_the_rest_holds_what_phases_leave_out() -> None:
         "time": none, "share": {**none, "unit": "ratio"}, "energy": synthetic.figure(9.0, "J"),
     }  # fmt: skip
     shown["not_resolved"] = {"phases": {"energy": synthetic.figure(2.0, "J")}}
-    page = render_report([Reported(document=shown)])
+    page = render_report([synthetic.reported(document=shown)])
     part = page[page.index("Where a step goes") :]
     row = part[part.index("too short for the sensor") :]
     assert "2.00 J" in row[: row.index("</tr>")]
@@ -211,18 +217,20 @@ def test_what_is_known_together_only_is_listed_on_terminal_and_page() -> None:
     assert "Energy known together only, 1 of 1" in on_terminal
     assert "conv2d in layer2" in on_terminal
     assert "410 mJ" in on_terminal
-    page = render_report([Reported(document=shown)])
+    page = render_report([synthetic.reported(document=shown)])
     part = page[page.index("Energy known together only") :]
     assert "aten::conv2d of layer2.2 in forward and 2 more" in part
-    assert "Energy known together only" not in render_report([Reported(document=document())])
+    assert "Energy known together only" not in render_report(
+        [synthetic.reported(document=document())]
+    )
 
 
 def test_operations_in_groups_make_one_note_and_missing_power_none() -> None:
     reason = "not resolvable: cannot be told apart from 3 others of conv2d; together 1 J"
     rows = [
         {
-            "name": f"op{n}", "energy": synthetic.missing("J", f"{reason} ({n} to 2)"),
-            "power": synthetic.missing("W", f"{reason} ({n} to 2)"),
+            "name": f"op{n}", "energy": missing("J", f"{reason} ({n} to 2)"),
+            "power": missing("W", f"{reason} ({n} to 2)"),
         }
         for n in range(4)
     ]  # fmt: skip
@@ -235,7 +243,7 @@ def test_beside_phases_stands_what_they_leave_out_though_operations_leave_nothin
     shown = document()
     shown["rests"].pop("not_resolved", None)
     shown["not_resolved"] = {"operations": {}, "phases": {"energy": synthetic.figure(2.0, "J")}}
-    page = render_report([Reported(document=shown)])
+    page = render_report([synthetic.reported(document=shown)])
     part = page[page.index("Where a step goes") :]
     row = part[part.index("too short for the sensor") :]
     assert "2.00 J" in row[: row.index("</tr>")]

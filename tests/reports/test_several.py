@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.reports.synthetic import figure, missing
+from tests.reports.synthetic import figure, missing, report
 
-from wattstep.reports.several import summary_of_all
+from wattstep.report.several import summary_of_all
 
 
 def run(name: str, step: dict[str, Any], **metrics: Any) -> dict[str, Any]:
@@ -14,7 +14,9 @@ def run(name: str, step: dict[str, Any], **metrics: Any) -> dict[str, Any]:
 
 
 def about(words: str, *runs: dict[str, Any]) -> str:
-    return next(sentence for sentence in summary_of_all(runs) if words in sentence)
+    return next(
+        sentence for sentence in summary_of_all(list(map(report, runs))) if words in sentence
+    )
 
 
 def test_intervals_apart_make_one_the_fastest() -> None:
@@ -52,17 +54,25 @@ def test_what_is_missing_is_not_the_least() -> None:
         "modelled, others measured. Of 1 of the 3 it is not known."
     )
     assert about("least energy", known, unknown) == (
-        "Which needs the least energy cannot be said: it is known of A only."
+        "Which needs the least energy for a sample cannot be said: it is known of A only."
     )
     assert about("least energy", unknown, unknown).startswith(
-        "Which needs the least energy cannot be said: no /sys/class/powercap"
+        "Which needs the least energy for a sample cannot be said: no /sys/class/powercap"
     )
 
 
 def test_equal_figures_and_different_machines_are_said() -> None:
     one = {**run("A", figure(1.0, "s")), "device": {"cpu": "a"}}
     other = {**run("B", figure(1.0, "s")), "device": {"cpu": "b"}}
-    found = summary_of_all([one, other])
+    found = summary_of_all([report(one), report(other)])
     assert found[0] == "These are 2 runs of different machines."
     assert found[1] == "Which has the shortest step cannot be said: all have 1.00 s."
     assert "wattstep compare" in found[-1]
+
+
+def test_what_only_one_run_has_is_no_question() -> None:
+    language = run("A", figure(1.0, "s"), energy_per_token=figure(0.02, "J"))
+    other = run("B", figure(2.0, "s"))
+    both = run("C", figure(2.0, "s"), energy_per_token=figure(0.03, "J"))
+    assert "token" not in " ".join(summary_of_all([report(language), report(other)]))
+    assert about("for a token", language, both).startswith("A needs the least energy for a token")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.records.figure import Figure, Status
-from wattstep.reports.values import NO_VALUE, plain, quantity, show
+from wattstep.report.values import NO_VALUE, plain, quantity, show
+from wattstep.schema.figure import Figure, Status, missing
 
 
 def shown(value: float, unit: str, **more: Any) -> str:
-    return show(Figure(value=value, unit=unit, status=Status.MEASURED, **more).to_dict()).text
+    return show(Figure(value=value, unit=unit, status=Status.MEASURED, **more)).text
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_no_more_than_five_digits_are_shown() -> None:
 
 
 def test_missing_shows_the_reason_and_no_number() -> None:
-    found = show({"value": None, "unit": "J", "status": "missing", "reason": "no sensor"})
+    found = show(missing("J", "no sensor"))
     assert found.text == "missing: no sensor"
     assert found.value == NO_VALUE
     assert found.missing
@@ -67,11 +68,11 @@ def test_missing_shows_the_reason_and_no_number() -> None:
 
 @pytest.mark.parametrize(("status", "mark"), [("modelled", "≈ "), ("predicted", "~ ")])
 def test_what_no_sensor_gave_is_marked(status: str, mark: str) -> None:
-    assert show({"value": 3.0, "unit": "W", "status": status}).value == f"{mark}3.00 W"
+    assert show(Figure(value=3.0, unit="W", status=Status(status))).value == f"{mark}3.00 W"
 
 
 def test_method_source_and_systematic_error_are_told() -> None:
-    document = Figure(
+    figure = Figure(
         value=3.0,
         unit="J",
         status=Status.MEASURED,
@@ -82,17 +83,17 @@ def test_method_source_and_systematic_error_are_told() -> None:
         method="block bootstrap over steps",
         systematic=0.02,
         source="ina3221:VDD_GPU",
-    ).to_dict()
-    assert show(document).detail == (
+    )
+    assert show(figure).detail == (
         "95 % interval; n = 50; block bootstrap over steps; source: ina3221:VDD_GPU; "
         "systematic error ± 2 %"
     )
 
 
 def test_a_factor_and_a_count_are_not_percentages() -> None:
-    document = {"value": 1.404, "unit": "ratio", "status": "measured"}
-    assert show(document, "times").text == "1.40 ×"
-    assert show({**document, "value": 2.0}, "count").text == "2"
+    figure = Figure(value=1.404, unit="ratio", status=Status.MEASURED)
+    assert show(figure, "times").text == "1.40 ×"
+    assert show(replace(figure, value=2.0), "count").text == "2"
 
 
 @given(

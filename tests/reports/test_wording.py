@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from wattstep.reports.wording import compared, setting, titles
+from wattstep.report.wording import compared, setting, titles
+from wattstep.schema.figure import missing
+from wattstep.schema.figures import Metrics
+from wattstep.schema.run_report import RunReport
 
 
-def run(batch: int = 4, precision: str = "fp32", **options: Any) -> dict[str, Any]:
-    return {"title": "LeNet-5", "batch_size": batch, "precision": precision, "options": options}
+def run(batch: int = 4, precision: str = "fp32", **options: Any) -> RunReport:
+    return RunReport(title="LeNet-5", batch_size=batch, precision=precision, options=options)
 
 
 def test_runs_are_told_apart_by_what_differs_and_by_nothing_else() -> None:
@@ -19,14 +23,14 @@ def test_runs_are_told_apart_by_what_differs_and_by_nothing_else() -> None:
     assert titles([run(rate_rule="linear"), run(rate_rule="fixed", accumulate=4)]) == [
         "LeNet-5 · batch 4 · linear rate", "LeNet-5 · batch 4 · accumulated 4 times · fixed rate",
     ]  # fmt: skip
-    other = {**run(), "title": "DQN", "options": {"image_size": 84}}
+    other = replace(run(), title="DQN", options={"image_size": 84})
     assert titles([run(), other]) == ["LeNet-5 · batch 4", "DQN · batch 4"]
     assert titles([run(), run(8, precision="amp")])[1] == "LeNet-5 · batch 8 · amp"
     assert titles([]) == []
 
 
 def test_runs_to_a_goal_are_compared_by_what_it_took() -> None:
-    reached = {**run(), "metrics": {"time_to_target": {}}}
+    reached = replace(run(), metrics=Metrics({"time_to_target": missing("s", "not reached")}))
     assert compared([run(), reached])[:2] == ("time_to_target", "energy_to_target")
     assert compared([run()])[0] == "step_time"
 

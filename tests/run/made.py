@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.records.channel import Channel
-from wattstep.records.journal import JOURNAL, OPERATION, OPERATION_FIELDS, OPERATIONS, Mark
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import JOURNAL, OPERATION, OPERATION_FIELDS, OPERATIONS, Mark
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.convert import convert
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal
@@ -87,6 +87,7 @@ def make_run(
     idle_ns: tuple[int, int] = (0, 0),
     slow: Callable[[int], int] = lambda index: 0,
     beside: tuple[str, int] = ("", 0),
+    gap_ns: int = 0,
 ) -> Made:
     """A closed run of equal steps; every sixth one traced, with one operation filling each phase.
 
@@ -94,7 +95,7 @@ def make_run(
     after the tracer's extra time. `evaluations` are steps done, measure and value. Every loss is 1
     where `losses` do not say otherwise. `idle_ns` is how long it rests before the first step and
     after the last, `slow` what a step takes longer in its last phase, `beside` the name and length of
-    a rest before the first step.
+    a rest before the first step, `gap_ns` what lies between one step and the next.
     """
     create_folder(path)
     reads = tuple(
@@ -145,6 +146,7 @@ def make_run(
             now += WINDOW
             marks.add(Mark.WINDOW_END, t_ns=now)
             window += 1
+        now += gap_ns
     now = _rest(marks, "idle_after", now, idle_ns[1])
     marks.close()
     (path / JOURNAL / OPERATIONS).write_bytes(b"".join(rows))

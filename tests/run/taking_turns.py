@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wattstep.records.channel import Channel
-from wattstep.records.journal import JOURNAL, OPERATION, OPERATION_FIELDS, OPERATIONS, Mark
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import JOURNAL, OPERATION, OPERATION_FIELDS, OPERATIONS, Mark
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.convert import convert
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal

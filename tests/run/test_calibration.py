@@ -6,12 +6,12 @@ import json
 import math
 import re
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from tests.run.played import record_played
 from typer.testing import CliRunner
 
 import wattstep
@@ -19,7 +19,7 @@ from wattstep.cli.calibrate import calibrate as command
 from wattstep.cli.calibrate import parse_percent
 from wattstep.cli.run import read_calibration
 from wattstep.errors import InvalidValueError
-from wattstep.records.figure import Figure
+from wattstep.schema.figure import Figure
 
 GAIN, OFFSET = 1.2, 3.0
 SECONDS = 30
@@ -40,10 +40,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     header = "time_s,rail.vdd_in [W]"
     (folder / "played.csv").write_text("\n".join([header, *rows]) + "\n")
     target = f"replay:{folder / 'played.csv'},speed=max,board=jetson-tx2"
-    with wattstep.Recorder(folder / "run", trace="none", target=target) as recorder:
-        for _ in range(30):
-            with recorder.step(samples=4):
-                time.sleep(0.02)
+    record_played(folder / "run", target, len(rows), samples=4)
     return folder
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.run.made import Sampled, make_run, power
 
-from wattstep.reports.pages.learning import learning_charts
+from wattstep.report.html.learning import learning_charts
 from wattstep.run import Run, load
 
 LEARNING = [
@@ -133,7 +133,7 @@ def test_where_the_samples_were_not_counted_it_is_said(tmp_path: Path) -> None:
 
 def test_how_it_learnt_is_drawn_with_the_intervals_there_are(tmp_path: Path) -> None:
     counted = judged(tmp_path, (0, "judged", 263), (10, "judged", 263))
-    (chart,) = learning_charts(counted.document()["evaluations"]).values()
+    (chart,) = learning_charts(counted.report().evaluations).values()
     trace = chart["data"][0]
     assert (trace["x"], trace["y"]) == ([0, 10], [26 / 263, 81 / 263])
     assert trace["error_y"]["array"][1] == pytest.approx(0.3662 - 81 / 263, abs=5e-5)

@@ -11,8 +11,8 @@ import pytest
 from tests.run.made import BEGIN, MS, Made, Sampled, busy, make_run, power, told
 
 from wattstep.formats.tegrastats import parse
-from wattstep.records.channel import Channel
 from wattstep.run import Run, load
+from wattstep.schema.channel import Channel
 
 CAP = Channel(
     name="cpu0.cap", unit="Hz", kind="gauge", domain="cpu", role="frequency_cap", source="made",
@@ -270,7 +270,9 @@ def test_what_a_log_of_tegrastats_recorded_is_told_as_replayed(tx2: Run) -> None
     figures = [metrics["cpu_utilization"], *metrics["cpu_core_utilization"], peak]
     assert {figure.status.value for figure in figures} == {"replayed"}
     assert "tegrastats" in metrics["cpu_utilization"].source
-    rows = [row for row in tx2.timeline()["channels"] if row["role"] == "core_utilization"]
+    rows = [
+        row for row in tx2.timeline().to_dict()["channels"] if row["role"] == "core_utilization"
+    ]
     assert {row["status"] for row in rows} <= {"replayed"}
 
 
@@ -392,3 +394,22 @@ def test_an_idle_stretch_within_the_sensor_s_window_is_not_resolvable(tmp_path: 
     sampled = [Sampled(channel=channel, raw=lambda t: 5000)]
     metrics = load(make_run(tmp_path / "r", sampled, idle_ns=IDLE).path).metrics()
     assert "averages over 2.5 s" in (metrics["idle_power"]["after"].reason or "")
+
+
+def test_idle_power_begins_when_a_late_sensor_has_left_the_steps_behind(tmp_path: Path) -> None:
+    """5 W until the steps end, then 2 W, shown 100 ms late by a gauge that documents nothing."""
+    made = make_run(tmp_path / "same", [], idle_ns=IDLE)
+    end = made.end - IDLE[1] + 100 * MS
+    sampled = [Sampled(channel=power(), raw=lambda t: 5000 if t < end else 2000)]
+    run = load(make_run(tmp_path / "r", sampled, idle_ns=IDLE).path)
+    assert run.metrics()["idle_power"]["after"].value == pytest.approx(2.0, rel=1e-9)
+
+
+def test_an_idle_stretch_that_a_late_sensor_never_shows_alone_is_not_resolvable(
+    tmp_path: Path,
+) -> None:
+    sampled = [Sampled(channel=power(), raw=lambda t: 5000)]
+    made = make_run(tmp_path / "r", sampled, idle_ns=(0, 90 * MS))
+    idle = load(made.path).metrics()["idle_power"]["after"]
+    assert idle.missing
+    assert "what ran before, the idle stretch is shorter" in (idle.reason or "")

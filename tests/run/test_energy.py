@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.run.made import (
     BEGIN,
@@ -21,8 +24,9 @@ from tests.run.made import (
     told,
 )
 
-from wattstep.records.channel import Channel
 from wattstep.run import Run, load
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
 
 
 def by_name(run: Run, what: str) -> dict[str, float]:
@@ -77,6 +81,36 @@ def test_a_counter_that_wraps_many_times_counts_on(tmp_path: Path) -> None:
     run = load(make_run(tmp_path / "r", [counter]).path)
     assert run.metrics()["energy_per_step"].value == pytest.approx(0.1, rel=1e-6)
     assert told(run.document()) == pytest.approx(0.1, rel=1e-6)
+
+
+class Counted(ByPhase):
+    """A counter in µJ of the power in mW of each phase, and of what lies between steps."""
+
+    def __call__(self, t_ns: int) -> int:
+        edges = np.array([BEGIN - 10**9, *self.begins, t_ns])
+        lasting = np.diff(np.minimum(edges, t_ns))
+        return int(np.dot(lasting, [self.between, *self.shown])) // 10**6
+
+
+def test_mean_power_is_of_steps_and_gaps_and_its_interval_knows_what_reads_mix_in(
+    tmp_path: Path,
+) -> None:
+    """5 W for 20 ms, 1 W for 10 ms between steps, read every 9.225 ms, 20 times from one traced
+    step to the next.
+
+    49 stretches of four steps and three gaps (110 ms, 430 mJ), one of two steps and a gap (50 ms,
+    210 mJ): 21.28 J in 5.44 s. A stretch of four begins 0.42 of the way from one read to the next
+    and ends at 0.34: with 4 W less beside it, 4 W x 9.225 ms x (0.42 x 0.58 + 0.34 x 0.66) =
+    17.3 mJ of it are told outside. That of two begins at 0.92 and ends at 0.34: 11.0 mJ.
+    """
+    counter = Counted((5000, 5000, 5000), between=1000)
+    sampled = Sampled(channel=energy(10**15), raw=counter, every_ns=9_225_000)
+    metrics = load(make_run(tmp_path / "r", [sampled], steps=300, gap_ns=10 * MS).path).metrics()
+    figure = metrics["mean_power"]
+    assert figure.value == pytest.approx((21.28 - 49 * 0.0173 - 0.011) / 5.44, rel=1e-3)
+    assert figure.low < 21.28 / 5.44 < figure.high
+    assert "before and after stretches" in figure.method
+    assert metrics["energy_per_step"].low < 0.1 < metrics["energy_per_step"].high
 
 
 def test_several_packages_are_summed_and_shown_by_rail(tmp_path: Path) -> None:
@@ -341,3 +375,48 @@ def test_what_ran_beside_the_steps_is_told_in_all_and_no_part_of_the_sum(tmp_pat
     assert startup["total"]["value"] == pytest.approx(0.4)
     assert startup["energy"]["value"] == pytest.approx(2.0)
     assert "time" not in startup  # it has none for a step
+
+
+NOISE = np.random.default_rng(3).integers(0, 300, 5000)
+
+
+def of_battery(path: Path, raw: Callable[[int], int]) -> Figure:
+    current = gauge("battery.bat0.current", "battery_current", "A", raw)
+    voltage = gauge("battery.bat0.voltage", "battery_voltage", "V", lambda t: 12_000)
+    return load(make_run(path, [current, voltage], steps=100).path).metrics()["mean_power"]
+
+
+def test_a_battery_s_current_at_the_end_of_its_range_gives_no_power(tmp_path: Path) -> None:
+    """0.5 to 0.8 A, of which the sensor shows 0.7 at most; without that end there is a power."""
+
+    def noisy(t: int) -> int:
+        return 500 + int(NOISE[t // MS % len(NOISE)])
+
+    assert of_battery(tmp_path / "whole", noisy).value == pytest.approx(0.65 * 12, rel=0.02)
+    figure = of_battery(tmp_path / "clipped", lambda t: min(noisy(t), 700))
+    assert figure.missing
+    assert "battery.bat0.current shows its highest value, 0.7 A" in (figure.reason or "")
+
+
+def test_one_current_of_a_megaampere_counts_as_a_failed_read_and_is_noted(tmp_path: Path) -> None:
+    at = BEGIN + 700 * MS
+
+    def raw(t: int) -> int:
+        return 10**9 if at <= t < at + MS else 500
+
+    figure = of_battery(tmp_path / "r", raw)
+    assert figure.value == pytest.approx(6)
+    assert "1 value(s) of battery.bat0.current left out as failed reads: 1e+06 A" in (
+        figure.reason or ""
+    )
+
+
+def test_the_energy_of_a_step_says_how_much_gaps_between_steps_widen_it(tmp_path: Path) -> None:
+    """Steps of 20 ms with 2 ms before each; the sensor averages over 5 ms."""
+    channel = replace(power(), window_s=0.005)
+    sampled = [Sampled(channel=channel, raw=lambda t: 5000)]
+    made = make_run(tmp_path / "r", sampled, gap_ns=2 * MS, trace="none")
+    figure = load(made.path).metrics()["energy_per_step"]
+    reach = 0.1 * 56 / 57  # of the 57 steps that count the last has no gap after it
+    assert f"wider by {100 * reach:.2g} % of the value on either side" in (figure.method or "")
+    assert figure.high - figure.value >= reach * figure.value * 0.999

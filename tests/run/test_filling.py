@@ -8,12 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from wattstep.analysis.curves import curve_of_gauge
-from wattstep.analysis.power import EnergySource
-from wattstep.analysis.regression.outcome import Group, Regression
-from wattstep.records.figure import Figure, Status
-from wattstep.run.below_sampling import Kind, Regressed, kinds_of
-from wattstep.run.filling import Filler, left_over, resolved, scaled_to, together
+from wattstep.attribution.regression.outcome import Group, Regression
+from wattstep.attribution.tables.layouts import Kind
+from wattstep.attribution.tables.regression_input import RegressionResult, kinds_of
+from wattstep.attribution.tables.regression_rows import (
+    RegressionRows,
+    left_over,
+    resolved,
+    scaled_to,
+    together,
+)
+from wattstep.recorded.curves import curve_of_gauge
+from wattstep.recorded.power import EnergySource
+from wattstep.schema.figure import Figure, Status
 
 KINDS = (
     Kind("aten::conv2d", "conv2d", "layer1", "forward"),
@@ -46,7 +53,9 @@ def group(members: Sequence[int], level: int, energy: Figure, wide: bool = False
     )  # fmt: skip
 
 
-def filler(groups: Sequence[Group], status: Status = Status.MEASURED, scale: float = 1.0) -> Filler:
+def regression_rows(
+    groups: Sequence[Group], status: Status = Status.MEASURED, scale: float = 1.0
+) -> RegressionRows:
     """Of a step that takes `scale` times what the groups add up to."""
     each = [figure(e, 0.9 * e, 1.1 * e) for e in (0.1, 0.2, 0.2, 0.05)]
 
@@ -61,11 +70,11 @@ def filler(groups: Sequence[Group], status: Status = Status.MEASURED, scale: flo
         window=nothing, locked="", notes=(), observations=100, time_error=math.nan,
         together=combined,
     )  # fmt: skip
-    regressed = Regressed(
+    regression_result = RegressionResult(
         regression=regression, kinds=KINDS, levels=kinds_of(KINDS), processes=(), seconds=SECONDS
     )
     whole = scale * sum(each.energy.value or 0.0 for each in groups)
-    return Filler(regressed, source(status), whole, np.arange(len(KINDS)))
+    return RegressionRows(regression_result, source(status), whole, np.arange(len(KINDS)))
 
 
 MERGED = (
@@ -76,7 +85,7 @@ MERGED = (
 
 
 def test_what_was_told_apart_has_its_energy_scaled_to_make_the_step() -> None:
-    energy, power = filler(MERGED, scale=1.05).apart(np.array([0]))
+    energy, power = regression_rows(MERGED, scale=1.05).apart(np.array([0]))
     assert energy.value == pytest.approx(0.105)
     assert power.value == pytest.approx(10.5)
     assert (energy.low, energy.high) == pytest.approx((0.09, 0.1155))  # before and after
@@ -85,7 +94,7 @@ def test_what_was_told_apart_has_its_energy_scaled_to_make_the_step() -> None:
 
 
 def test_a_part_of_a_group_is_missing_in_the_words_of_the_group() -> None:
-    energy, power = filler(MERGED).apart(np.array([1]))
+    energy, power = regression_rows(MERGED).apart(np.array([1]))
     assert energy.reason == (
         "not resolvable: cannot be told apart from 1 other of conv2d in layer2; together 410 mJ "
         "(380 to 440)"
@@ -98,7 +107,7 @@ def test_a_part_of_a_group_is_missing_in_the_words_of_the_group() -> None:
     [(1, "conv2d in layer1"), (2, "conv2d"), (3, "layer1"), (4, "the forward phase"), (5, "the step")],
 )  # fmt: skip
 def test_a_group_is_called_by_what_its_members_share(level: int, words: str) -> None:
-    made = filler([group([0, 1, 2, 3], level, figure(1.5, 1.4, 1.6))])
+    made = regression_rows([group([0, 1, 2, 3], level, figure(1.5, 1.4, 1.6))])
     energy, _ = made.apart(np.array([0]))
     assert energy.reason == (
         f"not resolvable: cannot be told apart from 3 others of {words}; together 1.5 J (1.4 to 1.6)"
@@ -106,19 +115,19 @@ def test_a_group_is_called_by_what_its_members_share(level: int, words: str) -> 
 
 
 def test_a_group_as_a_whole_has_an_energy() -> None:
-    energy, _ = filler(MERGED).apart(np.array([1, 2]))
+    energy, _ = regression_rows(MERGED).apart(np.array([1, 2]))
     assert energy.value == pytest.approx(0.4)  # of the kinds each by itself
 
 
 def test_a_layer_that_cuts_a_group_is_told_from_its_own_draws() -> None:
-    energy, power = filler(MERGED).figures(np.array([0, 1]))
+    energy, power = regression_rows(MERGED).figures(np.array([0, 1]))
     assert energy.value == pytest.approx(0.3)
     assert power.value == pytest.approx(0.3 / 0.03)
 
 
 def test_an_interval_that_is_too_wide_makes_no_figure() -> None:
     wide = [group([k], 0, figure(0.1, 0.0, 0.3), wide=True) for k in range(4)]
-    made = filler(wide)
+    made = regression_rows(wide)
     made._of.regression.__dict__["together"] = lambda members: (
         figure(1.0, 0.2, 2.0, "W"), figure(0.1, 0.02, 0.2),
     )  # fmt: skip
@@ -131,12 +140,12 @@ def test_an_interval_that_is_too_wide_makes_no_figure() -> None:
 
 
 def test_of_a_modelled_power_everything_stays_modelled() -> None:
-    energy, power = filler(MERGED, Status.MODELLED).apart(np.array([0]))
+    energy, power = regression_rows(MERGED, Status.MODELLED).apart(np.array([0]))
     assert {energy.status, power.status} == {Status.MODELLED}
 
 
 def test_groups_are_listed_with_what_they_hold_the_costliest_first() -> None:
-    rows = filler(MERGED).groups(np.array([1, 2, 3]))
+    rows = regression_rows(MERGED).groups(np.array([1, 2, 3]))
     assert [row["name"] for row in rows] == ["conv2d in layer2", "framework"]
     assert rows[0]["members"] == [
         "aten::conv2d of layer2 in forward", "ConvolutionBackward0 of layer2 in backward",
@@ -147,15 +156,14 @@ def test_groups_are_listed_with_what_they_hold_the_costliest_first() -> None:
     assert [row["resolved"] for row in rows] == [True, False]
 
 
-def test_of_a_group_of_which_a_part_has_its_own_row_the_rest_is_listed_by_its_time() -> None:
-    (row,) = filler(MERGED).groups(np.array([1]))
-    assert row["energy"].value == pytest.approx(0.41 * 0.02 / 0.06)
-    assert row["energy"].low is None
-    assert row["energy"].reason == "a part of the group stands in its own row"
+def test_what_is_scaled_says_that_all_of_it_makes_the_step_and_nothing_of_integration() -> None:
+    for energy in (row["energy"] for row in regression_rows(MERGED).groups(np.array([1, 2, 3]))):
+        assert "so that all that is told makes the step" in (energy.method or "")
+        assert "integrat" not in (energy.method or "")
 
 
 def test_energies_of_parts_of_groups_go_by_time_and_make_the_whole() -> None:
-    made = filler(MERGED)
+    made = regression_rows(MERGED)
     assert made.energy_of(np.arange(4)) == pytest.approx(0.56)
     assert made.energy_of(np.array([2])) == pytest.approx(0.41 * 2 / 3)
 
@@ -168,13 +176,13 @@ def test_a_regression_that_contradicts_integration_is_not_believed(
 
 
 def test_a_filler_whose_regression_contradicts_integration_tells_nothing_and_says_why() -> None:
-    assert filler(MERGED).reason is None
-    assert "it is not believed" in (filler(MERGED, scale=3.0).reason or "")
+    assert regression_rows(MERGED).reason is None
+    assert "it is not believed" in (regression_rows(MERGED, scale=3.0).reason or "")
 
 
 def test_one_scale_is_in_every_figure_of_a_filler() -> None:
     """Operations, sums and groups: what one table says of an energy, all others say."""
-    made = filler(MERGED, scale=1.1)
+    made = regression_rows(MERGED, scale=1.1)
     (energy, _), (alone, _) = made.apart(np.array([0])), made.figures(np.array([0]))
     assert energy.value == alone.value == pytest.approx(0.11)
     rows = made.groups(np.array([1, 2, 3]))

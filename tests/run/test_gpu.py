@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.run.made import MS, Sampled, busy, make_run
 
-from wattstep.records.channel import Channel, Origin
-from wattstep.records.figure import Figure
 from wattstep.run import load
+from wattstep.schema.channel import Channel, Origin
+from wattstep.schema.figure import Figure
 
 
 def gpu(number: int, status: Origin = "measured") -> Channel:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from tests.run.made import BEGIN, MS, Sampled, Worked, energy, import_made, make_run, power, watts
 
-from wattstep.records.channel import Channel
 from wattstep.run import load
-from wattstep.run.lanes import WHOLE, Lane, Lanes, depths
+from wattstep.run.lanes import Lane
+from wattstep.run.timeline import WHOLE, Timeline, depths
+from wattstep.schema.channel import Channel
 
 
-def lane(lanes: Lanes, name: str) -> Lane:
+def lane(lanes: Timeline, name: str) -> Lane:
     (found,) = [each for each in lanes.channels if each.name == name]
     return found
 
@@ -34,7 +35,7 @@ def busy(core: int) -> Channel:
 
 
 @pytest.fixture(scope="module")
-def lanes(tmp_path_factory: pytest.TempPathFactory) -> Lanes:
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
     """5 W, and 7 W from 200 ms on; a core that is busy for a quarter of the time; a part of 3 W."""
     sampled = [
         Sampled(channel=power(), raw=lambda t: 5000 if t < BEGIN + 200 * MS else 7000),
@@ -52,10 +53,10 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Lanes:
         ),
     ]  # fmt: skip
     made = make_run(tmp_path_factory.mktemp("runs") / "made", sampled)
-    return load(made.path).lanes()
+    return load(made.path).timeline()
 
 
-def test_every_step_is_there_with_what_it_carries(lanes: Lanes) -> None:
+def test_every_step_is_there_with_what_it_carries(lanes: Timeline) -> None:
     steps = lanes.steps
     assert lanes.base_ns == BEGIN
     assert steps.index.tolist() == list(range(60))
@@ -68,7 +69,7 @@ def test_every_step_is_there_with_what_it_carries(lanes: Lanes) -> None:
     assert np.flatnonzero(steps.throttled).tolist() == [2]
 
 
-def test_phases_lie_where_their_marks_were(lanes: Lanes) -> None:
+def test_phases_lie_where_their_marks_were(lanes: Timeline) -> None:
     steps = lanes.steps
     assert len(steps.phase_ns) == 3 * 60
     own = np.flatnonzero(steps.phase_step == 1)
@@ -76,14 +77,14 @@ def test_phases_lie_where_their_marks_were(lanes: Lanes) -> None:
     assert [(int(t) - BEGIN) / MS for t in steps.phase_ns[own]] == [20, 22, 30]
 
 
-def test_a_gauge_is_as_it_was_read(lanes: Lanes) -> None:
+def test_a_gauge_is_as_it_was_read(lanes: Timeline) -> None:
     found = lane(lanes, "board.power")
     assert (found.group, found.unit, found.status, found.held) == ("Power", "W", "measured", False)
     assert (at(found, 199), at(found, 200)) == (5.0, 7.0)
     assert int(found.t_ns[0]) == BEGIN - 20 * MS
 
 
-def test_a_counter_is_its_mean_rate_since_the_sample_before(lanes: Lanes) -> None:
+def test_a_counter_is_its_mean_rate_since_the_sample_before(lanes: Timeline) -> None:
     core = lane(lanes, "core 0 busy")
     assert core.held
     assert math.isnan(core.value[0])
@@ -93,15 +94,15 @@ def test_a_counter_is_its_mean_rate_since_the_sample_before(lanes: Lanes) -> Non
     assert rail.value[1:] == pytest.approx(3.0)
 
 
-def test_the_groups_stand_in_their_order(lanes: Lanes) -> None:
+def test_the_groups_stand_in_their_order(lanes: Timeline) -> None:
     assert [each.group for each in lanes.channels] == ["Processor", "Power", "Power"]
     assert lanes.channels[1].name == "board.power"  # the total before its parts
 
 
-def test_operations_are_those_of_the_traced_steps(lanes: Lanes) -> None:
+def test_operations_are_those_of_the_traced_steps(lanes: Timeline) -> None:
     found = lanes.operations
     assert len(found.start_ns) == 3 * 10
-    assert list(found.rows) == [("thread 1", 0)]
+    assert list(found.rows) == [(1, 0)]
     assert set(found.row.tolist()) == {0}
     labels = [found.labels[n] for n in found.label[:3]]
     assert labels == [(f"{p}-op", f"layer.{p}", p) for p in ("data", "forward", "backward")]
@@ -113,7 +114,7 @@ def test_operations_are_those_of_the_traced_steps(lanes: Lanes) -> None:
 
 def test_without_operations_the_reason_is_a_note(tmp_path: Path) -> None:
     made = make_run(tmp_path / "made", [Sampled(channel=power(), raw=lambda t: 5000)], trace="none")
-    lanes = load(made.path).lanes()
+    lanes = load(made.path).timeline()
     assert len(lanes.operations.start_ns) == 0
     assert "no operations: tracing was off (--trace none)" in lanes.notes
 
@@ -121,7 +122,7 @@ def test_without_operations_the_reason_is_a_note(tmp_path: Path) -> None:
 def test_what_is_modelled_says_so(tmp_path: Path) -> None:
     channel = replace(power(), status="modelled")
     made = make_run(tmp_path / "made", [Sampled(channel=channel, raw=lambda t: 5000)])
-    assert lane(load(made.path).lanes(), "board.power").status == "modelled"
+    assert lane(load(made.path).timeline(), "board.power").status == "modelled"
 
 
 def test_two_meters_make_a_total_of_their_own(tmp_path: Path) -> None:
@@ -129,13 +130,13 @@ def test_two_meters_make_a_total_of_their_own(tmp_path: Path) -> None:
         Sampled(channel=power(name="a"), raw=lambda t: 2000),
         Sampled(channel=power(name="b"), raw=lambda t: 3000),
     ]
-    lanes = load(make_run(tmp_path / "made", sampled).path).lanes()
+    lanes = load(make_run(tmp_path / "made", sampled).path).timeline()
     assert [each.name for each in lanes.channels] == [WHOLE, "a", "b"]
     assert np.nanmax(lane(lanes, WHOLE).value) == pytest.approx(5.0)
 
 
 @pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Lanes:
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
     """Two steps of 10 ms; a read that failed; operations inside others, on two threads and a GPU."""
     operations = [
         Worked(name="outer", step=0, start=1, end=6),
@@ -152,18 +153,18 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Lanes:
         operations=operations,
         samples=[(watts(), "trace.json", samples)],
     )
-    return load(path).lanes()
+    return load(path).timeline()
 
 
-def test_a_failed_read_is_a_gap(imported: Lanes) -> None:
+def test_a_failed_read_is_a_gap(imported: Timeline) -> None:
     found = lane(imported, "board.power")
     assert np.flatnonzero(np.isnan(found.value)).tolist() == [5]
     assert found.value[6] == 6.0
 
 
-def test_rows_are_processors_threads_and_depths(imported: Lanes) -> None:
+def test_rows_are_processors_threads_and_depths(imported: Timeline) -> None:
     found = imported.operations
-    assert list(found.rows) == [("thread 1", 0), ("thread 1", 1), ("thread 2", 0), ("gpu0", 0)]
+    assert list(found.rows) == [(1, 0), (1, 1), (2, 0), ("gpu0", 0)]
     names = [found.labels[n][0] for n in found.label]
     assert names == ["outer", "outer", "inner", "other", "kernel"]
     assert found.row.tolist() == [0, 0, 1, 2, 3]

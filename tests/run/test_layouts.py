@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.laying import Correction, LaidRows, Phases, TracedRows
-from wattstep.run.layouts import MOST_LAYOUTS, Labelled, layouts
+from wattstep.attribution.overhead_compensation import CompensatedRows, Correction, TracedRows
+from wattstep.attribution.tables.layouts import MOST_LAYOUTS, Labelled, layouts
+from wattstep.recorded.phases import Phases
 
 MS = 1_000_000
 # Kinds 0 and 1 are the rests of the phases, those from 2 on operations.
@@ -16,7 +17,7 @@ def labelled(
     rows: list[tuple[int, float, float, int, int, float]],
     *,
     windows: int = 1,
-    rest_s: list[list[float]] | None = None,
+    unattributed_s: list[list[float]] | None = None,
     edges_ms: tuple[float, ...] = (0, 10, 20),
     edges_s: tuple[float, ...] = (0.0, 0.01, 0.02),
 ) -> Labelled:
@@ -35,14 +36,14 @@ def labelled(
         layers=np.array([""], object),
     )  # fmt: skip
     nan = float("nan")
-    laid = LaidRows(
+    compensated = CompensatedRows(
         phase=phase, time_s=laid_s, busy_s=laid_s,
-        rest_s=np.array(rest_s or [[0.0, 0.0]] * windows),
+        unattributed_s=np.array(unattributed_s or [[0.0, 0.0]] * windows),
         correction=Correction(cost_s=np.zeros(2), residual=nan, inflation=nan, windows=windows, error_s=np.zeros(2)),
         traced=Phases(names=("a", "b"), edges_ns=traced), edges_s=np.array(edges_s),
     )  # fmt: skip
     return Labelled(
-        rows=traced_rows, laid=laid, outer=np.arange(n), operation=~nothing, outermost=~nothing,
+        rows=traced_rows, compensated=compensated, outer=np.arange(n), operation=~nothing, outermost=~nothing,
         kind=kind, rest=np.array([0, 1]),
     )  # fmt: skip
 
@@ -50,7 +51,7 @@ def labelled(
 def test_weights_of_each_segment_add_up_to_one_and_edges_run_from_0_to_1() -> None:
     found = labelled(
         [(0, 1, 5, 1, 2, 0.003), (0, 3, 8, 2, 3, 0.004), (0, 11, 20, 1, 4, 0.008)],
-        rest_s=[[0.003, 0.002]],
+        unattributed_s=[[0.003, 0.002]],
     )
     (layout,) = layouts(found)
     assert layout.edges[0] == 0
@@ -70,7 +71,9 @@ def test_operations_that_run_at_once_stand_in_one_segment() -> None:
 
 def test_what_the_tracer_cost_is_taken_off_where_it_was() -> None:
     """An operation of 8 ms that was laid as 4 ms, and rests that take what it leaves."""
-    found = labelled([(0, 1, 9, 1, 2, 0.004), (0, 10, 20, 1, 4, 0.01)], rest_s=[[0.006, 0.0]])
+    found = labelled(
+        [(0, 1, 9, 1, 2, 0.004), (0, 10, 20, 1, 4, 0.01)], unattributed_s=[[0.006, 0.0]]
+    )
     (layout,) = layouts(found)
     assert layout.kind.tolist() == [0, 2, 0, 4]
     assert layout.edges == pytest.approx([0, 0.15, 0.35, 0.5, 1])
@@ -95,7 +98,7 @@ def test_kinds_last_on_average_as_long_as_they_were_laid_though_windows_differ()
 
 def test_each_phase_keeps_the_length_that_it_has_in_clean_steps() -> None:
     rows = [(0, 2, 10, 1, 2, 0.001), (0, 10, 12, 1, 3, 0.009)]
-    (layout,) = layouts(labelled(rows, rest_s=[[0.001, 0.001]]))
+    (layout,) = layouts(labelled(rows, unattributed_s=[[0.001, 0.001]]))
     edge = layout.edges[np.searchsorted(layout.edges, 0.5 - 1e-9)]
     assert edge == pytest.approx(0.5)
 

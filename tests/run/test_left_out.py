@@ -9,8 +9,8 @@ import pytest
 from tests.run.taking_turns import US, Step, write_steps
 from tests.run.test_step_kinds import MS, scheduled, times
 
+from wattstep.record.tracing.giving_way import waited_most
 from wattstep.run import load
-from wattstep.tracing.giving_way import waited_most
 
 SMALL = (("aten::ones_like", 20 * US), ("aten::conv2d", 600 * US), ("aten::mm", 380 * US))
 

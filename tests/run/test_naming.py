@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.analysis import breakdown
-from wattstep.run import naming
-from wattstep.run.naming import combined, names_of
+from wattstep.attribution import breakdown
+from wattstep.attribution.tables import naming
+from wattstep.attribution.tables.naming import combined, names_of
 
 texts = st.lists(st.sampled_from(["", "a", "b", "conv", "ä", "a" * 300]), min_size=1, max_size=30)
 

@@ -10,8 +10,8 @@ import pytest
 from tests.run.imported.made import STEP, imported, power, step
 from tests.run.made import import_made, watts
 
-from wattstep.exporting.export import export_run
-from wattstep.querying.figures import rows_of
+from wattstep.report.export.export import export_run
+from wattstep.report.query.figures import rows_of
 from wattstep.run import Run, load
 
 RAILS = ("rail.gpu", "rail.cpu")
@@ -80,7 +80,7 @@ def test_exported_tables_have_the_energy_of_each_rail(run: Run, tmp_path: Path) 
 
 
 def test_queries_find_the_energy_of_each_rail(run: Run) -> None:
-    found = rows_of(run.document())
+    found = rows_of(run.report())
     for table in ("operation_table", "layers", "phases", "rests"):
         quantities = {row["quantity"] for row in found[table]}
         assert {f"energy_by_rail.{rail}" for rail in RAILS} <= quantities

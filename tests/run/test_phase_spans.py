@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattstep.records.journal import Mark
-from wattstep.run.phase_spans import PhaseSpans, phase_spans
+from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
+from wattstep.schema.journal import Mark
 
 MS = 1_000_000
 

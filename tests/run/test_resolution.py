@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.run.made import BEGIN, MS, ByPhase, Sampled, busy, energy, make_run, power, told
 
-from wattstep.records.channel import Channel
 from wattstep.run import Run, load
+from wattstep.schema.channel import Channel
 
 
 def slow(every_ns: int, watts: float = 5.0, **more: Any) -> Sampled:
@@ -33,7 +33,7 @@ def tx2_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def regressed(tx2_path: Path) -> Run:
+def regression_result(tx2_path: Path) -> Run:
     return load(tx2_path)
 
 
@@ -41,7 +41,7 @@ def regressed(tx2_path: Path) -> Run:
 def tx2(tx2_path: Path) -> Run:
     """The same where no regression over the steps is to be had."""
     run = load(tx2_path)
-    vars(run.breakdown.filled)["regressed"] = "too few samples"
+    vars(run.breakdown.regression_tables)["regression_result"] = "too few samples"
     return run
 
 
@@ -58,9 +58,9 @@ def test_without_a_regression_energy_of_an_operation_is_missing_and_says_why(tx2
 
 
 def test_an_operation_longer_than_the_update_interval_is_told_by_the_regression(
-    regressed: Run,
+    regression_result: Run,
 ) -> None:
-    rows = {row["name"]: row["energy"] for row in regressed.operations()}
+    rows = {row["name"]: row["energy"] for row in regression_result.operations()}
     found = rows["backward-op"]
     assert found.low <= 0.6 * 5 <= found.high
     assert found.value == pytest.approx(0.6 * 5, rel=0.02)
@@ -85,8 +85,10 @@ def test_what_is_not_resolved_stands_in_a_rest_so_that_the_step_adds_up(
 
 
 @pytest.mark.parametrize("table", ["operations", "layers", "phases", "kinds"])
-def test_with_what_regression_tells_the_step_adds_up_as_well(regressed: Run, table: str) -> None:
-    document = regressed.document()
+def test_with_what_regression_tells_the_step_adds_up_as_well(
+    regression_result: Run, table: str
+) -> None:
+    document = regression_result.document()
     whole = document["metrics"]["energy_per_step"]["value"]
     assert told(document, table) == pytest.approx(whole, rel=1e-9)
     assert told(document, table, "time") == pytest.approx(0.62, rel=1e-9)

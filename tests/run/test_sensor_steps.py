@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.run.made import BEGIN, FIVE, MS, ByPhase, Sampled, make_run, power
+from tests.run.played import record_played
 from tests.run.test_resolution import OWN_CPU
 
 import wattstep
-from wattstep.analysis.curves import curve_of_gauge
-from wattstep.analysis.power import EnergySource, summed
-from wattstep.records.figure import Figure, Status
+from wattstep.recorded.curves import curve_of_gauge
+from wattstep.recorded.power import EnergySource, summed
 from wattstep.run import load
 from wattstep.run.energy import power_over
+from wattstep.schema.figure import Figure, Status
 
 SILENT = -(2**63)
 TX2_IN = 0.0383  # W: 2 mA at 19.15 V, as VDD_IN of a TX2 goes
@@ -169,11 +169,8 @@ def test_a_rail_that_stands_still_has_the_documented_step_and_not_that_of_its_vo
     tmp_path: Path,
 ) -> None:
     log = Path(__file__).parent.parent / "fixtures/jetson/orinagx_32gb__all.tegrastats"
-    target = f"replay:{log},speed=max"
-    with wattstep.Recorder(tmp_path / "run", trace="none", target=target) as recorder:
-        for _ in range(30):
-            with recorder.step(samples=1):
-                time.sleep(0.02)
+    lines = len(log.read_text().splitlines())
+    record_played(tmp_path / "run", f"replay:{log},speed=max", lines)
     energy = wattstep.load(tmp_path / "run").series.energy
     assert not isinstance(energy, str)
     # boards.md 1.3: 399, 399 and 101 mW; squares of the halves, times 1.13.

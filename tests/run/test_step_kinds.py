@@ -11,8 +11,8 @@ import pytest
 from tests.run.made import told
 from tests.run.taking_turns import US, Step, write_steps
 
+from wattstep.record.tracing.schedule import Schedule, TraceMode
 from wattstep.run import load
-from wattstep.tracing.schedule import Schedule, TraceMode
 
 MS = 1000 * US
 # Two networks in turn: the first takes 3 ms, the second 7 ms, and each has an optimizer of its own.

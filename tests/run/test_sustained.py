@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.run.made import BEGIN, busy, power
 
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure
-from wattstep.records.journal import JOURNAL, OPERATIONS, Mark
-from wattstep.records.run_info import PlannedRead, RunInfo
 from wattstep.run import Run, load
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
+from wattstep.schema.journal import JOURNAL, OPERATIONS, Mark
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.convert import convert
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal

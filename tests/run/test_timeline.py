@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.run.made import Sampled, make_run
 
-from wattstep.records.channel import Channel, Domain
 from wattstep.run import load
+from wattstep.schema.channel import Channel, Domain
 
 
 def rail(name: str, domain: Domain, role: str = "power_part") -> Channel:
@@ -40,7 +40,9 @@ def test_rails_and_the_load_of_a_gpu_are_shown_with_what_they_feed(tmp_path: Pat
             Sampled(channel=rail("rail.in", "system", "power_total"), raw=lambda t_ns: 6000),
         ],
     )
-    found = {channel["name"]: channel for channel in load(made.path).timeline()["channels"]}
+    found = {
+        channel["name"]: channel for channel in load(made.path).timeline().to_dict()["channels"]
+    }
     assert values(found["gpu.utilization"]) == pytest.approx([0.6] * 59, rel=1e-6)
     assert found["gpu.utilization"]["status"] == "replayed"
     for name, part, watts in (("rail.gpu", "gpu", 4.0), ("rail.cpu", "cpu", 1.0)):

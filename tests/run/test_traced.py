@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wattstep.analysis import breakdown
-from wattstep.analysis.breakdown import compact
+from wattstep.attribution import breakdown
+from wattstep.attribution.breakdown import compact
+from wattstep.attribution.tables.traced import NAMES, TracedColumns
 from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.run import load
-from wattstep.run.traced import NAMES, TracedColumns
 
 CUDA = Path(__file__).parent.parent / "fixtures/traces/kineto_gpu_sampled_rank0.json.gz"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Channel, Present, SensorRead
-from wattstep.sampling.plan import make_plan
-from wattstep.sampling.sampler import Sampler
+from wattstep.record.sampling.plan import make_plan
+from wattstep.record.sampling.sampler import Sampler
+from wattstep.schema.channel import Channel, Present, SensorRead
 
 Row = tuple[int, ...]
 

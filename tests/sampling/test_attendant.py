@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from tests.sampling.conftest import channel, rows
-from tests.sampling.test_companion import COUNTING
+from tests.sampling.test_collector import COUNTING
 from tests.waiting import gone, until
 
-from wattstep.records.channel import Present, SensorRead
-from wattstep.sampling.attendant import LASTING_S, MOST_STARTS, WAITS_S, Attendant, _Patience
-from wattstep.sampling.companion import News
-from wattstep.sampling.plan import Plan, make_plan
+from wattstep.record.sampling.attendant import LASTING_S, MOST_STARTS, WAITS_S, Attendant, _Patience
+from wattstep.record.sampling.collector import News
+from wattstep.record.sampling.plan import Plan, make_plan
+from wattstep.schema.channel import Present, SensorRead
 
 HERE = Path(__file__).parent
 
@@ -35,28 +35,28 @@ def attendant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Atten
 
 
 def pids(attendant: Attendant) -> tuple[int, int]:
-    """Of the sampler and of the companion, while both live."""
+    """Of the sampler and of the collector, while both live."""
     assert attendant._sampler is not None
-    (companion,) = attendant._companion.pids
-    return attendant._sampler.pid, companion
+    (collector,) = attendant._collector.pids
+    return attendant._sampler.pid, collector
 
 
 def heard(attendant: Attendant) -> list[News]:
     return until(attendant.news)
 
 
-def test_a_companion_that_is_killed_is_started_again_and_the_sampler_after_it(
+def test_a_collector_that_is_killed_is_started_again_and_the_sampler_after_it(
     attendant: Attendant, tmp_path: Path
 ) -> None:
-    sampler, companion = pids(attendant)
-    os.kill(companion, signal.SIGKILL)
+    sampler, collector = pids(attendant)
+    os.kill(collector, signal.SIGKILL)
     (news,) = heard(attendant)
-    assert news.text.startswith("the sampler's companion was lost (it ended with signal 9) and")
+    assert news.text.startswith("the collector was lost (it ended with signal 9) and")
     assert news.lost_ns is None
     assert news.gap is not None
     assert news.gap[0] < news.gap[1]
-    assert set(pids(attendant)).isdisjoint({sampler, companion})
-    assert gone(sampler)  # its counters would count the companion that was started after it
+    assert set(pids(attendant)).isdisjoint({sampler, collector})
+    assert gone(sampler)  # its counters would count the collector that was started after it
     journals = (tmp_path / "samples-00.bin", tmp_path / "samples-01.bin")
     for journal in journals:
         codes = until(lambda journal=journal: _after_gap(journal))

@@ -5,24 +5,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.sampling.conftest import Sampling, a_read, rows
 from tests.waiting import gone, until
 
 from wattstep.errors import RecordingError
-from wattstep.records.channel import Present
-from wattstep.sampling import child
-from wattstep.sampling.plan import DITHER, make_plan
-from wattstep.sampling.sampler import Sampler
-from wattstep.sensors.children import Children
-from wattstep.sensors.process_cpu import open_task_clocks
+from wattstep.record.sampling import child
+from wattstep.record.sampling.plan import DITHER, make_plan
+from wattstep.record.sampling.sampler import Sampler
+from wattstep.record.sensors.children import Children
+from wattstep.record.sensors.process_cpu import open_task_clocks
+from wattstep.schema.channel import Present
 
 Start = Callable[..., Sampling]
 MISSING = -(2**63)
@@ -129,7 +132,9 @@ def test_more_counters_than_one_message_takes_are_passed_on(tmp_path: Path) -> N
     ]
     assert sampler.stop() is None
     assert len(descriptors) == opened
-    assert {row[1:] for row in rows(tmp_path / "samples-01.bin", 3)} == {(0, 0)}
+    read = rows(tmp_path / "samples-01.bin", 3)
+    assert read[0][1:] == (0, 0)
+    assert {row[1] for row in read} == {0}
 
 
 # --- its end -----------------------------------------------------------------------------------
@@ -144,8 +149,8 @@ def test_a_child_with_a_long_period_ends_when_told_to(sampling: Start) -> None:
 PARENT = """
 import sys, time
 from pathlib import Path
-from wattstep.sampling.plan import make_plan
-from wattstep.sampling.sampler import Sampler
+from wattstep.record.sampling.plan import make_plan
+from wattstep.record.sampling.sampler import Sampler
 sampler = Sampler(make_plan({}, float(sys.argv[2])), Path(sys.argv[1]))
 sampler.start()
 print(sampler.pid, flush=True)
@@ -316,6 +321,32 @@ def test_one_dear_read_may_be_an_accident_two_stretch_its_period(tmp_path: Path)
         os.close(fd)
 
 
+@pytest.mark.parametrize(("parser", "share"), [("family", 0.001), ("number", 0.005)])
+def test_a_slow_read_takes_its_share_of_a_core_and_a_walk_of_memory_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parser: str, share: float
+) -> None:
+    clock = [10**9]
+    for name in ("monotonic_ns", "thread_ns"):
+        monkeypatch.setattr(child, name, lambda: clock[0])
+    path = tmp_path / "number"
+    path.write_text("1\n")
+    read = a_read(path, slow=True, least_period_s=1.0)
+    plan = make_plan({"test": Present(reads=(read,))}, 0.01)
+    one = child.Read(1, {**plan.entries[1]}, [], str(tmp_path))
+    one.entry["parser"] = parser
+
+    def walk() -> tuple[int]:
+        clock[0] += 20_000_000
+        return (1,)
+
+    one.function = walk
+    slow = child.SlowReads([one], [], 10**7)
+    slow.read(one)
+    assert one.due_ns - 10**9 == round(20_000_000 / share)
+    for fd in [*one.fds, one.journal.fd]:
+        os.close(fd)
+
+
 # --- our own processes do not count ------------------------------------------------------------
 
 
@@ -336,6 +367,62 @@ def test_the_sampler_is_not_counted_as_cpu_time_of_the_training(tmp_path: Path) 
     samplers = [row[2] for row in rows(tmp_path / "samples-00.bin", 3)]
     assert counted[-1] - counted[0] <= own
     assert samplers[-1] > 0
+
+
+@pytest.fixture
+def counted() -> Iterator[Callable[[], int]]:
+    """CPU time of this process and of what it starts, as the sampler reads it."""
+    try:
+        descriptors = open_task_clocks(os.getpid())
+    except OSError as error:
+        pytest.skip(f"the kernel refuses perf counters: {error}")
+    read = child.read_perf(descriptors, os.getpid())
+    yield lambda: read()[0]
+    for fd in descriptors:
+        os.close(fd)
+
+
+def test_a_training_alone_is_counted_by_its_clock_and_seldom_by_counters(
+    counted: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, whole = os.read, []
+    monkeypatch.setattr(os, "read", lambda fd, size: (whole.append(fd), plain(fd, size))[1])
+    first, own = counted(), time.process_time_ns()
+    values = []
+    for _ in range(100):
+        burn(0.002)
+        values.append(counted())
+    own = time.process_time_ns() - own
+    assert values == sorted(values)
+    # What threads of the tests' own process run meanwhile may fall before or after.
+    assert values[-1] - first == pytest.approx(own, rel=0.05)
+    assert len(whole) <= 30 * len(set(whole))
+
+
+def test_what_a_worker_takes_is_counted_with_the_training(counted: Callable[[], int]) -> None:
+    for _ in range(100):  # the counters rest
+        counted()
+    before = counted(), resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time_ns()
+    worker = subprocess.Popen([sys.executable, "-I", "-S", "-c", BURNING])
+    values = []
+    while worker.poll() is None:
+        values.append(counted())
+        time.sleep(0.005)
+    values += [counted() for _ in range(10)]
+    own = time.process_time_ns() - before[2]
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = ended.ru_utime + ended.ru_stime - before[1].ru_utime - before[1].ru_stime
+    assert values == sorted(values)
+    assert values[-1] - before[0] == pytest.approx(own + spent * 1e9, rel=0.05, abs=2 * 10**6)
+
+
+def burn(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+BURNING = "import time\nwhile time.process_time() < 0.2: pass"
 
 
 def test_the_sampler_is_no_child_of_the_training_but_a_worker_is(tmp_path: Path) -> None:
@@ -399,3 +486,26 @@ def test_a_thread_that_ends_while_it_is_read_hides_no_child(tmp_path: Path) -> N
     assert child.read_children(str(tmp_path / "10"), ())()[1] == 2
     with pytest.raises(FileNotFoundError):
         child.read_children(str(tmp_path / "99"), ())()
+
+
+@pytest.mark.parametrize("at_it", [True, False])
+def test_a_walk_that_is_under_way_at_the_end_is_waited_for_and_not_made_twice(at_it: bool) -> None:
+    """In a run shorter than a read of all workers' pages it is the only one."""
+    taken: list[str] = []
+    walk = SimpleNamespace(
+        entry={"parser": "family"}, take=lambda tick, second: taken.append("at the end"),
+        journal=SimpleNamespace(flush=lambda: None),
+    )  # fmt: skip
+    other = SimpleNamespace(entry={"parser": "number"}, take=lambda *_: taken.append("another"))
+    sampler = object.__new__(child.Sampler)
+    sampler.slow = SimpleNamespace(reads=[other, walk], watch=child.Watch())
+
+    def come_back() -> None:
+        taken.append("by its thread")
+        sampler.slow.watch.held.pop()
+
+    if at_it:
+        sampler.slow.watch.held.append(walk)
+        threading.Timer(0.05, come_back).start()
+    sampler.read_walks_again()
+    assert taken == ["by its thread" if at_it else "at the end"]

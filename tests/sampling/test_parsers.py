@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wattstep.sampling import child
-from wattstep.sampling.child import MISSING, parse
+from wattstep.record.sampling import child
+from wattstep.record.sampling.child import MISSING, parse
 
 STAT = b"""cpu  300 20 130 4000 50 6 7 80 0 0
 cpu0 100 10 30 2000 25 3 4 40 0 0

@@ -4,8 +4,8 @@ import pytest
 from tests.sampling.conftest import a_read
 
 from wattstep.errors import InvalidValueError
-from wattstep.records.channel import Absent, Present
-from wattstep.sampling.plan import make_plan
+from wattstep.record.sampling.plan import make_plan
+from wattstep.schema.channel import Absent, Present
 
 
 def test_reads_are_numbered_after_the_samplers_own() -> None:

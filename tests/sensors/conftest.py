@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent, Present, SensorRead
-from wattstep.sampling import child
+from wattstep.record.sampling import child
+from wattstep.schema.channel import Absent, Present, SensorRead
 
 RECORDINGS = Path(__file__).parent.parent / "fixtures" / "x86"
 NOBODY = 65534

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tests.run.made import Sampled, make_run
 
 from wattstep.formats.recording import FormatError
-from wattstep.records.channel import Absent, Channel, Present
-from wattstep.records.journal import MISSING
+from wattstep.record.sensors.android import probe
+from wattstep.record.sensors.android.clock import BURST, DRIFT, ClockMap, Eras, Point, between
+from wattstep.record.sensors.android.decode import DECODERS, decode
+from wattstep.record.sensors.android.loop import Echo, Sample, Stream
+from wattstep.record.sensors.android.source import PhoneSource, open_source
 from wattstep.run import load
-from wattstep.sensors.android import probe
-from wattstep.sensors.android.clock import BURST, ClockMap, Eras
-from wattstep.sensors.android.decode import DECODERS, decode
-from wattstep.sensors.android.feed import PhoneFeed, open_feed
-from wattstep.sensors.android.loop import Echo, Sample, Stream
+from wattstep.schema.channel import Absent, Channel, Present
+from wattstep.schema.journal import MISSING
 
 EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 200
 SERIAL = "R58M12ABCDE"
@@ -143,7 +143,7 @@ Row = tuple[int, int, int, "list[int] | None"]
 
 
 @contextlib.contextmanager
-def running(feed: PhoneFeed) -> Iterator[tuple[list[Row], Callable[[Callable[[], bool]], None]]]:
+def running(feed: PhoneSource) -> Iterator[tuple[list[Row], Callable[[Callable[[], bool]], None]]]:
     """The rows that a feed gives meanwhile, and a function that waits until something holds."""
     rows: list[Row] = []
     stop = threading.Event()
@@ -168,7 +168,7 @@ def running(feed: PhoneFeed) -> Iterator[tuple[list[Row], Callable[[Callable[[],
 
 def first_values(found: Present) -> dict[str, float]:
     """One row of every read of a phone, in the channels' units."""
-    feed = open_feed(**found.reads[0].feed_settings, period_s=0.1)
+    feed = open_source(**found.reads[0].feed_settings, period_s=0.1)
     with running(feed) as (rows, wait):
         wait(lambda: {row[0] for row in rows} == set(range(len(found.reads))))
     first: dict[int, Row] = {}
@@ -346,7 +346,7 @@ def test_a_charger_that_comes_online_is_seen_in_the_same_read(device):
     found = device.probe()["phone"]
     names = [read.channels[0].name for read in found.reads]
     battery = names.index("phone.battery.power")
-    feed = open_feed(**found.reads[0].feed_settings, period_s=0.1)
+    feed = open_source(**found.reads[0].feed_settings, period_s=0.1)
     with running(feed) as (rows, wait):
         wait(lambda: any(row[0] == battery and row[3] and row[3][0] == 1_268_209 for row in rows))
         device.write("sys/class/power_supply/usb/online", "1\n")  # "Discharging" as before
@@ -392,7 +392,7 @@ def test_a_file_that_goes_away_or_turns_to_garbage_is_a_gap_in_its_channel_alone
     found = device.probe()["phone"]
     names = [read.channels[0].name for read in found.reads]
     gpu, zone = names.index("gpu.utilization"), names.index("thermal.big")
-    feed = open_feed(**found.reads[0].feed_settings, period_s=0.1)
+    feed = open_source(**found.reads[0].feed_settings, period_s=0.1)
     with running(feed) as (rows, wait):
         wait(lambda: any(row[0] == gpu and row[2] == 0 for row in rows))
         (device.root / MALI).unlink()
@@ -463,7 +463,7 @@ def stated(rows: list[Row]) -> float:
 
 def test_a_cable_that_takes_its_time_does_not_shift_the_rows(tmp_path):
     delay = 0.3
-    feed = PhoneFeed(fake_shell(tmp_path, delay), [NOW], 0.1)
+    feed = PhoneSource(fake_shell(tmp_path, delay), [NOW], 0.1)
     with running(feed) as (rows, wait):
         wait(lambda: sum(row[0] == 1 for row in rows) >= 15)
     errors = errors_of(rows)
@@ -474,7 +474,7 @@ def test_a_cable_that_takes_its_time_does_not_shift_the_rows(tmp_path):
 
 
 def test_a_phone_whose_clock_is_set_keeps_its_times(tmp_path):
-    feed = PhoneFeed(fake_shell(tmp_path, 0.0, set_back=1.0), [NOW], 0.1)
+    feed = PhoneSource(fake_shell(tmp_path, 0.0, set_back=1.0), [NOW], 0.1)
     with running(feed) as (rows, wait):
         wait(lambda: sum(row[0] == 1 for row in rows) >= 20)
     assert max(abs(error) for error in errors_of(rows)) <= stated(rows)
@@ -489,7 +489,7 @@ def test_the_loop_stamps_its_reads_within_what_it_states(tmp_path, shell):
     now = device.command("now", "exec date +%s%6N")
     read = {**NOW, "kind": "run", "argument": now}
     ahead = time.time_ns() - time.monotonic_ns()
-    feed = PhoneFeed((device.adb, "-s", SERIAL, "shell"), [read], 0.1)
+    feed = PhoneSource((device.adb, "-s", SERIAL, "shell"), [read], 0.1)
     with running(feed) as (rows, wait):
         wait(lambda: sum(row[0] == 1 for row in rows) >= 8)
     errors = [(row[1] + ahead) * 1e-9 - row[3][0] * 1e-6 for row in rows if row[0] and row[3]]
@@ -531,7 +531,7 @@ def test_a_killed_adb_leaves_a_gap_no_loop_on_the_phone_and_a_new_connection(tmp
     script.write_text(RELAY.format(pids=str(pids)))
     value.write_text("7\n")
     shell = (sys.executable, str(script), "-s", SERIAL, "shell")
-    feed = PhoneFeed(shell, [{**NOW, "argument": str(value)}], 0.1)
+    feed = PhoneSource(shell, [{**NOW, "argument": str(value)}], 0.1)
     with running(feed) as (rows, wait):
         wait(lambda: any(row[3] == [7] for row in rows))
         adb, loop = (int(word) for word in pids.read_text().split())
@@ -547,12 +547,12 @@ def test_a_killed_adb_leaves_a_gap_no_loop_on_the_phone_and_a_new_connection(tmp
 
 
 def test_an_adb_that_ends_at_once_is_tried_again_and_one_that_is_missing_is_an_error(tmp_path):
-    feed = PhoneFeed(("false",), [NOW], 0.1)
+    feed = PhoneSource(("false",), [NOW], 0.1)
     with running(feed) as (rows, wait):
         wait(lambda: len(rows) >= 4)
     assert {row[2] for row in rows} == {104}
     with pytest.raises(FileNotFoundError):
-        PhoneFeed((str(tmp_path / "no-adb"),), [NOW], 0.1).run(print, threading.Event())
+        PhoneSource((str(tmp_path / "no-adb"),), [NOW], 0.1).run(print, threading.Event())
     assert "not installed" in probe(SERIAL, str(tmp_path / "no-adb")).found["phone"].reason
 
 
@@ -562,7 +562,7 @@ def test_garbage_on_the_cable_gives_no_row_but_gaps(tmp_path):
         "#!/bin/sh\nhead -c 200000 /dev/urandom\nprintf '\\0010 1 1 1 0\\0025\\003'\n"
     )
     script.chmod(0o755)
-    with running(PhoneFeed((str(script),), [NOW], 0.1)) as (rows, wait):
+    with running(PhoneSource((str(script),), [NOW], 0.1)) as (rows, wait):
         wait(lambda: len(rows) >= 2)
     assert all(row[3] is None for row in rows)
 
@@ -652,6 +652,28 @@ def test_a_time_is_within_the_stated_uncertainty_whichever_way_the_cable_is_slow
     beyond = 1 + 2 * 0.3 / 1.4  # at the ends up to a burst's length lies outside of the points
     assert answer is not None
     assert abs(answer - true_ns) <= worst * beyond + 2000
+
+
+def test_beyond_two_points_the_better_known_rate_counts():
+    def points(apart_s, half_ns):
+        """A clock 100 ppm slow: the second echo came back late by all that it may."""
+        device_us = round(apart_s * 1e6)
+        host_ns = round(apart_s * 1e9 * 1.0001) + half_ns
+        return (
+            (0, Point(device_us=0, host_ns=0, uncertainty_ns=half_ns)),
+            (device_us, Point(device_us=device_us, host_ns=host_ns, uncertainty_ns=half_ns)),
+        )
+
+    for apart_s, half_ns in ((0.5, 10_000_000), (100.0, 1_000_000)):
+        a, b = points(apart_s, half_ns)
+        later_s = apart_s + 10
+        found = between(a, b, round(later_s * 1e6))
+        true_ns = later_s * 1e9 * 1.0001
+        # Half a second apart, 10 ms say 2 % of the rate: 200 ms in ten seconds, where any clock
+        # is known to 5 ms. A hundred seconds apart, 1 ms says 20 ppm of it.
+        told = 2 * half_ns / (apart_s * 1e9)
+        assert found.uncertainty_ns == half_ns + round(10e9 * min(told, DRIFT))
+        assert abs(found.host_ns - true_ns) <= found.uncertainty_ns
 
 
 def test_a_wall_clock_that_is_set_begins_an_era_and_a_slow_one_does_not():

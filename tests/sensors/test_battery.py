@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.battery import Batteries
+from wattstep.record.sensors.battery import Batteries
+from wattstep.schema.channel import Absent, Present
 
 FOLDER = "sys/class/power_supply"
 

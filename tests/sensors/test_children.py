@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.children import Children
+from wattstep.record.sensors.children import Children
+from wattstep.schema.channel import Absent, Present
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 FAMILY = {

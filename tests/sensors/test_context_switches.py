@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from wattstep.records.channel import Absent
-from wattstep.sensors.context_switches import ContextSwitches
+from wattstep.record.sensors.context_switches import ContextSwitches
+from wattstep.schema.channel import Absent
 
 STAT = "cpu  1 2 3 4 5 6 7 8 0 0\nintr 9 9\nctxt 515823\nbtime 1\n"
 STATUS = (

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent
-from wattstep.sensors.core_wait import CoreWait
+from wattstep.record.sensors.core_wait import CoreWait
+from wattstep.schema.channel import Absent
 
 
 def test_the_wait_is_the_second_of_three_numbers(tree, measure):

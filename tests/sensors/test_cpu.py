@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.cpu import CoreTimes, SystemTimes, parse_cores
+from wattstep.record.sensors.cpu import CoreTimes, SystemTimes, parse_cores
+from wattstep.schema.channel import Absent, Present
 
 # user nice system idle iowait irq softirq steal guest guest_nice; guest is part of user.
 STAT = """\

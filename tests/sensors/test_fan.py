@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.fan import Fans
+from wattstep.record.sensors.fan import Fans
+from wattstep.schema.channel import Absent, Present
 
 HWMON = "sys/class/hwmon"
 

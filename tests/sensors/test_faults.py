@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sampling import child
-from wattstep.sampling.plan import make_plan
-from wattstep.sensors import is_asleep, probe_all, read_text
+from wattstep.record.sampling import child
+from wattstep.record.sampling.plan import make_plan
+from wattstep.record.sensors import is_asleep, probe_all, read_text
+from wattstep.schema.channel import Absent, Present
 
 PER_SECOND = 100
 CPU = "sys/devices/system/cpu"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.frequency import CoreFrequency
+from wattstep.record.sensors.frequency import CoreFrequency
+from wattstep.schema.channel import Absent, Present
 
 FILE = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 

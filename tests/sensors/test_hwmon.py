@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.hwmon import HardwareMonitors
+from wattstep.record.sensors.hwmon import HardwareMonitors
+from wattstep.schema.channel import Absent, Present
 
 CHIP = "sys/class/hwmon/hwmon0"
 

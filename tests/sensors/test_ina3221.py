@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattstep import boards
-from wattstep.records.channel import Absent, Present
-from wattstep.sampling import child
-from wattstep.sensors import probe_all
-from wattstep.sensors.hwmon import HardwareMonitors
-from wattstep.sensors.ina3221 import PowerRails
+from wattstep.record.sampling import child
+from wattstep.record.sensors import probe_all
+from wattstep.record.sensors.hwmon import HardwareMonitors
+from wattstep.record.sensors.ina3221 import PowerRails
+from wattstep.schema.channel import Absent, Present
 
 TX2_IN = "sys/devices/3160000.i2c/i2c-0/0-0041/iio:device1/in_power0_input"
 

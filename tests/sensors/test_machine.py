@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattstep.sensors.machine import caches, describe
+from wattstep.record.sensors.machine import caches, describe
 
 EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 100
 CPUS = "sys/devices/system/cpu"

@@ -16,9 +16,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from wattstep.records.channel import Absent, Channel, Present, SensorRead
-from wattstep.records.journal import MISSING
-from wattstep.sensors.nvml import BITS, HARMLESS, Nvml, make_feed
+from wattstep.record.sensors.nvml import BITS, HARMLESS, Nvml, make_source
+from wattstep.schema.channel import Absent, Channel, Present, SensorRead
+from wattstep.schema.journal import MISSING
 
 ROOT = Path("/")
 VOLTA, AMPERE, HOPPER = 5, 7, 9  # nvml.h
@@ -142,12 +142,12 @@ def rows_of(reads: Sequence[SensorRead], *, most: int) -> list[Row]:
     rows: list[Row] = []
     stop = threading.Event()
 
-    def give(position: int, t_ns: int, code: int, values: Sequence[int] | None) -> None:
+    def emit(position: int, t_ns: int, code: int, values: Sequence[int] | None) -> None:
         rows.append((position, t_ns, code, values))
         if len(rows) >= most:
             stop.set()
 
-    make_feed(**reads[0].feed_settings, period_s=0.001).run(give, stop)
+    make_source(**reads[0].feed_settings, period_s=0.001).run(emit, stop)
     return rows
 
 
@@ -389,18 +389,18 @@ int nvmlDeviceGetFanSpeed(device d, unsigned *s) { return 3; }
 PRINT = """
 import json, threading
 from pathlib import Path
-from wattstep.sensors.nvml import Nvml, make_feed
+from wattstep.record.sensors.nvml import Nvml, make_source
 found = Nvml().probe(Path("/"), 1)
 values = {}
 for read in found.reads:
     stop = threading.Event()
-    def give(position, t_ns, code, raw):
+    def emit(position, t_ns, code, raw):
         key = read.feed_settings["quantities"][position]
         if read.path.endswith(":" + key):
             for channel, number in zip(read.channels, raw):
                 values[channel.name] = [number * channel.scale, channel.limit, channel.observed_share]
         stop.set()
-    make_feed(**read.feed_settings, period_s=1).run(give, stop)
+    make_source(**read.feed_settings, period_s=1).run(emit, stop)
 print(json.dumps(values))
 """
 

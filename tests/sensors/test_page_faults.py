@@ -4,8 +4,8 @@ import mmap
 import os
 from pathlib import Path
 
-from wattstep.records.channel import Absent
-from wattstep.sensors.page_faults import PageFaults
+from wattstep.record.sensors.page_faults import PageFaults
+from wattstep.schema.channel import Absent
 
 LINE = "42 (my (train) R) S 1 42 42 0 -1 4194304 5011 77 12 3 250 31 0 0 20 0 4 0 99\n"
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.pressure import Pressure
+from wattstep.record.sensors.pressure import Pressure
+from wattstep.schema.channel import Absent, Present
 
 SOME = "some avg10=7.37 avg60=2.99 avg300=0.83 total=7589662\n"
 FULL = "full avg10=0.00 avg60=0.00 avg300=0.00 total=125\n"

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.process_cpu import (
+from wattstep.record.sensors.process_cpu import (
     TaskClock,
     explain,
     open_task_clock,
     open_task_clocks,
     syscall_number,
 )
+from wattstep.schema.channel import Absent, Present
 
 BURN = "import time\nwhile time.process_time() < 0.1: pass"
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.process_threads import ThreadTimes
+from wattstep.record.sensors.process_threads import ThreadTimes
+from wattstep.schema.channel import Absent, Present
 
 FILES = {
     "proc/42/task/42/schedstat": "1500000000 7 3\n",

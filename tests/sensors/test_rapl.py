@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.rapl import Rapl
+from wattstep.record.sensors.rapl import Rapl
+from wattstep.schema.channel import Absent, Present
 
 FOLDER = "sys/class/powercap"
 RANGE = 262_143_328_850

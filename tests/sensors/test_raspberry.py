@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.records.journal import MISSING
-from wattstep.sensors.raspberry import RaspberryClock, RaspberryPower, open_feed
+from wattstep.record.sensors.raspberry import RaspberryClock, RaspberryPower, open_source
+from wattstep.schema.channel import Absent, Present
+from wattstep.schema.journal import MISSING
 
 PMIC = (Path(__file__).parents[1] / "fixtures/rpi/pmic_read_adc.txt").read_text()
 # µW, by decimal arithmetic on the text: 0.1024727 A x 3.710912 V, and so on.
@@ -45,13 +45,13 @@ def rows_of(found: Present, number: int, count: int = 1) -> list[tuple[int, list
     """The first rows that the feed of a read gives: errno and values."""
     read, stop, rows = found.reads[number], threading.Event(), []
 
-    def give(place, t_ns, errno, values):
+    def emit(place, t_ns, errno, values):
         rows.append((errno, values))
         assert place == 0
         if len(rows) == count:
             stop.set()
 
-    open_feed(**read.feed_settings, period_s=0.01).run(give, stop)
+    open_source(**read.feed_settings, period_s=0.01).run(emit, stop)
     return rows
 
 

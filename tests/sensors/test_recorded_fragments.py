@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent
-from wattstep.sensors.android.decode import decode
-from wattstep.sensors.android.look import Answer, Dump
-from wattstep.sensors.android.sections import frequency, memory
-from wattstep.sensors.ina3221 import PowerRails
-from wattstep.sensors.tegra_gpu import TegraGpu
-from wattstep.sensors.thermal import ThermalZones
+from wattstep.record.sensors.android.decode import decode
+from wattstep.record.sensors.android.look import Answer, Dump
+from wattstep.record.sensors.android.sections import frequency, memory
+from wattstep.record.sensors.ina3221 import PowerRails
+from wattstep.record.sensors.tegra_gpu import TegraGpu
+from wattstep.record.sensors.thermal import ThermalZones
+from wattstep.schema.channel import Absent
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 ZONE = "sys/class/thermal/thermal_zone"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sampling import child
-from wattstep.sensors import SENSORS, load, present_or_absent, probe, probe_all, read_integer
+from wattstep.record.sampling import child
+from wattstep.record.sensors import SENSORS, load, present_or_absent, probe, probe_all, read_integer
+from wattstep.schema.channel import Absent, Present
 
 READS_OF_MORE_THAN_A_FILE = {
     "sum", "ratio", "product", "drawn", "threads", "children", "family", "perf",

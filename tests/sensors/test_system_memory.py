@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from wattstep.records.channel import Absent
-from wattstep.sensors.system_memory import SystemMemory
+from wattstep.record.sensors.system_memory import SystemMemory
+from wattstep.schema.channel import Absent
 
 MEMINFO = """\
 MemTotal:        8000000 kB

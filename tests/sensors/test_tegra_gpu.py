@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.tegra_gpu import TegraGpu, find_clock
+from wattstep.record.sensors.tegra_gpu import TegraGpu, find_clock
+from wattstep.schema.channel import Absent, Present
 
 TX2 = {"proc/device-tree/compatible": "nvidia,p2597-0000+p3310-1000\0nvidia,tegra186\0"}
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.tegra_memory import MemoryController
+from wattstep.record.sensors.tegra_memory import MemoryController
+from wattstep.schema.channel import Absent, Present
 
 DEBUG = "sys/kernel/debug"
 TX2 = {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wattstep.records.channel import Absent, Present, SensorRead
-from wattstep.records.journal import MISSING
-from wattstep.sensors.ina3221 import PowerRails
-from wattstep.sensors.tegrastats import Tegrastats, make_feed
+from wattstep.record.sensors.ina3221 import PowerRails
+from wattstep.record.sensors.tegrastats import Tegrastats, make_source
+from wattstep.schema.channel import Absent, Present, SensorRead
+from wattstep.schema.journal import MISSING
 
 LOG = Path(__file__).parent.parent / "fixtures/jetson/xavieragx_16gb__all.tegrastats"
 LINES = [line.split("::")[1] for line in LOG.read_text().splitlines()]
@@ -51,7 +51,7 @@ def rows_of(read: SensorRead, *, most: int, seconds: float = 5.0) -> list[Row]:
     rows: list[Row] = []
     stop = threading.Event()
 
-    def give(position: int, t_ns: int, code: int, values: Sequence[int] | None) -> None:
+    def emit(position: int, t_ns: int, code: int, values: Sequence[int] | None) -> None:
         assert position == 0
         rows.append((t_ns, code, values))
         if len(rows) >= most:
@@ -60,7 +60,7 @@ def rows_of(read: SensorRead, *, most: int, seconds: float = 5.0) -> list[Row]:
     timer = threading.Timer(seconds, stop.set)
     timer.start()
     try:
-        make_feed(**read.feed_settings, period_s=0.02).run(give, stop)
+        make_source(**read.feed_settings, period_s=0.02).run(emit, stop)
     finally:
         timer.cancel()
     return rows

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from wattstep.boards import identify
 from wattstep.boards.table import Zone
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors.thermal import ThermalZones, find_zones, throttle_limit, zone_read
+from wattstep.record.sensors.thermal import ThermalZones, find_zones, throttle_limit, zone_read
+from wattstep.schema.channel import Absent, Present
 
 ZONE = "sys/class/thermal/thermal_zone"
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.records.channel import Absent, Present, SensorRead
-from wattstep.sensors.throttling import Throttling, throttling_parts
+from wattstep.record.sensors.throttling import Throttling, throttling_parts
+from wattstep.schema.channel import Absent, Present, SensorRead
 
 HWMON = "sys/class/hwmon"
 COOLING = "sys/class/thermal/cooling_device"

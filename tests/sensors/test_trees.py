@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.sensors.conftest import RECORDINGS, read_once
 
-from wattstep.records.channel import Absent, Present
-from wattstep.sensors import probe_all
-from wattstep.sensors.throttling import throttling_parts
+from wattstep.record.sensors import probe_all
+from wattstep.record.sensors.throttling import throttling_parts
+from wattstep.schema.channel import Absent, Present
 
 # Counted by hand in the archives, kind by kind: node_exporter, procfs.
 MEASURED = {

@@ -12,14 +12,14 @@ from tests.serving.served import Server, make_store, serving
 pytest.importorskip("starlette", reason="starlette is not installed: the extra serve has it")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")  # an own server a file: what is recorded beside it would count it
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("serving")
     with serving(make_store(folder / "runs"), folder) as started:
         yield started
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")  # an own server a file: what is recorded beside it would count it
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
     folder = tmp_path_factory.mktemp("changed")
     model = make_store(folder / "model")

@@ -18,14 +18,14 @@ from tests.comparison.made import recorded
 from tests.serving.served import Server
 
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.records.journal import JOURNAL
-from wattstep.serving.changing import Changing
-from wattstep.serving.deleting import TRASH, Trash
-from wattstep.serving.guarding import Guard
-from wattstep.serving.kept import Kept
-from wattstep.serving.pages import Pages
-from wattstep.serving.site import Site
-from wattstep.serving.store_view import StoreView, UnknownEntryError
+from wattstep.schema.journal import JOURNAL
+from wattstep.serve.auth import Guard
+from wattstep.serve.cache import Cache
+from wattstep.serve.deleting import TRASH, Trash
+from wattstep.serve.pages import Pages
+from wattstep.serve.site import Site
+from wattstep.serve.store_view import StoreView, UnknownEntryError
+from wattstep.serve.write_routes import WriteRoutes
 from wattstep.store.lock import lock_folder
 
 
@@ -102,10 +102,10 @@ def test_several_go_at_once_and_for_good_where_that_is_chosen(own: Server) -> No
 def test_what_was_made_of_a_run_goes_with_it_for_good(own: Server) -> None:
     id = own.id("quick-run")
     own.open(f"/runs/{id}")
-    kept = own.errors.parent / "cache" / "wattstep" / "serve"
-    assert list(kept.glob(f"{id}-*"))
+    cache = own.errors.parent / "cache" / "wattstep" / "serve"
+    assert list(cache.glob(f"{id}-*"))
     own.post("/delete", {**own.asked("quick-run"), "how": "forever"})
-    assert not list(kept.glob(f"{id}-*"))
+    assert not list(cache.glob(f"{id}-*"))
 
 
 RECORDING = """
@@ -288,8 +288,8 @@ def made(tmp_path: Path, *names: str) -> tuple[StoreView, Trash]:
 
 def unclosed(path: Path) -> None:
     """A run whose recorder was killed, with two steps in its journals."""
-    from wattstep.records.journal import Mark
-    from wattstep.records.run_info import RunInfo
+    from wattstep.schema.journal import Mark
+    from wattstep.schema.run_info import RunInfo
     from wattstep.store.files import create_folder, write_info
     from wattstep.store.marks import MarkJournal
 
@@ -317,9 +317,9 @@ class FullTrash(Trash):
 
 def test_on_a_full_disk_a_run_is_still_deleted_for_good_and_never_by_halves(tmp_path: Path) -> None:
     recorded(tmp_path / "runs" / "one")
-    site = Site(tmp_path / "runs", Guard(host="127.0.0.1", login=False), Kept(tmp_path / "kept"))
+    site = Site(tmp_path / "runs", Guard(host="127.0.0.1", login=False), Cache(tmp_path / "kept"))
     site.trash = FullTrash(site.store)
-    changing = Changing(site, Pages(site.guard))
+    changing = WriteRoutes(site, Pages(site.guard))
     entries = list(site.store.look().values())
     with pytest.raises(RecordingError, match="No space left"):
         changing.let_go(entries, forever=False)

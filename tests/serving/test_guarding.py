@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.serving.served import FORM, Server, make_store, serving
 
-from wattstep.serving.guarding import Guard, host_name
+from wattstep.serve.auth import Guard, host_name
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.serving.served import HOSTILE, Server
+from tests.waiting import until
 
-from wattstep.comparison.comparing import compare
-from wattstep.comparison.sides import sides_of
-from wattstep.reports.json_document import dump
+from wattstep.insight.compare.comparing import compare
+from wattstep.insight.compare.sides import sides_of
+from wattstep.report.json_document import dump
 from wattstep.run import load
 
 BEFORE_MARK = HOSTILE.partition("\u202e")[0]  # that turns the reading direction
@@ -39,11 +40,8 @@ def test_rows_of_the_api_are_those_of_the_command(server: Server) -> None:
 
 
 def test_figures_of_the_list_come_after_it_with_their_status(server: Server) -> None:
-    answer = server.open("/")
-    for _ in range(600):
-        answer = server.get("/changes?since=0")
-        if not answer.json()["pending"]:
-            break
+    server.open("/")
+    until(lambda: not server.get("/changes?since=0").json()["pending"])
     figures = server.runs()["quick-run"]["figures"]
     metrics = load(server.store / "quick-run").metrics()
     assert figures["steps"] == 60
@@ -57,9 +55,7 @@ def test_figures_of_the_list_come_after_it_with_their_status(server: Server) -> 
 
 def test_a_run_whose_tables_are_cut_is_damaged_once_that_is_found(server: Server) -> None:
     server.get("/changes?since=0")
-    for _ in range(600):
-        if not server.get("/changes?since=0").json()["pending"]:
-            break
+    until(lambda: not server.get("/changes?since=0").json()["pending"])
     row = server.runs()["half"]
     assert row["state"] == "damaged"
     assert row["problem"].startswith("samples.parquet of half cannot be read")
@@ -137,7 +133,7 @@ def test_a_report_is_of_its_own_origin_and_runs_its_own_scripts_only(server: Ser
 
 
 def test_a_report_is_that_of_the_command(server: Server) -> None:
-    from wattstep.reports.pages.report import Reported, read_run, render_report
+    from wattstep.report.html.report import Reported, read_run, render_report
 
     read = read_run(server.store / "quick-run")
     assert isinstance(read, Reported)
@@ -243,7 +239,7 @@ def test_lines_on_standard_error_are_one_each(server: Server) -> None:
 
 def test_kept_pages_are_outside_of_the_store(server: Server) -> None:
     server.open(f"/runs/{server.id('quick-run')}")
-    kept = server.errors.parent / "cache" / "wattstep" / "serve"
-    assert list(kept.glob(f"{server.id('quick-run')}-report-*"))
-    assert kept.stat().st_mode & 0o077 == 0
-    assert Path(server.store) not in kept.parents
+    cache = server.errors.parent / "cache" / "wattstep" / "serve"
+    assert list(cache.glob(f"{server.id('quick-run')}-report-*"))
+    assert cache.stat().st_mode & 0o077 == 0
+    assert Path(server.store) not in cache.parents

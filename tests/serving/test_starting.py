@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
 import socket
 import subprocess
 import sys
+import termios
+import threading
 from pathlib import Path
 
 import pytest
 from tests.comparison.made import recorded
 from tests.serving.served import STARTS_S, serving
+from tests.waiting import until
 
 COMMAND = [sys.executable, "-m", "wattstep", "serve"]
 
@@ -81,7 +85,7 @@ def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:
 
 
 def test_a_child_that_ends_over_a_run_is_that_run_s_failure_alone() -> None:
-    from wattstep.serving.making import Worker
+    from wattstep.serve.jobs import Worker
 
     worker = Worker()
     assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
@@ -95,20 +99,20 @@ def test_a_child_that_ends_over_a_run_is_that_run_s_failure_alone() -> None:
 
 
 def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
-    import os
-    import threading
-
-    from wattstep.serving.making import Worker
+    from wattstep.serve.jobs import Worker
 
     worker = Worker()
     worker.do({"task": "figures", "paths": ["/nothing"]})
     child = worker._child
     assert child is not None
-    os.mkfifo(tmp_path / "run.json")  # opening it waits for ever
+    assert child.stdin is not None
+    child.send_signal(signal.SIGSTOP)  # it stays at work for as long as it takes to kill it
     ended: list[str] = []
     task = {"task": "figures", "paths": [str(tmp_path)]}
     asking = threading.Thread(target=lambda: ended.append(worker.do(task).error))
     asking.start()
+    pipe = child.stdin.fileno()
+    until(lambda: any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))))  # it was asked
     child.kill()
     asking.join()
     assert ended == ["the process that read it was killed: probably there is not enough memory"]
@@ -119,37 +123,37 @@ def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
 def test_what_is_kept_stays_small_and_goes_with_its_run(tmp_path: Path) -> None:
     import os
 
-    from wattstep.serving.kept import Kept
+    from wattstep.serve.cache import Cache
 
-    kept = Kept(tmp_path / "kept", most_bytes=1000)
+    cache = Cache(tmp_path / "kept", most_bytes=1000)
     for number in range(10):
-        path = kept.folder / f"run{number}-report-x"
+        path = cache.folder / f"run{number}-report-x"
         path.write_bytes(b"x" * 300)
         os.utime(path, (number, number))
-    assert kept.find(kept.folder / "run0-report-x") == b"x" * 300  # it was used just now
-    kept.shrink()
-    assert sorted(path.name[:4] for path in kept.folder.iterdir()) == ["run0", "run8", "run9"]
-    (kept.folder / "several-report-x").write_text("{}")
-    kept.forget("run8")
-    assert sorted(path.name[:4] for path in kept.folder.iterdir()) == ["run0", "run9"]
+    assert cache.find(cache.folder / "run0-report-x") == b"x" * 300  # it was used just now
+    cache.shrink()
+    assert sorted(path.name[:4] for path in cache.folder.iterdir()) == ["run0", "run8", "run9"]
+    (cache.folder / "several-report-x").write_text("{}")
+    cache.forget("run8")
+    assert sorted(path.name[:4] for path in cache.folder.iterdir()) == ["run0", "run9"]
 
 
 def test_pages_are_kept_elsewhere_where_the_cache_cannot_be_written(tmp_path: Path) -> None:
-    from wattstep.serving.kept import Kept
+    from wattstep.serve.cache import Cache
 
     (tmp_path / "file").write_text("")
-    kept = Kept(tmp_path / "file" / "kept")
-    kept.keep(kept.folder / "a", {"b": 1})
-    assert json.loads(kept.find(kept.folder / "a") or b"") == {"b": 1}
-    kept.close()
-    assert not kept.folder.exists()
+    cache = Cache(tmp_path / "file" / "kept")
+    cache.keep(cache.folder / "a", {"b": 1})
+    assert json.loads(cache.find(cache.folder / "a") or b"") == {"b": 1}
+    cache.close()
+    assert not cache.folder.exists()
 
 
 @pytest.mark.parametrize(
     "task", ["figures", "document", "report", "compare", "sweep", "daily", "recover"]
 )
 def test_no_task_fails_with_more_than_a_sentence(tmp_path: Path, task: str) -> None:
-    from wattstep.serving.worker import answer
+    from wattstep.serve.worker import answer
 
     for paths in ([str(tmp_path)], [str(tmp_path / "nothing")]):
         asked = {"task": task, "paths": paths, "output": str(tmp_path / "out"), "left_out": [],

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from wattstep.records.channel import Channel
-from wattstep.records.journal import JOURNAL, OPERATION_FIELDS
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import JOURNAL, OPERATION_FIELDS
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.store.conftest import Journals, a_channel, a_planned_read, table
 
 from wattstep.errors import DamagedRunError
-from wattstep.records.journal import MISSING, Mark
+from wattstep.schema.journal import MISSING, Mark
 from wattstep.store import convert as conversion
 from wattstep.store.convert import convert
 from wattstep.store.files import read_info

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wattstep.errors import RunExistsError
-from wattstep.records.journal import JOURNAL
+from wattstep.schema.journal import JOURNAL
 from wattstep.store.files import create_folder, remove_empty
 
 

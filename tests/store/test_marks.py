@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.records.journal import MARK, Mark
+from wattstep.schema.journal import MARK, Mark
 from wattstep.store import marks
 from wattstep.store.marks import CHUNK, MarkJournal
 

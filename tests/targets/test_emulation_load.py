@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from wattstep.targets.emulation import load
+from wattstep.record.hosts.emulation import load
 
 MS = 1_000_000
 

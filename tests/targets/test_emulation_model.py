@@ -14,13 +14,10 @@ from hypothesis import strategies as st
 from wattstep import boards
 from wattstep.boards.table import Board
 from wattstep.errors import InvalidValueError
-from wattstep.records.channel import Present
-from wattstep.sampling import child
-from wattstep.sensors import probe_all
-from wattstep.targets.emulation import tree
-from wattstep.targets.emulation.heat import Governor, Heat
-from wattstep.targets.emulation.mover import Average, Mover
-from wattstep.targets.emulation.power import (
+from wattstep.record.hosts.emulation import tree
+from wattstep.record.hosts.emulation.heat import Governor, Heat
+from wattstep.record.hosts.emulation.mover import Average, Mover
+from wattstep.record.hosts.emulation.power import (
     Load,
     clocks_for,
     core_count,
@@ -30,7 +27,7 @@ from wattstep.targets.emulation.power import (
     reading,
     spread,
 )
-from wattstep.targets.emulation.settings import (
+from wattstep.record.hosts.emulation.settings import (
     LAYOUTS,
     OPTIONS,
     QUIRKS,
@@ -38,7 +35,10 @@ from wattstep.targets.emulation.settings import (
     make_settings,
     read_numbers,
 )
-from wattstep.targets.emulation.truth import read_truth
+from wattstep.record.hosts.emulation.truth import read_truth
+from wattstep.record.sampling import child
+from wattstep.record.sensors import probe_all
+from wattstep.schema.channel import Present
 
 TICK_NS = 10_000_000
 RAILS = ("VDD_SYS_GPU", "VDD_SYS_SOC", "VDD_4V0_WIFI", "VDD_IN", "VDD_SYS_CPU", "VDD_SYS_DDR")

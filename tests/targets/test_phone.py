@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.records.channel import Absent, Present
-from wattstep.targets import open_site, parse_target
-from wattstep.targets.phone import PhoneSite
+from wattstep.record.hosts import open_host, parse_target
+from wattstep.record.hosts.phone import PhoneHost
+from wattstep.schema.channel import Absent, Present
 
 SERIAL = "192.168.1.7:5555"  # a phone over Wi-Fi has its address for a number
 
@@ -23,13 +23,13 @@ def test_a_phone_is_a_target_by_its_serial_number(tmp_path):
     adb = make_adb(tmp_path, f'[ "$2" = "{SERIAL}" ] && exec sh -c "$4"')
     target = parse_target(f"adb:{SERIAL},adb={adb}")
     assert (target.scheme, target.name) == ("adb", SERIAL)
-    site = open_site(target, 1, tmp_path)
-    found = site.probe()
+    host = open_host(target, 1, tmp_path)
+    found = host.probe()
     assert isinstance(found["phone"], Present)
     assert isinstance(found["phone_rails"], Absent)
-    assert SERIAL not in str((site.device, site.notes))
-    assert {"model", "cpu", "cores", "memory", "kernel", "system"} <= set(site.device)
-    site.close()
+    assert SERIAL not in str((host.device, host.notes))
+    assert {"model", "cpu", "cores", "memory", "kernel", "system"} <= set(host.device)
+    host.close()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_phone_is_a_target_by_its_serial_number(tmp_path):
 def test_a_phone_that_cannot_be_reached_is_one_line_without_its_number(tmp_path, said, advice):
     adb = make_adb(tmp_path, f'echo "{said}" >&2; exit 1')
     with pytest.raises(RecordingError) as caught:
-        PhoneSite(SERIAL, adb)
+        PhoneHost(SERIAL, adb)
     assert advice in str(caught.value)
     assert SERIAL not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -53,4 +53,4 @@ def test_a_phone_that_cannot_be_reached_is_one_line_without_its_number(tmp_path,
 
 def test_an_unknown_option_is_an_error(tmp_path):
     with pytest.raises(InvalidValueError, match="speed"):
-        open_site(parse_target("adb:X,speed=3"), 1, tmp_path)
+        open_host(parse_target("adb:X,speed=3"), 1, tmp_path)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from wattstep.records.journal import OPERATION, OPERATION_FIELDS
-from wattstep.tracing.torch_tracer import TorchTracer, Window
+from wattstep.engines.torch.tracer import TorchTracer
+from wattstep.schema.journal import OPERATION, OPERATION_FIELDS
+from wattstep.schema.tracer import TracedStep
 
 Row = dict[str, Any]
 NAMED = ("name", "kind", "layer", "phase", "shapes")
@@ -34,7 +35,7 @@ class Traced:
             self.tracer.learn(model)
         self.windows = 0
         self.marks: tuple[int, int] = (0, 0)
-        self.last: Window | None = None
+        self.last: TracedStep | None = None
 
     def _code(self, table: str, text: str) -> int:
         self._names.append(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.tracing.allocations import CATEGORIES, Ledger
+from wattstep.engines.torch.allocations import CATEGORIES, Ledger
 
 
 def operations(ledger: Ledger, phase: str, count: int = 1, *, recorded: bool = False) -> None:

@@ -9,7 +9,7 @@ import torch
 from tests.tracing.nets import GROUPED, NETS, RECURRENT, Make
 from torch.utils.flop_counter import FlopCounterMode
 
-from wattstep.tracing.flops import flops_of
+from wattstep.engines.torch.flops import flops_of
 
 
 def step_of(model: Any, x: Any, gradient: bool) -> Any:

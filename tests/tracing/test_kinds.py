@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wattstep.tracing.kinds import kind_of
+from wattstep.schema.operation_kinds import kind_of
 
 
 @pytest.mark.parametrize(

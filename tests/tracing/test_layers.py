@@ -15,7 +15,7 @@ from torch.autograd import profiler as autograd_profiler
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
-from wattstep.tracing.torch_layers import OUTSIDE
+from wattstep.engines.torch.layers import OUTSIDE
 
 
 def layers(rows: list[dict[str, Any]], name: str) -> Counter[str | None]:
@@ -310,7 +310,7 @@ def test_a_module_that_raises_in_a_window_leaves_the_next_windows_right(traced: 
 
 PRINTING = """
 import sys, torch
-from wattstep.tracing.torch_tracer import TorchTracer
+from wattstep.engines.torch.tracer import TorchTracer
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +13,12 @@ import torch
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
-from wattstep.profiling import ScriptListener
-from wattstep.recorder import Recorder
+from wattstep.engines import marked_tracer
+from wattstep.engines.torch.layers import NetworkNames
+from wattstep.engines.torch.phase_hooks import PhaseHooks
+from wattstep.record.recorder import Recorder
 from wattstep.run import Run, load
-from wattstep.tracing import torch_tracer
-from wattstep.tracing.torch_layers import NetworkNames
-from wattstep.tracing.torch_phases import PhaseHooks
+from wattstep.train.listener import ScriptListener
 
 
 class LateClock:
@@ -45,7 +46,7 @@ def recorded(path: Path, step: Callable[[Recorder], Any], model: Any = None) -> 
 def test_an_operation_stays_in_its_phase_however_late_the_clocks_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_tracer, "time", LateClock(0.002))
+    monkeypatch.setattr(marked_tracer, "time", LateClock(0.002))
     model = nn.Sequential(nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), 0.1, foreach=False)
     x = torch.randn(2, 4)
@@ -67,9 +68,9 @@ def test_an_operation_stays_in_its_phase_however_late_the_clocks_are_read(
     assert set(calls(run, "aten::exp")) == {("(outside modules)", "forward")}
     assert set(calls(run, "AddmmBackward0")) == {("0", "backward")}
     assert {phase for _, phase in calls(run, "aten::linalg_vector_norm")} == {"optimizer"}
-    laid, phase = run.breakdown.laid, run.breakdown.label("phase")
-    for row, position in enumerate(laid.phase.tolist()):  # and lies where its name says
-        assert phase.of(row) == laid.traced.names[position]
+    compensated, phase = run.breakdown.compensated, run.breakdown.label("phase")
+    for row, position in enumerate(compensated.phase.tolist()):  # and lies where its name says
+        assert phase.of(row) == compensated.traced.names[position]
 
 
 # --- scripts -----------------------------------------------------------------------------------
@@ -162,9 +163,9 @@ def test_each_update_has_phases_of_its_own_and_plain_phases_are_their_sums(tmp_p
 def test_every_operation_lies_in_the_phase_that_it_is_said_to_be_of(tmp_path: Path) -> None:
     run = profiled(tmp_path / "run", gan())
     breakdown = run.breakdown
-    names, phase = breakdown.laid.traced.names, breakdown.label("phase")
+    names, phase = breakdown.compensated.traced.names, breakdown.label("phase")
     assert len(breakdown.rows.parent) > 100
-    for row, position in enumerate(breakdown.laid.phase.tolist()):
+    for row, position in enumerate(breakdown.compensated.phase.tolist()):
         assert phase.of(row) == names[position]
 
 
@@ -244,6 +245,8 @@ def test_hooks_leave_torch_as_it_was() -> None:
 
 class Silent:
     """Is told, and does nothing."""
+
+    phases = SimpleNamespace(on=True)
 
     def forward_begins(self, module: Any, gradients: bool) -> None:
         pass

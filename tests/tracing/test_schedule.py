@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattstep.errors import InvalidValueError
-from wattstep.tracing.schedule import (
+from wattstep.record.tracing.schedule import (
     BUDGET,
     ENOUGH,
     LEAST_CLEAN,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from wattstep.tracing.torch_device import DeviceMemory, ask_driver
+from wattstep.engines.torch.device_memory import DeviceMemory, ask_driver
 
 
 class Cuda:

@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
-from wattstep.training import BESIDE_S, FEWEST_STEPS, MOST_TIMES, TrainingSettings, _Loop
+from wattstep.train.loop import FEWEST_STEPS, MOST_TIMES, _Loop
+from wattstep.train.settings import TrainingSettings
+
+LOOP = "wattstep.train.loop"
 
 
 class Slow:
-    """A recorder and an engine in one: each step takes so many seconds of a clock of its own."""
+    """A recorder, its steps and an engine in one: each step takes so many seconds of a clock of its own."""
 
     def __init__(self, path: Path, step_s: float) -> None:
         self.path, self._step_s = path, step_s
-        self.info = SimpleNamespace(reads=(), power_model=None, calibration=None)
+        self.info = SimpleNamespace(
+            reads=(), power_model=None, calibration=None, warmup=0, asked={}, options={}
+        )
         self.now_ns = self.index = self.windows = 0
         self.problem = None
         self.notes: list[str] = []
@@ -33,20 +38,24 @@ class Slow:
         self.followed = True
         yield
 
-    @contextmanager
-    def recorded(self, samples: float) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(loss=1.0)
+    @property
+    def steps(self) -> Slow:
+        return self
+
+    phases_on = True
+
+    def begin(self, samples: float) -> None: ...
+
+    def step(self, phase: Any) -> float:
+        self.now_ns += round(self._step_s * 1e9)
+        return 1.0
+
+    def end(self, loss: float) -> None:
         self.index += 1
         self.windows += self._next
         self._next = False
 
-    def step(self, phase: Any = None, samples: float = 0) -> Any:
-        if samples:
-            return self.recorded(samples)
-        self.now_ns += round(self._step_s * 1e9)
-        return 1.0
-
-    def phase(self, name: str) -> None: ...
+    def mark(self, name: str) -> None: ...
 
     def trace_next(self) -> None:
         self._next = True
@@ -58,25 +67,50 @@ class Slow:
         return {}
 
 
-def run(path: Path, step_s: float, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> Slow:
+def run(
+    path: Path, step_s: float, monkeypatch: pytest.MonkeyPatch, warmup: int = 0, **asked: Any
+) -> Slow:
     slow: Any = Slow(path, step_s)
-    monkeypatch.setattr("wattstep.training.track_step", lambda engine: {})
-    settings = TrainingSettings(workload="lenet", warmup=0, **asked)
+    monkeypatch.setattr(f"{LOOP}.track_step", lambda engine: {})
+    settings = TrainingSettings(workload="lenet", warmup=warmup, **asked)
     _Loop(settings, slow, slow, lambda progress: None, None, clock=slow.clock).run()
     return slow  # type: ignore[no-any-return]
 
 
-def test_a_run_of_4_s_on_a_crowded_machine_ends_in_proportion(
+@pytest.mark.parametrize(
+    ("step_s", "warmup"),
+    [(0.1, 3), (0.3, 3), (0.5, 3), (0.9, 3), (1.5, 0), (2.0, 0)],
+)
+def test_a_run_of_4_s_on_a_crowded_machine_takes_no_more_than_three_times_as_long(
+    step_s: float, warmup: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the warm-up; 20 steps of 0.9 s and 10 windows would have taken 54 s."""
+    slow = run(tmp_path, step_s, monkeypatch, warmup, seconds=4.0)
+    assert slow.now_ns * 1e-9 <= MOST_TIMES * 4
+    assert slow.index >= warmup + FEWEST_STEPS
+    assert slow.windows >= 1
+
+
+def test_what_a_crowded_machine_leaves_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Steps of 3 s: 20 of them and 10 windows would have taken 3 minutes."""
+    """Steps of 3 s: three that count and one that is traced, whatever they take."""
     slow = run(tmp_path, 3.0, monkeypatch, seconds=4.0)
-    assert slow.now_ns * 1e-9 <= MOST_TIMES * 4 + 3 + max(BESIDE_S, MOST_TIMES * 4 + 3)
-    assert slow.index >= FEWEST_STEPS
-    assert any("steps count, not 20" in note for note in slow.notes)
-    assert any("steps were traced, not 10" in note for note in slow.notes)
+    assert (slow.now_ns * 1e-9, slow.index, slow.windows) == (12.0, 4, 1)
+    assert any("3 clean steps, not 20" in note for note in slow.notes)
+    assert any("traced steps: 1, not 10" in note for note in slow.notes)
     assert any("memory by category is not known" in note for note in slow.notes)
     assert not slow.followed
+
+
+def test_time_for_which_the_machine_idles_is_not_taken_from_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def idles(settings: Any, recorder: Slow, *more: Any) -> None:
+        recorder.now_ns += 30 * 10**9
+
+    monkeypatch.setattr(f"{LOOP}._stay_idle", idles)
+    assert run(tmp_path, 0.01, monkeypatch, seconds=4.0).followed
 
 
 def test_a_run_of_quick_steps_leaves_nothing_out(

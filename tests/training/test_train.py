@@ -12,12 +12,13 @@ import pytest
 import torch
 
 from wattstep.errors import InvalidValueError
-from wattstep.pursuit import Pursuit
-from wattstep.recorder import Recorder
-from wattstep.records.figure import Figure
-from wattstep.records.goal import Goal
+from wattstep.record.recorder import Recorder
 from wattstep.run import Run, load
-from wattstep.training import Progress, TrainingSettings, train
+from wattstep.schema.figure import Figure
+from wattstep.schema.goal import Goal
+from wattstep.train.loop import Progress, train
+from wattstep.train.settings import TrainingSettings
+from wattstep.train.time_to_target import TimeToTarget
 
 STEPS = 30
 
@@ -101,9 +102,9 @@ def test_every_view_of_the_operations_has_the_same_sum(run: Run, table: str) -> 
 
 def test_every_layer_of_the_model_is_there_in_forward_backward_and_optimizer(run: Run) -> None:
     found = {(row["layer"], row["phase"]) for row in run.operations()}
-    from wattstep import workloads
+    from wattstep.workloads.torch import find
 
-    model = workloads.find("lenet").build(classes=10, image_size=None)
+    model = find("lenet").build(classes=10, image_size=None)
     for path, module in model.named_modules():
         if next(module.parameters(recurse=False), None) is not None:
             for phase in ("forward", "backward", "optimizer"):
@@ -196,7 +197,7 @@ def test_operations_are_a_table_as_the_caller_likes(run: Run) -> None:
 
 
 def test_a_timeline_shows_three_steps_in_a_row(run: Run) -> None:
-    timeline = run.timeline()
+    timeline = run.timeline().to_dict()
     indices = [step["index"] for step in timeline["steps"]]
     assert indices == list(range(indices[0], indices[0] + 3))
     assert timeline["operations"]
@@ -315,14 +316,14 @@ class Worthless:
 
 
 def test_a_loss_that_is_no_number_ends_the_way_to_the_goal(tmp_path: Path) -> None:
-    pursuit = Pursuit(Goal.parse("accuracy=0.6"), Worthless(), every=100)
+    time_to_target = TimeToTarget(Goal.parse("accuracy=0.6"), Worthless(), every=100)
     about = {"workload": "lenet", "batch_size": 1, "options": {"until": "accuracy=0.6"}}
     with Recorder(tmp_path / "run", trace="none", warmup=0, about=about) as recorder:
-        pursuit.begin(recorder)
+        time_to_target.begin(recorder)
         for loss, over in ((2.3, False), (math.nan, True)):
             with recorder.step(samples=1) as step:
                 step.loss = loss
-            assert pursuit.ended(last=False, diverged=not math.isfinite(loss)) is over
+            assert time_to_target.ended(last=False, diverged=not math.isfinite(loss)) is over
     run = load(tmp_path / "run")
     assert run.document()["status_notes"][0] == (
         "accuracy=0.6 was not reached: the loss is no finite number any more, the best was 0.1"

@@ -7,9 +7,9 @@ import struct
 from pathlib import Path
 from typing import Any, ClassVar
 
-from wattstep.records.channel import Channel
-from wattstep.records.journal import JOURNAL, MARK, MARKS, MISSING, NAMES, TICKS, Mark, samples_name
-from wattstep.records.run_info import PlannedRead, RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import JOURNAL, MARK, MARKS, MISSING, NAMES, TICKS, Mark, samples_name
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.files import write_info
 from wattstep.store.lock import RunLock
 

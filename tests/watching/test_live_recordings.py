@@ -14,15 +14,15 @@ from tests.waiting import gone, until
 
 import wattstep
 from wattstep.errors import DamagedRunError, InvalidValueError
-from wattstep.watching.finding import find_run
-from wattstep.watching.watcher import Watcher
+from wattstep.live.finding import find_run
+from wattstep.live.monitor import LiveMonitor
 
 Start = Callable[..., Trainer]
 
 
 def test_what_was_seen_of_a_run_is_what_it_is_closed_as(tmp_path: Path, trainer: Start) -> None:  # noqa: F811
     one = trainer(tmp_path / "run", 300)
-    watcher = Watcher(one.run)
+    watcher = LiveMonitor(one.run)
     seen = until(lambda: (found := watcher.look()).steps > 150 and found)
     assert seen.state == "recording"
     assert seen.stage == "training"
@@ -35,7 +35,7 @@ def test_what_was_seen_of_a_run_is_what_it_is_closed_as(tmp_path: Path, trainer:
     # Another process made it: the same steps, the same clock.
     seconds = (steps.end_ns - steps.start_ns)[steps.clean][: seen.steps - 3] * 1e-9
     assert seconds.min() <= seen.figures["step_time"].value <= seconds.max()
-    whole = Watcher(one.run).look()
+    whole = LiveMonitor(one.run).look()
     assert (whole.state, whole.steps) == ("closed", 300)
     recent = steps.end_ns > steps.end_ns[-1] - 30 * 10**9
     expected = np.median((steps.end_ns - steps.start_ns)[steps.clean & recent]) * 1e-9
@@ -57,14 +57,14 @@ def test_joules_of_the_view_are_those_of_the_closed_run(tmp_path: Path) -> None:
     with wattstep.Recorder(
         tmp_path / "run", power_model="linear:1,5", trace="none", total_steps=60
     ) as recorder:
-        watcher = Watcher(recorder.path)
+        watcher = LiveMonitor(recorder.path)
         for _ in range(60):
             with recorder.step(samples=2):
                 time.sleep(0.02)
             looked = watcher.look()
     assert looked.total == 60
     assert looked.figures["energy"].status.value == "modelled"
-    whole = Watcher(tmp_path / "run").look()
+    whole = LiveMonitor(tmp_path / "run").look()
     run = wattstep.load(tmp_path / "run")
     curve = run.series.energy.curve
     # One part a core here, cut to what all cores share there: a read at either end may be missing.
@@ -78,7 +78,7 @@ def test_a_trainer_that_is_killed_has_ended_and_its_run_is_kept(
 ) -> None:
     one = trainer(tmp_path / "run", 10**6)
     one.until(0.5)
-    watcher = Watcher(one.run)
+    watcher = LiveMonitor(one.run)
     assert watcher.look().state == "recording"
     sampler = one.sampler()
     one.process.send_signal(signal.SIGKILL)
@@ -100,7 +100,7 @@ def test_a_sampler_that_hangs_is_said_and_the_steps_go_on(
 ) -> None:
     one = trainer(tmp_path / "run", 10**6)
     one.until(0.5)
-    watcher = Watcher(one.run)
+    watcher = LiveMonitor(one.run)
     watcher.look()
     sampler = one.sampler()
     os.kill(sampler, signal.SIGSTOP)
@@ -120,7 +120,7 @@ def test_samples_go_on_after_a_sampler_that_was_killed(
 ) -> None:
     one = trainer(tmp_path / "run", 10**6)
     one.until(0.5)
-    watcher = Watcher(one.run)
+    watcher = LiveMonitor(one.run)
     watcher.look()
     killed = one.sampler()
     os.kill(killed, signal.SIGKILL)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.watching.made import Journal, channel
 
-from wattstep.records.journal import JOURNAL, MARKS, Mark, samples_name
-from wattstep.records.settings import parse_power_model
+from wattstep.live.monitor import LiveMonitor
+from wattstep.live.running import Running
+from wattstep.live.words import short_text
+from wattstep.schema.journal import JOURNAL, MARKS, Mark, samples_name
+from wattstep.schema.settings import parse_power_model
 from wattstep.store.files import write_info
-from wattstep.watching.running import Running
-from wattstep.watching.watcher import Watcher
-from wattstep.watching.words import short_text
 
 METER = channel("meter", "power_total", scale=1e-3)
 
@@ -30,7 +30,7 @@ def trained(run: Journal, steps: int, seconds: float = 0.5, watts: float = 12.0)
 def test_steps_time_and_joules_left_are_those_of_steady_steps(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", METER, asked={"steps": 100})
     trained(run, 60)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     assert (seen.state, seen.steps, seen.total, seen.share) == ("recording", 60, 100, 0.6)
     assert seen.figures["step_time"].value == pytest.approx(0.5)
     assert seen.figures["throughput"].value == pytest.approx(8.0)
@@ -47,11 +47,11 @@ def test_steps_time_and_joules_left_are_those_of_steady_steps(tmp_path: Path) ->
 
 def test_many_looks_say_what_one_says(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", METER, asked={"steps": 100})
-    often = Watcher(run.path)
+    often = LiveMonitor(run.path)
     for _ in range(30):
         trained(run, 2, watts=10.0)
         seen = often.look()
-    once = Watcher(run.path).look()
+    once = LiveMonitor(run.path).look()
     for name in ("energy", "power", "last_step_time", "time_left", "energy_left"):
         assert seen.figures[name].value == pytest.approx(once.figures[name].value), name
     for name, values in once.history.items():
@@ -67,7 +67,7 @@ def test_clean_steps_are_those_that_count(tmp_path: Path) -> None:
     run.step(3.0, traced=True)
     run.step(2.0)  # it settles
     trained(run, 4)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     # 14 steps, of which two were warm-up, one was traced and one settled.
     assert (seen.steps, seen.total) == (14, 24)
     assert seen.figures["step_time"].value == pytest.approx(0.5)
@@ -78,7 +78,7 @@ def test_clean_steps_are_those_that_count(tmp_path: Path) -> None:
 def test_a_run_that_time_limits_has_that_time_left(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", METER, asked={"seconds": 40.0, "least_steps": 5})
     trained(run, 20)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     assert seen.figures["time_left"].value == pytest.approx(30.0)
     assert seen.share == pytest.approx(0.25)
     assert seen.total is None
@@ -87,7 +87,7 @@ def test_a_run_that_time_limits_has_that_time_left(tmp_path: Path) -> None:
 def test_nobody_knows_the_end_of_a_run_that_was_not_told_one(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run")
     trained(run, 3)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     assert seen.share is None
     assert "total_steps" in (seen.figures["time_left"].reason or "")
 
@@ -97,7 +97,7 @@ def test_work_beside_the_training_is_no_time_of_steps(tmp_path: Path) -> None:
     run.name("rest", 0, "evaluation")
     trained(run, 10)
     run.mark(Mark.REST_START, code=0)
-    watcher = Watcher(run.path)
+    watcher = LiveMonitor(run.path)
     assert watcher.look().stage == "evaluation"
     run.now_ns += 60 * 10**9
     run.mark(Mark.REST_END)
@@ -117,7 +117,7 @@ def test_modelled_joules_say_so_and_are_the_training_s_own(tmp_path: Path) -> No
         run.sample("cpu0.busy_time", 25 * n)
         run.sample("process.cpu_time", 125 * n)
         run.step(0.5)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     assert seen.cores[0].value == pytest.approx(0.5)
     assert seen.figures["power"].value == pytest.approx(1.5)
     assert seen.figures["energy"].value == pytest.approx(1.5 * 20)
@@ -129,14 +129,14 @@ def test_a_run_that_lacks_its_least_steps_has_their_time_left_and_not_0(tmp_path
     """4 s were given and are over; 17 of 20 steps of 2 s are still to come."""
     run = Journal(tmp_path / "run", METER, asked={"seconds": 4, "least_steps": 20})
     trained(run, 3, 2.0)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     left = seen.figures["time_left"]
     assert left.missing or left.value == pytest.approx(34.0, rel=0.3)
     trained(run, 9, 2.0)
-    left = Watcher(run.path).look().figures["time_left"]
+    left = LiveMonitor(run.path).look().figures["time_left"]
     assert left.value == pytest.approx(8 * 2.0, rel=0.3)
     trained(run, 8, 2.0)
-    left = Watcher(run.path).look().figures["time_left"]
+    left = LiveMonitor(run.path).look().figures["time_left"]
     assert left.missing  # and no "0 µs left" while it still traces
     assert "is done" in (left.reason or "")
 
@@ -144,7 +144,7 @@ def test_a_run_that_lacks_its_least_steps_has_their_time_left_and_not_0(tmp_path
 def test_a_run_that_did_the_steps_asked_for_says_that_and_not_0_left(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", METER, asked={"steps": 10})
     trained(run, 10)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     assert seen.figures["time_left"].missing
     assert "left" not in short_text(seen)
 
@@ -157,7 +157,7 @@ def test_memory_counts_what_children_share_once(tmp_path: Path) -> None:
         for name, size in zip(names, sizes, strict=True):
             run.sample(name, size)
         run.step(0.5)
-    figures = Watcher(run.path).look().figures
+    figures = LiveMonitor(run.path).look().figures
     assert figures["resident_memory"].value == pytest.approx(460e6)
     assert figures["peak_memory"].value == pytest.approx(490e6)
 
@@ -170,7 +170,7 @@ def test_the_battery_now_and_at_the_end(tmp_path: Path) -> None:
         run.step(1.0)
         run.sample("battery.b.power", 10)
         run.sample("battery.b.energy", 1000 - 10 * n)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     assert seen.figures["battery"].value == pytest.approx(410 / 2000)
     assert seen.figures["battery_end"].value == pytest.approx(10 / 2000)
     assert "battery 20%, " in short_text(seen)
@@ -180,7 +180,7 @@ def test_the_battery_now_and_at_the_end(tmp_path: Path) -> None:
 def test_a_missing_sensor_is_missing_with_its_reason_and_never_zero(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run")
     trained(run, 3)
-    figures = Watcher(run.path).look().figures
+    figures = LiveMonitor(run.path).look().figures
     for name in ("power", "energy", "energy_left", "battery", "cpu_utilization", "resident_memory"):
         assert figures[name].value is None, name
         assert figures[name].reason, name
@@ -192,7 +192,7 @@ def test_a_sensor_that_fails_is_no_zero_either(tmp_path: Path) -> None:
         run.step(0.5)
         run.sample("meter", None)
         run.sample("z", None)
-    seen = Watcher(run.path).look()
+    seen = LiveMonitor(run.path).look()
     assert seen.figures["power"].reason == "meter gave no value yet"
     assert seen.temperatures["z"].value is None
 
@@ -201,7 +201,7 @@ def test_heat_above_its_limit_is_throttling_with_its_evidence(tmp_path: Path) ->
     zone = channel("thermal.cpu", "temperature", "°C", domain="thermal", limit=80.0)
     cap = channel("cpu0.cap", "frequency_cap", "Hz", domain="cpu")
     run = Journal(tmp_path / "run", zone, cap)
-    watcher = Watcher(run.path)
+    watcher = LiveMonitor(run.path)
     for temperature, hertz, expected in (
         (70, 2000, 0),
         (85, 2000, 1),
@@ -226,7 +226,7 @@ def test_a_journal_that_is_cut_in_a_record_waits_for_the_rest_of_it(
         journal = run.path / JOURNAL / name
         whole = journal.read_bytes()
         journal.write_bytes(whole[: len(whole) - (cut if name == MARKS else 1)])
-        watcher = Watcher(run.path)
+        watcher = LiveMonitor(run.path)
         assert watcher.look().steps in (9, 10)
         journal.write_bytes(whole)
         assert watcher.look().steps == 10
@@ -238,7 +238,7 @@ def test_reserved_blocks_of_marks_are_no_marks(tmp_path: Path) -> None:
     journal = run.path / JOURNAL / MARKS
     before = journal.read_bytes()
     journal.write_bytes(before + bytes(3200))
-    watcher = Watcher(run.path)
+    watcher = LiveMonitor(run.path)
     assert watcher.look().steps == 3
     journal.write_bytes(before)
     run.step(0.25)
@@ -249,22 +249,22 @@ def test_reserved_blocks_of_marks_are_no_marks(tmp_path: Path) -> None:
 def test_a_garbled_journal_ends_no_view(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", METER, asked={"steps": 100})
     trained(run, 5)
-    watcher = Watcher(run.path)
+    watcher = LiveMonitor(run.path)
     watcher.look()
     for each in [*(run.path / JOURNAL).glob("*.bin"), *(run.path / JOURNAL).glob("names*")]:
         with each.open("ab") as file:
             file.write(bytes(range(1, 241)) * 16)
     assert watcher.look().state == "recording"
-    assert Watcher(run.path).look().state == "recording"
+    assert LiveMonitor(run.path).look().state == "recording"
 
 
 def test_a_clock_that_goes_back_gives_no_samples_and_no_negative_joules(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", METER)
     trained(run, 10)
-    energy = Watcher(run.path).look().figures["energy"].value
+    energy = LiveMonitor(run.path).look().figures["energy"].value
     run.sample("meter", 12_000, run.now_ns - 10**9)
     run.sample("meter", 12_000, run.now_ns - 2 * 10**9)
-    watcher = Watcher(run.path)
+    watcher = LiveMonitor(run.path)
     assert watcher.look().figures["energy"].value == pytest.approx(energy)
     trained(run, 1)
     assert watcher.look().figures["energy"].value == pytest.approx(energy + 6.0)
@@ -273,7 +273,7 @@ def test_a_clock_that_goes_back_gives_no_samples_and_no_negative_joules(tmp_path
 def test_a_sampler_that_says_nothing_is_said_and_heard_again(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", METER)
     now = [0.0]
-    watcher = Watcher(run.path, lambda: now[0])
+    watcher = LiveMonitor(run.path, lambda: now[0])
     trained(run, 2)
     assert watcher.look().problems == ()
     now[0] = 10.0
@@ -285,7 +285,7 @@ def test_a_sampler_that_says_nothing_is_said_and_heard_again(tmp_path: Path) -> 
 def test_a_run_that_is_not_there_yet_is_waited_for_and_one_that_was_removed_is_gone(
     tmp_path: Path,
 ) -> None:
-    watcher = Watcher(tmp_path / "run")
+    watcher = LiveMonitor(tmp_path / "run")
     assert watcher.look().state == "waiting"
     run = Journal(tmp_path / "run")
     trained(run, 2)
@@ -298,11 +298,11 @@ def test_a_run_that_is_not_there_yet_is_waited_for_and_one_that_was_removed_is_g
 def test_a_description_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{")
-    seen = Watcher(tmp_path / "run").look()
+    seen = LiveMonitor(tmp_path / "run").look()
     assert seen.state == "waiting"
     assert "cannot be read" in seen.problems[0]
     write_info(tmp_path / "run", Journal(tmp_path / "other").info)
-    assert Watcher(tmp_path / "run").look().state == "ended"
+    assert LiveMonitor(tmp_path / "run").look().state == "ended"
 
 
 def test_a_counter_that_wraps_goes_on_between_two_looks() -> None:
@@ -313,3 +313,28 @@ def test_a_counter_that_wraps_goes_on_between_two_looks() -> None:
         t_ns = np.arange(n + 1, n + 4) * 10**8
         running.take(t_ns, np.array([7.0 * k % 100 for k in range(n, n + 3)]))
     assert running.total == pytest.approx(7.0 * 59)
+
+
+@pytest.mark.parametrize("at", [20, 230])
+@pytest.mark.parametrize("looks", [1, 300])
+def test_one_sample_of_1_gw_is_no_power(tmp_path: Path, at: int, looks: int) -> None:
+    """300 samples of 12 W, half a second apart; whether it came before the rule could tell, or after."""
+    run = Journal(tmp_path / "run", METER, asked={"steps": 1000})
+    watcher = LiveMonitor(run.path)
+    for number in range(300):
+        trained(run, 1, watts=1e9 if number == at else 12.0)
+        if looks > 1:
+            watcher.look()
+    seen = watcher.look()
+    # Where it fails nothing is known: from the sample before it to the one after it.
+    assert seen.figures["energy"].value == pytest.approx(299 * 0.5 * 12, rel=0.01)
+    assert seen.figures["power"].value == pytest.approx(12.0)
+    assert max(watts or 0.0 for watts in seen.history["power"]) == pytest.approx(12.0)
+
+
+def test_more_clean_steps_than_were_asked_for_are_no_more_than_all(tmp_path: Path) -> None:
+    """A short run's clean steps between its traced ones are measured, too."""
+    run = Journal(tmp_path / "run", warmup=2, asked={"clean_steps": 3})
+    trained(run, 10)
+    seen = LiveMonitor(run.path).look()
+    assert (seen.steps, seen.total, seen.share) == (10, 10, 1.0)

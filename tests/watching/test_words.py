@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.watching.snapshot import Snapshot
-from wattstep.watching.words import short_text
+from wattstep.live.snapshot import Snapshot
+from wattstep.live.words import short_text
+from wattstep.schema.figure import Figure, Status, missing
 
 
 def of(**figures: Figure) -> str:

@@ -15,13 +15,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from wattstep.engines.torch_engine import TorchEngine
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
+from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.schema.workload import Preparation
 from wattstep.workloads.data.atari import ACTIONS, Game
 from wattstep.workloads.data.rally import Rally
-from wattstep.workloads.dqn import DeepQ, Player
-from wattstep.workloads.replay import ReplayMemory, Transitions
+from wattstep.workloads.torch import find
+from wattstep.workloads.torch.dqn import DeepQ, Player, QNetwork
+from wattstep.workloads.torch.replay import ReplayMemory, Transitions
 
 NEEDS_ALE = pytest.mark.skipif(
     find_spec("ale_py") is None, reason="ale-py is GPL-2.0: the extra atari installs it"
@@ -129,7 +129,7 @@ def test_a_player_goes_on_when_a_game_is_over_and_remembers_every_move():
     generator = torch.Generator().manual_seed(0)
     game = Game(seed=0)
     replay = ReplayMemory(frames=2000, side=84, generator=generator)
-    model = DeepQ(actions=game.actions)
+    model = DeepQ(QNetwork(actions=game.actions))
     player = Player(game=game, memory=replay, generator=generator)
     # Random play loses 21 points in some 900 moves.
     for _ in range(1200):
@@ -139,7 +139,7 @@ def test_a_player_goes_on_when_a_game_is_over_and_remembers_every_move():
 
 
 def test_the_loss_is_that_of_the_bellman_equation():
-    model = DeepQ(actions=2)
+    model = DeepQ(QNetwork(actions=2))
     for network, values in ((model.online, [1.0, 2.0]), (model.target, [10.0, 4.0])):
         torch.nn.init.zeros_(network.head[-1].weight)
         network.head[-1].bias.data = torch.tensor(values)
@@ -159,7 +159,7 @@ def test_the_loss_is_that_of_the_bellman_equation():
 
 
 def test_only_the_online_network_learns_until_the_copy_is_refreshed():
-    model = DeepQ(actions=2)
+    model = DeepQ(QNetwork(actions=2))
     with torch.no_grad():
         model.online.head[-1].bias.add_(1)
     assert not torch.equal(model.online.head[-1].bias, model.target.head[-1].bias)
@@ -222,7 +222,7 @@ def test_the_game_has_the_actions_that_the_network_is_built_for(game_of):
 
 def test_the_parameters_that_train_are_those_of_one_network():
     with torch.device("meta"):
-        model = DeepQ(actions=ACTIONS)
+        model = DeepQ(QNetwork(actions=ACTIONS))
     trainable = sum(each.numel() for each in model.parameters() if each.requires_grad)
     # Mnih et al. 2015, "Model architecture", 6 actions:
     # 32·(4·64 + 1) + 64·(32·16 + 1) + 64·(64·9 + 1) + 512·(3136 + 1) + 6·513
@@ -232,7 +232,7 @@ def test_the_parameters_that_train_are_those_of_one_network():
 
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
 def test_it_learns_in_fewer_bits(precision):
-    engine = TorchEngine(find("dqn"), Preparation(batch_size=4, accumulate=2), precision=precision)
+    engine = TorchTrainer(find("dqn"), Preparation(batch_size=4, accumulate=2), precision=precision)
     before = engine.training.model.online.head[1].weight.detach().clone()
     assert all(np.isfinite(engine.step()) for _ in range(20))
     after = engine.training.model.online.head[1].weight

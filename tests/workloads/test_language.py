@@ -10,16 +10,16 @@ import torch
 import transformers
 from torch import nn
 
-from wattstep.engines.torch_engine import TorchEngine
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
-from wattstep.workloads.bert import Bert
-from wattstep.workloads.char_cnn import CharCnn
+from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.schema.workload import Preparation
 from wattstep.workloads.data.speech_commands import WORDS
-from wattstep.workloads.gpt import Gpt
-from wattstep.workloads.lora import Adapter
-from wattstep.workloads.seq2seq import Attention, Seq2Seq
-from wattstep.workloads.whisper import WhisperTraining, log_mel, write_words
+from wattstep.workloads.torch import find
+from wattstep.workloads.torch.bert import Bert
+from wattstep.workloads.torch.char_cnn import CharCnn
+from wattstep.workloads.torch.gpt import Gpt
+from wattstep.workloads.torch.lora import Adapter
+from wattstep.workloads.torch.seq2seq import Attention, Seq2Seq
+from wattstep.workloads.torch.whisper import WhisperTraining, log_mel, write_words
 
 # Name, parameters, those that train, and who says so.
 PARAMETERS = [
@@ -118,7 +118,7 @@ def test_a_small_batch_of_text_is_learnt_by_heart(name, steps, left):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "amp"])
 def test_two_batches_make_a_step_in_each_precision(name, precision):
     preparation = Preparation(batch_size=1, accumulate=2)
-    engine = TorchEngine(find(name), preparation, precision=precision)
+    engine = TorchTrainer(find(name), preparation, precision=precision)
     weights = next(engine.training.model.parameters())
     before = weights.detach().clone()
     # Not far from a guess at first: as many nats as the logarithm of the choices.
@@ -344,7 +344,13 @@ def listening():
         held_out_targets=np.array([9], np.uint8),
         facts=None,
     )
-    return WhisperTraining(samples=samples, model=Listener(), preparation=Preparation(batch_size=2))
+    model = Listener()
+    return WhisperTraining(
+        samples=samples,
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        preparation=Preparation(batch_size=2),
+    )
 
 
 def test_whisper_is_given_the_tokens_before_those_that_it_writes(listening):

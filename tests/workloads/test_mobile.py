@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from wattstep.engines.torch_engine import TorchEngine
+from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
+from wattstep.schema.workload import Preparation
 from wattstep.workloads.data.detection import SIZES, enlarge, read_scenes, trim
-from wattstep.workloads.mobilenetv3 import round_to_eight
-from wattstep.workloads.ssdlite import (
+from wattstep.workloads.torch import find
+from wattstep.workloads.torch.mobilenetv3 import round_to_eight
+from wattstep.workloads.torch.ssdlite import (
     DetectionLoss,
     Norm,
     encode_boxes,
@@ -106,7 +106,7 @@ def changed(model, before):
     ],
 )
 def test_frozen_parts_and_their_statistics_stay_while_the_rest_trains(name, trains):
-    engine = TorchEngine(find(name), Preparation(batch_size=2, image_size=64))
+    engine = TorchTrainer(find(name), Preparation(batch_size=2, image_size=64))
     model = engine.training.model
     before = snapshot(model)
     moving = {key for key in before if trains(key)}
@@ -122,7 +122,7 @@ def test_frozen_parts_and_their_statistics_stay_while_the_rest_trains(name, trai
 
 
 def test_the_whole_network_moves_when_all_of_it_trains():
-    engine = TorchEngine(find("mobilenetv2"), Preparation(batch_size=2, image_size=64))
+    engine = TorchTrainer(find("mobilenetv2"), Preparation(batch_size=2, image_size=64))
     before = snapshot(engine.training.model)
     engine.step()
     engine.step()
@@ -310,7 +310,7 @@ def test_one_pixel_of_one_image_is_normalised_by_the_running_statistics():
 
 
 def test_a_scene_at_a_time_trains_the_detector():
-    engine = TorchEngine(find("ssdlite"), Preparation(batch_size=1))
+    engine = TorchTrainer(find("ssdlite"), Preparation(batch_size=1))
     assert math.isfinite(engine.step())
 
 

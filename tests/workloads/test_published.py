@@ -2,8 +2,9 @@
 
 import pytest
 
-from wattstep.engines.torch_facts import count_published
-from wattstep.workloads import find, names
+from wattstep.engines.torch.facts import count_published
+from wattstep.workloads import names
+from wattstep.workloads.torch import find
 
 TORCHVISION = "torchvision's table of weights, num_params of "
 TINY = "MLPerf Tiny's reference, less the running statistics that Keras counts as well: "

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from wattstep.daily.settings import DailySettings
-from wattstep.daily.split import split
-from wattstep.records.workload import Preparation
+from wattstep.schema.workload import Preparation
+from wattstep.train.daily.settings import DailySettings
+from wattstep.train.daily.split import split
 from wattstep.workloads.data.samples import Array, describe
-from wattstep.workloads.supervised import SupervisedTraining, spread
+from wattstep.workloads.torch.supervised import SupervisedTraining, spread
 
 
 class AlwaysFirst(nn.Module):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
-from wattstep.engines.torch_engine import TorchEngine
+from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
-from wattstep.workloads.autoencoder import Norm
+from wattstep.schema.workload import Preparation
 from wattstep.workloads.data.speech_commands import WORDS
 from wattstep.workloads.data.visual_wake_words import halve, read_picture, read_pictures
+from wattstep.workloads.torch import find
+from wattstep.workloads.torch.autoencoder import Norm
 
 # Name, trainable parameters by hand, channels that are normalised, and the total of the
 # reference: Keras counts the running mean and variance of each channel as well.
@@ -138,7 +138,7 @@ def test_a_single_value_is_normalised_by_the_running_statistics():
 
 
 def test_spoken_words_are_told_apart_after_a_few_steps():
-    engine = TorchEngine(find("ds-cnn"), Preparation(batch_size=32, rate_rule="fixed"))
+    engine = TorchTrainer(find("ds-cnn"), Preparation(batch_size=32, rate_rule="fixed"))
     for _ in range(45):
         engine.step()
     accuracy = engine.evaluate()["accuracy"]

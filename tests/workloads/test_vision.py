@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from wattstep.engines.torch_engine import TorchEngine
+from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
-from wattstep.records.workload import Preparation
-from wattstep.workloads import find
-from wattstep.workloads.googlenet import ResponseNorm
+from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch import find
+from wattstep.workloads.torch.googlenet import ResponseNorm
 
 # Szegedy et al., arXiv 1409.4842, table 1, worked out by hand: k²·in·out + out of each
 # convolution, e.g. inception 3a on 192 channels: 193·64 + 193·96 + 865·128 + 193·16 + 401·32 +
@@ -177,7 +177,7 @@ def test_a_small_batch_is_learnt_by_heart(name, batch_size, rule, steps, left):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "amp"])
 def test_googlenet_stays_finite(precision):
-    engine = TorchEngine(
+    engine = TorchTrainer(
         find("inceptionv1"), Preparation(batch_size=4, rate_rule="fixed"), precision=precision
     )
     assert all(math.isfinite(engine.step()) for _ in range(10))
@@ -266,7 +266,7 @@ def test_dcgan_has_no_measure_of_its_images():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "amp"])
 def test_dcgan_trains_in_every_precision_and_in_parts(precision):
-    engine = TorchEngine(
+    engine = TorchTrainer(
         find("dcgan"), Preparation(batch_size=2, accumulate=2), precision=precision
     )
     assert all(math.isfinite(engine.step()) for _ in range(2))

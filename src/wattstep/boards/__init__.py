@@ -42,8 +42,8 @@ def identify(root: Path) -> Board | None:
             if any(fnmatchcase(entry, pattern) for pattern in find(name).compatible):
                 return find(name)
     model = " ".join(_read(root / MODEL))
-    found = [(len(text), name) for name in names() for text in find(name).models if text in model]
-    return find(max(found)[1]) if found else None
+    matches = [(len(text), name) for name in names() for text in find(name).models if text in model]
+    return find(max(matches)[1]) if matches else None
 
 
 def _read(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a power rail means on a board: its domain, whether it is in the total, what a reader must know."""
+"""Meaning of a power rail on a board: its domain, whether it is in the total, notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from wattstep.boards.table import Board, Rail
-from wattstep.records.channel import Domain
+from wattstep.schema.channel import Domain
 
 # Parts with a domain of their own; all others are of the system.
 DOMAINS: Final[Mapping[str, Domain]] = MappingProxyType(
@@ -24,7 +24,7 @@ ON_CHIP: Final = frozenset({"cpu", "gpu", "soc", "cv"})
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What a rail is used for.
+    """Use of a rail.
 
     Attributes:
         domain: Part of the device; "soc" for a rail that feeds several parts of the chip,
@@ -83,27 +83,29 @@ def rail_called(board: Board, words: str) -> str | None:
     They are the words of its label, or some of those that name no part of a chip: "gpu" is not what
     feeds GPU and SOC together.
     """
-    said = set(_WORD.findall(words.lower())) - _EMPTY
+    words_of_name = set(_WORD.findall(words.lower())) - _EMPTY
     labels = {
         rail.label: [set(_WORD.findall(name.lower())) - _EMPTY for name in rail.names]
         for rail in board.rails
     }
-    same = [label for label, names in labels.items() if said and said in names]
-    some = [label for label, names in labels.items() if any(said <= name for name in names)]
-    if not same and said and not said & _OF_CHIPS:
+    same = [label for label, names in labels.items() if words_of_name and words_of_name in names]
+    some = [
+        label for label, names in labels.items() if any(words_of_name <= name for name in names)
+    ]
+    if not same and words_of_name and not words_of_name & _OF_CHIPS:
         same = some
     return same[0] if len(same) == 1 else None
 
 
 def board_called(boards: Collection[Board], words: Collection[str]) -> Board | None:
     """The only board whose rails somebody's own words mean, each another, its total among them."""
-    found = []
+    matching = []
     for board in boards:
         labels = [rail_called(board, each) for each in words]
         distinct = {label for label in labels if label is not None}
         if len(distinct) == len(words) and board.total and distinct >= set(board.total):
-            found.append(board)
-    return found[0] if len(found) == 1 else None
+            matching.append(board)
+    return matching[0] if len(matching) == 1 else None
 
 
 def missing_of_total(board: Board, readable: Collection[str]) -> list[str]:

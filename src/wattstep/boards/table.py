@@ -21,7 +21,7 @@ USES = ("temperature", "aggregate", "ignore")
 
 @dataclass(frozen=True, kw_only=True)
 class Rail:
-    """One power rail.
+    """Power rail.
 
     Attributes:
         label: As current drivers name it, e.g. "VDD_SYS_GPU".
@@ -74,7 +74,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Zone:
-    """One thermal zone.
+    """Thermal zone.
 
     Attributes:
         type: As the kernel names it; `aliases` for other releases.
@@ -104,7 +104,7 @@ class Mode:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """What is known of one board.
+    """Facts of one board.
 
     Attributes:
         name: Of its file, e.g. "jetson-tx2".
@@ -127,7 +127,7 @@ class Board:
         memory_controller: "max_hz", "bus_bits"; empty: not known.
         zones: Thermal zones.
         modes: Power modes.
-        emulation: What the emulator needs; see `wattstep.targets.emulation`.
+        emulation: What the emulator needs; see `wattstep.record.hosts.emulation`.
     """
 
     name: str
@@ -233,7 +233,7 @@ def _typed(kind: str, value: Any) -> Any:
 
 
 def _check(board: Board) -> None:
-    """What a table must not say: unknown parts and uses, a total of rails that are not there."""
+    """Check of a table: unknown parts and uses, a total of rails that are not there."""
     for problem in (*_rail_problems(board), *_total_problems(board), *_other_problems(board)):
         raise InvalidValueError(f"board {board.name}: {problem}")
 

@@ -13,7 +13,7 @@ import typer
 
 from wattstep.cli.saying import say
 from wattstep.errors import UnrecordedInterrupt, WattstepError
-from wattstep.records.failures import contained
+from wattstep.schema.failures import contained
 
 # A command is a function in a file of its own; the file loads only when the command is listed
 # or used, and loads what it needs only when it runs.
@@ -101,7 +101,7 @@ def _needed(arguments: Sequence[str]) -> Iterable[str]:
 
 
 def _is_unrecorded(ending: BaseException) -> bool:
-    """Whether the Ctrl-C that typer made an exit of came before a recording began."""
+    """True if the Ctrl-C that typer made an exit of came before a recording began."""
     cause: BaseException | None = ending
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__

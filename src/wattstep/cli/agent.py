@@ -33,8 +33,8 @@ def agent(
     if look is not None and join is not None:
         raise InvalidValueError("--look makes a file for a board, --join a run: one at a time")
     if join is not None:
-        from wattstep.agent.joining import join as join_recording
         from wattstep.cli.showing import show_runs
+        from wattstep.remote.agent.joining import join as join_recording
 
         show_runs([join_recording(join, output)], json)
         return
@@ -53,8 +53,8 @@ def agent(
 
 
 def _write(output: Path, look: Path | None) -> Path:
-    from wattstep.agent.looking import parse_look
-    from wattstep.agent.making import bare_agent, make_agent
+    from wattstep.remote.agent.looking import parse_look
+    from wattstep.remote.agent.making import bare_agent, make_agent
 
     try:
         text = bare_agent() if look is None else make_agent(parse_look(look.read_bytes()))

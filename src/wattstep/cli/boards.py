@@ -32,7 +32,7 @@ def boards(
     names = tables.names() if name is None else [name]
     rows = [row(tables.find(one)) for one in names]
     if json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump({"this_machine": here.name if here else None, "boards": rows}, sys.stdout)
     elif name is None:
@@ -54,7 +54,7 @@ def row(board: Board) -> dict[str, Any]:
 
 
 def total_of(facts: dict[str, Any]) -> str:
-    """What makes the total, in a few words; where there is none, that there is none."""
+    """Power rails that make the total, in a few words; where there is none, that there is none."""
     rails = facts["total"]
     if len(rails) > 6:
         return f"{len(rails)} rails of its power manager"
@@ -163,6 +163,6 @@ def _memory_clock(controller: dict[str, Any]) -> str:
 
 
 def _number(value: float | None, unit: str) -> str:
-    from wattstep.reports.values import quantity
+    from wattstep.report.values import quantity
 
     return "" if value is None else quantity(value, unit)

@@ -48,8 +48,8 @@ def calibrate(
     """Fit gain and offset of a run's power to an external meter; its figures carry them from then on."""
     from dataclasses import replace
 
-    from wattstep.analysis.calibration import read_calibrations
     from wattstep.formats.power_meter import parse
+    from wattstep.recorded.calibration import read_calibrations
     from wattstep.run import load
     from wattstep.run.calibration import calibrate as fit_run
     from wattstep.run.calibration import calibration_document
@@ -61,26 +61,24 @@ def calibrate(
         if why := folder.foreign():
             raise InvalidValueError(f"{run} is not written into: {why}; make a copy that is yours")
     recording = parse(read_bytes(meter))
-    found = fit_run(
-        opened, recording, channel=rail, shift_s=shift, accuracy=parse_percent(accuracy)
-    )
+    fit = fit_run(opened, recording, channel=rail, shift_s=shift, accuracy=parse_percent(accuracy))
     known = read_calibrations(opened.info.calibration) if opened.info.calibration else {}
-    document = calibration_document(opened, {**known, rail: found})
+    document = calibration_document(opened, {**known, rail: fit})
     write_info(run, replace(opened.info, calibration=document))
     if output is not None:
         write_json(document, output)
     if json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump({"run": str(run), **document}, sys.stdout)
         return
     print(
-        f"{rail}: meter = {found.gain:.4f} × sensors {found.offset_w:+.3f} W\n"
-        f"  gain {found.gain_low:.4f} to {found.gain_high:.4f}, offset {found.offset_low:+.3f} to "
-        f"{found.offset_high:+.3f} W (95 %, {found.windows} windows of {found.window_s:g} s, "
-        f"correlation {found.correlation:.3f})\n"
-        f"  the meter's clock was moved by {found.shift_s:+.3f} s; what is left: "
-        f"{found.residual_w:.3g} W\n"
+        f"{rail}: meter = {fit.gain:.4f} × sensors {fit.offset_w:+.3f} W\n"
+        f"  gain {fit.gain_low:.4f} to {fit.gain_high:.4f}, offset {fit.offset_low:+.3f} to "
+        f"{fit.offset_high:+.3f} W (95 %, {fit.windows} windows of {fit.window_s:g} s, "
+        f"correlation {fit.correlation:.3f})\n"
+        f"  the meter's clock was moved by {fit.shift_s:+.3f} s; what is left: "
+        f"{fit.residual_w:.3g} W\n"
         f"The figures of {run} carry it from now on"
         + ("" if output is None else f"; further runs: wattstep run --calibration {output}")
     )
@@ -106,7 +104,7 @@ def write_json(document: object, path: Path) -> None:
     """
     import json
 
-    from wattstep.reports.pages.page import write_at_once
+    from wattstep.report.html.page import write_at_once
 
     try:
         write_at_once(json.dumps(document, indent=1) + "\n", path)

@@ -15,10 +15,10 @@ import typer
 
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.saying import say
-from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
+from wattstep.errors import InvalidValueError, RecordingError
 
 if TYPE_CHECKING:
-    from wattstep.records.ceilings import Ceilings
+    from wattstep.schema.ceilings import Ceilings
 
 ALL_COUNTS = 4  # cores up to which every number of threads is measured
 OTHER_CORES = 0.1  # taken by other processes: more is told
@@ -56,10 +56,10 @@ def ceilings(
 ) -> None:
     """Measure what this machine can do at most; `explain` sets operations against it."""
     wanted = [] if add is not None else _counts(threads, of_run)
-    found = _measured(wanted, seconds, quiet) if add is None else _added(add)
+    measured = _measured(wanted, seconds, quiet) if add is None else _added(add)
     if out is not None:
-        _write(found, out)
-    _show(found, json)
+        _write(measured, out)
+    _show(measured, json)
 
 
 def _counts(threads: str | None, of_run: Path | None) -> list[int]:
@@ -94,9 +94,9 @@ def _threads_of(path: Path) -> int:
     Raises:
         InvalidValueError: It ran elsewhere, or does not say with how many threads.
     """
-    from wattstep.records.ceilings import MACHINE
+    from wattstep.record.sensors.machine import describe
     from wattstep.run import load
-    from wattstep.sensors.machine import describe
+    from wattstep.schema.ceilings import MACHINE
     from wattstep.store.ceilings import differences
 
     info = load(path).info
@@ -115,21 +115,19 @@ def _threads_of(path: Path) -> int:
 def _measured(counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilings]:
     if not seconds > 0:
         raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0")
-    try:
-        from wattstep.engines.torch_ceilings import Asked, measure
-    except ModuleNotFoundError as error:
-        raise MissingPartError(
-            "ceilings are measured with torch, which is not installed: pip install torch"
-        ) from error
-    from wattstep.fleet.place import one_at_a_time
-    from wattstep.sensors.machine import caches, describe
+    from wattstep import engines
+    from wattstep.record.sensors.machine import caches, describe
+    from wattstep.schema.ceilings import Asked
     from wattstep.store.ceilings import keep
+    from wattstep.train.child.local_machine import one_at_a_time
 
     def tell(text: str) -> None:
         if not quiet:
             say(text)
 
-    device, found = describe(), []
+    engine = engines.find(engines.DEFAULT)
+    engine.load()
+    device, ceilings = describe(), []
     with one_at_a_time():
         for count in counts:
             free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -142,10 +140,10 @@ def _measured(counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilin
                 seconds=seconds / len(counts) / 2,  # trying sizes and making arrays takes the rest
             )  # fmt: skip
             with _watched() as others:
-                measured = measure(asked, tell)
-            found.append(replace(measured, notes=(*others, *measured.notes)))
-            keep(found[-1])
-    return found
+                measured = engine.ceilings(asked, tell)
+            ceilings.append(replace(measured, notes=(*others, *measured.notes)))
+            keep(ceilings[-1])
+    return ceilings
 
 
 @contextmanager
@@ -179,41 +177,41 @@ def _added(path: Path) -> list[Ceilings]:
     import json
 
     from wattstep.errors import DamagedRunError
-    from wattstep.records.ceilings import Ceilings
+    from wattstep.schema.ceilings import Ceilings
     from wattstep.store.ceilings import keep
 
     try:
         documents = json.loads(path.read_text(encoding="utf-8"))["ceilings"]
-        found = [Ceilings.from_dict(document) for document in documents]
+        added = [Ceilings.from_dict(document) for document in documents]
     except OSError as error:
         raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, DamagedRunError) as error:
         raise InvalidValueError(f"{path} holds no measured ceilings: {error}") from error
-    for one in found:
+    for one in added:
         keep(one)
-    return found
+    return added
 
 
-def _write(found: Sequence[Ceilings], path: Path) -> None:
-    from wattstep.reports.json_document import dump
+def _write(ceilings: Sequence[Ceilings], path: Path) -> None:
+    from wattstep.report.json_document import dump
 
     try:
         with path.open("w", encoding="utf-8") as file:
-            dump(_document(found), file)
+            dump(_document(ceilings), file)
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _document(found: Sequence[Ceilings]) -> dict[str, Any]:
-    return {"ceilings": [one.to_dict() for one in found]}
+def _document(ceilings: Sequence[Ceilings]) -> dict[str, Any]:
+    return {"ceilings": [one.to_dict() for one in ceilings]}
 
 
-def _show(found: Sequence[Ceilings], as_json: bool) -> None:
+def _show(ceilings: Sequence[Ceilings], as_json: bool) -> None:
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        dump(_document(found), sys.stdout)
+        dump(_document(ceilings), sys.stdout)
         return
-    from wattstep.reports.consoles.ceilings import print_ceilings
+    from wattstep.report.terminal.ceilings import print_ceilings
 
-    print_ceilings(found)
+    print_ceilings(ceilings)

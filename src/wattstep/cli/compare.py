@@ -88,9 +88,10 @@ def _compare_or_hold(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from wattstep.comparison.configuration import check_across
+    from wattstep.insight.compare.configuration import check_across
 
-    meant = check_across([part.strip() for part in (across or "").split(",") if part.strip()])
+    facets = [part.strip() for part in (across or "").split(",") if part.strip()]
+    meant = check_across(facets)
     if baseline:
         if len(groups) > 1:
             raise InvalidValueError(f"--baseline and {WITH}: runs are held against one baseline")
@@ -100,40 +101,35 @@ def _compare_or_hold(
         raise InvalidValueError("--strict goes with --baseline")
     if tolerance != TOLERANCE:
         raise InvalidValueError("--tolerance goes with --baseline")
-    _compare(groups, meant, metric, as_json, quiet)
+    _compare(groups, facets, metric, as_json, quiet)
 
 
 def _compare(
     groups: list[list[Path]],
-    across: frozenset[str],
+    across: Sequence[str],
     metric: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from wattstep.comparison.comparing import compare as compare_two
-    from wattstep.comparison.matrix import compare_all
-    from wattstep.comparison.sides import gathered, sides_of
+    from wattstep.api import compare as compare_runs
+    from wattstep.insight.compare.comparing import Comparison
 
-    sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
-    check_metric(metric)
-    if not quiet:
-        say(f"reading {sum(len(side.paths) for side in sides)} runs")
-    if len(sides) == 2 and metric is None:
-        comparison = compare_two(sides[0], sides[1], across)
-        if as_json:
-            _dump(comparison.document())
-            return
-        from wattstep.reports.consoles.compare import print_comparison
-
-        print_comparison(comparison, _console())
-        return
-    matrix = compare_all(sides, metric, across)
+    sides = groups if len(groups) > 1 else groups[0]
+    comparison = compare_runs(
+        *sides,
+        across=across,
+        metric=metric,
+        on_read=None if quiet else lambda count: say(f"reading {count} runs"),
+    )
     if as_json:
-        _dump(matrix.document())
+        _dump(comparison.document())
         return
-    from wattstep.reports.consoles.compare import print_matrix
+    from wattstep.report.terminal.compare import print_comparison, print_matrix
 
-    print_matrix(matrix, _console())
+    if isinstance(comparison, Comparison):
+        print_comparison(comparison, _console())
+    else:
+        print_matrix(comparison, _console())
 
 
 def _hold(
@@ -145,8 +141,8 @@ def _hold(
     strict: bool,
     as_json: bool,
 ) -> None:
-    from wattstep.comparison.gate import METRICS, hold
-    from wattstep.comparison.sides import gathered
+    from wattstep.insight.compare.gate import METRICS, hold
+    from wattstep.insight.compare.sides import gathered
 
     sides = gathered([baseline, runs])
     metrics = METRICS if metric is None else tuple(part.strip() for part in metric.split(","))
@@ -158,7 +154,7 @@ def _hold(
     if as_json:
         _dump(gate.document())
     else:
-        from wattstep.reports.consoles.compare import print_gate
+        from wattstep.report.terminal.compare import print_gate
 
         print_gate(gate, _console())
     if gate.exit_code:
@@ -206,14 +202,14 @@ def check_metric(name: str | None) -> None:
     Raises:
         InvalidValueError: There is no such metric.
     """
-    from wattstep.comparison.process import UNITS
+    from wattstep.insight.compare.process import UNITS
 
     if name is not None and name not in UNITS:
         raise InvalidValueError(f"--metric {name}: there are {', '.join(UNITS)}")
 
 
 def _dump(document: object) -> None:
-    from wattstep.reports.json_document import dump
+    from wattstep.report.json_document import dump
 
     dump(document, sys.stdout, indented=False)  # rows of thousands of operations
 

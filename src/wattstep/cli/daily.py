@@ -9,48 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import (
-    Batches,
-    Data,
-    Json,
-    PowerModel,
-    Precision,
-    Quiet,
-    RateRule,
-    Seed,
-    Threads,
-    parse_batches,
-)
+from wattstep.cli.options import Batches, Json, Quiet, parse_batches
 from wattstep.cli.saying import say
+from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.train.daily.settings import DailySettings
 
 if TYPE_CHECKING:
-    from wattstep.daily.folder import DailyFolder
+    from wattstep.train.daily.folder import DailyFolder
 
 
+@with_settings(
+    "images_per_day", "days", "batch", "epochs_per_day", "pretrain", "pretrain_seconds", "judged",
+    "threads", "precision", "rate_rule", "seed", "data_dir", "power_model", "out", "json", "quiet",
+    of=DailySettings,
+)  # fmt: skip
 def daily(
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="One that has classes.")],
-    images_per_day: Annotated[int, typer.Option(help="New samples a day.", metavar="N")] = 64,
-    days: Annotated[int, typer.Option(help="Days.", metavar="N")] = 17,
     batch: Batches = "4,16,64",
-    epochs_per_day: Annotated[
-        int, typer.Option(help="How often a day trains on each of its samples.", metavar="N")
-    ] = 1,
-    pretrain: Annotated[
-        str, typer.Option(help="Held-out accuracy of the server's model.", metavar="GOAL")
-    ] = "accuracy=0.6",
-    pretrain_seconds: Annotated[
-        float, typer.Option(help="The most that the server's training may take.", metavar="S")
-    ] = 3600.0,
-    judged: Annotated[
-        int, typer.Option(help="Samples, at most, on which an accuracy is taken.", metavar="N")
-    ] = 2000,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    rate_rule: RateRule = "linear",
-    seed: Seed = 0,
-    data: Data = None,
-    power_model: PowerModel = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -59,29 +35,16 @@ def daily(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Train on each day's new samples; shows accuracy, time, energy and forgetting by day."""
     from wattstep import workloads
-    from wattstep.daily.child import train_daily
-    from wattstep.daily.folder import DailyFolder
-    from wattstep.daily.settings import DailySettings
+    from wattstep.train.daily.child import train_daily
+    from wattstep.train.daily.folder import DailyFolder
 
     workloads.check_name(workload)
-    settings = DailySettings(
-        workload=workload,
-        images_per_day=images_per_day,
-        days=days,
-        epochs_per_day=epochs_per_day,
-        pretrain=pretrain,
-        pretrain_seconds=pretrain_seconds,
-        judged=judged,
-        threads=threads,
-        precision=precision,
-        rate_rule=rate_rule,
-        seed=seed,
-        data_dir=None if data is None else str(data.absolute()),
-        power_model=power_model,
-    )
+    given["data_dir"] = absolute(given["data_dir"])
+    settings = DailySettings(workload=workload, **given)
     sizes = _batches(batch, settings.images_per_day * settings.epochs_per_day)
     folder = DailyFolder(out or Path("daily") / workload)
     folder.open(settings)
@@ -115,9 +78,9 @@ def _progress(title: str, quiet: bool) -> Callable[[dict[str, Any]], None]:
 
 
 def _show(folder: DailyFolder, sizes: list[int], as_json: bool) -> None:
-    from wattstep.daily.document import describe
-    from wattstep.daily.folder import REPORT
-    from wattstep.reports.pages.daily import write_daily
+    from wattstep.report.html.daily import write_daily
+    from wattstep.train.daily.document import describe
+    from wattstep.train.daily.folder import REPORT
 
     document = describe(folder, sizes)
     report = folder.path / REPORT
@@ -126,13 +89,13 @@ def _show(folder: DailyFolder, sizes: list[int], as_json: bool) -> None:
     except OSError as error:
         raise RecordingError(f"{report} cannot be written: {error.strerror or error}") from error
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump({"daily": document, "report": str(report)}, sys.stdout)
         return
     from rich.console import Console
 
-    from wattstep.reports.consoles.daily import print_daily
+    from wattstep.report.terminal.daily import print_daily
 
     console = Console()
     print_daily(document, console)

@@ -88,7 +88,7 @@ def _show(data_set: DataSet, root: Path | None, as_json: bool) -> None:
 
 
 def _describe(data_set: DataSet, root: Path | None) -> dict[str, Any]:
-    """One data set as a script sees it."""
+    """JSON document of a data set."""
     from wattstep.workloads.data.checking import locate, packed
 
     place = locate(data_set, root)
@@ -231,6 +231,6 @@ def _bar(title: str, quiet: bool) -> Iterator[Progress | None]:
 
 
 def _dump(rows: list[dict[str, Any]]) -> None:
-    from wattstep.reports.json_document import dump
+    from wattstep.report.json_document import dump
 
     dump({"data": rows}, sys.stdout)

@@ -7,55 +7,57 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wattstep.cli.options import Interval, Json, Target
+from wattstep.cli.options import Json
+from wattstep.cli.settings_options import with_settings
 
 if TYPE_CHECKING:
-    from wattstep.targets import Target as Parsed
+    from wattstep.record.hosts import Target as Parsed
 
 
-def doctor(interval: Interval = "10ms", target: Target = None, json: Json = False) -> None:
+@with_settings("interval", "target", "json")
+def doctor(interval: str, target: str | None, json: Json = False) -> None:
     """Show what this machine, or a target, can measure, at what cost, and what it cannot and why."""
-    from wattstep.diagnosis import diagnose
-    from wattstep.targets import parse_target
+    from wattstep.record.hosts import parse_target
+    from wattstep.train.doctor import diagnose
 
     if not json:
         print("sampling for two seconds ...", file=sys.stderr)
     parsed = parse_target(target)
-    found = (
+    diagnosis = (
         _diagnose_there(parsed, interval)
         if parsed.scheme == "ssh"
         else diagnose(interval, target=target)
     )
     if json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        dump(found, sys.stdout)
+        dump(diagnosis, sys.stdout)
     else:
-        _show(found)
+        _show(diagnosis)
 
 
 def _diagnose_there(target: Parsed, interval: str) -> dict[str, Any]:
     """By a board, of itself."""
-    from wattstep.fleet.remote.board import open_place
+    from wattstep.remote.ssh.board import open_execution_host
 
-    with closing(open_place(target, partial(print, file=sys.stderr))) as board:
+    with closing(open_execution_host(target, partial(print, file=sys.stderr))) as board:
         return board.diagnose(interval)
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(diagnosis: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console()
-    for line in (*_device(found["device"]), *found["notes"], _total(found["total"])):
+    for line in (*_device(diagnosis["device"]), *diagnosis["notes"], _total(diagnosis["total"])):
         console.print(line, markup=False, highlight=False)
     table = Table(
         "channel", "value", "smallest change", "new value every", "read takes", box=None,
         title="What is sampled", title_justify="left",
     )  # fmt: skip
     absent = Table("sensor", "reason", box=None, title="What is not", title_justify="left")
-    for sensor in found["sensors"]:
+    for sensor in diagnosis["sensors"]:
         if not sensor["present"]:
             absent.add_row(escape(sensor["name"]), escape(sensor["reason"]))
         for row in sensor["channels"]:
@@ -67,23 +69,23 @@ def _show(found: dict[str, Any]) -> None:
                 _value(row["read_cost"], "s"),
             )
     console.print(table)
-    for name, note in _channel_notes(found["sensors"]):
+    for name, note in _channel_notes(diagnosis["sensors"]):
         console.print(f"  {name}: {note}", markup=False, highlight=False)
     console.print()
     console.print(absent)
     console.print("\nThe sampler", style="italic")
-    for name, thing in found["sampler"].items():
+    for name, thing in diagnosis["sampler"].items():
         shown = thing if isinstance(thing, str) else _value(thing["value"], thing["unit"])
         console.print(f"  {name}: {shown}", markup=False, highlight=False)
     console.print(
-        f"  an hour of samples takes {_size(found['disk_bytes_an_hour'])} on disk while it records; "
+        f"  an hour of samples takes {_size(diagnosis['disk_bytes_an_hour'])} on disk while it records; "
         "marks add 64 bytes a step and up to 10 kB a second",
         highlight=False,
     )
 
 
 def _device(device: dict[str, Any]) -> list[str]:
-    """One line of what it is; a second where its sensors are those of something else."""
+    """Description of the device in one line; a second where its sensors are those of something else."""
     virtual = {True: "virtual", False: "not virtual", None: "unknown whether virtual"}
     facts = [
         device.get("model") if device.get("board") else None,
@@ -108,7 +110,7 @@ def _total(total: dict[str, Any]) -> str:
 
 
 def _channel_notes(sensors: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """What the reader of a channel must know, each text once: with the first channel it is of."""
+    """Notes on channels, each text once: with the first channel it is of."""
     notes: dict[str, str] = {}
     for row in (row for sensor in sensors for row in sensor["channels"]):
         if row.get("note"):
@@ -122,6 +124,6 @@ def _size(size: float | None) -> str:
 
 def _value(value: float | None, unit: str) -> str:
     """A plain number with its unit, in a range that reads well; "-" for none."""
-    from wattstep.reports.values import quantity
+    from wattstep.report.values import quantity
 
     return "-" if value is None else quantity(value, unit)

@@ -12,7 +12,7 @@ import typer
 from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.saying import say, say_failures
-from wattstep.records.failures import Failures
+from wattstep.schema.failures import Failures
 
 
 def explain(
@@ -28,16 +28,16 @@ def explain(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Where time and energy go: below the sampling interval, between operations, and what would help."""
+    """Explain where time and energy go: below the sampling interval, between operations, and what would help."""
     from rich.console import Console
     from rich.markup import escape
 
     from wattstep.cli.folders import expand
-    from wattstep.explaining import chosen_sections
-    from wattstep.explaining import explain as explained
-    from wattstep.reports.consoles.explain import print_section
-    from wattstep.reports.json_document import dump
-    from wattstep.reports.values import plain
+    from wattstep.insight.explain import chosen_sections
+    from wattstep.insight.explain import explain as explained
+    from wattstep.report.json_document import dump
+    from wattstep.report.terminal.explain import print_section
+    from wattstep.report.values import plain
     from wattstep.run import load
 
     names = chosen_sections(section or [])
@@ -54,13 +54,13 @@ def explain(
         for name in names:
             if not quiet:
                 say(f"{path.name}: {name}")
-            for found in explained(run, [name], beside):
-                sections.append(found.document())
-                if found.failure:
-                    failures.add(f"{path.name}: {name}", found.failure)
+            for section in explained(run, [name], beside):
+                sections.append(section.document())
+                if section.failure:
+                    failures.add(f"{path.name}: {name}", section.failure)
                 if not json:
                     part = f"{path.name}: {name}, as it is printed"
-                    failures.guard(part, partial(print_section, found, console), None)
+                    failures.guard(part, partial(print_section, section, console), None)
         return {"run": str(path), "sections": sections}
 
     documents, cut = open_runs([run.path for run in opened], one, failures)

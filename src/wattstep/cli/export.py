@@ -11,11 +11,11 @@ import typer
 from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.saying import say, say_failures
-from wattstep.records.failures import Failures
-from wattstep.records.plain_text import plain
+from wattstep.schema.failures import Failures
+from wattstep.schema.sanitize import plain
 
 if TYPE_CHECKING:
-    from wattstep.exporting.export import Exported
+    from wattstep.report.export.export import Exported
 
 
 def export(
@@ -49,7 +49,7 @@ def export(
 ) -> None:  # fmt: skip
     """Write runs for other tools: Perfetto, Chrome JSON, CSV, Parquet."""
     from wattstep.cli.folders import expand
-    from wattstep.exporting.export import format_of, targets
+    from wattstep.report.export.export import format_of, targets
 
     format_of(to)
     paths = expand(runs)
@@ -59,30 +59,34 @@ def export(
     def one(path: Path) -> Exported:
         return _one(path, to, places[path], force=force, quiet=quiet or json)
 
-    found, damaged = open_runs(paths, one, failures)
+    exported, damaged = open_runs(paths, one, failures)
     say_failures(failures)
-    _show(found, damaged, failures, to, json)
+    _show(exported, damaged, failures, to, json)
 
 
 def _one(path: Path, to: str, target: Path, *, force: bool, quiet: bool) -> Exported:
     from wattstep.cli.progress import bar_of
-    from wattstep.exporting.export import export_run
+    from wattstep.report.export.export import export_run
 
     with bar_of(f"exporting {path.name}", quiet=quiet) as show:
         return export_run(path, to, target, force=force, on_progress=show)
 
 
 def _show(
-    found: list[Exported], damaged: list[dict[str, str]], failures: Failures, to: str, as_json: bool
+    exported: list[Exported],
+    damaged: list[dict[str, str]],
+    failures: Failures,
+    to: str,
+    as_json: bool,
 ) -> None:
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        rows = [_document(each, to) for each in found]
+        rows = [_document(each, to) for each in exported]
         left_out = {"damaged": damaged, "failures": failures.documents()}
         dump({"exports": rows, **left_out}, sys.stdout)
         return
-    for each in found:
+    for each in exported:
         counts = ", ".join(
             f"{count:,} {name.replace('_', ' ')}" for name, count in each.written.counts.items()
         )

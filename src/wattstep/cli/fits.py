@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Accumulate, Batches, Data, Json, MemoryLimit, Precisions, Quiet
+from wattstep.cli.options import Batches, Json, MemoryLimit, Precisions, Quiet
+from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.cli.sweep import (
     Threads,
     chosen_workloads,
@@ -18,6 +19,17 @@ from wattstep.cli.sweep import (
 STEPS = 2
 
 
+@with_settings(
+    "batch",
+    "memory_limit",
+    "threads",
+    "precision",
+    "accumulate",
+    "data_dir",
+    "out",
+    "json",
+    "quiet",
+)
 def fits(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite. Or all.")
@@ -26,8 +38,6 @@ def fits(
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
     precision: Precisions = "fp32",
-    accumulate: Accumulate = 1,
-    data: Data = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -37,19 +47,19 @@ def fits(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Does it train? Tries two steps of each configuration, and says why where it does not."""
     from wattstep.store.files import new_name
-    from wattstep.training import TrainingSettings
+    from wattstep.train.settings import TrainingSettings
 
     chosen = chosen_workloads(names)
     shared = TrainingSettings(
         workload=chosen[0],
         steps=STEPS,
         warmup=1,
-        accumulate=accumulate,
         trace="none",
-        data_dir=None if data is None else str(data.absolute()),
+        **{**given, "data_dir": absolute(given["data_dir"])},
     )
     plan = make_plan(shared, chosen, batch, threads, precision, memory_limit, cooldown="none")
     run_sweep(plan, out or Path("runs", new_name("fits")), as_json=json, quiet=quiet)

@@ -1,4 +1,4 @@
-"""What folders on a command line hold: runs, sweeps with the state of the device they had set, daily trainings."""
+"""Contents of folders named on a command line: runs, sweeps with the state of the device they had set, daily trainings."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError
 
 if TYPE_CHECKING:
-    from wattstep.fleet.outcome import Outcome
+    from wattstep.train.child.outcome import Outcome
 
 SWEEP = "sweep.json"  # what the folder of a sweep is known by
 DAILY = "daily.json"  # and that of a daily training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What lies in some folders.
+class FolderContents:
+    """Contents of some folders.
 
     Attributes:
         runs: Each run once, with the state of the device that a sweep had set, or "".
@@ -32,7 +32,7 @@ class Found:
     outcomes: dict[Path, list[Outcome]]
 
 
-def find(paths: Sequence[Path]) -> Found:
+def find(paths: Sequence[Path]) -> FolderContents:
     """Everything in these folders.
 
     Raises:
@@ -50,20 +50,20 @@ def find(paths: Sequence[Path]) -> Found:
         else:
             runs |= dict.fromkeys(expand([path]), "")
     by_place = {run.resolve(): (run, state) for run, state in runs.items()}  # each once
-    return Found(runs=dict(by_place.values()), daily=daily, outcomes=outcomes)
+    return FolderContents(runs=dict(by_place.values()), daily=daily, outcomes=outcomes)
 
 
 def read_sweep(path: Path) -> list[Outcome]:
-    """What came of each configuration of a sweep.
+    """Outcomes of the configurations of a sweep.
 
     Raises:
         DamagedRunError: It cannot be read.
     """
-    from wattstep.fleet import folder
+    from wattstep.sweep import folder
 
     folder.read_sweep(path)
-    found = folder.read_outcomes(path, lambda text: say(f"wattstep: {text}"))
-    return list(found.values())
+    outcomes = folder.read_outcomes(path, lambda text: say(f"wattstep: {text}"))
+    return list(outcomes.values())
 
 
 def trained(path: Path, outcomes: Sequence[Outcome]) -> dict[Path, str]:
@@ -83,7 +83,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
     Raises:
         DamagedRunError: There is no run.
     """
-    found = []
+    expanded = []
     for path in paths:
         if not path.exists():
             raise DamagedRunError(f"{path}: there is no such run")
@@ -91,7 +91,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
             inside = sorted(p.parent for p in path.glob("*/run.json"))
             if not inside:
                 raise DamagedRunError(f"{path} is not a run, and holds none")
-            found.extend(inside)
+            expanded.extend(inside)
         else:
-            found.append(path)
-    return found
+            expanded.append(path)
+    return expanded

@@ -106,7 +106,7 @@ def import_(
     if agent is not None:
         if trace is not None or telemetry:
             raise InvalidValueError("--agent is a recording by itself: without the other two")
-        from wattstep.agent.joining import join
+        from wattstep.remote.agent.joining import join
 
         folder = Path(run_folder(out, name, new_name(agent.resolve().name)))
         join(agent, folder)

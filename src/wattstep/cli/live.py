@@ -32,18 +32,18 @@ def live(
 
     from wattstep.cli.live_view import a_moment, picture, tell, watch
     from wattstep.errors import DamagedRunError, InvalidValueError
-    from wattstep.watching.finding import find_run
-    from wattstep.watching.watcher import Watcher
+    from wattstep.live.finding import find_run
+    from wattstep.live.monitor import LiveMonitor
 
     path = find_run(run)
-    watcher = Watcher(path)
-    snapshot = watcher.look()
+    monitor = LiveMonitor(path)
+    snapshot = monitor.look()
     if not snapshot.workload and snapshot.problems:
         raise DamagedRunError(snapshot.problems[0])
     if json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        dump({"snapshot": snapshot.document()}, sys.stdout)
+        dump({"snapshot": snapshot.to_dict()}, sys.stdout)
     elif once:
         console = Console()
         console.print(picture(snapshot, console))
@@ -55,8 +55,8 @@ def live(
     else:
         screen = Console(stderr=True)
         if screen.is_terminal:
-            last = watch(watcher, screen, a_moment)
+            last = watch(monitor, screen, a_moment)
         else:
-            last = tell(watcher, lambda line: say(line))
+            last = tell(monitor, lambda line: say(line))
         if last.over:
             say(f"wattstep: {path}: the recording is over ({last.state})")

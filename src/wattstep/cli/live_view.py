@@ -19,12 +19,12 @@ from rich.live import Live
 from rich.text import Text
 
 from wattstep.cli.saying import say
-from wattstep.reports.consoles.live import Screen, draw
-from wattstep.watching.words import short_text
+from wattstep.live.words import short_text
+from wattstep.report.terminal.live import Screen, draw
 
 if TYPE_CHECKING:
-    from wattstep.watching.snapshot import Snapshot
-    from wattstep.watching.watcher import Watcher
+    from wattstep.live.monitor import LiveMonitor
+    from wattstep.live.snapshot import Snapshot
 
 EVERY_S: Final = 0.5
 LINE_EVERY_S: Final = 5.0
@@ -36,31 +36,31 @@ def picture(snapshot: Snapshot, console: Console) -> Text:
     """A snapshot as the console can show it now: it may have been resized."""
     width, height = console.size
     ascii_only = not (console.encoding or "ascii").lower().startswith("utf")
-    return draw(snapshot.document(), Screen(width=width, height=height - 1, ascii_only=ascii_only))
+    return draw(snapshot, Screen(width=width, height=height - 1, ascii_only=ascii_only))
 
 
-def watch(watcher: Watcher, console: Console, wait: Callable[[], bool]) -> Snapshot:
+def watch(monitor: LiveMonitor, console: Console, wait: Callable[[], bool]) -> Snapshot:
     """Draws the run until it is over, then leaves its last picture on the terminal.
 
     Args:
-        watcher: Of the run.
+        monitor: Of the run.
         console: A terminal.
         wait: Returns when the next picture is due: False where there is to be none.
 
     Returns:
-        What was seen last.
+        The last snapshot.
     """
     # Where all cores are busy the view gives way to the training. Of this thread alone.
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
-    snapshot = watcher.look()
+    snapshot = monitor.look()
     first = picture(snapshot, console)
     with Live(
         first, console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
     ) as live:
         try:
             while not snapshot.over and wait():
-                snapshot = watcher.look()
+                snapshot = monitor.look()
                 live.update(picture(snapshot, console), refresh=True)
         except KeyboardInterrupt:  # it ends the view, and nothing else
             pass
@@ -68,11 +68,13 @@ def watch(watcher: Watcher, console: Console, wait: Callable[[], bool]) -> Snaps
     return snapshot
 
 
-def tell(watcher: Watcher, say: Callable[[str], None], every_s: float = LINE_EVERY_S) -> Snapshot:
-    """The same in lines, where there is no terminal."""
+def tell(
+    monitor: LiveMonitor, say: Callable[[str], None], every_s: float = LINE_EVERY_S
+) -> Snapshot:
+    """Prints a run that goes on in lines, where there is no terminal; returns the last snapshot."""
     due = 0.0
     while True:
-        snapshot = watcher.look()
+        snapshot = monitor.look()
         if snapshot.over or time.monotonic() >= due:
             due = time.monotonic() + every_s
             say(line_of(snapshot))
@@ -83,14 +85,14 @@ def tell(watcher: Watcher, say: Callable[[str], None], every_s: float = LINE_EVE
 
 def line_of(snapshot: Snapshot) -> str:
     """A snapshot in one line."""
-    from wattstep.reports.consoles.glyphs import brief
+    from wattstep.report.terminal.glyphs import brief
 
-    said = [snapshot.stage or snapshot.state, f"step {snapshot.steps:,}"]
+    parts = [snapshot.stage or snapshot.state, f"step {snapshot.steps:,}"]
     time_of_step = snapshot.figures.get("step_time")
     if time_of_step is not None and time_of_step.value is not None:
-        said.append(f"{1e3 * time_of_step.value:.3g} ms a step (median)")
-    said += [words] if (words := short_text(snapshot)) else []
-    return f"{brief(snapshot.workload or snapshot.run, 60)}: {', '.join(said)}"
+        parts.append(f"{1e3 * time_of_step.value:.3g} ms a step (median)")
+    parts += [words] if (words := short_text(snapshot)) else []
+    return f"{brief(snapshot.workload or snapshot.run, 60)}: {', '.join(parts)}"
 
 
 def a_moment() -> bool:
@@ -133,9 +135,9 @@ class Beside:
         self._said.append(text)
 
     def _draw(self) -> None:
-        from wattstep.watching.watcher import Watcher
+        from wattstep.live.monitor import LiveMonitor
 
-        watch(Watcher(self._path), self._console, lambda: not self._stop.wait(EVERY_S))
+        watch(LiveMonitor(self._path), self._console, lambda: not self._stop.wait(EVERY_S))
 
 
 class Lines:
@@ -167,11 +169,11 @@ class Lines:
     def _tell(self) -> None:
         if self._stop.wait(self._every_s):
             return
-        from wattstep.watching.watcher import Watcher
+        from wattstep.live.monitor import LiveMonitor
 
-        watcher = Watcher(self._path)
+        monitor = LiveMonitor(self._path)
         while True:
-            snapshot = watcher.look()
+            snapshot = monitor.look()
             if snapshot.over:
                 return
             say(f"wattstep: {line_of(snapshot)}")

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import (
-    Accumulate,
-    Batches,
-    Classes,
-    Data,
-    ImageSize,
-    Json,
-    MemoryLimit,
-    Precision,
-    Quiet,
-    Seed,
-    Threads,
-    find_memory_limit,
-    parse_batches,
-)
+from wattstep.cli.options import Batches, Json, MemoryLimit, Quiet, find_memory_limit, parse_batches
 from wattstep.cli.saying import say
+from wattstep.cli.settings_options import with_settings
 from wattstep.errors import RecordingError
 
+if TYPE_CHECKING:
+    from wattstep.schema.footprint import Footprint
 
+
+@with_settings(
+    "batch", "processor", "precision", "accumulate", "classes", "image_size", "threads", "seed",
+    "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
+)  # fmt: skip
 def memory(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],
     batch: Batches = "4",
     processor: Annotated[
         str, typer.Option(help="cpu, or cuda for the memory of a GPU.", metavar="NAME")
     ] = "cpu",
-    precision: Precision = "fp32",
-    accumulate: Accumulate = 1,
-    classes: Classes = None,
-    image_size: ImageSize = None,
-    threads: Threads = None,
-    seed: Seed = 0,
-    data: Data = None,
     evaluation: Annotated[
         bool, typer.Option(help="Whether the stage of evaluation is measured, too.")
     ] = True,
@@ -50,12 +37,13 @@ def memory(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Measure memory by category and batch size, and by stage of a training's life."""
     from wattstep import workloads
-    from wattstep.fleet.footprints import measure_in_child
-    from wattstep.footprint import FootprintSettings
-    from wattstep.footprint.document import describe_life
+    from wattstep.train.child.footprints import measure_in_child
+    from wattstep.train.memory import FootprintSettings
+    from wattstep.train.memory.document import describe_life
 
     for name in names:
         workloads.check_name(name)
@@ -64,29 +52,23 @@ def memory(
         FootprintSettings(
             workload=name,
             batch_size=size,
-            accumulate=accumulate,
-            precision=precision,
             processor=processor,
-            threads=threads,
-            seed=seed,
-            data_dir=None if data is None else str(data),
-            classes=classes,
-            image_size=image_size,
             evaluation=evaluation,
+            **given,
         )
         for name in names
         for size in parse_batches(batch)
     ]
-    documents: list[dict[str, Any]] = []
+    footprints: list[Footprint] = []
     try:
         for settings in wanted:
             title = f"{settings.workload}, batch {settings.batch_size}"
             life = measure_in_child(settings, _progress(title, quiet), limit)
             described = None if limit is None else limit.described
-            documents.append(describe_life(settings, life, described))
+            footprints.append(describe_life(settings, life, described))
     finally:  # one that fails does not take those before it away
-        if documents:
-            _show(documents, json, output)
+        if footprints:
+            _show(footprints, json, output)
 
 
 def _progress(title: str, quiet: bool) -> Any:
@@ -97,26 +79,26 @@ def _progress(title: str, quiet: bool) -> Any:
     return tell
 
 
-def _show(documents: list[dict[str, Any]], as_json: bool, output: Path | None) -> None:
+def _show(footprints: list[Footprint], as_json: bool, output: Path | None) -> None:
     if output is not None:
-        from wattstep.reports.pages.memory import write_footprints
+        from wattstep.report.html.memory import write_footprints
 
         try:
-            write_footprints(documents, output)
+            write_footprints(footprints, output)
         except OSError as error:
             raise RecordingError(
                 f"{output} cannot be written: {error.strerror or error}"
             ) from error
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        dump({"memory": documents}, sys.stdout)
+        dump({"memory": [one.to_dict() for one in footprints]}, sys.stdout)
         return
     from rich.console import Console
 
-    from wattstep.reports.consoles.memory import print_footprints
+    from wattstep.report.terminal.memory import print_footprints
 
     console = Console()
-    print_footprints(documents, console)
+    print_footprints(footprints, console)
     if output is not None:
         console.print(f"report: {output.absolute().as_uri()}", soft_wrap=True, highlight=False)

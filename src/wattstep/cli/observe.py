@@ -15,13 +15,13 @@ from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.saying import say, say_failures
 from wattstep.errors import DamagedRunError
-from wattstep.records.failures import Failures
+from wattstep.schema.failures import Failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wattstep.fleet.outcome import Outcome
-    from wattstep.observations.evidence import Attempt, DailyCourse, Evidence, Observed
+    from wattstep.insight.observe.evidence import Attempt, DailyCourse, Evidence, Observed
+    from wattstep.train.child.outcome import Outcome
 
 LINE_EVERY_S = 2.0
 
@@ -43,29 +43,29 @@ def observe(
     quiet: Quiet = False,
 ) -> None:
     """Test the paper's twelve observations on these runs: which hold here, which do not, how sure."""
-    from wattstep.observations import chosen_observations
-    from wattstep.observations import observe as observed
-    from wattstep.observations.groups import conditions_by_letter
+    from wattstep.insight.observe import chosen_observations
+    from wattstep.insight.observe import observe as observed
+    from wattstep.insight.observe.groups import settings_by_letter
 
     wanted = [part.strip() for part in only.split(",")] if only is not None else []
     names = chosen_observations(wanted)
     failures = Failures()
     evidence, damaged = _evidence(runs, names, quiet, failures)
-    found = list(observed(evidence, names, failures))
+    observations = list(observed(evidence, names, failures))
     say_failures(failures)
     if json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        conditions = conditions_by_letter(evidence.runs)
-        documents = [each.document() for each in found]
+        conditions = settings_by_letter(evidence.runs)
+        documents = [each.document() for each in observations]
         document = {"observations": documents, "conditions": conditions, "damaged": damaged}
         dump({**document, "failures": failures.documents()}, sys.stdout)
         return
     from rich.console import Console
 
-    from wattstep.reports.consoles.observe import print_observations
+    from wattstep.report.terminal.observe import print_observations
 
-    print_observations(found, evidence, Console())
+    print_observations(observations, evidence, Console())
 
 
 def _evidence(
@@ -77,26 +77,26 @@ def _evidence(
         DamagedRunError: One of them is not there, holds nothing, or cannot be read.
     """
     from wattstep.cli.folders import find
-    from wattstep.observations import gather
-    from wattstep.observations.evidence import Evidence
+    from wattstep.insight.observe import gather
+    from wattstep.insight.observe.evidence import Evidence
     from wattstep.run import load
 
-    found = find(paths)
-    daily = [course for path in found.daily for course in _daily(path)]
-    attempts = [one for path, own in found.outcomes.items() for one in _attempts(path, own)]
-    with _progress(len(found.runs), quiet) as tell:
+    contents = find(paths)
+    daily = [course for path in contents.daily for course in _daily(path)]
+    attempts = [one for path, own in contents.outcomes.items() for one in _attempts(path, own)]
+    with _progress(len(contents.runs), quiet) as tell:
 
         def one(path: Path) -> Observed:
             tell(str(path))
-            return gather(load(path), str(path), names, found.runs[path], failures)
+            return gather(load(path), str(path), names, contents.runs[path], failures)
 
-        runs, damaged = open_runs(found.runs, one, failures)
+        runs, damaged = open_runs(contents.runs, one, failures)
     return Evidence(runs=runs, daily=daily, attempts=attempts), damaged
 
 
 def _attempts(path: Path, outcomes: Sequence[Outcome]) -> list[Attempt]:
-    """What became of each configuration of a sweep."""
-    from wattstep.observations.evidence import Attempt
+    """Attempts at the configurations of a sweep."""
+    from wattstep.insight.observe.evidence import Attempt
 
     return [
         Attempt(
@@ -109,9 +109,9 @@ def _attempts(path: Path, outcomes: Sequence[Outcome]) -> list[Attempt]:
 
 
 def _daily(path: Path) -> list[DailyCourse]:
-    from wattstep.daily.document import paired, share
-    from wattstep.daily.folder import DailyFolder
-    from wattstep.observations.evidence import DailyCourse
+    from wattstep.insight.observe.evidence import DailyCourse
+    from wattstep.train.daily.document import paired, share
+    from wattstep.train.daily.folder import DailyFolder
 
     folder = DailyFolder(path)
     settings = folder.settings()

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError, WattstepError
-from wattstep.records.failures import Failures, contained
+from wattstep.schema.failures import Failures, contained
 
 Opened = TypeVar("Opened")
 
@@ -16,24 +16,24 @@ Opened = TypeVar("Opened")
 def open_runs(
     paths: Iterable[Path], open_one: Callable[[Path], Opened], failures: Failures
 ) -> tuple[list[Opened], list[dict[str, str]]]:
-    """What each run gives, without those that are damaged or fail.
+    """Results of opening each run, without those that are damaged or fail.
 
     Args:
         paths: Of the runs.
-        open_one: What is to be had of each.
+        open_one: Function that opens a run.
         failures: Takes note of runs that fail.
 
     Returns:
-        What was opened, and of the others the run and its problem, JSON-ready.
+        Results of opening, and of the others the run and its problem, JSON-ready.
 
     Raises:
         DamagedRunError: None of them can be opened.
     """
-    found: list[Opened] = []
+    opened: list[Opened] = []
     damaged: list[dict[str, str]] = []
     for path in paths:
         try:
-            found.append(open_one(path))
+            opened.append(open_one(path))
         except DamagedRunError as error:
             damaged.append({"run": str(path), "problem": str(error)})
         except WattstepError:  # what was asked for cannot be done, with no run
@@ -42,8 +42,8 @@ def open_runs(
             reason = contained(error)
             failures.add(str(path), reason)
             damaged.append({"run": str(path), "problem": f"{path} failed: {reason}"})
-    if damaged and not found:
+    if damaged and not opened:
         raise DamagedRunError("; ".join(each["problem"] for each in damaged))
     for each in damaged:
         say(f"wattstep: left out: {each['problem']}")
-    return found, damaged
+    return opened, damaged

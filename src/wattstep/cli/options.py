@@ -11,7 +11,7 @@ from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError, RunExistsError
 
 if TYPE_CHECKING:
-    from wattstep.fleet.limits import MemoryLimit as MemoryBound
+    from wattstep.train.child.limits import MemoryLimit as MemoryBound
 
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")
@@ -24,83 +24,6 @@ Live = Annotated[
         help="A screen instead of the progress line: speed, power, heat, memory, what is left.",
     ),
 ]
-Interval = Annotated[
-    str, typer.Option(help="Period of the sampler, 1ms at the finest.", metavar="DURATION")
-]
-Trace = Annotated[
-    str, typer.Option(help="Which steps are traced: auto, none or every:N.", metavar="MODE")
-]
-Warmup = Annotated[int, typer.Option(help="First steps that do not count.", metavar="N")]
-PowerModel = Annotated[
-    Optional[str],  # noqa: UP045 - typer reads the annotation on Python 3.10 too
-    typer.Option(
-        "--power-model",
-        help="Where no power sensor is: vcpu, or linear:IDLE,BUSY in watts a core, for the training's own CPU time. "
-        "The figures are then marked as modelled.",
-        metavar="MODEL",
-    ),
-]
-Target = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        help="Where the sensors are: local, replay:RECORDING (recorded ones play in their place) "
-        "or emulate:BOARD (a model of a board follows the load). Or the device that trains: "
-        "ssh://USER@BOARD, adb://SERIAL. "
-        "[default: local]",
-        metavar="TARGET",
-    ),
-]
-Idle = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        help="Leave the machine idle for so long before the first step and after the last, "
-        "e.g. 30s: its power at rest, cold and warm.",
-        metavar="DURATION",
-    ),
-]
-SubtractIdle = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--subtract-idle",
-        help="With --idle: take the power at rest off the energy, that before or that after.",
-        metavar="WHICH",
-    ),
-]
-Exclude = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        help="Steps that the figures leave out: throttled, disturbed, or both with a comma.",
-        metavar="KIND,...",
-    ),
-]
-Stable = Annotated[
-    bool,
-    typer.Option(
-        "--stable",
-        help="Wait before the first step until temperature and frequency are steady, "
-        "10 minutes at most.",
-    ),
-]
-Sustain = Annotated[
-    bool,
-    typer.Option(
-        "--sustain",
-        help="Train until temperature, frequency and throughput are steady. --seconds or --steps "
-        "are then the most that it may take. [default: 75 minutes]",
-    ),
-]
-Fan = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--fan",
-        help="What cools the device where no sensor tells, in a few words: none, full speed.",
-        metavar="WORDS",
-    ),
-]
-Ambient = Annotated[
-    Optional[float],  # noqa: UP045
-    typer.Option(help="Ambient temperature, where no sensor tells it.", metavar="CELSIUS"),
-]
 Cooldown = Annotated[
     str,
     typer.Option(
@@ -109,42 +32,12 @@ Cooldown = Annotated[
         metavar="RULE",
     ),
 ]
-Precision = Annotated[
-    str,
-    typer.Option(
-        help="fp32; bf16 (weights, gradients and activations in bfloat16); amp (weights in "
-        "fp32, products of matrices in bfloat16).",
-        metavar="KIND",
-    ),
-]
 Precisions = Annotated[
     str,
     typer.Option(
         help="fp32, bf16 (weights, gradients and activations in bfloat16), amp (weights in fp32, "
         "products of matrices in bfloat16); several with commas.",
         metavar="KIND,...",
-    ),
-]
-Accumulate = Annotated[
-    int,
-    typer.Option(
-        help="Batches whose gradients are added up before the optimizer steps; a step takes "
-        "batch × accumulate samples.",
-        metavar="N",
-    ),
-]
-Classes = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(help="Classes of the network. [default: the workload's]", metavar="N"),
-]
-ImageSize = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(help="Height and width of images. [default: the workload's]", metavar="N"),
-]
-RateRule = Annotated[
-    str,
-    typer.Option(
-        help="How the learning rate follows the batch: linear, sqrt or fixed.", metavar="RULE"
     ),
 ]
 RateRules = Annotated[
@@ -156,18 +49,6 @@ RateRules = Annotated[
     ),
 ]
 Batches = Annotated[str, typer.Option(help="Batch sizes, e.g. 4,16.", metavar="N,...")]
-Threads = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(help="Threads of an operation. [default: the framework's choice]", metavar="N"),
-]
-Seed = Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")]
-Data = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        help="Folder with official data; stand-ins without it. With ssh://: on the board.",
-        metavar="DIR",
-    ),
-]
 MemoryLimit = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
@@ -186,7 +67,7 @@ Name = Annotated[
 
 
 def run_folder(out: Path, name: str | None, made_up: str) -> str:
-    """Where a run goes.
+    """Path of the folder of a new run.
 
     Raises:
         InvalidValueError: `out` is a run itself, or `name` is no plain name.
@@ -222,8 +103,12 @@ def parse_batches(text: str) -> list[int]:
     return sizes
 
 
-def find_memory_limit(text: str | None) -> MemoryBound | None:
+def find_memory_limit(text: str | None, *, here: bool = True) -> MemoryBound | None:
     """The limit from "8GiB", with a warning where the machine itself has less.
+
+    Args:
+        text: As given, or None.
+        here: True if this machine trains; of another one it is found there how to enforce it.
 
     Raises:
         InvalidValueError: It is no size.
@@ -231,8 +116,15 @@ def find_memory_limit(text: str | None) -> MemoryBound | None:
     """
     if text is None:
         return None
-    from wattstep.fleet.limits import beyond_machine, find_limit, parse_size
+    from wattstep.train.child.limits import (
+        beyond_machine,
+        find_limit,
+        limit_elsewhere,
+        parse_size,
+    )
 
+    if not here:
+        return limit_elsewhere(parse_size(text))
     limit = find_limit(parse_size(text))
     if warning := beyond_machine(limit):
         say(f"wattstep: warning: {warning}")
@@ -246,7 +138,7 @@ def ask_ambient(
 
     Args:
         given: With --ambient, or None.
-        wanted: Whether it is worth a question.
+        wanted: True if it is worth a question.
         keyboard: Where the answer comes from.
         screen: Where the question goes.
 

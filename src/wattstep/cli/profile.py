@@ -7,24 +7,13 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import (
-    Interval,
-    Json,
-    Live,
-    Name,
-    Out,
-    PowerModel,
-    Quiet,
-    Target,
-    Trace,
-    Warmup,
-    run_folder,
-)
+from wattstep.cli.options import Json, Live, Name, Out, Quiet, run_folder
 from wattstep.cli.saying import say
+from wattstep.cli.settings_options import with_settings
 from wattstep.errors import DamagedRunError, InvalidValueError
 
 # What follows the script's name is the script's.
@@ -35,6 +24,10 @@ CONTEXT = {
 }
 
 
+@with_settings(
+    "module", "step_marker", "warmup", "interval", "trace", "power_model", "target", "sent",
+    "total_steps", "out", "name", "live", "json", "quiet",
+)  # fmt: skip
 def profile(
     context: typer.Context,
     script: Annotated[
@@ -56,11 +49,6 @@ def profile(
             metavar="MARKER",
         ),
     ] = "optimizer",
-    warmup: Warmup = 3,
-    interval: Interval = "10ms",
-    trace: Trace = "auto",
-    power_model: PowerModel = None,
-    target: Target = None,
     sent: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(
@@ -83,12 +71,13 @@ def profile(
     live: Live = False,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Record a training script of your own, without a change to it."""
     from wattstep.cli.progress import watched_script
     from wattstep.cli.showing import show_runs
-    from wattstep.fleet.places import is_elsewhere, open_place
-    from wattstep.profiling import ProfileSettings, rank_suffix, run_name
+    from wattstep.remote.execution_hosts import is_elsewhere, open_execution_host
+    from wattstep.train.script import ProfileSettings, rank_suffix, run_name
 
     arguments = [*context.args]
     if module is not None:
@@ -105,16 +94,13 @@ def profile(
         module=module is not None,
         arguments=tuple(arguments),
         step_marker=step_marker,
-        warmup=warmup,
-        interval=interval,
-        trace=trace,
-        power_model=power_model,
-        target=target,
         total_steps=total_steps,
         script_output="stderr" if json else "stdout",
+        **given,
     )
+    target = given["target"]
     folder = run_folder(out, name and name + rank_suffix(), run_name(settings))
-    with closing(open_place(target, partial(print, file=sys.stderr))) as place:
+    with closing(open_execution_host(target, partial(print, file=sys.stderr))) as place:
         here = None if is_elsewhere(target) else Path(folder)
         with watched_script(here, live=live, quiet=quiet) as output:
             settings = replace(settings, output=output)

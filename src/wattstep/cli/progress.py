@@ -14,25 +14,22 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wattstep.cli.saying import say
-from wattstep.training import Progress as Stage
+from wattstep.train.loop import Progress as Stage
 
 if TYPE_CHECKING:
     from wattstep.cli.live_view import Beside
-    from wattstep.watching.watcher import Watcher
 
 LINE_EVERY_S = 5.0
 SCRIPT_LINE_EVERY_S = 10.0  # beside a script, which prints lines of its own
-LOOK_EVERY_S = 1.0  # at the journals
 
 
 class TrainingProgress:
     """Shows how far one training is.
 
     Args:
-        title: What trains.
+        title: Title of the workload.
         quiet: Show warnings only.
-        run: Folder of the run, where it is written on this machine: joules used and the battery are
-            then told by its journals, which this process reads and not the one that trains.
+        run: Folder of the run, where it is written on this machine.
         live: Show a screen instead, where standard error is a terminal.
     """
 
@@ -42,11 +39,7 @@ class TrainingProgress:
         self._title = title
         self._quiet = quiet
         self._console = Console(stderr=True)
-        self._run = run
         self._view = _view(run, self._console) if live and not quiet else None
-        self._watcher: Watcher | None = None
-        self._looked = 0.0
-        self._used = ""
         self._bar: Progress | None = None
         self._line_at = 0.0
         self._stage = ""
@@ -88,8 +81,8 @@ class TrainingProgress:
             detail += f", loss {stage.loss:.3f}"
         if stage.said:
             detail += f", {stage.said}"
-        if words := self._in_use(stage):
-            detail += f", {words}"
+        if stage.ahead:
+            detail += f", {stage.ahead}"
         if stage.unpowered and not self._told:
             self._told = True
             self._console.print(
@@ -102,20 +95,6 @@ class TrainingProgress:
         if now > self._line_at or stage.stage != self._stage:
             self._line_at, self._stage = now + LINE_EVERY_S, stage.stage
             say(f"{self._title}: {detail} ({stage.share:.0%})")
-
-    def _in_use(self, stage: Stage) -> str:
-        """What was used and what is left, as the journals of the run tell; else as the training does."""
-        now = time.monotonic()
-        if self._run is None or stage.stage != "training":
-            return stage.ahead
-        if now - self._looked >= LOOK_EVERY_S:
-            from wattstep.watching.watcher import Watcher
-            from wattstep.watching.words import short_text
-
-            self._looked = now
-            self._watcher = self._watcher or Watcher(self._run)
-            self._used = short_text(self._watcher.look())
-        return self._used or stage.ahead
 
     def warn(self, text: str) -> None:
         """Shows a warning, quiet or not."""

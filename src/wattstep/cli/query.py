@@ -12,7 +12,7 @@ from wattstep.cli.options import Json, Quiet
 from wattstep.errors import InvalidValueError, WattstepError
 
 if TYPE_CHECKING:
-    from wattstep.querying import Answer
+    from wattstep.report.query import Answer
 
 DEFAULT = Path("runs")
 SUFFIXES = (".parquet", ".csv", ".json")
@@ -70,15 +70,15 @@ def query(
         check_output(output)
     text = read_sql(sql, file)
     size = None if memory is None else _size(memory)
-    from wattstep.querying import ask
-    from wattstep.reports.values import plain
+    from wattstep.report.query import ask
+    from wattstep.report.values import plain
 
-    def told(line: str) -> None:
+    def warn(line: str) -> None:
         if not quiet:
             print(plain(line), file=sys.stderr)
 
     try:
-        with ask(text, runs or [DEFAULT], memory=size, told=told) as answer:
+        with ask(text, runs or [DEFAULT], memory=size, warn=warn) as answer:
             for name, reason in answer.left_out.items():
                 print(plain(f"wattstep: left out {name}: {reason}"), file=sys.stderr)
             if not answer.runs and not answer.left_out:
@@ -119,7 +119,7 @@ def check_output(output: Path) -> None:
 
 
 def _show(answer: Answer, json: bool, csv: bool, output: Path | None, rows: int) -> None:
-    from wattstep.reports import query_rows
+    from wattstep.report import query_rows
 
     if output is not None:
         try:
@@ -139,13 +139,13 @@ def _show(answer: Answer, json: bool, csv: bool, output: Path | None, rows: int)
     else:
         from rich.console import Console
 
-        from wattstep.reports.consoles.query import print_answer
+        from wattstep.report.terminal.query import print_answer
 
         print_answer(answer, Console(), rows)
 
 
 def _list_tables(as_json: bool) -> None:
-    from wattstep.querying.tables import TABLES
+    from wattstep.report.query.tables import TABLES
 
     if as_json:
         _dump({"tables": [{
@@ -158,13 +158,13 @@ def _list_tables(as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from wattstep.reports.consoles.query import print_tables
+    from wattstep.report.terminal.query import print_tables
 
     print_tables(TABLES, Console())
 
 
 def _size(text: str) -> int:
-    from wattstep.fleet.limits import parse_size
+    from wattstep.train.child.limits import parse_size
 
     try:
         return parse_size(text)
@@ -175,6 +175,6 @@ def _size(text: str) -> int:
 
 
 def _dump(document: object) -> None:
-    from wattstep.reports.json_document import dump
+    from wattstep.report.json_document import dump
 
     dump(document, sys.stdout, indented=False)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wattstep.cli.folders import DAILY, SWEEP, Found, find, read_sweep, trained
+from wattstep.cli.folders import DAILY, SWEEP, FolderContents, find, read_sweep, trained
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.saying import say, say_failures
 from wattstep.errors import DamagedRunError, RecordingError
-from wattstep.records.failures import Failures
-from wattstep.reports.values import plain
+from wattstep.report.values import plain
+from wattstep.schema.failures import Failures
 
 if TYPE_CHECKING:
-    from wattstep.reports.pages.report import Reported, Unreadable
+    from wattstep.report.html.report import Reported, Unreadable
 
 MOST_EXPLAINED = 8  # runs of a report whose explanations stand in it
 
@@ -40,12 +40,12 @@ def report(
         _report_sweep(runs[0], output, json, quiet)
         return
     empty = [path for path in runs if _holds_nothing(path)] if len(runs) > 1 else []
-    found = find([path for path in runs if path not in empty] or runs)
-    _report_runs(found, empty, output, json, quiet)
+    contents = find([path for path in runs if path not in empty] or runs)
+    _report_runs(contents, empty, output, json, quiet)
 
 
 def _holds_nothing(path: Path) -> bool:
-    """Whether a folder is there, and no run is: beside others it is listed, and they are shown."""
+    """True if a folder is there and holds no run: beside others it is listed, and they are shown."""
     known = ("run.json", SWEEP, DAILY)
     return (
         path.is_dir()
@@ -55,11 +55,11 @@ def _holds_nothing(path: Path) -> bool:
 
 
 def _report_runs(
-    found: Found, empty: Sequence[Path], output: Path, as_json: bool, quiet: bool
+    contents: FolderContents, empty: Sequence[Path], output: Path, as_json: bool, quiet: bool
 ) -> None:
-    from wattstep.reports.pages.report import Unreadable, write_report
+    from wattstep.report.html.report import Unreadable, write_report
 
-    reported, unreadable = _read(found.runs, quiet)
+    reported, unreadable = _read(contents.runs, quiet)
     unreadable = [
         *(
             Unreadable(path=plain(path.name), reason=plain(f"{path} is not a run, and holds none"))
@@ -67,47 +67,43 @@ def _report_runs(
         ),
         *unreadable,
     ]
-    daily = [_daily(path) for path in found.daily]
+    daily = [_daily(path) for path in contents.daily]
     if not reported and not daily:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
-    for run in unreadable:
-        say(f"wattstep: left out: {run.reason}")
     failures = Failures()
     _written(output, lambda: write_report(reported, output, unreadable, daily, failures))
-    say_failures(failures)
-    documents = [run.document for run in reported]
-    problems = [{"run": run.path, "problem": run.reason} for run in unreadable]
     days = {"daily": daily} if daily else {}
-    document = {"runs": documents, "damaged": problems, "failures": failures.documents(), **days}
-    _tell({**document, "report": str(output)}, output, as_json)
+    documents = {"runs": [run.report.to_dict() for run in reported], **days}
+    _tell(documents, unreadable, failures, output, as_json)
 
 
 def _report_sweep(path: Path, output: Path, as_json: bool, quiet: bool) -> None:
     """The table of what fits, and the paper's figures; single runs are reported by their folders."""
-    from wattstep.fleet.folder import load_sweep
-    from wattstep.reports.pages.sweep import write_sweep_report
+    from wattstep.report.html.sweep import write_sweep_report
+    from wattstep.sweep.folder import load_sweep
 
     document = load_sweep(path, warn=lambda text: say(f"wattstep: {text}"))
-    reported, _ = _read(trained(path, read_sweep(path)), quiet)
-    _written(output, lambda: write_sweep_report(document, output, reported))
-    _tell({**document, "report": str(output)}, output, as_json)
+    reported, unreadable = _read(trained(path, read_sweep(path)), quiet)
+    failures = Failures()
+    _written(output, lambda: write_sweep_report(document, output, reported, unreadable, failures))
+    _tell(document, unreadable, failures, output, as_json)
 
 
 def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
     """The runs that can be shown, and the others."""
-    from wattstep.reports.pages.report import Reported, read_run
+    from wattstep.report.html.report import Reported, read_run
 
-    found: list[Reported] = []
+    reported: list[Reported] = []
     unreadable: list[Unreadable] = []
     for path, state in runs.items():
         if not quiet:
             say(f"reading {path}")
         run = read_run(path, state, explained=len(runs) <= MOST_EXPLAINED)
         if isinstance(run, Reported):
-            found.append(run)
+            reported.append(run)
         else:
             unreadable.append(run)
-    return found, unreadable
+    return reported, unreadable
 
 
 def _daily(path: Path) -> dict[str, Any]:
@@ -116,8 +112,8 @@ def _daily(path: Path) -> dict[str, Any]:
     Raises:
         DamagedRunError: No day has begun, or its days are damaged.
     """
-    from wattstep.daily.document import describe
-    from wattstep.daily.folder import DailyFolder
+    from wattstep.train.daily.document import describe
+    from wattstep.train.daily.folder import DailyFolder
 
     try:
         document = describe(DailyFolder(path))
@@ -135,10 +131,22 @@ def _written(output: Path, write: Callable[[], None]) -> None:
         raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
-def _tell(document: Mapping[str, Any], output: Path, as_json: bool) -> None:
+def _tell(
+    document: Mapping[str, Any],
+    unreadable: Sequence[Unreadable],
+    failures: Failures,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Prints what was left out, each a line; then where the report is, or all of it as JSON."""
+    for run in unreadable:
+        say(f"wattstep: left out: {run.reason}")
+    say_failures(failures)
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        dump(document, sys.stdout)
+        damaged = [{"run": run.path, "problem": run.reason} for run in unreadable]
+        parts = {"damaged": damaged, "failures": failures.documents()}
+        dump({**document, **parts, "report": str(output)}, sys.stdout)
     else:
         print(f"report: {output.absolute().as_uri()}")

@@ -7,90 +7,42 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from wattstep.cli.options import (
-    Accumulate,
-    Ambient,
     Batches,
-    Classes,
     Cooldown,
-    Data,
-    Exclude,
-    Fan,
-    Idle,
-    ImageSize,
-    Interval,
     Json,
     Live,
     MemoryLimit,
     Name,
     Out,
-    PowerModel,
     Precisions,
     Quiet,
     RateRules,
-    Seed,
-    Stable,
-    SubtractIdle,
-    Sustain,
-    Target,
-    Threads,
-    Trace,
-    Warmup,
     ask_ambient,
     find_memory_limit,
     parse_batches,
     run_folder,
 )
+from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
 
-if TYPE_CHECKING:
-    from wattstep.fleet.limits import MemoryLimit as Bound
 
-
+@with_settings(
+    "batch", "steps", "seconds", "warmup", "threads", "engine", "processor", "precision",
+    "accumulate", "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
+    "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
+    "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "stable", "sustain",
+    "ambient", "fan", "cooldown", "canary", "out", "name", "live", "json", "quiet",
+)  # fmt: skip
 def run(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],
     batch: Batches = "4",
-    steps: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            help="Measured steps after the warm-up; traced ones come on top.", metavar="N"
-        ),
-    ] = None,
-    seconds: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Measured time, at least 20 steps. [default: 15]", metavar="S"),
-    ] = None,
-    warmup: Warmup = 3,
-    threads: Threads = None,
-    engine: Annotated[str, typer.Option(help="Framework.")] = "torch",
-    processor: Annotated[str, typer.Option(help="cpu.")] = "cpu",
     precision: Precisions = "fp32",
-    accumulate: Accumulate = 1,
-    classes: Classes = None,
-    image_size: ImageSize = None,
     rate_rule: RateRules = "linear",
-    until: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            help="Train until an evaluation reaches it: accuracy=0.6 or loss=1.2. --steps or "
-            "--seconds are then the most that it may take. [default: an hour]",
-            metavar="GOAL",
-        ),
-    ] = None,
-    evaluate_every: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            help="Steps between evaluations. [default: a fifth of the time goes into them]",
-            metavar="N",
-        ),
-    ] = None,
-    interval: Interval = "10ms",
-    trace: Trace = "auto",
-    seed: Seed = 0,
     foreground: Annotated[
         bool,
         typer.Option(
@@ -101,13 +53,7 @@ def run(
     foreground_seconds: Annotated[
         float, typer.Option(help="With --foreground: that job's time.", metavar="S")
     ] = 5.0,
-    nice: Annotated[
-        int, typer.Option(help="With --foreground: nice value of the training.", metavar="N")
-    ] = 0,
-    data: Data = None,
     memory_limit: MemoryLimit = None,
-    power_model: PowerModel = None,
-    target: Target = None,
     calibration: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -116,13 +62,6 @@ def run(
             metavar="FILE",
         ),
     ] = None,
-    idle: Idle = None,
-    subtract_idle: SubtractIdle = None,
-    exclude: Exclude = None,
-    stable: Stable = False,
-    sustain: Sustain = False,
-    ambient: Ambient = None,
-    fan: Fan = None,
     cooldown: Cooldown = "auto",
     canary: Annotated[
         bool,
@@ -137,21 +76,24 @@ def run(
     live: Live = False,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Train workloads, record what that costs, and print it."""
     from wattstep import workloads
     from wattstep.cli.progress import TrainingProgress
     from wattstep.cli.showing import show_runs
-    from wattstep.conditions import emulated_ambient
-    from wattstep.fleet.cooling import BetweenRuns
-    from wattstep.fleet.places import is_elsewhere, open_place
+    from wattstep.remote.execution_hosts import is_elsewhere, open_execution_host
     from wattstep.store.files import new_name
-    from wattstep.training import Progress, TrainingSettings
+    from wattstep.sweep.cooling import BetweenRuns
+    from wattstep.train.environment import emulated_ambient
+    from wattstep.train.loop import Progress
+    from wattstep.train.settings import TrainingSettings
 
+    target, ambient = given["target"], given["ambient"]
     batches = parse_batches(batch)
     precisions, rules = precision.split(","), rate_rule.split(",")
     away = is_elsewhere(target)
-    limit = limit_elsewhere(memory_limit) if away else find_memory_limit(memory_limit)
+    limit = find_memory_limit(memory_limit, here=not away)
     # A board that is emulated or replayed begins each run anew: there is nothing to cool. Of one
     # that is elsewhere no temperature is known here.
     rule = cooldown if target in (None, "local") or cooldown != "auto" else "none"
@@ -166,42 +108,19 @@ def run(
         TrainingSettings(
             workload=workload,
             batch_size=size,
-            steps=steps,
-            seconds=seconds,
-            warmup=warmup,
-            threads=threads,
-            engine=engine,
-            processor=processor,
             precision=way,
-            accumulate=accumulate,
-            classes=classes,
-            image_size=image_size,
             rate_rule=rule,
-            until=until,
-            evaluate_every=evaluate_every,
-            interval=interval,
-            trace=trace,
-            seed=seed,
-            data_dir=None if data is None else str(data),
-            power_model=power_model,
-            target=target,
             calibration=calibrated,
-            idle=idle,
-            subtract_idle=subtract_idle,
-            exclude=exclude,
-            stable=stable,
-            sustain=sustain,
-            ambient=ambient,
-            fan=fan,
             foreground=foreground_seconds if foreground else None,
-            nice=nice,
             canary=canary and limit is None,  # which its memory might break
             out=run_folder(out, name, new_name(workload)),
+            **given,
         )
         for workload, size, way, rule in ways
     ]
-    wanted = (stable or sustain) and not (json or quiet) and emulated_ambient(target) is None
-    place = open_place(target, partial(print, file=sys.stderr))
+    steady = given["stable"] or given["sustain"]
+    wanted = steady and not (json or quiet) and emulated_ambient(target) is None
+    place = open_execution_host(target, partial(print, file=sys.stderr))
     ambient = ask_ambient(ambient, wanted=wanted, keyboard=sys.stdin, screen=sys.stderr)
     paths: list[Path] = []
     try:
@@ -224,20 +143,6 @@ def run(
             show_runs(paths, json)
 
 
-def limit_elsewhere(text: str | None) -> Bound | None:
-    """The size of a limit; how it can be enforced is found out where the training runs.
-
-    Raises:
-        InvalidValueError: It is no size.
-    """
-    from wattstep.fleet.limits import MemoryLimit, parse_size
-
-    if text is None:
-        return None
-    why_not = "the device that trains looks for one"
-    return MemoryLimit(size=parse_size(text), means="data segments", why_not=why_not)
-
-
 def unknown_temperature() -> None:
     """Of a device that is elsewhere."""
 
@@ -246,17 +151,17 @@ def read_calibration(path: Path, *, here: bool = True) -> dict[str, Any]:
     """A calibration that fits this machine.
 
     Args:
-        path: What `wattstep calibrate` wrote.
-        here: Whether it is of this machine; of another one it is checked there.
+        path: File that `wattstep calibrate` wrote.
+        here: True if it is of this machine; of another one it is checked there.
 
     Raises:
         InvalidValueError: It cannot be read, is none, or is of another machine.
     """
     from json import loads
 
-    from wattstep.analysis.calibration import read_calibrations
+    from wattstep.record.sensors.machine import describe
+    from wattstep.recorded.calibration import read_calibrations
     from wattstep.run.calibration import check_device
-    from wattstep.sensors.machine import describe
 
     try:
         document = loads(path.read_bytes())

@@ -10,8 +10,8 @@ import typer
 
 from wattstep.cli.options import Json
 from wattstep.cli.saying import say, say_failures
-from wattstep.records.failures import Failures
-from wattstep.reports.values import plain
+from wattstep.report.values import plain
+from wattstep.schema.failures import Failures
 
 
 def runs(
@@ -38,14 +38,14 @@ def runs(
 def _list(folder: Path, as_json: bool) -> None:
     from wattstep.store.listing import listed
 
-    rows = [listed(found.parent)[0] for found in sorted(folder.glob("*/run.json"))]
+    rows = [listed(path.parent)[0] for path in sorted(folder.glob("*/run.json"))]
     failures = Failures()
     for row in rows:
         if "failure" in row:
             failures.add(row["run"], row["failure"])
     say_failures(failures)
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump({"runs": rows, "failures": failures.documents()}, sys.stdout)
         return
@@ -61,20 +61,31 @@ def _show(path: Path, as_json: bool) -> None:
     from wattstep.run import load
 
     run = load(path)
-    files = {
-        p.name: p.stat().st_size
-        for p in sorted(path.iterdir())
-        if p.is_file() and not p.is_symlink()
-    }
-    document = {"run": str(path), "files": files, "run.json": run.info.to_dict()}
+    entries = {entry: _left_out(entry) for entry in sorted(path.iterdir())}
+    files = {entry.name: entry.stat().st_size for entry, why in entries.items() if why is None}
+    left_out = {entry.name: why for entry, why in entries.items() if why is not None}
+    document = {
+        "run": str(path), "files": files, "left_out": left_out, "run.json": run.info.to_dict()
+    }  # fmt: skip
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump(document, sys.stdout)
         return
     for name, size in files.items():
         print(f"{plain(name):22} {size:>12,} bytes")
+    for name, why in left_out.items():
+        print(f"{plain(name):22} not looked into: {why}")
     import json as json_module
 
     text = json_module.dumps(document["run.json"], indent=1, ensure_ascii=False)
     print("\n".join(plain(line) for line in text.split("\n")))
+
+
+def _left_out(entry: Path) -> str | None:
+    """Reason why an entry of a run's folder is no file of it; None where it is one."""
+    if entry.is_symlink():
+        return "it is a link"
+    if entry.is_dir():
+        return "it is a folder"
+    return None if entry.is_file() else "it is no plain file"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from wattstep.records.failures import Failures
-from wattstep.reports.values import plain
+from wattstep.report.values import plain
+from wattstep.schema.failures import Failures
 
 
 def say(text: object) -> None:
     """Prints one line on standard error, at once.
 
     Args:
-        text: What it says; names, paths and errors of unknown origin may be in it.
+        text: Text of the line; names, paths and errors of unknown origin may be in it.
     """
     print(plain(text), file=sys.stderr, flush=True)
 

@@ -11,7 +11,7 @@ import typer
 from wattstep.cli.options import Json, Quiet
 
 if TYPE_CHECKING:
-    from wattstep.serving.starting import Served
+    from wattstep.serve.starting import Served
 
 PORT = 8750
 _WARNING = (
@@ -47,12 +47,12 @@ def serve(
     quiet: Quiet = False,
 ) -> None:
     """Show recorded runs in a browser: list, open, compare, delete. Ends with Ctrl-C."""
-    from wattstep.parts import load_part
+    from wattstep.schema.extras import require
 
     for part in ("starlette", "uvicorn"):
-        load_part(part)
-    from wattstep.serving.guarding import is_loopback
-    from wattstep.serving.starting import serve as serve_folder
+        require(part)
+    from wattstep.serve.auth import is_loopback
+    from wattstep.serve.starting import serve as serve_folder
 
     def ready(served: Served) -> None:
         if not is_loopback(host):
@@ -70,7 +70,7 @@ def _tell(served: Served, as_json: bool, quiet: bool) -> None:
     if as_json:
         from dataclasses import asdict
 
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump(asdict(served), sys.stdout)
         sys.stdout.flush()

@@ -11,18 +11,18 @@ def show_runs(paths: Sequence[Path], as_json: bool) -> None:
     """Opens the runs and prints what they cost."""
     from wattstep.run import load
 
-    documents = [load(path).document() for path in paths]
+    reports = [load(path).report() for path in paths]
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
-        dump({"runs": documents}, sys.stdout)
+        dump({"runs": [report.to_dict() for report in reports]}, sys.stdout)
         return
     from rich.console import Console
 
-    from wattstep.reports.consoles.run import print_runs
+    from wattstep.report.terminal.run import print_runs
 
     console = Console()
-    print_runs(documents, console)
+    print_runs(reports, console)
     console.print()
     names = " ".join(str(path) for path in paths)
     console.print(

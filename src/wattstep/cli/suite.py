@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Final, Optional
 
 import typer
 
-from wattstep.cli.options import Classes, Data, ImageSize, Json, Quiet
-from wattstep.errors import InvalidValueError
-from wattstep.records.workload import Preparation
+from wattstep.cli.options import Json, Quiet
+from wattstep.cli.settings_options import with_settings
+from wattstep.errors import InvalidValueError, MissingPartError
+from wattstep.schema.workload import Preparation
+
+COUNTS: Final = (
+    "parameters", "trainable_parameters", "layers", "weight_layers", "forward_flops_per_sample",
+)  # fmt: skip
 
 
+@with_settings("classes", "image_size", "data_dir", "json", "quiet")
 def suite(
+    classes: int | None,
+    image_size: int | None,
+    data_dir: str | None,
     name: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(metavar="[NAME]", help="One workload; all where not given."),
     ] = None,
-    classes: Classes = None,
-    image_size: ImageSize = None,
-    data: Data = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -37,6 +42,7 @@ def suite(
     for one in names:
         workloads.check_name(one)
     # One sample says what a sample takes; two, where normalisation over the batch needs two.
+    data = None if data_dir is None else Path(data_dir)
     preparation = Preparation(batch_size=2, classes=classes, image_size=image_size, data_dir=data)
     key = _key(preparation)
     rows: list[dict[str, Any]] = []
@@ -45,7 +51,7 @@ def suite(
             advance(one)
             rows.append(_row(one, preparation, key))
     if json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump({"workloads": rows}, sys.stdout)
     elif name is None:
@@ -55,35 +61,23 @@ def suite(
 
 
 def _key(preparation: Preparation) -> str:
-    """What the counts depend on: our code, the framework's version, and what is asked for."""
-    import wattstep
+    """Cache key of the counts: our code, the framework's version, and what is asked for."""
+    from wattstep import engines
     from wattstep.store.cache import hash_files
 
-    root = Path(wattstep.__file__).parent
-    parts = [root / "tracing" / "flops.py"]
-    parts += [*(root / "workloads").rglob("*.py"), *(root / "engines").glob("*.py")]
-    versions = [version(name) for name in ("torch", "transformers") if _installed(name)]
-    return hash_files(parts, *versions, repr(preparation))
-
-
-def _installed(name: str) -> bool:
-    try:
-        return bool(version(name))
-    except PackageNotFoundError:
-        return False
+    files, versions = engines.find(engines.DEFAULT).counted_from()
+    return hash_files(files, *versions, repr(preparation))
 
 
 def _row(name: str, preparation: Preparation, key: str) -> dict[str, Any]:
-    from wattstep import workloads
+    from wattstep import engines, workloads
     from wattstep.store.cache import cached
     from wattstep.workloads.paper_table import TABLE
 
     workload = workloads.find(name)
 
     def count() -> dict[str, Any]:
-        from wattstep.engines.torch_facts import describe
-
-        return describe(workload, preparation)
+        return engines.find(engines.DEFAULT).count(workload, preparation)
 
     facts = asdict(workload.facts)
     if preparation.classes is not None:
@@ -92,10 +86,36 @@ def _row(name: str, preparation: Preparation, key: str) -> dict[str, Any]:
         facts["image_size"] = preparation.image_size
         facts["input_shape"] = (*facts["input_shape"][:-2], *[preparation.image_size] * 2)
     paper = TABLE.get(name)
+    try:
+        counted = cached(f"suite-{name}", key, count)
+    except MissingPartError as error:
+        counted = _uncounted(facts["published"], str(error))
     return {
         **facts,
-        **cached(f"suite-{name}", key, count),
+        **counted,
         "paper_table": None if paper is None else paper.to_dict(),
+    }
+
+
+def _uncounted(published: dict[str, Any], reason: str) -> dict[str, Any]:
+    """In the place of counts, where what counts is not installed."""
+    return {
+        **dict.fromkeys(COUNTS),
+        "published": {**published, "parameters": None},
+        "not_counted": reason,
+    }
+
+
+def _counts(row: dict[str, Any], at: str) -> dict[str, str]:
+    """Counts as texts by label; `at` tells the published configuration."""
+    published = row["published"]["parameters"]
+    return {
+        "parameters": f"{row['parameters']:,} (counted)",
+        "that train": f"{row['trainable_parameters']:,} (counted)",
+        "as published": f"{published:,} (counted; {at})",
+        "layers": f"{row['layers']} hold parameters, {row['weight_layers']} a matrix or a kernel",
+        "forward pass": f"{row['forward_flops_per_sample']:,} FLOP a sample "
+        "(counted as it ran; a multiply-add is two)",
     }
 
 
@@ -158,12 +178,8 @@ def _show_one(row: dict[str, Any]) -> None:
         "data set": row["dataset"],
         "input": _shape(row),
         "classes": row["classes"],
-        "parameters": f"{row['parameters']:,} (counted)",
-        "that train": f"{row['trainable_parameters']:,} (counted)",
-        "as published": f"{published['parameters']:,} (counted; {', '.join(at) or 'no variants'})",
-        "layers": f"{row['layers']} hold parameters, {row['weight_layers']} a matrix or a kernel",
-        "forward pass": f"{row['forward_flops_per_sample']:,} FLOP a sample "
-        "(counted as it ran; a multiply-add is two)",
+        "not counted": row.get("not_counted"),
+        **({} if "not_counted" in row else _counts(row, ", ".join(at) or "no variants")),
         "precisions": ", ".join(row["precisions"]),
         "source": row["source"],
     }

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 
 import typer
 
-from wattstep.cli.options import (
-    Accumulate,
-    Batches,
-    Classes,
-    Data,
-    ImageSize,
-    Interval,
-    Json,
-    MemoryLimit,
-    PowerModel,
-    Precisions,
-    Quiet,
-    RateRule,
-    Seed,
-    Trace,
-    Warmup,
-    parse_batches,
-)
+from wattstep.api import SWEEP_STEPS as LEAST_STEPS
+from wattstep.cli.options import Batches, Json, MemoryLimit, Precisions, Quiet, parse_batches
+from wattstep.cli.saying import say_failures
+from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.errors import InvalidValueError
+from wattstep.schema.failures import Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from wattstep.fleet.plan import SweepPlan
-    from wattstep.training import TrainingSettings
+    from wattstep.cli.sweep_progress import HostsProgress, SweepProgress
+    from wattstep.sweep.folder import SweepFolder
+    from wattstep.sweep.plan import SweepPlan
+    from wattstep.train.settings import TrainingSettings
 
-LEAST_STEPS = 5  # of a configuration that is limited by time: a large one takes seconds a step
+P = TypeVar("P", "SweepProgress", "HostsProgress")
 
 Threads = Annotated[
     Optional[str],  # noqa: UP045 - typer reads the annotation on Python 3.10 too
@@ -45,6 +34,13 @@ Threads = Annotated[
 ]
 
 
+@with_settings(
+    "workloads", "batch", "threads", "precision", "memory_limit", "repeat", "steps", "seconds",
+    "warmup", "accumulate", "classes", "image_size", "rate_rule", "modes", "cores", "clocks",
+    "cooldown", "interval", "trace", "seed", "data_dir", "power_model", "out", "scheduler",
+    "targets", "device", "json", "quiet",
+    trace="none",
+)  # fmt: skip
 def sweep(
     workloads: Annotated[
         str, typer.Option(help="Workloads with commas between them, or all.", metavar="NAME,...")
@@ -63,14 +59,10 @@ def sweep(
     seconds: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
-            help=f"Measured time of each, at least {LEAST_STEPS} steps. [default: 15]", metavar="S"
+            help=f"Measured time of each; up to twice as much for {LEAST_STEPS} steps. [default: 15]",
+            metavar="S",
         ),
     ] = None,
-    warmup: Warmup = 3,
-    accumulate: Accumulate = 1,
-    classes: Classes = None,
-    image_size: ImageSize = None,
-    rate_rule: RateRule = "linear",
     modes: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -101,11 +93,6 @@ def sweep(
             metavar="RULE",
         ),
     ] = "auto",
-    interval: Interval = "10ms",
-    trace: Trace = "none",
-    seed: Seed = 0,
-    data: Data = None,
-    power_model: PowerModel = None,
     out: Annotated[
         Path, typer.Option(help="Folder of the sweep; one that was begun continues.", metavar="DIR")
     ] = Path("sweep"),
@@ -131,13 +118,14 @@ def sweep(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Train every combination in a process of its own; prints which of them fit."""
     from dataclasses import replace
 
-    from wattstep.fleet.device_state import states_from
-    from wattstep.fleet.keeper import check_state
-    from wattstep.training import TrainingSettings
+    from wattstep.train.environment.device_state import states_from
+    from wattstep.train.environment.keeper import check_state
+    from wattstep.train.settings import TrainingSettings
 
     chosen = chosen_workloads(workloads.split(","))
     _check_where(scheduler, targets, device, on_devices=modes is not None or clocks is not None)
@@ -146,16 +134,7 @@ def sweep(
         steps=steps,
         seconds=seconds,
         least_steps=LEAST_STEPS,
-        warmup=warmup,
-        accumulate=accumulate,
-        classes=classes,
-        image_size=image_size,
-        rate_rule=rate_rule,
-        interval=interval,
-        trace=trace,
-        seed=seed,
-        data_dir=None if data is None else str(data.absolute()),
-        power_model=power_model,
+        **{**given, "data_dir": absolute(given["data_dir"])},
     )
     plan = make_plan(shared, chosen, batch, threads, precision, memory_limit, repeat, cooldown)
     plan = replace(plan, states=states_from(modes, cores, clocks))
@@ -179,7 +158,7 @@ def _check_where(
         scheduler: As given.
         targets: As given.
         device: As given.
-        on_devices: Whether states of the device are to be set.
+        on_devices: True if states of the device are to be set.
 
     Raises:
         InvalidValueError: It is given together, or without what it needs.
@@ -229,8 +208,8 @@ def make_plan(
     Raises:
         InvalidValueError: One of them cannot be used.
     """
-    from wattstep.fleet.limits import parse_size
-    from wattstep.fleet.plan import SweepPlan
+    from wattstep.sweep.plan import SweepPlan
+    from wattstep.train.child.limits import parse_size
 
     return SweepPlan(
         settings=shared,
@@ -247,17 +226,11 @@ def make_plan(
 def run_sweep(plan: SweepPlan, out: Path, *, as_json: bool, quiet: bool) -> None:
     """Sweeps on this machine and shows what fits, also where it is stopped."""
     from wattstep.cli.sweep_progress import SweepProgress
-    from wattstep.fleet.folder import SweepFolder
-    from wattstep.fleet.place import this_machine
-    from wattstep.fleet.sweep import sweep_here
+    from wattstep.sweep.sweep import sweep_here
+    from wattstep.train.child.local_machine import this_machine
 
     with SweepProgress(quiet=quiet) as progress:
-        folder = SweepFolder(out, plan, this_machine(), progress.warns)
-        try:
-            sweep_here(plan, folder, progress)
-        finally:
-            folder.close()
-            show_sweep(out, as_json, progress.warns)
+        _sweep(plan, out, this_machine(), as_json, progress, sweep_here)
 
 
 def run_on_cluster(
@@ -271,20 +244,15 @@ def run_on_cluster(
 ) -> None:
     """Sweeps on the workers of a cluster and shows what fits, also where it is stopped."""
     from dataclasses import replace
+    from functools import partial
 
-    from wattstep.cli.sweep_progress import SweepProgress
-    from wattstep.fleet.cluster import sweep_cluster
-    from wattstep.fleet.folder import SweepFolder
-    from wattstep.fleet.workers import connect, find_devices
+    from wattstep.cli.sweep_progress import HostsProgress
+    from wattstep.sweep.cluster import connect, find_devices, sweep_cluster
 
-    with connect(address) as client, SweepProgress(quiet=quiet) as progress:
+    with connect(address) as client, HostsProgress(quiet=quiet) as progress:
         plan = replace(plan, devices=find_devices(client, devices))
-        folder = SweepFolder(out, plan, {"where": "a cluster"}, progress.warns)
-        try:
-            sweep_cluster(plan, folder, progress, client)
-        finally:
-            folder.close()
-            show_sweep(out, as_json, progress.warns)
+        where = {"where": "a cluster"}
+        _sweep(plan, out, where, as_json, progress, partial(sweep_cluster, client))
 
 
 def run_on_fleet(
@@ -298,14 +266,12 @@ def run_on_fleet(
 ) -> None:
     """Sweeps on the devices of a file and shows what fits, also where it is stopped."""
     from dataclasses import replace
+    from functools import partial
 
-    from wattstep.cli.sweep_progress import FleetProgress
-    from wattstep.fleet.fleet_file import choose, read_fleet
-    from wattstep.fleet.fleet_sweep import sweep_fleet
-    from wattstep.fleet.folder import SweepFolder
-    from wattstep.parts import load_part
+    from wattstep.cli.sweep_progress import HostsProgress
+    from wattstep.sweep.board import sweep_fleet
+    from wattstep.sweep.fleet_file import choose, read_fleet
 
-    load_part("distributed")
     devices = choose(read_fleet(targets), names)
     plan = replace(
         plan,
@@ -313,29 +279,44 @@ def run_on_fleet(
         only={one.name: one.workloads for one in devices if one.workloads is not None},
         limits={one.name: one.memory_limit for one in devices if one.memory_limit is not None},
     )
-    with FleetProgress(quiet=quiet) as progress:
-        folder = SweepFolder(out, plan, {"where": "a fleet"}, progress.warns)
-        try:
-            sweep_fleet(devices, plan, folder, progress)
-        finally:
-            folder.close()
-            show_sweep(out, as_json, progress.warns)
+    with HostsProgress(quiet=quiet) as progress:
+        where = {"where": "a fleet"}
+        _sweep(plan, out, where, as_json, progress, partial(sweep_fleet, devices))
+
+
+def _sweep(
+    plan: SweepPlan,
+    out: Path,
+    machine: Mapping[str, Any],
+    as_json: bool,
+    progress: P,
+    sweep: Callable[[SweepPlan, SweepFolder, P], None],
+) -> None:
+    """Sweeps into a folder; `machine` is what must not differ between its outcomes."""
+    from wattstep.sweep.folder import SweepFolder
+
+    folder = SweepFolder(out, plan, machine, progress.warns)
+    try:
+        sweep(plan, folder, progress)
+    finally:
+        folder.close()
+        show_sweep(out, as_json, progress.warns)
 
 
 def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
     """Writes the report of a sweep into its folder, and prints what fits."""
-    from wattstep.fleet.folder import load_sweep
+    from wattstep.sweep.folder import load_sweep
 
     document = load_sweep(out, warn=lambda text: None)  # it was said when the folder was opened
     report = _write_report(document, out, warn)
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump({**document, "report": None if report is None else str(report)}, sys.stdout)
         return
     from rich.console import Console
 
-    from wattstep.reports.consoles.sweep import print_sweep
+    from wattstep.report.terminal.sweep import print_sweep
 
     console = Console()
     print_sweep(document, console)
@@ -350,14 +331,16 @@ def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
 
 def _write_report(document: dict[str, Any], out: Path, warn: Callable[[str], None]) -> Path | None:
     """The report, or None where it cannot be written: what stopped a sweep must still be said."""
-    from wattstep.fleet.folder import REPORT
-    from wattstep.reports.pages.sweep import write_sweep_report
+    from wattstep.report.html.sweep import write_sweep_report
+    from wattstep.sweep.folder import REPORT
 
+    failures = Failures()
     try:
-        write_sweep_report(document, out / REPORT)
+        write_sweep_report(document, out / REPORT, failures=failures)
     except OSError as error:
         warn(f"{out / REPORT} cannot be written: {error.strerror or error}")
         return None
+    say_failures(failures)
     return out / REPORT
 
 

@@ -10,13 +10,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.fleet.outcome import Configuration, Outcome
-from wattstep.reports.sweep_table import spell_duration
-from wattstep.training import Progress as Stage
+from wattstep.report.sweep_table import spell_duration
+from wattstep.train.child.outcome import Configuration, Outcome
+from wattstep.train.loop import Progress as Stage
 
 
-class SweepProgress:
-    """Shows how far a sweep is, and how long the rest will take.
+class _OutcomeLines:
+    """Outcomes and warnings as lines, beside something that is drawn in a terminal.
 
     Args:
         quiet: Show warnings only.
@@ -25,11 +25,34 @@ class SweepProgress:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._console = Console(stderr=True)
-        self._bar: Progress | None = None
-        self._now = ""
+        self._draws = not quiet and self._console.is_terminal
+        self._left = ""  # how long the rest will take
+
+    def ends(self, outcome: Outcome, done: int, total: int, left_s: float | None) -> None:
+        """As `SweepListener.ends`."""
+        self._left = "" if not left_s else f"about {spell_duration(left_s)} left"
+        rest = "" if self._draws or not self._left else f", {self._left}"
+        self._print(f"{done}/{total} {_ended(outcome)}{rest}")
+
+    def warns(self, text: str) -> None:
+        """As `SweepListener.warns`."""
+        self._console.print(
+            f"wattstep: warning: {text}", style="yellow", markup=False, soft_wrap=True
+        )
+
+    def _print(self, line: str) -> None:
+        if not self._quiet:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class SweepProgress(_OutcomeLines):
+    """Shows how far a sweep of this machine is, and how long the rest will take: a bar."""
+
+    _bar: Progress | None = None
+    _now = ""
 
     def __enter__(self) -> SweepProgress:
-        if not self._quiet and self._console.is_terminal:
+        if self._draws:
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
@@ -52,55 +75,31 @@ class SweepProgress:
             self._bar.stop()
 
     def begins(self, configuration: Configuration, done: int, total: int) -> None:
-        """As `Watcher.begins`."""
+        """As `SweepListener.begins`."""
         self._now = configuration.name
         if self._bar is not None:
             self._bar.update(self._task, description=self._now, completed=done, total=total)
 
     def progresses(self, progress: Stage) -> None:
-        """As `Watcher.progresses`."""
+        """As `SweepListener.progresses`."""
         if self._bar is not None:
-            step = f", step {progress.steps}" if progress.steps else ""
-            self._bar.update(self._task, description=f"{self._now}: {progress.stage}{step}")
+            self._bar.update(self._task, description=f"{self._now}: {_where(progress)}")
 
     def ends(self, outcome: Outcome, done: int, total: int, left_s: float | None) -> None:
-        """As `Watcher.ends`."""
-        if self._quiet:
-            return
-        left = "" if not left_s else f"about {spell_duration(left_s)} left"
+        """As `SweepListener.ends`."""
+        super().ends(outcome, done, total, left_s)
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total, left=left)
-        rest = "" if self._bar is not None or not left else f", {left}"
-        self._console.print(
-            f"{done}/{total} {_ended(outcome)}{rest}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    def warns(self, text: str) -> None:
-        """As `Watcher.warns`."""
-        self._console.print(
-            f"wattstep: warning: {text}", style="yellow", markup=False, soft_wrap=True
-        )
+            self._bar.update(self._task, completed=done, total=total, left=self._left)
 
 
-class FleetProgress:
-    """Shows what each device does: a table in a terminal, a line an event elsewhere.
+class HostsProgress(_OutcomeLines):
+    """Shows what each host does: a table in a terminal, a line an event elsewhere."""
 
-    Args:
-        quiet: Show warnings only.
-    """
+    _live: Live | None = None
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._console = Console(stderr=True)
-        self._live: Live | None = None
+    def __enter__(self) -> HostsProgress:
         self._rows: dict[str, tuple[str, str, str]] = {}  # what, where it is, how many are done
-        self._left = ""
-
-    def __enter__(self) -> FleetProgress:
-        if not self._quiet and self._console.is_terminal:
+        if self._draws:
             self._live = Live(self._table(), console=self._console, refresh_per_second=2)
             self._live.start()
         return self
@@ -114,41 +113,25 @@ class FleetProgress:
         if self._live is not None:
             self._live.stop()
 
-    def stands(self, device: str, doing: str, done: int, total: int) -> None:
-        """As `FleetWatcher.stands`."""
-        before = self._rows.get(device, ("", "", ""))
+    def begins(self, configuration: Configuration, done: int, total: int) -> None:
+        """As `HostsListener.begins`; the row of its host says it."""
+
+    def stands(self, host: str, doing: str, done: int, total: int) -> None:
+        """As `HostsListener.stands`."""
+        before = self._rows.get(host, ("", "", ""))
         stage = before[1] if before[0] == doing else ""
-        self._rows[device] = doing, stage, f"{done}/{total}"
+        self._rows[host] = doing, stage, f"{done}/{total}"
         self._draw()
 
-    def progresses(self, device: str, progress: Stage) -> None:
-        """As `FleetWatcher.progresses`."""
-        doing, _, done = self._rows[device]
-        step = f", step {progress.steps}" if progress.steps else ""
-        self._rows[device] = doing, f"{progress.stage}{step}", done
+    def progresses(self, host: str, progress: Stage) -> None:
+        """As `HostsListener.progresses`."""
+        doing, _, done = self._rows[host]
+        self._rows[host] = doing, _where(progress), done
         self._draw()
 
-    def says(self, device: str, text: str) -> None:
-        """As `FleetWatcher.says`."""
-        if not self._quiet:
-            self._print(f"{device}: {text}")
-
-    def ends(self, outcome: Outcome, done: int, total: int, left_s: float | None) -> None:
-        """As `FleetWatcher.ends`."""
-        if self._quiet:
-            return
-        self._left = "" if not left_s else f"about {spell_duration(left_s)} left"
-        rest = "" if self._live is not None or not self._left else f", {self._left}"
-        self._print(f"{done}/{total} {_ended(outcome)}{rest}")
-
-    def warns(self, text: str) -> None:
-        """As `FleetWatcher.warns`."""
-        self._console.print(
-            f"wattstep: warning: {text}", style="yellow", markup=False, soft_wrap=True
-        )
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+    def says(self, host: str, text: str) -> None:
+        """As `HostsListener.says`."""
+        self._print(f"{host}: {text}")
 
     def _draw(self) -> None:
         if self._live is not None:
@@ -156,13 +139,18 @@ class FleetProgress:
 
     def _table(self) -> Table:
         table = Table("device", "configuration", "where it is", "done", caption=self._left or None)
-        for device, cells in self._rows.items():
-            table.add_row(*(Text(text) for text in (device, *cells)))
+        for host, cells in self._rows.items():
+            table.add_row(*(Text(text) for text in (host, *cells)))
         return table
 
 
+def _where(progress: Stage) -> str:
+    """The stage of a training, and its steps."""
+    return f"{progress.stage}, step {progress.steps}" if progress.steps else progress.stage
+
+
 def _ended(outcome: Outcome) -> str:
-    """What became of a configuration, and how long it took."""
+    """Outcome of a configuration, and how long it took."""
     reason = f" ({outcome.reason})" if outcome.reason else ""
     took = outcome.ended - outcome.started
     return f"{outcome.configuration.name}: {outcome.status}{reason}, {took:.1f} s"

@@ -12,7 +12,7 @@ from wattstep.cli.options import Json, Out
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from wattstep.fleet.remote.remains import Remains
+    from wattstep.remote.ssh.leftovers import Leftovers
 
 
 def targets(
@@ -39,49 +39,49 @@ def targets(
     """Show what wattstep left on a board: its installation, and jobs that run or wait."""
     from functools import partial
 
-    from wattstep.fleet.remote.remains import open_remains
+    from wattstep.remote.ssh.leftovers import open_leftovers
 
     if jobs and not fetch:
         raise InvalidValueError("jobs are named for --fetch")
     if force and not clean:
         raise InvalidValueError("--force is for --clean")
-    remains = open_remains(target, partial(print, file=sys.stderr))
+    leftovers = open_leftovers(target, partial(print, file=sys.stderr))
     try:
-        fetched = remains.fetch(out, jobs or []) if fetch else []
+        fetched = leftovers.fetch(out, jobs or []) if fetch else []
         if clean:
-            remains.clean(force=force)
-        _show(remains, fetched, json)
+            leftovers.clean(force=force)
+        _show(leftovers, fetched, json)
     finally:
-        remains.close()
+        leftovers.close()
 
 
-def _show(remains: Remains, fetched: list[Path], as_json: bool) -> None:
-    found = remains.look()
+def _show(leftovers: Leftovers, fetched: list[Path], as_json: bool) -> None:
+    contents = leftovers.look()
     document: dict[str, Any] = {
         "target": "ssh:board",
-        "installed": bool(found.installed),
-        "bytes": found.size,
-        "free_bytes": found.free,
-        "python": list(found.version),
-        "libraries": dict(found.libraries),
-        "jobs": [dict(job) for job in found.jobs],
+        "installed": bool(contents.installed),
+        "bytes": contents.size,
+        "free_bytes": contents.free,
+        "python": list(contents.version),
+        "libraries": dict(contents.libraries),
+        "jobs": [dict(job) for job in contents.jobs],
         "fetched": [str(path) for path in fetched],
     }
     if as_json:
-        from wattstep.reports.json_document import dump
+        from wattstep.report.json_document import dump
 
         dump(document, sys.stdout)
         return
-    from wattstep.fleet.remote.install import spell_bytes
+    from wattstep.remote.ssh.install import spell_bytes
 
     for path in fetched:
         print(f"fetched: {path}")
-    if not found.size and not found.jobs:
-        print(f"nothing of wattstep's is on the board ({found.python})")
+    if not contents.size and not contents.jobs:
+        print(f"nothing of wattstep's is on the board ({contents.python})")
         return
-    installed = "an installation" if found.installed else "no installation"
-    print(f"on the board: {installed}, {spell_bytes(found.size)} in all ({found.python})")
-    for job in found.jobs:
+    installed = "an installation" if contents.installed else "no installation"
+    print(f"on the board: {installed}, {spell_bytes(contents.size)} in all ({contents.python})")
+    for job in contents.jobs:
         print(f"{job['id']}  {WORDS[job['state']]}  {job['title']}")
 
 

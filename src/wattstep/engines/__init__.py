@@ -1,41 +1,57 @@
-"""One training step on one framework; the list of engines."""
+"""The engines: frameworks that train, each behind the same door (`records.engine.Engine`)."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+import sys
+from functools import cache, partial
+from typing import Final
 
-from wattstep.errors import InvalidValueError, MissingPartError
+from wattstep.engines.after_import import after_import
+from wattstep.errors import InvalidValueError
+from wattstep.schema.engine import Engine
+from wattstep.schema.registry import Registry
 
-ENGINES: Final[Mapping[str, str]] = MappingProxyType(
-    {"torch": "wattstep.engines.torch_engine:TorchEngine"}
-)
+DEFAULT: Final = "torch"
+# By the name of the framework's module. Adding an engine: its file, its line here (or an entry
+# point of its package), its test.
+ENGINES: Final = Registry("wattstep.engines", {"torch": "wattstep.engines.torch.engine:ENGINE"})
 
 
-def check_name(name: str) -> None:
-    """Checks a name without importing the framework.
+@cache
+def find(name: str) -> Engine:
+    """An engine; its framework is loaded when it prepares a training.
 
     Raises:
         InvalidValueError: There is no such engine.
     """
     if name not in ENGINES:
         raise InvalidValueError(f"no engine {name!r}: there is {', '.join(ENGINES)}")
+    engine: Engine = ENGINES.load(name)
+    return engine
 
 
-def find(name: str) -> Any:
-    """The class of an engine, its framework imported only now.
+def loaded() -> Engine | None:
+    """The engine whose framework is in this process, or None."""
+    for names in (
+        ENGINES.own,
+        ENGINES,
+    ):  # other packages are looked through only where ours are not
+        for name in names:
+            if name in sys.modules:
+                return find(name)
+    return None
 
-    Raises:
-        InvalidValueError: There is no such engine.
-        MissingPartError: Its framework is not installed.
+
+def listen_to_script(listener: object, marker: str) -> None:
+    """Has the framework of somebody's own script tell what it does, as soon as it is loaded.
+
+    Args:
+        listener: As `Engine.listen` takes it.
+        marker: "module:name" of the function that finds markers.
     """
-    check_name(name)
-    module, _, attribute = ENGINES[name].partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise MissingPartError(
-            f"the engine {name} needs {error.name}: pip install 'wattstep[{name}]'"
-        ) from error
+    for name in ENGINES:
+        after_import(name, partial(_listen, name, listener, marker))
+
+
+def _listen(name: str, listener: object, marker: str) -> None:
+    find(name).listen(listener, marker)

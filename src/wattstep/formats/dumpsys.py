@@ -1,4 +1,4 @@
-"""What Android's `dumpsys battery` and `dumpsys thermalservice` print."""
+"""Output of Android's `dumpsys battery` and `dumpsys thermalservice`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Battery:
 
     @property
     def powered_by(self) -> tuple[str, ...]:
-        """What feeds the phone: "AC", "USB", "Wireless", "Dock"."""
+        """Chargers that feed the phone: "AC", "USB", "Wireless", "Dock"."""
         end = " powered"
         return tuple(
             key.removesuffix(end)
@@ -101,7 +101,7 @@ _BATTERY_INTEGERS = ("status", "voltage", "temperature", "level", "scale")
 
 @dataclass(frozen=True, kw_only=True)
 class Temperature:
-    """One temperature.
+    """Temperature of a sensor.
 
     Attributes:
         name: As the vendor calls it, blanks and all.
@@ -126,7 +126,7 @@ class Threshold:
 
     @property
     def throttling(self) -> float | None:
-        """Where throttling begins: the least that is above the severity "none"."""
+        """Temperature at which throttling begins: the least above the severity "none"."""
         return min((c for c in self.hot[1:] if math.isfinite(c)), default=None)
 
 

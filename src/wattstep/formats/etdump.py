@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattstep.formats.event_rows import MOST_NS, EventRows
-from wattstep.formats.likeness import BinaryFormatError, likeness, whole_file
+from wattstep.formats.sniff import BinaryFormatError, looks_like, whole_file
 from wattstep.formats.trace import Trace
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 
 FORMAT: Final = "ExecuTorch ETDump"
 _IDENTIFIER: Final = b"ED00"
@@ -38,7 +38,7 @@ _OPERATORS: Final = "native_call_"
 
 @dataclass(frozen=True, kw_only=True)
 class _Profiled:
-    """One profile event: `delegated` where a delegate (a backend's library) reports it."""
+    """Profile event; `delegated` where a delegate (a backend's library) reports it."""
 
     name: str
     delegated: bool
@@ -47,7 +47,7 @@ class _Profiled:
 
 
 def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trace:
-    """What a file holds; see `parse`.
+    """Parsed content of a file; see `parse`.
 
     Raises:
         InvalidValueError: It cannot be read, or is no ETDump.
@@ -73,7 +73,7 @@ def parse(data: bytes) -> Trace:
     if begin is None:
         raise BinaryFormatError(
             FORMAT, 4, f"its identifier {_IDENTIFIER.decode()} is missing; it looks like "
-            f"{likeness(data)}",
+            f"{looks_like(data)}",
         )  # fmt: skip
     dump = _Dump(_Buffer(data[begin:]))
     dump.take()
@@ -84,7 +84,7 @@ class _Buffer:
     """The bytes of a flatbuffer, and what was read of them."""
 
     def __init__(self, data: bytes) -> None:
-        self.runtime = load_part("flatbuffers")
+        self.runtime = require("flatbuffers")
         self.data = data
         self._texts: dict[int, str] = {}
         self._spent = 0
@@ -121,18 +121,18 @@ class _Buffer:
 
     def text(self, at: int) -> str:
         """The string whose length stands there."""
-        found = self._texts.get(at)
-        if found is None:
+        text = self._texts.get(at)
+        if text is None:
             length = self.get("Uint32", at)
             self.spend(length)
             begin = self.need(at + 4, length)
-            found = self.data[begin : begin + length].decode(errors="replace")
-            self._texts[at] = found
-        return found
+            text = self.data[begin : begin + length].decode(errors="replace")
+            self._texts[at] = text
+        return text
 
 
 class _Table:
-    """One table: its fields by their position in the schema."""
+    """Flatbuffer table: its fields by their position in the schema."""
 
     def __init__(self, buffer: _Buffer, at: int) -> None:
         self.buffer = buffer
@@ -144,7 +144,7 @@ class _Table:
         self._table: Any = buffer.runtime.table.Table(buffer.data, at)
 
     def _place(self, field: int) -> int | None:
-        """Where a field stands; None: it is left out."""
+        """Position of a field; None if it is left out."""
         offset = self._table.Offset(4 + 2 * field) if field < self._fields else 0
         return self.at + offset if offset else None
 
@@ -173,7 +173,7 @@ class _Table:
 
 
 class _Dump:
-    """What was read of one file."""
+    """State of the reader within a file."""
 
     def __init__(self, buffer: _Buffer) -> None:
         self.root = _Table(buffer, buffer.follow(0))
@@ -209,7 +209,7 @@ class _Dump:
         self.ignored["allocation, without a time"] += 1
 
     def _block(self, profiled: list[_Profiled]) -> None:
-        """One block: a delegate's events count only where they lie within the runtime's."""
+        """Reads one block; a delegate's events count only where they lie within the runtime's."""
         own = [each for each in profiled if not each.delegated and each.start <= each.end < MOST_NS]
         first = min((each.start for each in own), default=0)
         last = max((each.end for each in own), default=-1)
@@ -223,7 +223,7 @@ class _Dump:
                 self.rows.add(event.name, _category(event), "cpu", event.start, event.end)
 
     def trace(self) -> Trace:
-        """What was read, at the end of the file."""
+        """Result at the end of the file."""
         return Trace(
             format=FORMAT,
             names=tuple(self.rows.names),
@@ -257,11 +257,11 @@ class _Dump:
 
 
 def _profiled(event: _Table) -> _Profiled:
-    name, said = event.text(_NAME), event.text(_DELEGATE_NAME)
+    name, delegate = event.text(_NAME), event.text(_DELEGATE_NAME)
     number = event.integer(_DELEGATE_NUMBER, "Int32", -1)
-    delegated = bool(said) or (not name and number >= 0)
+    delegated = bool(delegate) or (not name and number >= 0)
     return _Profiled(
-        name=name or said or (f"delegate event {number}" if number >= 0 else "unnamed"),
+        name=name or delegate or (f"delegate event {number}" if number >= 0 else "unnamed"),
         delegated=delegated,
         start=event.integer(_START, "Uint64"),
         end=event.integer(_END, "Uint64"),

@@ -34,11 +34,11 @@ class EventRows:
 
     def code(self, text: str) -> int:
         """The code of a text, a new one where it is new."""
-        found = self._codes.get(text)
-        if found is None:
-            found = self._codes[text] = len(self.names)
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.names)
             self.names.append(text)
-        return found
+        return code
 
     def add(
         self,
@@ -67,7 +67,7 @@ class EventRows:
             add(value if -MOST_NS < value < MOST_NS else NONE)
 
     def events(self) -> Events | None:
-        """What was taken in; None where that is nothing."""
+        """Rows that were added; None where there are none."""
         count = len(self)
         if not count:
             return None

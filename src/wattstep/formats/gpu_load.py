@@ -1,4 +1,4 @@
-"""How busy the GPU of a phone is, as the drivers of Adreno, Mali and MediaTek's GED write it."""
+"""Load of a phone's GPU as the drivers of Adreno, Mali and MediaTek's GED write it."""
 
 from __future__ import annotations
 

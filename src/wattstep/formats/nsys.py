@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from wattstep.formats.event_rows import EventRows
-from wattstep.formats.likeness import likeness, whole_file
 from wattstep.formats.profiler_csv import (
     TIME_UNITS,
     Devices,
@@ -31,6 +30,7 @@ from wattstep.formats.profiler_csv import (
     work_category,
 )
 from wattstep.formats.recording import FormatError
+from wattstep.formats.sniff import looks_like, whole_file
 from wattstep.formats.trace import NONE, Summary, Trace
 
 FORMAT: Final = "nsys CSV"
@@ -63,7 +63,7 @@ class _Table:
     known: dict[tuple[str, ...], int | None] = field(default_factory=dict)  # positions asked for
 
     def cell(self, row: Sequence[str], *names: str) -> str:
-        """What a row has under the first of these headings; "" where it has none."""
+        """Cell of a row under the first of these headings that it has; "" where it has none."""
         at = self.position(*names)
         return "" if at is None else row[at].strip()
 
@@ -75,9 +75,9 @@ class _Table:
 
     def _position(self, names: Sequence[str]) -> int | None:
         for name in names:
-            found = [at for at, each in enumerate(self.header) if each == name]
-            if found:
-                return max(found, key=lambda at: self.units[at] in TIME_UNITS)
+            positions = [at for at, each in enumerate(self.header) if each == name]
+            if positions:
+                return max(positions, key=lambda at: self.units[at] in TIME_UNITS)
         return None
 
     def unit(self, *names: str) -> str:
@@ -91,7 +91,7 @@ class _Table:
 
 
 def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trace:
-    """What a file holds; see `parse`.
+    """Parsed content of a file; see `parse`.
 
     Raises:
         InvalidValueError: It cannot be read, or is no CSV of nsys stats.
@@ -127,37 +127,37 @@ def _table(row: Sequence[str]) -> _Table | None:
         match = _HEADING.fullmatch(cell.strip())
         header.append((match[1] if match else cell.strip()).lower())
         units.append(match[2].strip().lower() if match else "")
-    found = set(header)
+    names = set(header)
     if len(row) < _LEAST_COLUMNS or any(is_number(cell) for cell in row):
         return None
-    if not set(units) & set(TIME_UNITS) and ("total time" in found or found >= _TIMED):
+    if not set(units) & set(TIME_UNITS) and ("total time" in names or names >= _TIMED):
         units = ["ns" if name in _TIMES else unit for name, unit in zip(header, units, strict=True)]
     timed = [name for name, unit in zip(header, units, strict=True) if unit in TIME_UNITS]
-    kind = _kind(found, timed)
+    kind = _kind(names, timed)
     return _Table(header=tuple(header), units=tuple(units), kind=kind) if kind else None
 
 
-def _kind(found: set[str], timed: Sequence[str]) -> str:
+def _kind(names: set[str], timed: Sequence[str]) -> str:
     if {"api start", "kernel start", "kernel dur"} <= set(timed):
         return "executions"
     if {"projected start", "projected duration"} <= set(timed):
         return "projections"
-    if {"start", "duration"} <= set(timed) and "name" in found:
-        if {"rangeid", "numchild"} & found:
+    if {"start", "duration"} <= set(timed) and "name" in names:
+        if {"rangeid", "numchild"} & names:
             return "ranges"
-        if "corrid" in found:
-            return "calls" if {"result", "pid", "tid"} & found else "work"
-        return "work" if {"device", "strm"} <= found else "other"
-    if found & set(_WORK) and found & set(_CALLS):
+        if "corrid" in names:
+            return "calls" if {"result", "pid", "tid"} & names else "work"
+        return "work" if {"device", "strm"} <= names else "other"
+    if names & set(_WORK) and names & set(_CALLS):
         if set(_TOTALS) & set(timed):
             return "summary"
-        if "total" in found:
+        if "total" in names:
             return "sizes"
     return "other" if timed else ""
 
 
 class _Reports:
-    """What was read so far."""
+    """State of the reader within a file."""
 
     def __init__(self, *, of_system: bool) -> None:
         self.of_system = of_system  # a table of the operating system's functions is among them
@@ -173,14 +173,14 @@ class _Reports:
         self.odd: list[int] = []
 
     def take(self, at: int, text: str) -> None:
-        """One line."""
+        """Reads one line."""
         if not text.strip():
             self.table = None
             return
         row = cells(text)
         # Most lines are rows that begin with a number, as no line of headings does.
-        told = row is not None and not text[0].isdigit() and _LIKE_HEADINGS.search(text)
-        table = _table(row) if row is not None and told else None
+        heading = row is not None and not text[0].isdigit() and _LIKE_HEADINGS.search(text)
+        table = _table(row) if row is not None and heading else None
         if table is not None:
             self.table = table
             self.tables.add(table.kind)
@@ -305,10 +305,10 @@ class _Reports:
             )
             for category, word in (("annotation", "orig"), ("gpu_annotation", "projected"))
         }  # fmt: skip
-        told = {category: pair for category, pair in times.items() if None not in pair}
-        if not told:
+        complete = {category: pair for category, pair in times.items() if None not in pair}
+        if not complete:
             self.ignored["row without a time"] += 1
-        for category, (start_ns, length_ns) in told.items():
+        for category, (start_ns, length_ns) in complete.items():
             processor = "cpu" if category == "annotation" else "gpu0"
             self._add(
                 name, category, processor, start_ns, length_ns, thread=thread, process=process
@@ -344,7 +344,7 @@ class _Reports:
             self.ignored["row without a time"] += 1
             return
 
-        def told(*names: str) -> float | None:
+        def time_of(*names: str) -> float | None:
             unit = table.unit(*names)
             return seconds(table.cell(row, *names), unit) if unit in TIME_UNITS else None
 
@@ -355,30 +355,30 @@ class _Reports:
                 processor="gpu0" if category in _ON_GPU else "cpu",
                 calls=count(table.cell(row, *_CALLS)),
                 total_s=total_s,
-                mean_s=told("avg", "average", "proj avg"),
-                median_s=told("med", "median", "proj med"),
-                least_s=told("min", "minimum", "proj min"),
-                most_s=told("max", "maximum", "proj max"),
-                deviation_s=told("stddev", "std dev", "proj stddev"),
+                mean_s=time_of("avg", "average", "proj avg"),
+                median_s=time_of("med", "median", "proj med"),
+                least_s=time_of("min", "minimum", "proj min"),
+                most_s=time_of("max", "maximum", "proj max"),
+                deviation_s=time_of("stddev", "std dev", "proj stddev"),
             )
         )
 
     def _category(self, table: _Table, row: Sequence[str], name: str) -> str:
-        """What a row of a summary is of; the headings tell it, in the end the name."""
-        said = table.cell(row, "category").lower()
+        """Kind of a summary's row, by its headings, in the end by its name."""
+        category = table.cell(row, "category").lower()
         if "range" in table.header:
             return "gpu_annotation" if "total proj time" in table.header else "annotation"
-        if "api" in said or "num calls" in table.header:
+        if "api" in category or "num calls" in table.header:
             return "runtime" if is_runtime_call(name) or not self.of_system else "operating system"
         return work_category(name)
 
     def trace(self, data: bytes) -> Trace:
-        """What was read, at the end of the file."""
+        """Result at the end of the file."""
         if not self.tables:
             raise FormatError(
                 FORMAT,
                 1,
-                f"no report of nsys stands in it; it looks like {likeness(data)} "
+                f"no report of nsys stands in it; it looks like {looks_like(data)} "
                 "(wanted: nsys stats --format csv --report cuda_gpu_trace)",
             )
         return Trace(

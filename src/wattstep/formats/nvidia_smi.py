@@ -1,4 +1,4 @@
-"""What nvidia-smi prints: tables of `--query-gpu` (CSV) and whole reports (`-q -x`, XML)."""
+"""Output of nvidia-smi: tables of `--query-gpu` (CSV) and whole reports (`-q -x`, XML)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import DAMAGED, Row, gather, in_order, left_out, times_of, wall_ns
-from wattstep.records.channel import Channel, Domain
+from wattstep.schema.channel import Channel, Domain
 
 NAME: Final = "nvidia-smi"
 XML: Final = "nvidia-smi XML"
@@ -71,7 +71,7 @@ HARMLESS: Final = 0x1 | 0x2 | 0x100  # idle, chosen clocks, the display's needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """One channel of a GPU; fields as of `Channel`."""
+    """Channel of a GPU; fields as of `Channel`."""
 
     word: str
     unit: str
@@ -184,7 +184,7 @@ _END = "</nvidia_smi_log>"
 
 @dataclass(kw_only=True)
 class _Gpu:
-    """What is known of one GPU while its rows are read."""
+    """State of one GPU while its rows are read."""
 
     index: int
     rows: list[Row] = field(default_factory=list)
@@ -242,8 +242,8 @@ def _recording(format_name: str, file: _File, interval_s: float | None) -> Recor
     for gpu in file.gpus.values():
         rows, astray = in_order(gpu.rows)
         times = times_of(rows, format_name, interval_s)
-        found, t_by_name, v_by_name = gather(_power_first(gpu, rows), times, fill=True)
-        channels.extend(found)
+        own_channels, t_by_name, v_by_name = gather(_power_first(gpu, rows), times, fill=True)
+        channels.extend(own_channels)
         t_ns.update(t_by_name)
         value.update(v_by_name)
         file.notes.update(dict.fromkeys((*astray, *times.notes)))
@@ -307,14 +307,14 @@ def _number(text: str, header_unit: str, unit: str, line: int) -> float:
     """A cell in SI units; NaN where it says that there is nothing."""
     if text.lower() in NOTHING:
         return math.nan
-    found = _CELL.fullmatch(text)
-    if found is None:
+    match = _CELL.fullmatch(text)
+    if match is None:
         raise FormatError(NAME, line, f"{text[:30]!r} is no number")
-    written = found["unit"] or header_unit or USUAL[unit]
+    written = match["unit"] or header_unit or USUAL[unit]
     factor = FACTORS[unit].get(written)
     if factor is None:
         raise FormatError(NAME, line, f"{text[:30]!r}: {written!r} is no unit of this quantity")
-    return float(found["number"]) * factor
+    return float(match["number"]) * factor
 
 
 def _possible(number: float, key: str, name: str, ignored: Counter[str]) -> float:
@@ -330,14 +330,14 @@ def _possible(number: float, key: str, name: str, ignored: Counter[str]) -> floa
 
 def _reasons(index: int, bits: float) -> Iterator[tuple[Channel, float]]:
     """All reasons, and those of them that are throttling."""
-    for word, role, kept in (
+    for word, role, bits_of_word in (
         ("throttle_reasons", "throttle_reasons", ~HARMLESS),
         ("clock_reasons", "clock_reasons", -1),
     ):
         quantity = Quantity(word=word, unit="events", role=role)
         yield (
             _channel(index, quantity, "nvidia-smi clocks event reasons"),
-            bits if math.isnan(bits) else float(int(bits) & kept),
+            bits if math.isnan(bits) else float(int(bits) & bits_of_word),
         )
 
 
@@ -381,7 +381,7 @@ def _read_csv(text: str) -> _File:
 
 
 def _gpus(columns: Sequence[_Column], rows: Sequence[tuple[int, str]]) -> int:
-    """How many GPUs rows are of that do not name theirs: as many as come together, query by query.
+    """Number of GPUs of rows that do not name theirs: as many as come together, query by query.
 
     Times in whole seconds tell nothing: one GPU that is read several times a second looks the same.
     """
@@ -390,11 +390,11 @@ def _gpus(columns: Sequence[_Column], rows: Sequence[tuple[int, str]]) -> int:
         return 1
     stamps = []
     for _, line in rows:
-        found = _STAMP.fullmatch((line.split(",") + [""] * place)[place].strip())
-        if found is None or not found[2]:
+        match = _STAMP.fullmatch((line.split(",") + [""] * place)[place].strip())
+        if match is None or not match[2]:
             return 1
         try:
-            stamps.append(wall_ns(datetime.strptime(found[1], _STAMP_FORM), found[2]))
+            stamps.append(wall_ns(datetime.strptime(match[1], _STAMP_FORM), match[2]))
         except ValueError:  # no such day: its row will say so
             return 1
     apart = [after - before for before, after in pairwise(stamps)]
@@ -409,11 +409,11 @@ def _gpus(columns: Sequence[_Column], rows: Sequence[tuple[int, str]]) -> int:
 def _columns(header: str, line: int) -> list[_Column]:
     columns = []
     for cell in header.split(","):
-        found = _HEADER.fullmatch(cell.strip())
-        if found is None:
+        match = _HEADER.fullmatch(cell.strip())
+        if match is None:
             problem = f"{cell.strip()[:30]!r} is no column of --query-gpu (noheader cannot be read)"
             raise FormatError(NAME, line, problem)
-        columns.append(_Column(name=found["name"], unit=found["unit"] or ""))
+        columns.append(_Column(name=match["name"], unit=match["unit"] or ""))
     known = [COLUMNS.get(c.name) or LIMIT_COLUMNS.get(c.name, "") + c.name for c in columns]
     if len(set(known)) < len(known):
         raise FormatError(NAME, line, "a column stands there twice")
@@ -472,7 +472,7 @@ def _cells(
 
 def _row_reasons(cells: Mapping[str, str], line: int, ignored: Counter[str]) -> float | None:
     """Bits; NaN: the GPU does not tell; None: nobody asked. Reasons of later releases are counted."""
-    told: list[int] = []
+    bits: list[int] = []
     asked = False
     for name, cell in cells.items():
         match = _REASON.fullmatch(name)
@@ -483,10 +483,10 @@ def _row_reasons(cells: Mapping[str, str], line: int, ignored: Counter[str]) -> 
             continue
         asked = True
         if cell.lower() not in NOTHING:
-            told.append(_bits(match["name"], cell, line))
+            bits.append(_bits(match["name"], cell, line))
     if not asked:
         return None
-    return float(functools.reduce(operator.or_, told)) if told else math.nan
+    return float(functools.reduce(operator.or_, bits)) if bits else math.nan
 
 
 def _bits(name: str, text: str, line: int) -> int:
@@ -501,11 +501,11 @@ def _bits(name: str, text: str, line: int) -> int:
 
 
 def _stamp(text: str, line: int) -> int:
-    found = _STAMP.fullmatch(text)
+    match = _STAMP.fullmatch(text)
     try:
-        if found is None:
+        if match is None:
             raise ValueError(text)
-        return wall_ns(datetime.strptime(found[1], _STAMP_FORM), found[2] or "")
+        return wall_ns(datetime.strptime(match[1], _STAMP_FORM), match[2] or "")
     except ValueError:
         raise FormatError(NAME, line, f"{text[:30]!r} is no date and time") from None
 
@@ -517,14 +517,14 @@ def _read_xml(text: str) -> _File:
     """Reports one after the other, as `--loop` writes them."""
     file = _File()
     line = 1
-    *reports, rest = text.split(_END)
+    *reports, tail = text.split(_END)
     for report in reports:
         _take_report(file, report + _END, line)
         line += report.count("\n")
-    if rest.strip():
+    if tail.strip():
         if not reports:
             raise FormatError(XML, text.count("\n") + 1, "the report does not end")
-        begins = line + _leading_lines(rest)
+        begins = line + _leading_lines(tail)
         file.notes[CUT_REPORT.format(begins)] = None
     return file
 
@@ -600,20 +600,20 @@ def _paths(element: ET.Element) -> Iterator[tuple[str, str]]:
 def _xml_reasons(element: ET.Element, line: int, ignored: Counter[str]) -> float | None:
     """As `_row_reasons`; a section without contents does not tell."""
     for section in ("clocks_throttle_reasons", "clocks_event_reasons"):
-        found = element.find(section)
-        if found is not None:
-            cells = {child.tag: (child.text or "").strip() for child in found}
+        node = element.find(section)
+        if node is not None:
+            cells = {child.tag: (child.text or "").strip() for child in node}
             return _row_reasons(cells, line, ignored) if cells else math.nan
     return None
 
 
 def _xml_stamp(text: str, line: int) -> int:
-    found = _XML_STAMP.fullmatch(text)
+    match = _XML_STAMP.fullmatch(text)
     try:
-        if found is None:
+        if match is None:
             raise ValueError(text)
-        month = MONTHS.index(found["month"]) // 3 + 1
-        day = f"{found['year']}-{month}-{found['day']} {found['clock']}"
+        month = MONTHS.index(match["month"]) // 3 + 1
+        day = f"{match['year']}-{month}-{match['day']} {match['clock']}"
         return wall_ns(datetime.strptime(day, "%Y-%m-%d %H:%M:%S"))
     except ValueError:
         raise FormatError(XML, line, f"{text[:30]!r} is no date and time") from None

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from wattstep.formats.event_rows import EventRows
-from wattstep.formats.likeness import likeness, whole_file
 from wattstep.formats.profiler_csv import (
     TIME_UNITS,
     Devices,
@@ -31,6 +30,7 @@ from wattstep.formats.profiler_csv import (
     work_category,
 )
 from wattstep.formats.recording import FormatError
+from wattstep.formats.sniff import looks_like, whole_file
 from wattstep.formats.trace import NONE, Summary, Trace
 
 FORMAT: Final = "nvprof CSV"
@@ -50,7 +50,7 @@ class _Table:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each heading stands."""
+        """Position of each heading."""
         return {name: at for at, name in reversed(list(enumerate(self.header)))}
 
     @cached_property
@@ -58,7 +58,7 @@ class _Table:
         return bool(_COUNTERS & set(self.header))
 
     def cell(self, row: Sequence[str], name: str) -> str:
-        """What a row has under a heading; "" where it has none."""
+        """Cell of a row under a heading; "" where it has none."""
         at = self.places.get(name)
         return "" if at is None else row[at].strip()
 
@@ -67,7 +67,7 @@ class _Table:
 
 
 def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trace:
-    """What a file holds; see `parse`.
+    """Parsed content of a file; see `parse`.
 
     Raises:
         InvalidValueError: It cannot be read, or is no CSV of nvprof.
@@ -95,7 +95,7 @@ def parse(data: bytes) -> Trace:
 
 
 class _Profile:
-    """What was read so far."""
+    """State of the reader within a file."""
 
     def __init__(self) -> None:
         self.rows = EventRows()
@@ -111,7 +111,7 @@ class _Profile:
         self.coarse: set[str] = set()
 
     def take(self, at: int, text: str) -> None:
-        """One line."""
+        """Reads one line."""
         message = _MESSAGE.fullmatch(text)
         if message:
             self._message(message[1], message[2])
@@ -141,10 +141,10 @@ class _Profile:
 
     @staticmethod
     def _is_header(row: Sequence[str]) -> bool:
-        found = set(row)
-        return bool(_COUNTERS & found) or (
-            "Name" in found
-            and ({"Start", "Duration"} <= found or {"Time(%)", "Time", "Calls"} <= found)
+        names = set(row)
+        return bool(_COUNTERS & names) or (
+            "Name" in names
+            and ({"Start", "Duration"} <= names or {"Time(%)", "Time", "Calls"} <= names)
         )
 
     def _units(self, at: int, table: _Table, row: Sequence[str]) -> None:
@@ -233,12 +233,12 @@ class _Profile:
         )
 
     def trace(self, data: bytes) -> Trace:
-        """What was read, at the end of the file."""
+        """Result at the end of the file."""
         if not self.tables:
             raise FormatError(
                 FORMAT,
                 1,
-                f"no table of nvprof stands in it; it looks like {likeness(data)} "
+                f"no table of nvprof stands in it; it looks like {looks_like(data)} "
                 "(wanted: nvprof --csv with --print-gpu-trace, --print-api-trace or a summary)",
             )
         if not len(self.rows) and not self.summaries:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from wattstep.formats.recording import FormatError
-from wattstep.records.channel import Domain
+from wattstep.schema.channel import Domain
 
 # What a rail feeds: boards.md 4.4. Rails that are not here are of the domain "unknown".
 RAILS: Final[Mapping[str, tuple[Domain, str]]] = MappingProxyType(
@@ -33,7 +33,7 @@ _CHANNEL = re.compile(r"CH([0-9]{1,3})\(T=([0-9]{1,18})\)\[([^\]]+)\],\s*([0-9]{
 
 @dataclass(frozen=True, kw_only=True)
 class Meter:
-    """One rail of one meter.
+    """Rail of a meter.
 
     Attributes:
         device: Number of its device in the text, from 0.
@@ -58,7 +58,7 @@ def parse_energy(data: bytes | str) -> tuple[Meter, ...]:
     """
     text = data if isinstance(data, str) else data.decode(errors="replace")
     device = -1
-    found: dict[tuple[int, int], Meter] = {}
+    meters: dict[tuple[int, int], Meter] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not (line := line.strip()):
             continue
@@ -72,9 +72,9 @@ def parse_energy(data: bytes | str) -> tuple[Meter, ...]:
             device=device, channel=int(match[1]), t_ms=int(match[2]), name=match[3],
             energy_uj=int(match[4]),
         )  # fmt: skip
-        if (device, meter.channel) in found:
+        if (device, meter.channel) in meters:
             raise FormatError("energy_value", number, f"CH{meter.channel} stands there twice")
-        found[device, meter.channel] = meter
-    if not found:
+        meters[device, meter.channel] = meter
+    if not meters:
         raise FormatError("energy_value", 1, "no rail")
-    return tuple(found.values())
+    return tuple(meters.values())

@@ -49,18 +49,18 @@ class Clocks:
             values: Of each clock its key, its value, its unit in ns, and whether times on it
                 count from the one before.
         """
-        told = {}
+        times = {}
         for key, value, unit, incremental in values:
             self._units[key] = max(unit, 1)
             time = value * max(unit, 1)
             if incremental:
                 self._last[key] = time
             if time < MOST_NS:
-                told[key] = time
-        self._snapshots.append(told)
+                times[key] = time
+        self._snapshots.append(times)
         self._known.clear()
-        for key in told:
-            self._neighbours[key] |= told.keys() - {key}
+        for key in times:
+            self._neighbours[key] |= times.keys() - {key}
 
     def absolute(self, key: int, time: int) -> int | None:
         """A time of a packet in ns of its clock; None: it is beyond what fits."""
@@ -89,10 +89,12 @@ class Clocks:
         return int(offsets[0]), int(offsets[-1] - offsets[0])
 
     def _pairs(self, one: int, other: int) -> Longs:
-        """What both showed in each snapshot of both, in the order of the first's time."""
+        """Readings of both clocks in each snapshot that has both, in the order of the first's time."""
         if (one, other) not in self._known:
-            found = [(s[one], s[other]) for s in self._snapshots if one in s and other in s]
-            pairs = np.array(found, np.int64).reshape(-1, 2)
+            pairs_of_times = [
+                (s[one], s[other]) for s in self._snapshots if one in s and other in s
+            ]
+            pairs = np.array(pairs_of_times, np.int64).reshape(-1, 2)
             self._known[one, other] = pairs[np.argsort(pairs[:, 0], kind="stable")]
         return self._known[one, other]
 

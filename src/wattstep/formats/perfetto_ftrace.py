@@ -96,18 +96,18 @@ class Ftrace:
         """Slices and counters that programs print into the trace."""
         text = words(event.print.buf).rstrip("\n\0")
         match = _PRINT.fullmatch(text)
-        letter, process, rest = (match[1], match[2], match[3]) if match else ("", "", "")
+        letter, process, name = (match[1], match[2], match[3]) if match else ("", "", "")
         number = int(process) if process else NONE
         track = (
             "atrace",
             event.pid,
         )  # the end may name no process: the thread ties it to its begin
-        if letter == "B" and rest:
+        if letter == "B" and name:
             self.processes[event.pid] = number
-            self.slices.add(BEGIN, rest, track, clock, event.timestamp)
-        elif letter == "E" and not rest:
+            self.slices.add(BEGIN, name, track, clock, event.timestamp)
+        elif letter == "E" and not name:
             self.slices.add(END, "", track, clock, event.timestamp)
-        elif letter == "C" and rest and (count := _COUNT.fullmatch(rest)):
+        elif letter == "C" and name and (count := _COUNT.fullmatch(name)):
             key = ("atrace", number, count[1])
             self.sampled.add(key, clock, event.timestamp, int(count[2]))
         else:
@@ -130,7 +130,7 @@ class Ftrace:
 
 
 def busy_time(times: Longs, running: Longs) -> NDArray[np.float64]:
-    """How long a core has been busy, in s, at each of its switches.
+    """Busy time of a core in s at each of its switches.
 
     Args:
         times: Of the switches, in ns, in order. Shape (n,).

@@ -19,8 +19,8 @@ GAPS: Final = OWN_TRACKS.index("gaps")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """What stands beside the begin of a slice.
+class SliceLabels:
+    """Labels beside the begin of a slice.
 
     Attributes:
         category: What kind it is of, or "".
@@ -35,7 +35,7 @@ class Said:
     ends: tuple[int, ...] = ()
 
 
-def said_of(event: Any, names: Mapping[str, Mapping[int, str]]) -> Said:
+def labels_of(event: Any, names: Mapping[str, Mapping[int, str]]) -> SliceLabels:
     """From a track event and what its sequence numbered.
 
     Args:
@@ -51,7 +51,7 @@ def said_of(event: Any, names: Mapping[str, Mapping[int, str]]) -> Said:
         elif kind:
             arguments[key] = getattr(each, kind)
     categories = [*event.categories, *(names["categories"].get(n, "") for n in event.category_iids)]
-    return Said(
+    return SliceLabels(
         category=categories[0] if categories else "",
         arguments=arguments,
         flows=tuple(event.flow_ids),
@@ -62,39 +62,39 @@ def said_of(event: Any, names: Mapping[str, Mapping[int, str]]) -> Said:
 def own_of(
     events: Events,
     names: list[str],
-    said: Sequence[tuple[str, Said]],
+    labelled: Sequence[tuple[str, SliceLabels]],
     code: Callable[[str], int],
 ) -> tuple[Events, Own]:
     """The events with what is told of them, and the columns beside them.
 
     Args:
-        events: In the order of `said`.
+        events: In the order of `labelled`.
         names: Texts by code; grows.
-        said: Name of the track of each, and what stands beside it.
+        labelled: Name of the track of each, and what stands beside it.
         code: Of a text among the names.
     """
     places = [
-        _place(track, names[name]) for (track, _), name in zip(said, events.name, strict=True)
+        _place(track, names[name]) for (track, _), name in zip(labelled, events.name, strict=True)
     ]
-    arguments = [each.arguments for _, each in said]
+    arguments = [each.arguments for _, each in labelled]
 
     def texts(key: str) -> Any:
-        found = (one.get(key) for one in arguments)
-        return np.array([code(t) if isinstance(t, str) and t else NONE for t in found], np.int32)
+        values = (one.get(key) for one in arguments)
+        return np.array([code(t) if isinstance(t, str) and t else NONE for t in values], np.int32)
 
     def whole(key: str, other: int = NONE) -> Any:
-        found = (one.get(key) for one in arguments)
-        return np.array([int(n) if isinstance(n, int) else other for n in found], np.int64)
+        values = (one.get(key) for one in arguments)
+        return np.array([int(n) if isinstance(n, int) else other for n in values], np.int64)
 
     def real(key: str) -> Any:
-        found = (one.get(key) for one in arguments)
-        return np.array([float(n) if isinstance(n, (int, float)) else math.nan for n in found])
+        values = (one.get(key) for one in arguments)
+        return np.array([float(n) if isinstance(n, (int, float)) else math.nan for n in values])
 
     own = Own(
         track=np.array([place.track for place in places], np.int32),
         layer=texts("layer"),
         phase=texts("phase"),
-        kind=np.array([code(s.category) if s.category else NONE for _, s in said], np.int32),
+        kind=np.array([code(s.category) if s.category else NONE for _, s in labelled], np.int32),
         number=whole("step"),
         allocated=whole("allocated", UNTOLD),
         warmup=whole("warmup"),
@@ -105,7 +105,7 @@ def own_of(
         samples=real("samples"),
         loss=real("loss"),
     )
-    scopes = [each.category == "scope" for _, each in said]
+    scopes = [each.category == "scope" for _, each in labelled]
     category = [
         "annotation" if scope and place.category == "operation" else place.category
         for place, scope in zip(places, scopes, strict=True)
@@ -115,7 +115,7 @@ def own_of(
         category=np.array([code(each) for each in category], np.int32),
         processor=np.array([code(place.processor) for place in places], np.int32),
         thread=np.array([place.thread for place in places], np.int64),
-        external=_launches([each for _, each in said]),
+        external=_launches([each for _, each in labelled]),
         shapes=texts("shapes"),
         flops=whole("flops"),
         bytes=whole("bytes"),
@@ -132,21 +132,21 @@ class _Place:
 
 
 def _place(track: str, name: str) -> _Place:
-    found = _PLACE.fullmatch(track)
-    if found is None:
+    match = _PLACE.fullmatch(track)
+    if match is None:
         at = OWN_TRACKS.index(track) if track in OWN_TRACKS else GAPS
         return _Place(track=at, category="step" if track == "steps" else "annotation")
-    if found[1]:
-        return _Place(track=NONE, category="operation", thread=int(found[3]))
+    if match[1]:
+        return _Place(track=NONE, category="operation", thread=int(match[3]))
     work = next(kind for word, kind in _WORK if name.startswith(word))
-    return _Place(track=NONE, category=work, processor=found[2], thread=int(found[3]))
+    return _Place(track=NONE, category=work, processor=match[2], thread=int(match[3]))
 
 
-def _launches(said: Sequence[Said]) -> Any:
+def _launches(labels: Sequence[SliceLabels]) -> Any:
     """A number that what launched and what was launched have in common, NONE for others."""
-    external = np.full(len(said), NONE, np.int64)
-    by = {flow: row for row, each in enumerate(said) for flow in each.flows}
-    for row, each in enumerate(said):
+    external = np.full(len(labels), NONE, np.int64)
+    by = {flow: row for row, each in enumerate(labels) for flow in each.flows}
+    for row, each in enumerate(labels):
         if each.flows:
             external[row] = row + 1
         for flow in each.ends:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from wattstep.errors import InvalidValueError
-from wattstep.formats.likeness import GZIP, LOOK_BYTES, BinaryFormatError, likeness
 from wattstep.formats.recording import FormatError
-from wattstep.parts import load_part
+from wattstep.formats.sniff import GZIP, LOOK_BYTES, BinaryFormatError, looks_like
+from wattstep.schema.extras import require
 
 FORMAT: Final = "Perfetto trace"
 MOST_PACKET: Final = 256 << 20  # bytes; Perfetto's own service writes packets far smaller
@@ -43,8 +43,8 @@ class Packets:
         self.on_progress = on_progress or (lambda share: None)
         self.ignored: Counter[str] = Counter()
         self.notes: list[str] = []
-        self._protos = load_part(_PROTOS)
-        self._decode_error: Any = load_part("google.protobuf.message").DecodeError
+        self._protos = require(_PROTOS)
+        self._decode_error: Any = require("google.protobuf.message").DecodeError
         self._read = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -82,7 +82,7 @@ class Packets:
             ) from error
 
     def _text(self, head: bytes, source: _Readable) -> Iterator[Any]:
-        text_format = load_part("google.protobuf.text_format")
+        text_format = require("google.protobuf.text_format")
         data = head + source.read(MOST_TEXT)
         if len(data) >= MOST_TEXT:
             raise InvalidValueError(
@@ -101,29 +101,29 @@ class Packets:
 
     def _packets(self, source: _Source, head: bytes) -> Iterator[Any]:
         """Of a binary file; what is wrong with its first packet is wrong with the file."""
-        found = 0
+        count = 0
         try:
             for data in _frames(source, self.ignored):
                 try:
                     packet = self._protos.TracePacket.FromString(data)
                 except self._decode_error as error:
-                    if not found:
+                    if not count:
                         raise _no_trace(head, "its first packet cannot be read") from error
                     self.ignored["packet that cannot be read"] += 1
                     continue
-                found += 1
+                count += 1
                 yield from self._opened(packet)
         except BinaryFormatError as error:
-            if not found:
+            if not count:
                 raise _no_trace(head, str(error)) from error
             self.notes.append(f"damaged: {error}; what follows was left out")
             self.ignored["rest of a damaged file"] += 1
-        if source.cut and found:
+        if source.cut and count:
             self.notes.append(
                 f"the file is cut behind byte {source.at}: it is read up to there ({source.cut})"
             )
             self.ignored["packet that is cut"] += 1
-        if not found:
+        if not count:
             raise _no_trace(head, source.cut or "it holds no packet")
 
     def _opened(self, packet: Any) -> Iterator[Any]:
@@ -162,9 +162,9 @@ def words(value: str | bytes) -> str:
 
 
 def _no_trace(head: bytes, problem: str) -> BinaryFormatError:
-    looks = likeness(head)
-    said = problem if looks == "a Perfetto trace" else f"it looks like {looks}"
-    return BinaryFormatError(FORMAT, 0, said)
+    looks = looks_like(head)
+    reason = problem if looks == "a Perfetto trace" else f"it looks like {looks}"
+    return BinaryFormatError(FORMAT, 0, reason)
 
 
 class _Source:
@@ -175,31 +175,31 @@ class _Source:
         cut: Why the last read gave less than was asked for; "" while none did.
     """
 
-    def __init__(self, head: bytes, rest: _Readable) -> None:
+    def __init__(self, head: bytes, tail: _Readable) -> None:
         self.at = 0
         self.cut = ""
         self._head = io.BytesIO(head)
-        self._rest = rest
+        self._tail = tail
 
     def some(self, count: int) -> bytes:
         """So many bytes, or fewer at the end."""
-        found = self._head.read(count)
-        if len(found) < count:
+        data = self._head.read(count)
+        if len(data) < count:
             try:
-                found += self._rest.read(count - len(found))
+                data += self._tail.read(count - len(data))
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 self.cut = str(error) or type(error).__name__
-        self.at += len(found)
+        self.at += len(data)
         if self.at > MOST_BYTES:
             raise InvalidValueError(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
-        return found
+        return data
 
     def exactly(self, count: int) -> bytes | None:
         """So many bytes; None where there are fewer."""
-        found = self.some(count)
-        if len(found) == count:
-            return found
-        self.cut = self.cut or f"{count} bytes were to come, {len(found)} did"
+        data = self.some(count)
+        if len(data) == count:
+            return data
+        self.cut = self.cut or f"{count} bytes were to come, {len(data)} did"
         return None
 
     def varint(self) -> int | None:
@@ -222,7 +222,7 @@ class _Source:
 
 
 def _frames(source: _Source, ignored: Counter[str]) -> Iterator[bytes]:
-    """What the field "packet" of the message `Trace` holds, each time.
+    """Values of the field "packet" of the message `Trace`, one by one.
 
     Raises:
         BinaryFormatError: The bytes there are no field.

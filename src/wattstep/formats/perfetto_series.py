@@ -1,4 +1,4 @@
-"""What a Perfetto trace sampled: power rails, batteries, clocks of cores, counters; as channels."""
+"""Channels of a Perfetto trace: power rails, batteries, clocks of cores, counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wattstep.formats.odpm import RAILS
 from wattstep.formats.perfetto_clocks import Longs
 from wattstep.formats.recording import Recording
-from wattstep.records.channel import Channel, Domain
+from wattstep.schema.channel import Channel, Domain
 
 FORMAT: Final = "Perfetto trace"
 MICRO: Final = 1e-6
@@ -122,7 +122,7 @@ def rail_channel(name: str, subsystem: str) -> Channel:
 
 
 def battery_channel(battery: str, word: str) -> tuple[Channel, float]:
-    """One counter of a battery, by the field's name, and its factor to SI."""
+    """Counter of a battery by the field's name, and its factor to SI."""
     short, unit, role, factor, note = BATTERY[word]
     place = f"phone.battery.{_plain(battery)}." if battery else "phone.battery."
     channel = Channel(
@@ -154,7 +154,7 @@ def frequency_channel(core: int) -> Channel:
 
 
 def busy_channel(core: int) -> Channel:
-    """How long a core was busy, at each change of what it runs."""
+    """Busy time of a core at each change of what it runs."""
     return Channel(
         name=f"cpu{core}.busy_time", unit="s", kind="counter", domain="cpu", role="busy_time",
         source="Perfetto ftrace, sched_switch", core=core, resolution=1e-9,
@@ -187,8 +187,8 @@ def _plain(name: str) -> str:
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
     """The name, with a number behind it where it is taken."""
-    found, number = name, 1
-    while found in taken:
+    candidate, number = name, 1
+    while candidate in taken:
         number += 1
-        found = f"{name}.{number}"
-    return found
+        candidate = f"{name}.{number}"
+    return candidate

@@ -27,8 +27,8 @@ class Slices:
         self._track, self._clock = array("i"), array("q")
         self._time, self._length = array("q"), array("q")
         self._tracks: dict[Track, int] = {}
-        self._said: dict[int, Any] = {}
-        self.rows_said: list[tuple[Track, Any]] = []
+        self._labels: dict[int, Any] = {}
+        self.row_labels: list[tuple[Track, Any]] = []
 
     def add(
         self,
@@ -38,15 +38,15 @@ class Slices:
         clock: int,
         time: int,
         length: int = 0,
-        said: Any = None,
+        labels: Any = None,
     ) -> None:
-        """One begin, end or whole slice on a track; an end's name is not read.
+        """Adds a begin, an end or a whole slice on a track; an end's name is not read.
 
-        What is `said` of a slice comes out in `rows_said`, in the order of its events, with its
+        What is `labels` of a slice comes out in `row_labels`, in the order of its events, with its
         track.
         """
-        if said is not None:
-            self._said[len(self._kind)] = said
+        if labels is not None:
+            self._labels[len(self._kind)] = labels
         self._kind.append(kind)
         self._name.append(NONE if kind == END else self._rows.code(name))
         self._track.append(self._tracks.setdefault(track, len(self._tracks)))
@@ -91,8 +91,8 @@ class Slices:
         # As they began, not as they ended: of two that fill the same time the outer one stands first.
         for at, begin, end in sorted(done):
             place = self._track[at]
-            if self._event(self._name[at], places[place], begin, end, ignored) and self._said:
-                self.rows_said.append((keys[place], self._said.get(at)))
+            if self._event(self._name[at], places[place], begin, end, ignored) and self._labels:
+                self.row_labels.append((keys[place], self._labels.get(at)))
         if waiting := sum(map(len, open_slices.values())):
             ignored["begin of a slice that did not end within the trace"] += waiting
 

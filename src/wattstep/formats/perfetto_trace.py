@@ -19,7 +19,7 @@ import numpy as np
 from wattstep.formats.event_rows import MOST_NS, EventRows
 from wattstep.formats.perfetto_clocks import BOOTTIME, FAR, Clocks, Longs, clock_key
 from wattstep.formats.perfetto_ftrace import Ftrace
-from wattstep.formats.perfetto_own import LABEL, Said, own_of, said_of
+from wattstep.formats.perfetto_own import LABEL, SliceLabels, labels_of, own_of
 from wattstep.formats.perfetto_packets import FORMAT, Packets, words
 from wattstep.formats.perfetto_series import (
     BATTERY,
@@ -36,7 +36,7 @@ from wattstep.formats.perfetto_series import (
 )
 from wattstep.formats.perfetto_slices import BEGIN, END, WHOLE, Slices
 from wattstep.formats.trace import NONE, Trace
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 _CLEARED, _NEEDS_STATE = 1, 2  # bits of sequence_flags
 _INSTANT, _COUNTER = 3, 4  # TrackEvent.Type
@@ -51,7 +51,7 @@ _DEEP: Final = 32  # parents of a track that are followed
 
 
 def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trace:
-    """What a file holds: binary or in text form, packed by gzip or packet by packet, or not.
+    """Parsed content of a file: binary or text, packed by gzip, packet by packet, or not.
 
     `Trace.counters` has the power rails and what else was sampled, `Trace.events` the slices of
     tracks and of atrace as annotations. Memory is bounded by what comes out, not by the file.
@@ -77,7 +77,7 @@ def parse(data: bytes) -> Trace:
 
 @dataclass
 class _Sequence:
-    """What packets of one writer refer to: it is valid from one clearing to the next loss."""
+    """Interned data of one writer, valid from one clearing to the next loss."""
 
     number: int
     valid: bool = False
@@ -92,7 +92,7 @@ class _Sequence:
 
 @dataclass
 class _Track:
-    """What is known of a track."""
+    """Descriptor of a track."""
 
     name: str = ""
     parent: int = 0
@@ -102,7 +102,7 @@ class _Track:
 
 
 class _Reader:
-    """What was read so far of one trace."""
+    """State of the reader within a trace."""
 
     def __init__(self) -> None:
         self.clocks = Clocks()
@@ -127,7 +127,7 @@ class _Reader:
         }
 
     def take(self, packet: Any) -> None:
-        """One packet."""
+        """Reads one packet."""
         number = packet.trusted_packet_sequence_id
         sequence = self.sequences.setdefault(number, _Sequence(number=number))
         self._state(packet, sequence)
@@ -235,18 +235,18 @@ class _Reader:
             self.sampled.add(key, *at, breakdown.energy_uws)
 
     def _track_descriptor(self, packet: Any, sequence: _Sequence) -> None:
-        told = packet.track_descriptor
-        track = self.tracks[told.uuid]
-        name = words(told.name or told.static_name or told.atrace_name)
-        track.name, track.parent = name or track.name, told.parent_uuid
-        if told.HasField("thread"):
-            track.thread, track.process = told.thread.tid, told.thread.pid
-            track.name = track.name or words(told.thread.thread_name)
-        elif told.HasField("process"):
-            track.process = told.process.pid
-            self.own |= any(each.startswith(LABEL) for each in told.process.process_labels)
-        if told.HasField("counter"):
-            track.counter = told.counter
+        descriptor = packet.track_descriptor
+        track = self.tracks[descriptor.uuid]
+        name = words(descriptor.name or descriptor.static_name or descriptor.atrace_name)
+        track.name, track.parent = name or track.name, descriptor.parent_uuid
+        if descriptor.HasField("thread"):
+            track.thread, track.process = descriptor.thread.tid, descriptor.thread.pid
+            track.name = track.name or words(descriptor.thread.thread_name)
+        elif descriptor.HasField("process"):
+            track.process = descriptor.process.pid
+            self.own |= any(each.startswith(LABEL) for each in descriptor.process.process_labels)
+        if descriptor.HasField("counter"):
+            track.counter = descriptor.counter
 
     def _track_event(self, packet: Any, sequence: _Sequence) -> None:
         event = packet.track_event
@@ -267,8 +267,8 @@ class _Reader:
         elif kind in (BEGIN, END, WHOLE):
             name = words(event.name) or sequence.names.get(event.name_iid, "")
             name = name or (f"name {event.name_iid}" if event.name_iid else "unnamed")
-            said = said_of(event, sequence.beside) if self.own and kind == BEGIN else None
-            self.slices.add(kind, name, key, *at, length, said)
+            labels = labels_of(event, sequence.beside) if self.own and kind == BEGIN else None
+            self.slices.add(kind, name, key, *at, length, labels)
         else:
             self.ignored[
                 "instant of a track" if kind == _INSTANT else "track event of its own"
@@ -282,7 +282,7 @@ class _Reader:
         self.ignored["counter without a value"] += 1
 
     def trace(self, packets: Packets) -> Trace:
-        """What was read, at the end of the file."""
+        """Result at the end of the file."""
         self.ignored.update(packets.ignored)
         wall = self.clocks.wall_offset()
         clock = "wall" if wall else "monotonic"
@@ -290,8 +290,8 @@ class _Reader:
         recording = self.sampled.recording(self._on_primary, self._channel, self.ignored, clock)
         self.slices.pair(self._on_primary, self._place, self.ignored)
         events, own = self.rows.events(), None
-        if events is not None and (said := self._said()):
-            events, own = own_of(events, self.rows.names, said, self.rows.code)
+        if events is not None and (labels := self._labels()):
+            events, own = own_of(events, self.rows.names, labels, self.rows.code)
         notes = [*packets.notes, *self._notes(wall), *(recording.notes if recording else ())]
         if events is None and recording is None:
             notes.append("no slices, counters, power rails or switches of threads stand in it")
@@ -306,12 +306,12 @@ class _Reader:
             own=own,
         )
 
-    def _said(self) -> list[tuple[str, Said]]:
+    def _labels(self) -> list[tuple[str, SliceLabels]]:
         """Name of the track of each slice of an export of ours, and what stands beside it."""
-        said = self.slices.rows_said
-        if len(said) != len(self.rows) or not all(each for _, each in said):
+        labels = self.slices.row_labels
+        if len(labels) != len(self.rows) or not all(each for _, each in labels):
             return []
-        return [(self.tracks[key[1]].name, each) for key, each in said]
+        return [(self.tracks[key[1]].name, each) for key, each in labels]
 
     def _notes(self, wall: tuple[int, int] | None) -> Iterable[str]:
         if wall and abs(wall[1]) >= MILLION:
@@ -324,7 +324,7 @@ class _Reader:
 
     def _on_primary(self, clocks: Any, times: Any) -> tuple[Longs, Any]:
         """Times on the trace's clock, or the wall clock where that is told; which are known."""
-        found = np.zeros(len(times), np.int64)
+        mapped = np.zeros(len(times), np.int64)
         known = np.zeros(len(times), bool)
         wall = self.clocks.wall_offset()
         for key in np.unique(clocks):
@@ -336,11 +336,11 @@ class _Reader:
                     rows.sum()
                 )
                 continue
-            found[rows] = there + (wall[0] if wall else 0)
-            known[rows] = np.abs(found[rows]) < MOST_NS
+            mapped[rows] = there + (wall[0] if wall else 0)
+            known[rows] = np.abs(mapped[rows]) < MOST_NS
             if far := int((~known[rows]).sum()):
                 self.ignored[FAR] += far
-        return found, known
+        return mapped, known
 
     def _channel(self, key: tuple[Any, ...]) -> tuple[Channel, float, bool]:
         """The channel of a series, its factor, and whether its values are steps."""
@@ -365,9 +365,15 @@ class _Reader:
         name = track.name or f"{key[0]} {key[1]}"
         if track.counter is None:
             return counter_channel(name, "Perfetto track event"), 1.0, False
-        told = track.counter
-        channel = counter_channel(name, "Perfetto track event", told.unit, words(told.unit_name))
-        return channel, counter_factor(told.unit, told.unit_multiplier), told.is_incremental
+        counter = track.counter
+        channel = counter_channel(
+            name, "Perfetto track event", counter.unit, words(counter.unit_name)
+        )
+        return (
+            channel,
+            counter_factor(counter.unit, counter.unit_multiplier),
+            counter.is_incremental,
+        )
 
     def _place(self, key: tuple[Any, ...]) -> tuple[int | None, int]:
         """Thread and process of a track; None: it is no thread's."""

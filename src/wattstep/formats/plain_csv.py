@@ -32,7 +32,7 @@ from wattstep.formats.rows import (
     spread,
     whole_lines,
 )
-from wattstep.records.channel import Channel, Domain, Kind
+from wattstep.schema.channel import Channel, Domain, Kind
 
 FORMAT = "plain CSV"
 TIMES = ("t_s", "t", "time_s", "time", "seconds", "timestamp")
@@ -184,7 +184,7 @@ def _is_sum(
     t_ns: Sequence[int],
     values: Sequence[Sequence[float]],
 ) -> bool:
-    """Whether a last row holds the sums of the columns, or their integrals over time."""
+    """True if a last row holds the sums of the columns, or their integrals over time."""
     if len(t_ns) < LEAST_SUMMED or len(cells) <= max(c.position for c in columns):
         return False
     try:
@@ -194,8 +194,8 @@ def _is_sum(
     table = np.array(values[: len(t_ns)])
     seconds = np.gradient(np.array(t_ns) * 1e-9)
     for each in (np.nansum(table, axis=0), np.nansum(table * seconds[:, None], axis=0)):
-        told = np.abs(each) > np.nanmax(np.abs(table))
-        if told.any() and (np.abs(row - each)[told] <= SUMMED * np.abs(each)[told]).all():
+        large = np.abs(each) > np.nanmax(np.abs(table))
+        if large.any() and (np.abs(row - each)[large] <= SUMMED * np.abs(each)[large]).all():
             return True
     return False
 
@@ -235,7 +235,7 @@ def _text(data: bytes) -> tuple[str, bool]:
 
 
 def _rows(text: str) -> tuple[str, Iterator[tuple[int, list[str]]]]:
-    """What separates the cells, and the rows with their line numbers."""
+    """Delimiter of the cells, and the rows with their line numbers."""
     lines = text.splitlines()
     mark = separator(next((one for one in lines if one.strip() and not one.startswith("#")), ""))
     return mark, _cells(text, mark)
@@ -259,7 +259,7 @@ def _cells(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
 def _columns(
     header: Sequence[str], line: int, stated: Mapping[str, str]
 ) -> tuple[int, int, list[_Column]]:
-    """Where the time stands, of how many ns its unit is, and what the others are."""
+    """Column of the time, its unit in ns, and the other columns."""
     time_at, unit_ns, columns = -1, SECOND_NS, []
     for position, heading in enumerate(header):
         match = _HEADER.fullmatch(heading)
@@ -394,10 +394,10 @@ class _Reader:
         return t_ns
 
     def _date(self, cell: str) -> int:
-        found = iso_ns(cell)
-        if found is None:
+        time = iso_ns(cell)
+        if time is None:
             return _MOST_NS
-        t_ns, zoned = found
+        t_ns, zoned = time
         if not zoned:
             self.notes[NO_ZONE] = None
         return t_ns

@@ -27,7 +27,7 @@ from wattstep.formats.rows import (
     spread,
     whole_lines,
 )
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 CHANNEL: Final = Channel(
     name="meter.power",
@@ -127,7 +127,7 @@ class _Cells:
         return number * (column.factor or 1.0)
 
     def notes(self, line: int) -> tuple[str, ...]:
-        """What a reader must know.
+        """Metadata of a meter's file that its reader needs.
 
         Raises:
             FormatError: Commas and points both stand in numbers: one of them parts thousands.
@@ -149,12 +149,12 @@ class _Cells:
         return number
 
     def _date(self, cell: str, line: int) -> float:
-        found = iso_ns(cell)
-        if found is None:
+        time = iso_ns(cell)
+        if time is None:
             raise FormatError(
                 FORMAT, line, f"{cell[:40]!r} is no time: seconds, or 2026-10-09T08:53:20Z"
             )
-        t_ns, zoned = found
+        t_ns, zoned = time
         if not zoned:
             self._told[NO_ZONE] = None
         return t_ns * 1e-9
@@ -169,17 +169,17 @@ def _read_by_line(data: bytes, units: Sequence[str] = ()) -> _Table:
     damage: list[FormatError] = []
     for line, row in rows:
         try:
-            found = table.read(row, line)
+            reading = table.read(row, line)
         except FormatError as error:
             damage.append(error)
             continue
-        table.add(found, line)
+        table.add(reading, line)
     notes = (*cells.notes(first), *left_out(damage, len(table.seconds)))
     table.check(line)
     aside = _aside(header, columns, len(table.seconds))
     return _Table(
         seconds=np.asarray(table.seconds),
-        values={quantity: np.asarray(found) for quantity, found in table.values.items()},
+        values={quantity: np.asarray(reading) for quantity, reading in table.values.items()},
         wall=table.wall,
         aside={**aside, DAMAGED: len(damage)} if damage else aside,
         notes=notes,
@@ -213,13 +213,13 @@ class _Lines:
         if len(row) != self._width:
             raise FormatError(FORMAT, line, f"{len(row)} cells, the header has {self._width}")
         seconds, wall = self._cells.time(row[self._time.index], self._time.factor, line)
-        found = [self._cells.value(row[one.index], one, line) for one in self._wanted.values()]
+        values = [self._cells.value(row[one.index], one, line) for one in self._wanted.values()]
         self.wall = wall
-        return seconds, found
+        return seconds, values
 
-    def add(self, found: tuple[float, list[float]], line: int) -> None:
+    def add(self, cells: tuple[float, list[float]], line: int) -> None:
         """Keeps what `read` returned."""
-        seconds, values = found
+        seconds, values = cells
         if self.seconds and seconds < self.seconds[-1]:
             raise FormatError(FORMAT, line, _NOT_AFTER)
         if self._again is None and self.seconds and seconds == self.seconds[-1]:
@@ -270,9 +270,9 @@ def _whole_table(
         return None
     if seconds[0] == seconds[-1]:
         return None
-    for quantity, found in table.items():
-        np.multiply(found, columns[quantity].factor or 1.0, out=found)
-    if any(np.isinf(found).any() for found in table.values()):
+    for quantity, values in table.items():
+        np.multiply(values, columns[quantity].factor or 1.0, out=values)
+    if any(np.isinf(values).any() for values in table.values()):
         return None
     return _Table(seconds=seconds, values=table, wall=wall, aside=aside, notes=notes)
 
@@ -286,7 +286,7 @@ def _numbers(
 
     names = [str(n) for n in range(width)]
     wanted = {q: str(columns[q].index) for q in ("time", *_VALUES) if q in columns}
-    found: dict[str, list[np.ndarray]] = {quantity: [] for quantity in wanted}
+    numbers: dict[str, list[np.ndarray]] = {quantity: [] for quantity in wanted}
     try:
         for block in _blocks(data, begin):
             # One block a call and no threads: a reader of a stream reads ahead in a thread, which
@@ -304,12 +304,12 @@ def _numbers(
                 ),
             )
             for quantity, name in wanted.items():
-                found[quantity].append(table.column(name).to_numpy())
+                numbers[quantity].append(table.column(name).to_numpy())
     except (pa.ArrowException, OSError):
         return None
-    if not found["time"]:
+    if not numbers["time"]:
         return None
-    return {quantity: np.concatenate(parts) for quantity, parts in found.items()}
+    return {quantity: np.concatenate(parts) for quantity, parts in numbers.items()}
 
 
 def _blocks(data: bytes, begin: int) -> Iterator[memoryview]:
@@ -337,7 +337,7 @@ def _aside(header: Sequence[str], columns: dict[str, Column], rows: int) -> dict
 
 
 def _rows(data: bytes) -> tuple[str, Iterator[tuple[int, list[str]]]]:
-    """What separates the cells, and number and cells of each line that counts."""
+    """Delimiter of the cells, and number and cells of each line that counts."""
     text = data.decode("utf-8-sig", errors="replace").replace("\0", "\ufffd")
     lines = text.splitlines()
     mark = separator(next((one for one in lines if one.strip() and not one.startswith("#")), ""))
@@ -360,7 +360,7 @@ def _cells(lines: Sequence[str], mark: str) -> Iterator[tuple[int, list[str]]]:
 
 def _recording(table: _Table, cut: bool) -> Recording:
     t_ns, notes = _nanoseconds(table)
-    missing = sum(int(np.isnan(found).sum()) for found in table.values.values())
+    missing = sum(int(np.isnan(column).sum()) for column in table.values.values())
     counts = {_MISSING: missing, NO_END: int(cut)}
     values = dict(table.values)
     if "power" not in values:
@@ -374,7 +374,7 @@ def _recording(table: _Table, cut: bool) -> Recording:
         format="power meter",
         channels=channels,
         t_ns={channel.name: t_ns for channel in channels},
-        value={_VALUES[quantity].name: found for quantity, found in values.items()},
+        value={_VALUES[quantity].name: column for quantity, column in values.items()},
         clock="wall" if table.wall else "counted",
         notes=(*table.notes, *notes, *[NO_END] * cut),
         ignored={**table.aside, **{reason: n for reason, n in counts.items() if n}},

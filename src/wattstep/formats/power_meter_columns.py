@@ -1,4 +1,4 @@
-"""Which column of a power meter's log is what: its heading names a quantity, its unit, and little else."""
+"""Columns of a power meter's log by their headings, which name a quantity, its unit, and little else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SHOWN: Final = 6  # headings in an error
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column that is read.
+    """Column that is read.
 
     Attributes:
         index: Where it stands, from 0.
@@ -81,7 +81,7 @@ def columns_of(header: Sequence[str], line: int, units: Sequence[str] = ()) -> d
     every = [column for n, cell in enumerate(header) if (column := _column(n, cell)) is not None]
     if units:
         every = _with_units(every, header, units)
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for quantity in _NAMES:
         mine = [column for column in every if column.quantity == quantity]
         if not mine:
@@ -89,25 +89,25 @@ def columns_of(header: Sequence[str], line: int, units: Sequence[str] = ()) -> d
         best = min(column.doubt for column in mine)
         alike = [column for column in mine if column.doubt == best]
         if quantity != "time" and len(alike) > 1:
-            if quantity != "power" and "power" in found:
+            if quantity != "power" and "power" in columns:
                 continue
             named = ", ".join(header[column.index][:40] for column in alike)
             raise FormatError(FORMAT, line, f"which is its {quantity}? {named}: leave one")
-        found[quantity] = mine[0] if quantity == "time" else alike[0]
-    found, unsaid = _said(found)
-    if "time" not in found:
+        columns[quantity] = mine[0] if quantity == "time" else alike[0]
+    columns, unsaid = _by_known_unit(columns)
+    if "time" not in columns:
         raise FormatError(
             FORMAT, line, f"the header names no time (time_s, timestamp){_else(header)}"
         )
-    if "power" not in found and not {"voltage", "current"} <= set(found):
-        if "power" in unsaid or {"voltage", "current"} <= {*found, *unsaid}:
+    if "power" not in columns and not {"voltage", "current"} <= set(columns):
+        if "power" in unsaid or {"voltage", "current"} <= {*columns, *unsaid}:
             raise FormatError(FORMAT, line, _no_unit(unsaid, header))
         raise FormatError(
             FORMAT,
             line,
             f"the header names neither watts (power_W) nor volts and amperes{_else(header)}",
         )
-    return found
+    return columns
 
 
 def _with_units(
@@ -115,13 +115,13 @@ def _with_units(
 ) -> list[Column]:
     """The columns, those whose heading says no unit with the one that was stated."""
     stated = stated_units(units, header)
-    found = [_with_unit(column, header[column.index], stated) for column in every]
-    if found == every:
+    with_units = [_with_unit(column, header[column.index], stated) for column in every]
+    if with_units == every:
         raise InvalidValueError(
             f"--unit {' --unit '.join(units)}: every power, voltage or current of the {FORMAT} says "
             "its unit itself, or is in another: leave --unit out"
         )
-    return found
+    return with_units
 
 
 def _with_unit(column: Column, heading: str, stated: Mapping[str, str]) -> Column:
@@ -132,10 +132,10 @@ def _with_unit(column: Column, heading: str, stated: Mapping[str, str]) -> Colum
     return replace(column, factor=factor, doubt=(False, column.doubt[1]))
 
 
-def _said(found: dict[str, Column]) -> tuple[dict[str, Column], dict[str, Column]]:
+def _by_known_unit(columns: dict[str, Column]) -> tuple[dict[str, Column], dict[str, Column]]:
     """The columns whose unit is known (a time is in s), and the others, which are not read."""
-    unsaid = {q: each for q, each in found.items() if q != "time" and each.factor is None}
-    return {q: each for q, each in found.items() if q not in unsaid}, unsaid
+    unsaid = {q: each for q, each in columns.items() if q != "time" and each.factor is None}
+    return {q: each for q, each in columns.items() if q not in unsaid}, unsaid
 
 
 def _no_unit(unsaid: Mapping[str, Column], header: Sequence[str]) -> str:
@@ -171,7 +171,7 @@ def _words(cell: str) -> list[str]:
 
 
 def _column(index: int, cell: str) -> Column | None:
-    """What a heading is of; None: of nothing that is read, or of something near to it."""
+    """Column of a heading; None for one that is not read, or only resembles one."""
     words = _words(cell)
     while words and words[0] in _PLAIN:
         words = [*words[1:], words[0]]

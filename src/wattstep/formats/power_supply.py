@@ -18,7 +18,7 @@ MILLIAMPERES_BELOW = 20_000  # a phone with its screen on draws more than 20 mA 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerSupply:
-    """One device of the class power_supply.
+    """Device of the class power_supply.
 
     Attributes:
         fields: What it says by key, without the prefix "POWER_SUPPLY_".
@@ -29,7 +29,7 @@ class PowerSupply:
     rejected: tuple[str, ...] = ()
 
     def text(self, key: str) -> str | None:
-        """What stands there, e.g. "Discharging" for "STATUS"."""
+        """Text of a property, e.g. "Discharging" for "STATUS"."""
         return self.fields.get(key)
 
     def integer(self, key: str) -> int | None:
@@ -40,7 +40,7 @@ class PowerSupply:
 
 @dataclass(frozen=True, kw_only=True)
 class Convention:
-    """What a gauge's CURRENT_NOW means.
+    """Sign and unit of a gauge's CURRENT_NOW.
 
     Attributes:
         sign: Its value times this is positive while the battery gives.
@@ -55,7 +55,7 @@ class Convention:
 
 @dataclass(frozen=True, kw_only=True)
 class Unclear:
-    """Why the convention cannot be found, and what to do."""
+    """Reason why the convention cannot be found, and what to do."""
 
     reason: str
 
@@ -88,7 +88,7 @@ def parse_uevent(data: bytes | str) -> PowerSupply:
 def infer_convention(
     supply: PowerSupply, *, plugged: bool, screen_on: bool | None
 ) -> Convention | Unclear:
-    """What the sign and unit of CURRENT_NOW are on this phone.
+    """Sign and unit of CURRENT_NOW on this phone.
 
     The kernel's rule is µA, negative while the battery gives; many gauges do it the other way,
     some count in mA (boards.md 4.1). Only a battery that is known to give tells which.

@@ -1,4 +1,4 @@
-"""What the CSV of nvprof and nsys have in common: lines, numbers with units, names of GPU work."""
+"""Common parts of the CSV of nvprof and nsys: lines, numbers with units, names of GPU work."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def cells(text: str) -> list[str] | None:
     if '"' not in text:
         return text.split(",")
     try:
-        (found,) = csv.reader([text], strict=True)
+        (row,) = csv.reader([text], strict=True)
     except (csv.Error, ValueError):
         return None
-    return found
+    return row
 
 
 def number(cell: str) -> Decimal:
@@ -51,7 +51,7 @@ def number(cell: str) -> Decimal:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell holds a number."""
+    """True if a cell holds a number."""
     return _NUMBER.fullmatch(cell.strip()) is not None
 
 
@@ -113,7 +113,7 @@ def work_category(name: str) -> str:
 
 
 def is_runtime_call(name: str) -> bool:
-    """Whether it is a function of CUDA's driver or runtime (cuMemAlloc, cudaLaunchKernel)."""
+    """True for a function of CUDA's driver or runtime (cuMemAlloc, cudaLaunchKernel)."""
     return _RUNTIME.match(name) is not None
 
 

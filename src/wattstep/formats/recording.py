@@ -1,4 +1,4 @@
-"""What a file of recorded sensor values comes to, whatever its format."""
+"""Recording of sensors, whatever the format of its file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wattstep.errors import InvalidValueError
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 if TYPE_CHECKING:  # sensors use formats in the process that trains, where numpy may be absent
     import numpy as np
@@ -57,7 +57,7 @@ class Recording:
 
     @property
     def values(self) -> int:
-        """How many finite values it holds."""
+        """Number of finite values."""
         import numpy as np
 
         return sum(int(np.isfinite(v).sum()) for v in self.value.values())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 if TYPE_CHECKING:  # live sensors parse lines without it
     import numpy as np
@@ -69,7 +69,7 @@ class Times:
 
 
 def left_out(damage: Sequence[FormatError], whole: int) -> list[str]:
-    """What to say of a few damaged lines that were left out.
+    """Note about a few damaged lines that were left out.
 
     Args:
         damage: What is wrong with each of them.
@@ -121,7 +121,7 @@ def whole_lines(data: bytes) -> tuple[bytes, bool]:
 
 
 def separator(header: str) -> str:
-    """What stands between the cells of a line: of comma, semicolon and tab the most frequent."""
+    """Delimiter of a line's cells: of comma, semicolon and tab the most frequent."""
     return max(";\t,", key=header.count)
 
 
@@ -156,15 +156,15 @@ def in_order(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
     where its time belongs. Lines after a clock that was set back do not: their times lie among
     those before, nearer to them than lines come, or far from all others.
     """
-    said = [row.t_ns for row in rows if row.t_ns is not None]
-    if len(said) < len(rows) or not _times_back(said):
+    times_ns = [row.t_ns for row in rows if row.t_ns is not None]
+    if len(times_ns) < len(rows) or not _times_back(times_ns):
         return rows, ()
-    order = sorted(range(len(said)), key=said.__getitem__)
-    times = [said[at] for at in order]
-    latest = list(accumulate(said, max))
-    late = [said[at] < latest[at] for at in order]
+    order = sorted(range(len(times_ns)), key=times_ns.__getitem__)
+    times = [times_ns[at] for at in order]
+    latest = list(accumulate(times_ns, max))
+    late = [times_ns[at] < latest[at] for at in order]
     apart = [math.inf, *(after - before for before, after in pairwise(times)), math.inf]
-    usual = _usual(times if _often_back(said) else said)
+    usual = _usual(times if _often_back(times_ns) else times_ns)
     near = statistics.median(min(apart[n : n + 2]) for n, is_late in enumerate(late) if is_late)
     borders = [apart[n] for n, (one, other) in enumerate(pairwise(late), 1) if one != other]
     far = sum(gap > 3 * usual for gap in borders)
@@ -178,7 +178,7 @@ def _times_back(t_ns: Sequence[int]) -> int:
 
 
 def _often_back(t_ns: Sequence[int]) -> bool:
-    """Whether times go back more often than clocks are set."""
+    """True if times go back more often than clocks are set."""
     return _times_back(t_ns) > max(FEW, len(t_ns) // SHARE)
 
 
@@ -195,19 +195,19 @@ def times_of(
             often than clocks are set.
         InvalidValueError: No row has a time, and no interval was stated.
     """
-    said = [row.t_ns for row in rows if row.t_ns is not None]
-    if not said:
+    times_ns = [row.t_ns for row in rows if row.t_ns is not None]
+    if not times_ns:
         return _counted(len(rows), interval_s)
-    if len(said) < len(rows):
+    if len(times_ns) < len(rows):
         odd = next(r for r in rows if (r.t_ns is None) != (rows[0].t_ns is None))
         problem = "other lines begin with their time, this one does not"
         if odd.t_ns is not None:
             problem = "it begins with its time, the lines before it do not"
         raise FormatError(format_name, odd.line, problem)
-    usual = _usual(said)
-    forward, back = _carried_on(said, usual)
-    if _often_back(said):
-        at = next(at for at, (before, now) in enumerate(pairwise(said), 1) if now < before)
+    usual = _usual(times_ns)
+    forward, back = _carried_on(times_ns, usual)
+    if _often_back(times_ns):
+        at = next(at for at, (before, now) in enumerate(pairwise(times_ns), 1) if now < before)
         problem = f"its time goes back, as those of {back} lines do: sort them, or leave them out"
         raise FormatError(format_name, rows[at].line, problem)
     if forward[-1] > LAST_NS:
@@ -216,7 +216,7 @@ def times_of(
     notes = []
     if back:
         notes.append(f"the clock went back {back} times: later times are moved on")
-    notes.extend(_jumps(said, usual))
+    notes.extend(_jumps(times_ns, usual))
     if spread != forward:
         notes.append(SAME_TIME)
     return Times(t_ns=spread, clock=clock, notes=tuple(notes))
@@ -246,7 +246,7 @@ def _usual(t_ns: Sequence[int]) -> int:
 
 
 def _jumps(t_ns: Sequence[int], usual: int) -> list[str]:
-    """What to say of steps far beyond the usual: no line tells a pause from a clock that was set."""
+    """Note about steps far beyond the usual: no line tells a pause from a clock that was set."""
     steps = [after - before for before, after in pairwise(t_ns)]
     far = [step for step in steps if step > max(HOUR_NS, 1000 * usual)]
     if not far:
@@ -301,8 +301,8 @@ def gather(
             series.setdefault(channel.name, {})[t_ns] = value
     every = np.array(times.t_ns, dtype=np.int64)
     t_by_name, v_by_name = {}, {}
-    for name, found in series.items():
-        t_by_name[name] = every if fill else np.array(list(found), dtype=np.int64)
-        wanted = times.t_ns if fill else found
-        v_by_name[name] = np.array([found.get(t, math.nan) for t in wanted], dtype=np.float64)
+    for name, values in series.items():
+        t_by_name[name] = every if fill else np.array(list(values), dtype=np.int64)
+        wanted = times.t_ns if fill else values
+        v_by_name[name] = np.array([values.get(t, math.nan) for t in wanted], dtype=np.float64)
     return tuple(channels.values()), t_by_name, v_by_name

@@ -127,8 +127,8 @@ def _texts(data: bytes) -> tuple[list[tuple[int, str]], int]:
 
     That one is left out: what it lost may be fields, or digits of its last number.
     """
-    *whole, rest = data.removeprefix(_MARK).split(b"\n")
-    cut = len(whole) + 1 if rest.strip() else 0
+    *whole, tail = data.removeprefix(_MARK).split(b"\n")
+    cut = len(whole) + 1 if tail.strip() else 0
     # What is no text becomes a character that no field has.
     decoded = (part.decode("ascii", errors="replace").strip() for part in whole)
     texts = [(number, text) for number, text in enumerate(decoded, 1) if text]
@@ -191,10 +191,10 @@ def _start(text: str, line: int) -> tuple[int | None, int, bool]:
         raise FormatError(NAME, line, f"{date[0].strip()!r} is no date and time") from None
 
 
-def _date_ns(found: re.Match[str]) -> int:
-    year, month, day = (found[name] or found[f"iso_{name}"] for name in ("year", "month", "day"))
-    moment = datetime.strptime(f"{year}-{month}-{day} {found['clock']}", "%Y-%m-%d %H:%M:%S")
-    return wall_ns(moment, found["fraction"] or "", _offset(found["zone"]))
+def _date_ns(match: re.Match[str]) -> int:
+    year, month, day = (match[name] or match[f"iso_{name}"] for name in ("year", "month", "day"))
+    moment = datetime.strptime(f"{year}-{month}-{day} {match['clock']}", "%Y-%m-%d %H:%M:%S")
+    return wall_ns(moment, match["fraction"] or "", _offset(match["zone"]))
 
 
 def _offset(zone: str | None) -> timedelta | None:
@@ -216,21 +216,21 @@ def fitting_boards(line: Line) -> list[str]:
 
 
 def _alike(names: Sequence[str]) -> bool:
-    """Whether there is a board, and what a line tells means the same on all that it may be."""
+    """True if the log fits a board, and a line means the same on each board that it fits."""
     tables = [boards.find(name) for name in names]
     meanings = [(b.rails, b.total, b.leaves_out, b.window_s, b.zones) for b in tables]
     return bool(meanings) and all(meaning == meanings[0] for meaning in meanings)
 
 
 def _doubt(names: Sequence[str]) -> list[str]:
-    """What to say where a log may be of several boards, or of none that is known."""
+    """Message about a log that fits several boards, or none that is known."""
     if len(names) == 1:
         return []
     return [ALIKE.format(" or ".join(names)) if _alike(names) else NO_BOARD]
 
 
 def _fits(board: Board, line: Line) -> bool:
-    """Whether it has these rails and as many cores."""
+    """True if it has these rails and as many cores."""
     if any(board.rail(label) is None for label in line.rails):
         return False
     cores = sum(len(cluster.cores) for cluster in board.clusters)
@@ -238,7 +238,7 @@ def _fits(board: Board, line: Line) -> bool:
 
 
 def _same_memory(board: Board, line: Line) -> bool:
-    """Whether one of its modules has as much usable memory."""
+    """True if one of its modules has as much usable memory."""
     if line.memory is None:
         return False
     known = [size for size in (board.memory, *board.memory_variants) if size is not None]

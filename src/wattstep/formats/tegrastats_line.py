@@ -1,4 +1,4 @@
-"""One line of tegrastats, of any board and release, as values in SI units."""
+"""Line of tegrastats, of any board and release, as values in SI units."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wattstep import boards
 from wattstep.boards.rails import Meaning, meaning
 from wattstep.boards.table import Board, Zone
 from wattstep.formats.recording import FormatError
-from wattstep.records.channel import Channel, Domain
+from wattstep.schema.channel import Channel, Domain
 
 NAME: Final = "tegrastats"
 LONGEST = 1 << 16
@@ -50,7 +50,7 @@ NO_RAILS: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What one line says.
+    """Values of one line.
 
     Attributes:
         values: Each with its channel; NaN where the line says that there is none: a core or a
@@ -119,9 +119,9 @@ def parse_line(text: str, board: str | None = None, line: int = 1) -> Line:
     if len(text) > LONGEST:
         raise FormatError(NAME, line, f"it has {len(text)} characters")
     reading = _Reading(board=boards.find(board) if board else None, line=line)
-    rest = text.strip()
-    while rest:
-        rest = rest[_take(rest, reading) :].lstrip(" \t")
+    tail = text.strip()
+    while tail:
+        tail = tail[_take(tail, reading) :].lstrip(" \t")
     if reading.memory is None:
         raise FormatError(NAME, line, "it does not say how much RAM is in use")
     _add_rails(reading)
@@ -134,14 +134,14 @@ def parse_line(text: str, board: str | None = None, line: int = 1) -> Line:
     )
 
 
-def _take(rest: str, reading: _Reading) -> int:
+def _take(tail: str, reading: _Reading) -> int:
     """Reads the field at the beginning, and says how long it is."""
     for pattern, function in FIELDS:
-        found = pattern.match(rest)
-        if found:
-            function(found, reading)
-            return found.end()
-    raise FormatError(NAME, reading.line, f"{rest[:30]!r} is nothing that tegrastats prints")
+        match = pattern.match(tail)
+        if match:
+            function(match, reading)
+            return match.end()
+    raise FormatError(NAME, reading.line, f"{tail[:30]!r} is nothing that tegrastats prints")
 
 
 # --- channels -----------------------------------------------------------------------------------
@@ -184,30 +184,30 @@ def _highest(board: Board | None, domain: Domain) -> float | None:
 # --- fields -------------------------------------------------------------------------------------
 
 
-def _pool(found: re.Match[str], reading: _Reading) -> None:
+def _pool(match: re.Match[str], reading: _Reading) -> None:
     """RAM, SWAP, IRAM: used, total, and the largest free block or what is cached."""
-    used, total, third = POOLS[found["pool"]]
-    unit = BYTES[found["unit"]]
-    reading.add(_bytes(used, unit), float(found["used"]) * unit)
-    reading.add(_bytes(total, unit), float(found["total"]) * unit)
-    if found["pool"] == "RAM":
-        reading.memory = float(found["total"]) * unit
-    if found["third"] is not None:
-        unit = BYTES[found["third_unit"]]
-        reading.add(_bytes(third, unit), float(found["third"]) * unit)
-    if found["count"] is not None:
+    used, total, third = POOLS[match["pool"]]
+    unit = BYTES[match["unit"]]
+    reading.add(_bytes(used, unit), float(match["used"]) * unit)
+    reading.add(_bytes(total, unit), float(match["total"]) * unit)
+    if match["pool"] == "RAM":
+        reading.memory = float(match["total"]) * unit
+    if match["third"] is not None:
+        unit = BYTES[match["third_unit"]]
+        reading.add(_bytes(third, unit), float(match["third"]) * unit)
+    if match["count"] is not None:
         role = f"{third}s"
         channel = _channel(f"system.{role}", "blocks", "memory", role)
-        reading.add(channel, float(found["count"]))
+        reading.add(channel, float(match["count"]))
 
 
 def _bytes(role: str, unit: int) -> Channel:
     return _channel(f"system.{role}", "B", "memory", role, resolution=float(unit))
 
 
-def _cores(found: re.Match[str], reading: _Reading) -> None:
+def _cores(match: re.Match[str], reading: _Reading) -> None:
     """CPU: load and clock of each core, or one clock for all; a core that is off is a gap."""
-    entries = found["cores"].split(",")
+    entries = match["cores"].split(",")
     reading.cores = len(entries)
     for core, entry in enumerate(entries):
         percent, _, own = entry.partition("%")
@@ -216,7 +216,7 @@ def _cores(found: re.Match[str], reading: _Reading) -> None:
         name = f"cpu{core}"
         busy = _channel(f"{name}.utilization", "ratio", "cpu", "core_utilization", core=core)
         reading.add(busy, share)
-        mhz = own.removeprefix("@") or found["shared"]
+        mhz = own.removeprefix("@") or match["shared"]
         if off or mhz:
             limit = _core_limit(reading.board, core)
             clock = _channel(
@@ -231,11 +231,11 @@ def _core_limit(board: Board | None, core: int) -> float | None:
     return cluster.max_hz if cluster else None
 
 
-def _memory_controller(found: re.Match[str], reading: _Reading) -> None:
+def _memory_controller(match: re.Match[str], reading: _Reading) -> None:
     """EMC: load at its clock. Without the clock, tegrastats was not allowed to look."""
     role = "memory_controller_utilization"
     channel = _channel("memory.controller_utilization", "ratio", "memory", role)
-    percent, mhz = found["percent"], found["mhz"]
+    percent, mhz = match["percent"], match["mhz"]
     if percent is not None and mhz is None:
         reading.ignored[NO_CLOCK] += 1
         percent = None
@@ -244,28 +244,28 @@ def _memory_controller(found: re.Match[str], reading: _Reading) -> None:
         _frequency(reading, "memory", "memory", mhz)
 
 
-def _gpu(found: re.Match[str], reading: _Reading) -> None:
+def _gpu(match: re.Match[str], reading: _Reading) -> None:
     """GR3D: load, and the clock of each of its parts (GPC); GR3D2 is the second part."""
-    number = int(found["number"] or 1) - 1
+    number = int(match["number"] or 1) - 1
     name = f"gpu.gpc{number}" if number > 0 else "gpu"
-    if found["percent"] is not None:
+    if match["percent"] is not None:
         role = "gpu_part_utilization" if number > 0 else "gpu_utilization"
         channel = _channel(f"{name}.utilization", "ratio", "gpu", role, note=LOAD_NOTE)
-        reading.add(channel, reading.share(found["percent"]))
-    if found["off"] is not None:
+        reading.add(channel, reading.share(match["percent"]))
+    if match["off"] is not None:
         _frequency(reading, name, "gpu", None)
-    for part, mhz in enumerate(_list(found["mhz"]), number):
+    for part, mhz in enumerate(_list(match["mhz"]), number):
         _frequency(reading, f"gpu.gpc{part}" if part > 0 else "gpu", "gpu", mhz)
 
 
-def _engine(found: re.Match[str], reading: _Reading) -> None:
+def _engine(match: re.Match[str], reading: _Reading) -> None:
     """A video, vision or audio engine: off, its clock, its load, or both."""
-    name = found["engine"].lower()
-    if found["percent"] is not None:
-        reading.add(_engine_load(name), reading.share(found["percent"]))
-    if found["off"] is not None:
+    name = match["engine"].lower()
+    if match["percent"] is not None:
+        reading.add(_engine_load(name), reading.share(match["percent"]))
+    if match["off"] is not None:
         _frequency(reading, name, "soc", None)
-    for part, mhz in enumerate(_list(found["mhz"] or found["bare"])):
+    for part, mhz in enumerate(_list(match["mhz"] or match["bare"])):
         _frequency(reading, f"{name}.part{part}" if part else name, "soc", mhz)
 
 
@@ -290,23 +290,23 @@ def _list(text: str | None) -> list[str]:
     return text.strip("[]").split(",") if text else []
 
 
-def _translation(found: re.Match[str], reading: _Reading) -> None:
+def _translation(match: re.Match[str], reading: _Reading) -> None:
     """MTS: what NVIDIA's own cores spend on translating code, in front and behind."""
     for name in ("foreground", "background"):
         channel = _channel(f"mts.{name}", "ratio", "cpu", "code_translation")
-        reading.add(channel, reading.share(found[name]))
+        reading.add(channel, reading.share(match[name]))
 
 
-def _temperature(found: re.Match[str], reading: _Reading) -> None:
+def _temperature(match: re.Match[str], reading: _Reading) -> None:
     """A thermal zone; a unit that is off has no temperature."""
-    value = float(found["celsius"])
+    value = float(match["celsius"])
     if value < COLDEST_C:
         reading.ignored[OFF] += 1
         value = math.nan
-    if found["second"] is not None:
+    if match["second"] is not None:
         reading.ignored[SECOND_TEMPERATURE] += 1
     board = reading.board and reading.board.name
-    reading.add(_zone_channel(board, found["zone"]), value)
+    reading.add(_zone_channel(board, match["zone"]), value)
 
 
 @lru_cache(maxsize=1024)
@@ -332,19 +332,19 @@ def _zone(board: Board | None, label: str) -> Zone | None:
     return None
 
 
-def _rail(found: re.Match[str], reading: _Reading) -> None:
+def _rail(match: re.Match[str], reading: _Reading) -> None:
     """A power rail in mW: now, the mean since tegrastats began, and the highest since then."""
-    label = found["rail"]
+    label = match["rail"]
     if label in NO_RAILS:
-        raise FormatError(NAME, reading.line, f"{found[0][:30]!r} is no power rail")
-    numbers = [found["now"], found["mean"], found["peak"]]
+        raise FormatError(NAME, reading.line, f"{match[0][:30]!r} is no power rail")
+    numbers = [match["now"], match["mean"], match["peak"]]
     watts = [float(number) * 1e-3 for number in numbers if number is not None]
-    with_unit = "mW" in found[0]
+    with_unit = "mW" in match[0]
     reading.rails.append(_Rail(label=label, watts=watts, with_unit=with_unit))
 
 
 def _leave_pairs_out(reading: _Reading) -> None:
-    """Where rails say mW, numbers that do not are something else ("FAN 20/255")."""
+    """Removes numbers without mW where rails have it: they are something else ("FAN 20/255")."""
     if not any(rail.with_unit for rail in reading.rails):
         return
     for rail in reading.rails:
@@ -388,10 +388,10 @@ def _rail_channels(
     )
 
 
-def _unknown(found: re.Match[str], reading: _Reading) -> None:
+def _unknown(match: re.Match[str], reading: _Reading) -> None:
     """A field of a release to come: nothing is guessed."""
-    numbers = len(re.findall(r"(?<![A-Za-z_0-9])[0-9.]+", found["value"]))
-    reading.ignored[UNKNOWN.format(found["name"])] += max(numbers, 1)
+    numbers = len(re.findall(r"(?<![A-Za-z_0-9])[0-9.]+", match["value"]))
+    reading.ignored[UNKNOWN.format(match["name"])] += max(numbers, 1)
 
 
 _N = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"

@@ -1,4 +1,4 @@
-"""What a file of traced operations comes to, whatever its format."""
+"""Trace of operations, whatever the format of its file."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ OWN_TRACKS = ("steps", "phases", "layers", "between steps", "conditions", "gaps"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Own:
-    """What an export of our own says beside each event; all have shape (n,), in the order of `Events`.
+    """Labels of events in wattstep's own exports; all have shape (n,), in the order of `Events`.
 
     Attributes:
         track: Position in `OWN_TRACKS` of what is no operation; NONE: an operation.
@@ -125,7 +125,7 @@ UNTOLD = -(1 << 62)  # of what may be negative
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a tool says of all calls of one operation together; it keeps no time of each.
+    """Summary of all calls of one operation, by a tool that keeps no time of each.
 
     Attributes:
         name: Of the kernel, copy or function.

@@ -1,4 +1,4 @@
-"""What `vcgencmd` of a Raspberry Pi prints: throttling bits, temperature, clocks, the PMIC of a Pi 5."""
+"""Output of `vcgencmd` of a Raspberry Pi: throttling bits, temperature, clocks, the PMIC of a Pi 5."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PMIC = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Throttled:
-    """What the firmware says about throttling: bit numbers, keys of `THROTTLED`."""
+    """Throttling bits that the firmware has set: bit numbers, keys of `THROTTLED`."""
 
     raw: int
     now: tuple[int, ...]
@@ -37,7 +37,7 @@ class Throttled:
 
 @dataclass(frozen=True, kw_only=True)
 class Pmic:
-    """One answer of `pmic_read_adc`.
+    """Reply of `pmic_read_adc`.
 
     Attributes:
         ampere: By rail.
@@ -91,7 +91,7 @@ def parse_pmic(data: bytes | str) -> Pmic:
     Raises:
         FormatError: A line is something else, stands there twice, or there is none.
     """
-    found: dict[str, dict[str, float]] = {"A": {}, "V": {}}
+    readings: dict[str, dict[str, float]] = {"A": {}, "V": {}}
     for number, line in enumerate(_text(data).split("\n"), 1):
         if not line.strip():
             continue
@@ -101,12 +101,12 @@ def parse_pmic(data: bytes | str) -> Pmic:
         rail, suffix, quantity, _, value, unit = match.groups()
         if not suffix == unit == {"current": "A", "volt": "V"}[quantity]:
             raise FormatError("pmic_read_adc", number, f"{quantity} of {rail} in {unit}")
-        if rail in found[unit]:
+        if rail in readings[unit]:
             raise FormatError("pmic_read_adc", number, f"{rail} stands there twice")
-        found[unit][rail] = float(value)
-    if not found["A"] and not found["V"]:
+        readings[unit][rail] = float(value)
+    if not readings["A"] and not readings["V"]:
         raise FormatError("pmic_read_adc", 1, "no line of a rail")
-    return Pmic(ampere=found["A"], volt=found["V"])
+    return Pmic(ampere=readings["A"], volt=readings["V"])
 
 
 def _answer(data: bytes | str, pattern: str, command: str) -> tuple[str, ...]:

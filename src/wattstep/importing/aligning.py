@@ -13,18 +13,18 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wattstep.analysis.alignment import (
+from wattstep.errors import InvalidValueError
+from wattstep.formats.recording import Recording
+from wattstep.importing.clocks.alignment import (
     CRYSTAL,
     AlignmentError,
     ClockMap,
     from_marks,
     from_offset,
 )
-from wattstep.analysis.alignment_load import Load, from_load, load_of_intervals
-from wattstep.errors import InvalidValueError
-from wattstep.formats.recording import Recording
+from wattstep.importing.clocks.alignment_load import Load, from_load, load_of_intervals
 from wattstep.importing.telemetry import Telemetry, mapped, merged
-from wattstep.records.channel import Channel
+from wattstep.schema.channel import Channel
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ _FOLLOWS: Final = ("power_total", "power_part", "gpu_utilization", "energy_total
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """What the user asked for.
+    """Alignment as the user asked for it.
 
     Attributes:
         way: A word of `WAYS`.
@@ -58,7 +58,7 @@ class Alignment:
 
 
 class Traced(Protocol):
-    """What is asked of a trace."""
+    """Protocol of a trace that can be aligned."""
 
     @property
     def clock(self) -> str:
@@ -67,7 +67,7 @@ class Traced(Protocol):
 
 
 class Busy(Protocol):
-    """What is asked of a trace's tables."""
+    """Protocol of the tables of a trace that can be aligned."""
 
     @property
     def busy(self) -> Mapping[str, Longs]:
@@ -100,7 +100,7 @@ class Aligned:
 
 
 def parse_alignment(text: str) -> Alignment:
-    """What `--align` says.
+    """Parsed value of `--align`.
 
     Raises:
         InvalidValueError: It is none of the ways.
@@ -348,7 +348,7 @@ def _by_load(tables: Busy, log: Telemetry) -> ClockMap:
 
 
 def _tells_nothing(recording: Recording) -> str:
-    """Why it cannot be aligned by load."""
+    """Reason why it cannot be aligned by load."""
     constant = [each.name for each in recording.channels if _may_follow(each)]
     if not constant:
         return "has neither power nor utilization to align by load"
@@ -466,7 +466,7 @@ def _extent(recording: Recording) -> tuple[int, int]:
 
 
 def _overlap(tables: Busy, log: Telemetry) -> tuple[int, int] | None:
-    """What trace and log have in common if their clocks are one."""
+    """Overlap of trace and log if their clocks are one."""
     span = _span(tables)
     if span is None:
         return None

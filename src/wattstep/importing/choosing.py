@@ -1,4 +1,4 @@
-"""One process of a trace that holds several."""
+"""Choice of one process of a trace that holds several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 8  # processes in an error
 
 
 def of_process(trace: Trace, events: Events, process: int) -> Bools:
-    """Which events are of one process, or work on a GPU that it launched, shape (n,).
+    """Mask of the events of one process and of the GPU work that it launched, shape (n,).
 
     Work on a GPU stands under the number of the GPU. It belongs to the process one of whose calls
     has its correlation; where it carries none, nobody knows, and it stays.
@@ -36,7 +36,7 @@ def of_process(trace: Trace, events: Events, process: int) -> Bools:
     return mine
 
 
-def taken(events: Events, which: Bools) -> Events:
+def take(events: Events, which: Bools) -> Events:
     """Some of the events."""
     return replace(
         events, **{column.name: getattr(events, column.name)[which] for column in fields(events)}

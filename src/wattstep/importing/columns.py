@@ -13,8 +13,8 @@ from wattstep.formats.trace import NONE, UNTOLD, Codes, Events, Longs, Summary
 from wattstep.importing.nesting import Bools, Family, Lanes, Rows
 from wattstep.importing.phases import ENGINE, PHASES, PhaseMarks
 from wattstep.importing.steps import TraceSteps
-from wattstep.records.journal import Mark
-from wattstep.tracing.kinds import kind_of
+from wattstep.schema.journal import Mark
+from wattstep.schema.operation_kinds import kind_of
 
 BATCH: Final = 1 << 18  # rows that become a batch of columns
 OUTSIDE_STEPS: Final = "outside steps"
@@ -54,7 +54,7 @@ def _shown(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What rows are called.
+    """Names of rows.
 
     Attributes:
         codes: Position among the texts, NONE for nothing, shape (n,).

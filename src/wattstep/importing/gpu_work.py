@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wattstep.analysis.gpu_breakdown import (
+from wattstep.attribution.gpu_breakdown import (
     KINDS,
     MEMORY,
     KernelTime,
@@ -18,7 +18,7 @@ from wattstep.analysis.gpu_breakdown import (
     kind_of_work,
     occupancies,
 )
-from wattstep.analysis.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
+from wattstep.attribution.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
 from wattstep.formats.trace import NONE, ON_GPU, Codes, Events, Longs, Trace
 from wattstep.importing.nesting import Bools, first_with
 from wattstep.importing.traces import read_trace
@@ -26,7 +26,7 @@ from wattstep.importing.traces import read_trace
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBreakdown:
-    """What the GPUs of a trace did.
+    """Work of the GPUs of a trace.
 
     Attributes:
         occupancies: Of each GPU.
@@ -40,7 +40,7 @@ class GpuBreakdown:
 
 
 def gpu_breakdown_of_trace(path: Path) -> GpuBreakdown:
-    """What kept the GPUs of a trace busy, from its first work on them to the last.
+    """Busy time of the GPUs of a trace, from its first work on them to the last.
 
     Every piece of work of the trace counts, also outside of marked steps; what waits, and the
     shadows of annotations, are no work.
@@ -64,7 +64,7 @@ def gpu_breakdown_of_trace(path: Path) -> GpuBreakdown:
 
 
 def _of(trace: Trace, *categories: str) -> Bools:
-    """Which names are one of these categories."""
+    """Mask of the names that are of these categories."""
     return np.array([name in categories for name in trace.names], bool)
 
 

@@ -19,9 +19,9 @@ from wattstep.importing.operations import TraceTables, tables_of
 from wattstep.importing.steps_of_power import PowerSteps, steps_of_power
 from wattstep.importing.telemetry import Telemetry, merged, read_telemetry
 from wattstep.importing.traces import is_trace, read_trace
-from wattstep.records.channel import Channel
-from wattstep.records.run_info import PlannedRead, RunInfo
-from wattstep.records.settings import parse_duration
+from wattstep.schema.channel import Channel
+from wattstep.schema.run_info import PlannedRead, RunInfo
+from wattstep.schema.settings import parse_duration
 from wattstep.store.writing import write_run
 
 BATCH: Final = 1 << 18  # samples that are in memory as Arrow at once
@@ -31,7 +31,7 @@ Show = Callable[[str, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ImportSettings:
-    """What is imported, and how; see the options of `wattstep import`.
+    """Request of an import; see the options of `wattstep import`.
 
     Attributes:
         trace: A file of operations, or None.
@@ -82,7 +82,7 @@ class ImportSettings:
 
     @property
     def called(self) -> str:
-        """What the run is called after."""
+        """File that the run is named after."""
         if self.workload is not None:
             return "".join(c if c.isalnum() or c in "-_." else "-" for c in self.workload)[:60]
         first = self.trace or self.telemetry[0]
@@ -249,7 +249,7 @@ def _describe(
 def _device(
     settings: ImportSettings, trace: Trace | None, logs: Sequence[Telemetry]
 ) -> dict[str, Any]:
-    """What the files tell of the machine."""
+    """Device as the files describe it."""
     found: dict[str, Any] = {} if trace is None else dict(trace.device)
     boards = [log.recording.board for log in logs if log.recording.board]
     if name := settings.board or next(iter(boards), None):

@@ -1,4 +1,4 @@
-"""What asked for work that ran elsewhere: the calls behind kernels, the operations behind calls."""
+"""Launchers of work that ran elsewhere: the calls behind kernels, the operations behind calls."""
 
 from __future__ import annotations
 

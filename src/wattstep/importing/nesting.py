@@ -1,4 +1,4 @@
-"""Which event of a trace runs inside which, and what events take over from those around them."""
+"""Nesting of a trace's events, and labels that events inherit from those around them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wattstep.analysis.correlation import nest
+from wattstep.attribution.correlation import nest
 from wattstep.formats.trace import NONE, Codes, Events, Longs
 
 Bools = NDArray[np.bool_]
@@ -166,7 +166,7 @@ class Family:
         return values
 
     def above(self, inherited: Codes) -> Codes:
-        """What `inherited` has for the parent of each row, NONE for roots."""
+        """Value of `inherited` of each row's parent, NONE for roots."""
         return np.where(self.parent >= 0, inherited[self.parent], np.int32(NONE))
 
     def self_ns(self, rows: Rows) -> Longs:

@@ -1,4 +1,4 @@
-"""What traces of torch before 1.12 say in other places than later ones do, put where the reader looks for it."""
+"""Traces of torch before 1.12, with what they say in other places put where the reader looks for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANNOTATIONS: Final = ("Optimizer.", "enumerate(DataLoader)")
 
 
 def mended(trace: Trace) -> Trace:
-    """The same trace with annotations as such, and with numbers on the engine's own events.
+    """Trace with annotations as such, and with numbers on the engine's own events.
 
     One of a later torch stays as it is. What a user's code annotated cannot be told from an
     operation there.

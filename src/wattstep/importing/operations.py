@@ -12,7 +12,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import Recording
 from wattstep.formats.trace import CATEGORIES, NONE, ON_GPU, Codes, Events, Longs, Own, Trace
 from wattstep.importing import own_export
-from wattstep.importing.choosing import of_process, taken
+from wattstep.importing.choosing import of_process, take
 from wattstep.importing.columns import (
     SCOPES,
     SURE_KINDS,
@@ -82,7 +82,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TraceTables:
-    """What a trace puts into a run; times are in the clock of the trace.
+    """Tables of a run from a trace; times are in the clock of the trace.
 
     Each event is a row of operations, the mark of a step, or left out for a reason:
     `events == rows + marks + sum(one.events for one in left_out.values())`.
@@ -156,11 +156,11 @@ def tables_of(
         gone[UNKNOWN] = ~known
     if process is not None:
         mine = known.copy()
-        mine[known] = of_process(trace, taken(events, known), process)
+        mine[known] = of_process(trace, take(events, known), process)
         if (mine != known).any():
             gone[OTHER_PROCESS] = known & ~mine
             known = mine
-    tables = _Making(trace, taken(events, known) if gone else events, warmup, step_name).tables()
+    tables = _Making(trace, take(events, known) if gone else events, warmup, step_name).tables()
     length_ns = events.end_ns - events.start_ns
     left_out = {
         reason: LeftOut(int(rows.sum()), int(length_ns[rows].sum()) * 1e-9)
@@ -175,7 +175,7 @@ def tables_of(
 
 
 def _is_ours(trace: Trace, own: Own, step_name: str | None) -> bool:
-    """Whether the steps of an export are those that are asked for."""
+    """True if the steps of an export are those that are asked for."""
     if step_name is None:
         return True
     assert trace.events is not None
@@ -190,7 +190,7 @@ def _of_own_export(trace: Trace, events: Events, own: Own, warmup: int) -> Trace
     if not rows.any():
         return _without_events(trace)
     mine = own_export.chosen(own, rows)
-    tables = _Making(trace, taken(events, rows), warmup, None, mine).tables()
+    tables = _Making(trace, take(events, rows), warmup, None, mine).tables()
     length_ns = int((events.end_ns - events.start_ns)[~rows].sum())
     beside = LeftOut(int((~rows).sum()), length_ns * 1e-9)
     return replace(
@@ -203,7 +203,7 @@ def _of_own_export(trace: Trace, events: Events, own: Own, warmup: int) -> Trace
 
 
 def _unknown(trace: Trace, events: Events, known: Bools) -> list[str]:
-    """What to say of events whose category tells nothing.
+    """Note about events of an unknown category.
 
     Raises:
         InvalidValueError: There are no others.
@@ -248,7 +248,7 @@ def _without_events(trace: Trace) -> TraceTables:
 
 
 class _Making:
-    """One trace on its way to tables."""
+    """Conversion of one trace to tables."""
 
     def __init__(
         self,
@@ -341,13 +341,13 @@ class _Making:
     # --- layers and phases ------------------------------------------------------------------
 
     def _launch(self) -> Codes:
-        """Which row asked for each row of work on a GPU."""
+        """Row that launched each row of work on a GPU."""
         launch = np.full(len(self._rows), NONE, np.int32)
         launch[self._links.gpu] = self._links.launch
         return launch
 
     def _layers(self) -> tuple[Known, Scopes, Codes]:
-        """What rows tell of phases, which of them open layers, and the layer of each."""
+        """Phases of rows, the rows that open layers, and the layer of each row."""
         rows, family, names = self._rows, self._family, self._names
         annotation = self._of("annotation", "step") & ~rows.on_gpu
         categories = np.full(len(rows), NONE, np.int32)
@@ -442,7 +442,7 @@ class _Making:
         return Labels(codes, tuple(code_of))
 
     def _outermost(self) -> Bools:
-        """Whether no operation of the framework encloses a row, which is no mere grouping."""
+        """True for rows that no operation of the framework encloses, and that are no mere grouping."""
         scope = self._of(*SCOPES)
         inside = np.where(scope, np.int32(NONE), np.int32(1))
         inside[self._of("annotation", "step")] = 0
@@ -453,7 +453,7 @@ class _Making:
     # --- the rest ---------------------------------------------------------------------------
 
     def _reasons(self, step: Codes) -> Reasons:
-        """What becomes of each row: a position in `_REASONS`, or `_KEPT` or `_MARK`."""
+        """Fate of each row: a position in `_REASONS`, or `_KEPT` or `_MARK`."""
         reasons = np.full(len(self._rows), _KEPT, np.int8)
         reasons[step == NONE] = _REASONS.index(NO_STEP)
         for category, reason in _LEFT_OUT.items():
@@ -510,7 +510,7 @@ class _Making:
 
 
 def _is_free(annotation: str) -> bool:
-    """Whether an annotation names neither a phase nor something of our own."""
+    """True if an annotation names neither a phase nor something of wattstep's own."""
     return not annotation.startswith(OURS) and phase_of_annotation(annotation) == NONE
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from wattstep.formats.trace import NONE, OWN_TRACKS, Codes, Events, Longs, Own
 from wattstep.importing.columns import Labels
 from wattstep.importing.nesting import Bools
-from wattstep.records.journal import Mark
+from wattstep.schema.journal import Mark
 
 MARKS: Final = "of a track of phases, layers, updates, rests, conditions or gaps: they stand elsewhere in the run"
 STEPS, PHASES, LAYERS, RESTS, *_, UPDATES = range(len(OWN_TRACKS))
@@ -22,12 +22,12 @@ _ORDER: Final = {Mark.LAYER_END: 0, Mark.PHASE: 1, Mark.LAYER_START: 2, Mark.UPD
 
 
 def chosen(own: Own, which: Any) -> Own:
-    """What is said of some of the events."""
+    """Labels of some of the events."""
     return replace(own, **{one.name: getattr(own, one.name)[which] for one in fields(own)})
 
 
 def is_row(own: Own) -> Bools:
-    """Which events are operations or steps."""
+    """Mask of the events that are operations or steps."""
     rows: Bools = (own.track == NONE) | (own.track == STEPS)
     return rows
 

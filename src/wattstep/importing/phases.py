@@ -58,7 +58,7 @@ def phase_of_operation(name: str) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Known:
-    """What rows tell of phases before any time is looked at; shape (n,).
+    """Phases of rows by their names and scopes alone, before any time is looked at; shape (n,).
 
     Attributes:
         own: What the row itself says, or NONE.
@@ -90,7 +90,7 @@ def known_phases(rows: Rows, family: Family, categories: Codes, names: tuple[str
 
 
 def with_forward(known: Known, family: Family, forward: Bools) -> Known:
-    """The same with rows that are surely forward, where nothing around them says otherwise.
+    """Copy in which rows that are surely forward are so, where nothing around them says otherwise.
 
     Args:
         known: Phases by name.
@@ -117,7 +117,7 @@ class PhaseMarks:
     phase: Codes
 
     def common(self, steps: int) -> bool:
-        """Whether all steps have the same sequence of phases, one that can be told."""
+        """True if all steps have the same known sequence of phases."""
         if not len(self.step):
             return False
         counts = np.bincount(self.step, minlength=steps)

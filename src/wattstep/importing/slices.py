@@ -51,7 +51,7 @@ def _groups(name: str, step_name: str | None) -> bool:
 
 
 def named_so(name: str, step_name: str) -> bool:
-    """Whether a name is one of a step.
+    """True for the name of a step.
 
     Raises:
         InvalidValueError: The regular expression is none.

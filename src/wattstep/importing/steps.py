@@ -46,7 +46,7 @@ class TraceSteps:
 
     @property
     def whole(self) -> bool:
-        """Whether the trace as a whole stands as one step."""
+        """True if the trace as a whole stands as one step."""
         return len(self.mark) == 1 and int(self.mark[0]) == NONE
 
     def at(self, t_ns: Longs) -> Codes:

@@ -2,43 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from wattstep.analysis.busy_stretch import Stretches, stretches
-from wattstep.analysis.even_beat import even_beat
-from wattstep.analysis.period import LEAST_A_PERIOD, period
-from wattstep.analysis.power import spoken
-from wattstep.analysis.steps import BoolArray, FloatArray, IntArray
-from wattstep.analysis.weak_period import weak_period
+from wattstep.device.busy_stretch import Stretches, stretches
 from wattstep.importing.columns import no_marks, span_columns, step_columns
+from wattstep.importing.steady_parts import SteadyParts, counted_period, steady_parts
 from wattstep.importing.steps import TraceSteps
 from wattstep.importing.telemetry import Telemetry
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure, missing
+from wattstep.recorded.period.even_beat import even_beat
+from wattstep.recorded.period.period import LEAST_A_PERIOD, period
+from wattstep.recorded.period.seen import equal_parts
+from wattstep.recorded.period.weak_period import weak_period
+from wattstep.recorded.power import spoken
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure, missing
 
 LEAST_SAMPLES: Final = 40
 ROLES: Final = ("power_total", "power_part", "power_outside")
+LEAST_SEEN: Final = 0.5  # of the busy stretch in which a period shows that is one of steps
 FOUND: Final = (
-    "steps found from the period of the power, not marked: {count} of {period} ({low} to {high}) fill "
-    "the busy stretch of {busy}; single ones are not told apart, and what else ran in it counts as "
-    "steps; one that is shorter than {least} would look the same"
+    "steps found from the period of the power, not marked: {count} of {period} where the period "
+    "shows, {share:.0%} of the busy stretch of {busy}, which holds {fewest} to {most} of {low} to "
+    "{high}; single ones are not told apart, what else has that period counts as steps, and one "
+    "that is shorter than {least} would look the same"
 )
+RARE: Final = "a period of {period} shows in {share:.0%} of the busy stretch only"
+UNSEEN: Final = "without_period"  # the rest between steps in which none were found
 NONE: Final = "no steps were found in the power: {}"
 NO_SAMPLES: Final = "the log holds too few samples of power"
+NO_POWER: Final = "the log holds no power"
+_NO_TIMES: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerSteps:
-    """What the power of a log tells.
+    """Steps and stretches found in the power of a log.
 
     Attributes:
         steps: Columns of the table of steps.
         spans: Columns of the table of spans: idle stretches.
-        document: What `run.json` keeps of it ("found", "busy_ns", "period_s", ..., "reason").
+        document: What `run.json` keeps of it ("found", "busy_ns", "period_s", ..., "reason");
+            "low_s" and "high_s" are what the mean step may take, "count_low" and "count_high" how
+            many there may have been.
         notes: What a reader must know.
     """
 
@@ -59,7 +69,7 @@ class _Power:
 
 
 def steps_of_power(logs: Sequence[Telemetry], warmup: int) -> PowerSteps:
-    """Steps of equal length that fill the busy stretch, where the power has a period; else none.
+    """Steps of equal length wherever the busy stretch has the period of its power; else none.
 
     Args:
         logs: On one clock, no channel twice.
@@ -67,13 +77,14 @@ def steps_of_power(logs: Sequence[Telemetry], warmup: int) -> PowerSteps:
     """
     power = _power(logs)
     if power is None:
-        return _told(None, missing("s", NO_SAMPLES), warmup)
+        reason = NO_SAMPLES if _channels(logs) else NO_POWER
+        return _told(None, missing("s", reason), warmup)
     found = stretches(power.t_ns, power.total)
     inside = (power.t_ns >= found.busy[0]) & (power.t_ns <= found.busy[1])
-    return _told(found, _period(power, inside, found.told), warmup, power)
+    return _told(found, _period(power, inside, found.idle_shown), warmup, power)
 
 
-def _period(power: _Power, inside: BoolArray, told: bool) -> Figure:
+def _period(power: _Power, inside: BoolArray, idle_shown: bool) -> Figure:
     """Of the whole, else of a part; a weak one only where the work stands out of idleness."""
     t_ns = power.t_ns[inside]
     if len(t_ns) < LEAST_SAMPLES:
@@ -88,7 +99,7 @@ def _period(power: _Power, inside: BoolArray, told: bool) -> Figure:
         if not figure.missing:
             return figure
         reason = reason or figure.reason
-    if told:
+    if idle_shown:
         weak = weak_period(
             t_ns, [each[inside] for each in (power.total, *power.parts)], power.names
         )
@@ -97,55 +108,99 @@ def _period(power: _Power, inside: BoolArray, told: bool) -> Figure:
     return missing("s", reason or NO_SAMPLES)
 
 
+def _shortest(figure: Figure, power: _Power, busy: tuple[int, int]) -> Figure:
+    """The period, or the part of it that repeats within."""
+    inside = (power.t_ns >= busy[0]) & (power.t_ns <= busy[1])
+    channels = [each[inside] for each in (power.total, *power.parts)]
+    parts = equal_parts(power.t_ns[inside], channels, figure.value or 0.0)
+    if parts == 1:
+        return figure
+    value, low, high = (
+        None if x is None else x / parts for x in (figure.value, figure.low, figure.high)
+    )
+    method = f"{figure.method}; of which {parts} alike make one"
+    return replace(figure, value=value, low=low, high=high, method=method)
+
+
 def _told(
     found: Stretches | None, figure: Figure, warmup: int, power: _Power | None = None
 ) -> PowerSteps:
-    document: dict[str, Any] = {"found": figure.value is not None}
+    reason = figure.reason
+    document: dict[str, Any] = {"found": False}
     if found is not None:
-        document |= {"busy_ns": list(found.busy), "idle": found.told}
-    spans = _idle_spans(found)
-    if found is None or figure.value is None or power is None:
-        reason = NONE.format(figure.reason)
-        return PowerSteps(
-            steps=step_columns(_tiled((0, 0), 0), no_marks(), 0), spans=spans,
-            document={**document, "reason": reason}, notes=(reason,),
-        )  # fmt: skip
-    busy_s = (found.busy[1] - found.busy[0]) * 1e-9
-    count = max(round(busy_s / figure.value), 1)
-    # Where power was between idle and busy there may have been no steps: the others took as much more.
-    high_s = (figure.high or figure.value) / (1 - found.between)
-    steps = step_columns(_tiled(found.busy, count), no_marks(), warmup)
-    least_s = LEAST_A_PERIOD * float(np.median(np.diff(power.t_ns))) * 1e-9
-    note = FOUND.format(
-        count=count, period=spoken(figure.value), low=spoken(figure.low or 0.0),
-        high=spoken(high_s), busy=spoken(busy_s), least=spoken(least_s),
-    )  # fmt: skip
-    document |= {
-        "count": count, "period_s": figure.value, "low_s": figure.low, "high_s": high_s,
-        "method": figure.method,
-    }  # fmt: skip
+        document |= _busy(found)
+    if found is not None and figure.value is not None and power is not None:
+        figure = _shortest(figure, power, found.busy)
+        steady = steady_parts(
+            power.t_ns, power.total, power.parts, found.busy, found.full, figure.value or 0.0
+        )
+        if steady.share >= LEAST_SEEN:
+            figure = counted_period(power.t_ns, (power.total, *power.parts), steady, figure)
+            steady = steady.of(figure.value or 0.0)
+            return _filled(steady, figure, power, found, warmup)
+        reason = RARE.format(period=spoken(figure.value or 0.0), share=steady.share)
+    words = NONE.format(reason)
     return PowerSteps(
-        steps={**steps, "traced": np.zeros(count, bool)}, spans=spans, document=document,
-        notes=(note,),
+        steps=step_columns(_steps(_NO_TIMES, _NO_TIMES), no_marks(), 0), spans=_spans(found),
+        document={**document, "reason": words}, notes=(words,),
     )  # fmt: skip
 
 
-def _tiled(span: tuple[int, int], count: int) -> TraceSteps:
-    edges = np.linspace(span[0], span[1], count + 1).astype(np.int64) if count else np.zeros(1, int)
-    nothing = np.zeros(0, np.int64)
+def _filled(
+    steady: SteadyParts, figure: Figure, power: _Power, found: Stretches, warmup: int
+) -> PowerSteps:
+    """Steps of one length in all parts in which the period shows."""
+    begins, ends = steady.edges_ns
+    fewest, most = steady.counted(figure)
+    low_s, high_s = steady.mean_s(figure)
+    note = FOUND.format(
+        count=len(begins), fewest=fewest, most=most, period=spoken(figure.value or 0.0),
+        low=spoken(low_s), high=spoken(high_s), share=steady.share,
+        busy=spoken((found.busy[1] - found.busy[0]) * 1e-9),
+        least=spoken(LEAST_A_PERIOD * float(np.median(np.diff(power.t_ns))) * 1e-9),
+    )  # fmt: skip
+    document = {
+        "found": True, **_busy(found), "count": len(begins),
+        "count_low": fewest, "count_high": most, "share": steady.share, "period_s": figure.value,
+        "low_s": low_s, "high_s": high_s, "method": figure.method,
+    }  # fmt: skip
+    columns = step_columns(_steps(begins, ends), no_marks(), warmup)
+    return PowerSteps(
+        steps={**columns, "traced": np.zeros(len(begins), bool)},
+        spans=_spans(found, steady.others), document=document, notes=(note,),
+    )  # fmt: skip
+
+
+def _busy(found: Stretches) -> dict[str, Any]:
+    """Busy stretch, whether an idle level shows, and earliest, likely and latest times of its ends."""
+    edges = {
+        name: [edge.first, edge.best, edge.last]
+        for name, edge in (("begin_ns", found.begin), ("end_ns", found.end))
+        if edge is not None
+    }
+    return {"busy_ns": list(found.busy), "idle": found.idle_shown, **edges}
+
+
+def _steps(begins: IntArray, ends: IntArray) -> TraceSteps:
     return TraceSteps(
-        index=np.arange(count), start_ns=edges[:-1].astype(np.int64), mark=nothing,
-        end_ns=edges[1:].astype(np.int64), unused=nothing,
+        index=np.arange(len(begins)), start_ns=begins, end_ns=ends, mark=_NO_TIMES,
+        unused=_NO_TIMES,
     )  # fmt: skip
 
 
-def _idle_spans(found: Stretches | None) -> dict[str, Any]:
-    spans = span_columns(_tiled((0, 0), 0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+def _spans(found: Stretches | None, others: Iterable[Sequence[int]] = ()) -> dict[str, Any]:
+    """Idle stretches, and those of the busy one in which no steps were found."""
+    spans = span_columns(_steps(_NO_TIMES, _NO_TIMES), _NO_TIMES, _NO_TIMES)
     if found is None:
         return spans
-    for name, span in (("idle_before", found.before), ("idle_after", found.after)):
+    named = [
+        ("idle_before", found.before),
+        *((UNSEEN, span) for span in others),
+        ("idle_after", found.after),
+    ]
+    for name, span in named:
         if span is not None:
-            for key, value in zip(spans, (*span, "rest", name), strict=True):
+            for key, value in zip(spans, (*map(int, span), "rest", name), strict=True):
                 spans[key] = [*spans[key], value]
     return spans
 
@@ -154,12 +209,10 @@ def _idle_spans(found: Stretches | None) -> dict[str, Any]:
 
 
 def _power(logs: Sequence[Telemetry]) -> _Power | None:
-    """What makes the total, or where there is none the parts; sampled at the times of the first."""
+    """Total of the power, or where there is none the sum of the parts; sampled at the times of the first."""
     series = [
         (channel, log.recording.t_ns[channel.name], log.recording.value[channel.name])
-        for log in logs
-        for channel in log.recording.channels
-        if channel.unit == "W" and channel.kind == "gauge" and channel.role in ROLES
+        for log, channel in _channels(logs)
     ]
     series = [(c, t[np.isfinite(v)], v[np.isfinite(v)]) for c, t, v in series]
     series = [one for one in series if len(one[1]) >= LEAST_SAMPLES]
@@ -178,6 +231,16 @@ def _power(logs: Sequence[Telemetry]) -> _Power | None:
         parts=tuple(_at(t_ns, t, v) for _, t, v in series) if len(series) > 1 else (),
         names=_names([channel for channel, _, _ in whole]),
     )
+
+
+def _channels(logs: Sequence[Telemetry]) -> list[tuple[Telemetry, Channel]]:
+    """Power as it was sampled, with the log that holds it."""
+    return [
+        (log, channel)
+        for log in logs
+        for channel in log.recording.channels
+        if channel.unit == "W" and channel.kind == "gauge" and channel.role in ROLES
+    ]
 
 
 def _at(t_ns: IntArray, times: IntArray, values: FloatArray) -> FloatArray:

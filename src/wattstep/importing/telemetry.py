@@ -10,26 +10,29 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wattstep.analysis.alignment import ClockMap
 from wattstep.boards import find, names
 from wattstep.boards.rails import board_called
 from wattstep.errors import InvalidValueError
-from wattstep.formats.known import read_log
 from wattstep.formats.recording import Recording
-from wattstep.records.channel import Channel
-from wattstep.targets.recorded import with_board
+from wattstep.formats.registry import read_log
+from wattstep.importing.recorded import with_board
+from wattstep.schema.channel import Channel
+from wattstep.schema.clock import Clock
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LEAST_RAILS: Final = 2
 ITS_BOARD: Final = "its columns are taken to be the rails of {}: name another board if they are not"
+NO_UNITS: Final = (
+    "no column says that it is power or energy, and these say no unit: {}; state it (--unit mW)"
+)
 _TOTALS: Final = ("power_total", "energy_total")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Telemetry:
-    """What one file holds.
+    """Content of one file.
 
     Attributes:
         file: Its name, without its folder.
@@ -72,7 +75,16 @@ def _read(
         recording = with_board(recording, board) if board else _of_its_board(recording)
     if not recording.values:
         raise InvalidValueError(f"--telemetry {path.name}: it ({form.name}) holds no values")
-    return Telemetry(file=path.name, recording=recording)
+    notes = (*recording.notes, *_without_units(recording.channels))
+    return Telemetry(file=path.name, recording=replace(recording, notes=notes))
+
+
+def _without_units(channels: Sequence[Channel]) -> list[str]:
+    """Advice for a log that may hold power while no heading says so."""
+    names = [channel.name for channel in channels if not channel.unit]
+    if not names or {channel.unit for channel in channels} & {"W", "J"}:
+        return []
+    return [NO_UNITS.format(", ".join(names))]
 
 
 def _of_its_board(recording: Recording) -> Recording:
@@ -89,7 +101,7 @@ def _of_its_board(recording: Recording) -> Recording:
 
 
 def _without_name(error: InvalidValueError, path: Path) -> str:
-    """What is wrong, where the error names the file itself."""
+    """Message of an error that names the file itself."""
     said = str(error)
     for name in (str(path), path.name):
         if said.startswith(f"{name} "):
@@ -97,7 +109,7 @@ def _without_name(error: InvalidValueError, path: Path) -> str:
     return said.removeprefix(f"{path}: ")
 
 
-def mapped(log: Telemetry, clock: ClockMap) -> Telemetry:
+def mapped(log: Telemetry, clock: Clock) -> Telemetry:
     """The log with its times in another clock; no value is lost where two fall together."""
     done: dict[int, Longs] = {}
     times: dict[str, Longs] = {}
@@ -177,7 +189,7 @@ def _repeated(logs: Sequence[Telemetry]) -> list[str]:
 
 
 def _series(recordings: Sequence[Recording], name: str) -> tuple[Longs, Floats] | None:
-    """One series of all, or None where they differ."""
+    """Common series of all, or None where they differ."""
     if len({_channel(recording, name).unit for recording in recordings}) > 1:
         return None
     parts = [(recording.t_ns[name], recording.value[name]) for recording in recordings]
@@ -196,7 +208,7 @@ def _series(recordings: Sequence[Recording], name: str) -> tuple[Longs, Floats] 
 
 
 def _same(t_ns: Longs, value: Floats, times: Longs, values: Floats) -> bool:
-    """Whether two series have the same values at the same times wherever both are."""
+    """True if two series have the same values at the same times wherever both are."""
     begin, end = max(t_ns[0], times[0]), min(t_ns[-1], times[-1])
     one, other = (t_ns >= begin) & (t_ns <= end), (times >= begin) & (times <= end)
     return np.array_equal(t_ns[one], times[other]) and np.array_equal(

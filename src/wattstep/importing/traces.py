@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from wattstep.errors import InvalidValueError
-from wattstep.formats.known import FORMATS as TELEMETRY
+from wattstep.formats.registry import FORMATS as TELEMETRY
 from wattstep.formats.trace import Trace
 
 LOOK_BYTES: Final = 1 << 16  # of a file, to tell its format
@@ -111,7 +111,7 @@ def _refuse_empty(path: Path, form: TraceFormat, trace: Trace) -> None:
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file looks like a trace of operations.
+    """True if a file looks like a trace of operations.
 
     Raises:
         InvalidValueError: It cannot be read.

@@ -1,4 +1,4 @@
-"""Where a training is run by another library: callbacks that record it, and loggers that get its figures.
+"""Integrations with other training libraries: callbacks that record a training, and loggers that get its figures.
 
 The callbacks lie beside each other, each needs its own library:
 `from wattstep.integrations.lightning import WattstepCallback`,

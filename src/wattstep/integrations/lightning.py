@@ -10,10 +10,10 @@ from typing import Any
 
 from wattstep.integrations.session import Beginning, CallbackSettings, Session
 from wattstep.integrations.steps import loss_in, samples_in
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 
-_lightning = load_part("lightning")
-_callbacks: Any = load_part("lightning.pytorch.callbacks")
+_lightning = require("lightning")
+_callbacks: Any = require("lightning.pytorch.callbacks")
 FETCH = "train_dataloader_next"  # how the trainer's profiler calls the request for a batch
 
 
@@ -53,10 +53,10 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
         self.runs.append(session.path)
         session.wrap(trainer.profiler, "start", self._data_begins)
         session.wrap(
-            trainer, "save_checkpoint", lambda plain: self._resting("checkpointing", plain)
+            trainer, "save_checkpoint", lambda plain: self._within_span("checkpointing", plain)
         )
         for logger in trainer.loggers:
-            session.wrap(logger, "log_metrics", lambda plain: self._resting("logging", plain))
+            session.wrap(logger, "log_metrics", lambda plain: self._within_span("logging", plain))
         bar = trainer.progress_bar_callback
         if self._settings.progress and bar is not None:
             session.wrap(bar, "get_metrics", self._shown)
@@ -112,11 +112,11 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Between steps, or between batches of a step."""
-        self._tell(lambda session: session.marks.rest_begins("evaluation"))
+        self._tell(lambda session: session.marks.span_begins("evaluation"))
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Training goes on."""
-        self._tell(lambda session: session.marks.rest_ends())
+        self._tell(lambda session: session.marks.span_ends())
 
     # --- what no hook tells -----------------------------------------------------------------
 
@@ -131,24 +131,24 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
 
         return start
 
-    def _resting(self, name: str, plain: Any) -> Any:
-        """Around what is no training: a rest, unless it lies within a step or another rest."""
+    def _within_span(self, name: str, plain: Any) -> Any:
+        """Wraps what is no training: a span, unless it lies within a step or another span."""
 
         @functools.wraps(plain)
-        def resting(*args: Any, **kwargs: Any) -> Any:
+        def within_span(*args: Any, **kwargs: Any) -> Any:
             marks = self._session.marks if self._session and self._session.open else None
-            if marks is None or marks.within or marks.resting:
+            if marks is None or marks.within or marks.span:
                 return plain(*args, **kwargs)
-            self._tell(lambda session: session.marks.rest_begins(name))
+            self._tell(lambda session: session.marks.span_begins(name))
             try:
                 return plain(*args, **kwargs)
             finally:
-                self._tell(lambda session: session.marks.rest_ends())
+                self._tell(lambda session: session.marks.span_ends())
 
-        return resting
+        return within_span
 
     def _shown(self, plain: Any) -> Any:
-        """What the progress bar shows, and joules and battery."""
+        """Wraps the progress bar's metrics and adds joules and battery."""
 
         @functools.wraps(plain)
         def get_metrics(*args: Any, **kwargs: Any) -> Any:

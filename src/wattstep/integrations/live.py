@@ -1,56 +1,47 @@
-"""What a training has taken so far: joules, watts, what a step takes now, and what the battery holds."""
+"""Costs of a training so far: joules, watts, what a step takes now, and what the battery holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 from typing import Final
 
-from wattstep.conditions.journals import Follower
-from wattstep.conditions.live_power import LivePower
 from wattstep.integrations.naming import metric_name
-from wattstep.recorder import Recorder
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.records.journal import JOURNAL
+from wattstep.live.so_far import LOOK_EVERY_S, SoFar
+from wattstep.record.recorder import Recorder
+from wattstep.schema.figure import Status, missing
 
-LOOK_EVERY_S: Final = 1.0
-_HELD: Final = ("battery_energy", "battery_charge")
 _SOON: Final = "no power was read yet"
 
 
 class Live:
-    """Looks once a second into what the sampler wrote.
+    """Looks every other second into what the sampler wrote.
 
     Args:
         recorder: Has been started.
         clock: Monotonic time in s.
 
     Attributes:
-        power: Mean since the last look, a Figure in W.
+        power: Mean of the last seconds, a Figure in W.
         energy: Since the recording began, a Figure in J.
-        energy_per_step: Of the steps since the last look, a Figure in J.
-        battery: What it holds over what it can, a Figure.
+        energy_per_step: Of the steps since the last look at that power, a Figure in J.
+        battery: Charge over capacity, a Figure.
     """
 
     def __init__(self, recorder: Recorder, clock: Callable[[], float] = perf_counter) -> None:
-        info, journal = recorder.info, recorder.path.absolute() / JOURNAL
         self._clock = clock
-        self._meter = LivePower(info.reads, journal, info.power_model, info.calibration)
-        self._follower = Follower(journal, info.reads, _HELD)
-        self._full = {c.name: c.limit for c in self._follower.channels if c.limit}
-        self._held: dict[str, float] = {}
+        self._so_far = SoFar(recorder.path.absolute(), recorder.info)
         self._looked_s = clock()
-        self._powered_s = self._looked_s  # up to when the power is known
-        self._joules = 0.0
         self._before = (0, 0.0)  # steps and their seconds at the last look
-        reason = self._meter.reason or _SOON
+        reason = self._so_far.meters.reason or _SOON
         self.power = missing("W", reason)
         self.energy = missing("J", reason)
         self.energy_per_step = missing("J", reason)
-        self.battery = missing("ratio", "no battery that tells what it holds")
+        self.battery = missing("ratio", reason)
 
     def due(self) -> bool:
-        """Whether it is time to look again."""
+        """True if it is time to look again."""
         return self._clock() - self._looked_s >= LOOK_EVERY_S
 
     def look(self, steps: int, seconds: float) -> None:
@@ -60,50 +51,32 @@ class Live:
             steps: Done so far.
             seconds: That they took together, in s.
         """
-        self._looked_s = now = self._clock()
-        watts = self._meter.look()
-        if watts is not None:
-            self._joules += watts * (now - self._powered_s)
-            self._powered_s = now
-            self.power = self._figure(watts, "W")
-            self.energy = self._figure(self._joules, "J")
-            done, took = steps - self._before[0], seconds - self._before[1]
-            if done > 0:
-                self.energy_per_step = self._figure(watts * took / done, "J")
+        self._looked_s = self._clock()
+        self._so_far.look()
+        figures = self._so_far.figures()
+        self.power, self.energy = figures["power"], figures["energy"]
+        self.battery = figures["battery"]
+        done, took = steps - self._before[0], seconds - self._before[1]
+        if self.power.value is not None and done > 0:
             self._before = (steps, seconds)
-        self._look_at_battery()
-
-    def _figure(self, value: float, unit: str) -> Figure:
-        return Figure(
-            value=value, unit=unit, status=self._meter.status, source="the sampler's journals",
-            method="mean power between two looks, over the time between them",
-        )  # fmt: skip
-
-    def _look_at_battery(self) -> None:
-        for name, samples in self._follower.new_samples().items():
-            self._held[name] = samples[-1][1]
-        known = [name for name in self._full if name in self._held]
-        units = {name.rpartition(".")[2] for name in known}
-        if known and len(units) == 1:  # joules and coulombs do not add up
-            held = sum(self._held[name] for name in known)
-            full = sum(self._full[name] or 0.0 for name in known)
-            self.battery = Figure(
-                value=held / full, unit="ratio", status=Status.MEASURED, source=", ".join(known)
-            )
+            self.energy_per_step = replace(
+                self.power, value=self.power.value * took / done, unit="J",
+                method=f"{self.power.method}, over the steps since the last look",
+            )  # fmt: skip
 
     def words(self) -> str:
         """For a progress line: "3.2 J/step, 410 J so far, battery 81 %", with the status if weak."""
         if self.energy.value is None:
-            said = [] if self.energy.reason == _SOON else ["joules missing: no power sensor"]
+            parts = ["joules missing: no power sensor"] if self._so_far.meters.reason else []
         else:
-            said = [f"{_short(self.energy.value)}J so far"]
+            parts = [f"{_short(self.energy.value)}J so far"]
             if self.energy_per_step.value is not None:
-                said.insert(0, f"{_short(self.energy_per_step.value)}J/step")
+                parts.insert(0, f"{_short(self.energy_per_step.value)}J/step")
             if self.energy.status is not Status.MEASURED:
-                said = [f"≈ {said[0]}", *said[1:], self.energy.status.value]
+                parts = [f"≈ {parts[0]}", *parts[1:], self.energy.status.value]
         if self.battery.value is not None:
-            said.append(f"battery {self.battery.value:.0%}".replace("%", " %"))
-        return ", ".join(said)
+            parts.append(f"battery {self.battery.value:.0%}".replace("%", " %"))
+        return ", ".join(parts)
 
     def numbers(self) -> dict[str, float]:
         """For a logger: what is known, by names that tell unit and status."""

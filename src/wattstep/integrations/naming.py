@@ -1,4 +1,4 @@
-"""What a figure is called in somebody's logger: unit in the name, and never measured where it is not."""
+"""Names of figures in somebody's logger: unit in the name, and never measured where it is not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from wattstep.records.figure import Figure, Status
+from wattstep.schema.figure import Figure, Status
 
 ROOM: Final = "wattstep"
 LONGEST: Final = 200  # characters of a name, 250 are the most that MLflow takes
@@ -31,20 +31,20 @@ class Named:
 
 def named(metrics: Mapping[str, Any]) -> Named:
     """Names the metrics of a run, as `Run.metrics` gives them."""
-    found = Named()
+    names = Named()
     for name, figure in _flat(metrics):
-        found.words[f"{ROOM}/status/{name}"] = figure.status.value
+        names.words[f"{ROOM}/status/{name}"] = figure.status.value
         if figure.value is None:
-            found.words[f"{ROOM}/reason/{name}"] = figure.reason or ""
+            names.words[f"{ROOM}/reason/{name}"] = figure.reason or ""
             continue
         key = metric_name(name, figure)
-        found.numbers[key] = float(figure.value)
+        names.numbers[key] = float(figure.value)
         if figure.low is not None and figure.high is not None:
-            found.numbers[f"{key}_low"] = float(figure.low)
-            found.numbers[f"{key}_high"] = float(figure.high)
+            names.numbers[f"{key}_low"] = float(figure.low)
+            names.numbers[f"{key}_high"] = float(figure.high)
         if figure.source:
-            found.words[f"{ROOM}/source/{name}"] = figure.source
-    return found
+            names.words[f"{ROOM}/source/{name}"] = figure.source
+    return names
 
 
 def metric_name(name: str, figure: Figure) -> str:

@@ -1,4 +1,4 @@
-"""One training of somebody's trainer under a recorder: begins and closes the run, and never harms the training."""
+"""Session of somebody's trainer under a recorder: begins and closes the run, and never harms the training."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wattstep.conditions import canary, check_target
+from wattstep import engines
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.integrations.live import Live
 from wattstep.integrations.loggers import Destination, open_destination, write_figures
 from wattstep.integrations.steps import StepMarks
-from wattstep.recorder import Recorder, RecordingWarning
-from wattstep.records.settings import parse_interval, parse_power_model
+from wattstep.record.recorder import Recorder, RecordingWarning
+from wattstep.record.tracing.schedule import TraceMode
 from wattstep.run import load
+from wattstep.schema.engine import TrainingHooks
+from wattstep.schema.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
-from wattstep.tracing.schedule import TraceMode
+from wattstep.train.environment import canary, check_target
+from wattstep.train.environment.crowding import crowded_default, others_beside
 
 DISCOVERY_STEPS = 3  # during these the networks of a training are looked for
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallbackSettings:
-    """What a callback is asked for.
+    """Settings of a callback.
 
     Attributes:
         folder: In which each training makes a run of its own.
@@ -34,11 +37,11 @@ class CallbackSettings:
         warmup: First steps that do not count.
         power_model: For machines without a power sensor; what it gives is marked as modelled.
         target: Where the sensors are.
-        log: Whether figures go to the loggers that the trainer has.
+        log: True if figures go to the loggers that the trainer has.
         log_every: Steps between power and energy so far in those loggers; None for none.
-        progress: Whether the progress line shows joules and battery.
-        report: Whether the loggers get the HTML report.
-        strict: Whether a recording that fails ends the training.
+        progress: True if the progress line shows joules and battery.
+        report: True if the loggers get the HTML report.
+        strict: True if a recording that fails ends the training.
     """
 
     folder: str | Path = "runs"
@@ -66,7 +69,7 @@ class CallbackSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Beginning:
-    """What a trainer says of the training that begins.
+    """Facts that a trainer gives when a training begins.
 
     Attributes:
         name: Of the model's class.
@@ -74,10 +77,10 @@ class Beginning:
         batch_size: Of one forward pass, or None.
         accumulate: Batches of a step.
         first_step: Number of its first step.
-        total_steps: How many it will take from there on, or None where nobody knows.
-        processes: How many train on this machine.
+        total_steps: Number of steps from there on, or None where nobody knows.
+        processes: Number of those that train on this machine.
         trainer: Library with its version.
-        loggers: What the trainer logs to, as `log_run` takes it.
+        loggers: Loggers of the trainer, as `log_run` takes them.
     """
 
     name: str
@@ -98,10 +101,10 @@ class Session:
     warning, and the training goes on without it.
 
     Attributes:
-        marks: What is told of the loop.
-        live: What it took so far.
+        marks: Steps and phases of the loop.
+        live: Costs so far.
         path: The run; None where it could not begin.
-        open: Whether it is being recorded.
+        open: True if it is being recorded.
     """
 
     marks: StepMarks
@@ -112,7 +115,7 @@ class Session:
         self._recorder: Recorder | None = None
         self._destinations: list[Destination] = []
         self._undo: list[Callable[[], None]] = []
-        self._hooks: Any = None
+        self._hooks: TrainingHooks | None = None
         self._steps = 0
         self.path: Path | None = None
         self.open = False
@@ -152,9 +155,10 @@ class Session:
     def step_ends(self, step: int, *, mean: bool = False) -> None:
         """The optimizer's step with this number is done; see `StepMarks.step_ends`."""
         self.marks.step_ends(mean=mean)
-        self._hooks.step_begins()
         self._steps += 1
-        self._hooks.discover(self._steps < DISCOVERY_STEPS)
+        if self._hooks is not None:
+            self._hooks.step_begins()
+            self._hooks.discover(self._steps < DISCOVERY_STEPS)
         recorder = self._recorder
         if recorder is not None and recorder.problem is not None and self._settings.strict:
             raise RecordingError(recorder.problem)
@@ -191,10 +195,11 @@ class Session:
     # --- parts ------------------------------------------------------------------------------
 
     def _begin(self, beginning: Beginning) -> None:
-        from wattstep.tracing.torch_phases import PhaseHooks
-
         settings = self._settings
         self._destinations = [open_destination(each) for each in beginning.loggers]
+        crowded = _crowded(beginning)
+        if crowded is not None:
+            warnings.warn(f"wattstep: {crowded}", RecordingWarning, stacklevel=2)
         path = Path(settings.folder) / new_name(beginning.name)
         recorder = Recorder(
             path,
@@ -209,13 +214,15 @@ class Session:
             about=_about(beginning),
         ).start()
         self._recorder, self.path, self.open = recorder, path.absolute(), True
+        if crowded is not None:
+            recorder.note(crowded)
         canary.watch_briefly(recorder, canary.BEFORE)
         self.marks = StepMarks(recorder, beginning.processes)
         self.live = Live(recorder)
-        self._hooks = hooks = PhaseHooks(self.marks, lambda network: None)
-        hooks.install()
-        hooks.watch_optimizers()
-        self._undo.append(hooks.remove)
+        engine = engines.loaded()
+        self._hooks = None if engine is None else engine.follow(self.marks)
+        if self._hooks is not None:
+            self._undo.append(self._hooks.remove)
         if beginning.processes > 1:
             recorder.note(_PROCESSES.format(beginning.processes))
         atexit.register(self._at_exit)
@@ -229,7 +236,7 @@ class Session:
         """Closes the run; the canary and the figures are for a training that came to its end."""
         recorder = self._recorder
         assert recorder is not None
-        self.marks.rest_ends()
+        self.marks.span_ends()
         if self.marks.interrupted:
             recorder.note(_INTERRUPTED.format(self.marks.interrupted))
         if whole:
@@ -255,6 +262,13 @@ class Session:
         if recorder is not None and was_open:
             recorder.note(f"recording ended early: {why.partition(':')[0]}")
             recorder.close()
+
+
+def _crowded(beginning: Beginning) -> str | None:
+    """Warning where the threads of the training will wait for cores that others use; None: they do not."""
+    engine = engines.loaded()
+    threads = None if engine is None or beginning.processes > 1 else engine.threads()
+    return crowded_default(threads, others_beside()) if (threads or 1) > 1 else None
 
 
 _PROCESSES = (

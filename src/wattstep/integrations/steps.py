@@ -1,4 +1,4 @@
-"""Turns what a trainer tells of its loop into steps, phases and named rests of a recorder."""
+"""Turns what a trainer tells of its loop into steps, phases and named spans of a recorder."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from wattstep.recorder import Recorder
-from wattstep.tracing.step_phases import DATA, PhaseTeller
+from wattstep import engines
+from wattstep.engines.step_phases import DATA, PhaseTeller
+from wattstep.record.recorder import Recorder
 
 
 class StepMarks(PhaseTeller):
     """The steps of one training.
 
     A step begins where its first batch is asked for, and ends with the optimizer's step, however
-    many batches are accumulated in it. What lies between steps and has a name is a rest.
+    many batches are accumulated in it. What lies between steps and has a name is a span.
 
     Args:
         recorder: Has been started.
-        processes: How many train on this machine; each has as many samples as this one.
+        processes: Number of those that train on this machine; each has as many samples as this one.
 
     Attributes:
-        resting: The rest that goes on; "" where none does.
+        span: The span that goes on; "" where none does.
         seconds: Time of all steps so far in s.
         interrupted: Steps that were left out: something else ran between their batches.
     """
@@ -32,7 +33,7 @@ class StepMarks(PhaseTeller):
         self._recorder = recorder
         self._processes = processes
         self._open = False
-        self.resting = ""
+        self.span = ""
         self._batches = 0  # of the step that runs
         self._samples = 0
         self._known = True  # whether every batch told its samples
@@ -47,14 +48,14 @@ class StepMarks(PhaseTeller):
         """A batch is asked for: the first one begins the step."""
         if not self._open:
             self._begin()
-        self._phases.leave(DATA)  # that came to nothing
-        self._phases.enter(DATA)
+        self.phases.leave(DATA)  # that came to nothing
+        self.phases.enter(DATA)
 
     def batch(self, samples: int | None) -> None:
         """A batch is there; so many samples, None where that is not known."""
         if not self._open:
             self._begin()
-        self._phases.leave(DATA)
+        self.phases.leave(DATA)
         self._batches += 1
         self._samples += samples or 0
         self._known = self._known and samples is not None
@@ -67,78 +68,78 @@ class StepMarks(PhaseTeller):
         """The optimizer has made its step.
 
         Args:
-            mean: Whether the step's loss is the mean of its batches' losses, not their sum.
+            mean: True if the step's loss is the mean of its batches' losses, not their sum.
         """
         if not self._open:
             return
-        self._phases.end()
         now = time.perf_counter_ns()
+        self.phases.end()
         if self._broken:
             self._recorder.index += 1
             self.interrupted += 1
         else:
             if self._known and self._batches:
                 self._recorder.samples(self._samples * self._processes)
-            self._recorder.end_step(self._losses / max(self._batches, 1) if mean else self._losses)
+            loss = self._losses / max(self._batches, 1) if mean else self._losses
+            self._recorder.end_step(loss, at_ns=now)
             self.seconds += (now - self._begun_ns) * 1e-9
         self._open = False
         self._ended_ns = now
 
-    def rest_begins(self, name: str) -> None:
+    def span_begins(self, name: str) -> None:
         """Something that is no training; a step that has had no batch yet begins after it."""
-        self._phases.end()
+        self.phases.end()
         if self._open and self._batches:
             self._recorder.abandon_step()
             self._broken = True
         elif self._open:
             self._recorder.abandon_step()
             self._open = False
-        if not self.resting:
-            self._recorder.rest(name)
-            self.resting = name
+        if not self.span:
+            self._recorder.span(name)
+            self.span = name
 
-    def rest_ends(self) -> None:
-        """What was no training is over."""
-        if self.resting:
+    def span_ends(self) -> None:
+        """Ends the span that was no training."""
+        if self.span:
             self._recorder.end_rest()
-            self.resting = ""
+            self.span = ""
 
-    def was_rest(self, name: str) -> None:
-        """What ran since the last step ended was no training; nobody had told that it would come."""
+    def book_span(self, name: str) -> None:
+        """Books the time since the last step ended as no training; nobody had told that it would come."""
         if self._open and not self._batches:
             now = time.perf_counter_ns()
             self._recorder.split_step(name, self._ended_ns, now)
-            self._phases.begin()
-            self._phases.enter(DATA)
+            self.phases.begin()
+            self.phases.enter(DATA)
             self._begun_ns = self._ended_ns = now
 
     @property
     def within(self) -> bool:
-        """Whether a step runs, be it that it has had no batch yet."""
+        """True if a step runs, be it that it has had no batch yet."""
         return self._open
 
     @property
     def training(self) -> bool:
-        """Whether a step runs that has had a batch."""
+        """True if a step runs that has had a batch."""
         return self._open and self._batches > 0
 
     def _begin(self) -> None:
-        self.rest_ends()
+        self.span_ends()
         self._open, self._broken, self._known = True, False, True
         self._batches = self._samples = 0
         self._losses = 0.0
         self._begun_ns = time.perf_counter_ns()
         self._recorder.begin_step()
-        self._phases.begin()
+        self.phases.begin()
 
 
 def samples_in(batch: Any) -> int | None:
     """Samples of a batch: a list of samples is counted, else the first tensor's rows are."""
     if isinstance(batch, list) and batch and isinstance(batch[0], Mapping):
         return len(batch)
-    from wattstep.tracing.torch_hooks import samples_of
-
-    return samples_of(batch)
+    engine = engines.loaded()
+    return None if engine is None else engine.samples_in(batch)
 
 
 def loss_in(output: Any) -> float:

@@ -10,10 +10,10 @@ from typing import Any
 
 from wattstep.integrations.session import Beginning, CallbackSettings, Session
 from wattstep.integrations.steps import loss_in, samples_in
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 
-_transformers: Any = load_part("transformers")
-load_part("accelerate")  # transformers installs without it, and its Trainer needs it
+_transformers: Any = require("transformers")
+require("accelerate")  # transformers installs without it, and its Trainer needs it
 Trainer = _transformers.Trainer
 _ORDER = ("logging", "evaluation", "checkpointing")  # what the trainer does after a step
 
@@ -75,10 +75,10 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
         else:
             self._listen(session, trainer)
         if args.eval_on_start:
-            self._tell(lambda session: session.marks.rest_begins("evaluation"))
+            self._tell(lambda session: session.marks.span_begins("evaluation"))
 
     def _listen(self, session: Session, trainer: Any) -> None:
-        """What no event tells: batches."""
+        """Wraps the training step for batches, which no event tells."""
         session.wrap(trainer, "training_step", self._batch)
 
     def end(self) -> None:
@@ -87,7 +87,7 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
             self._session.end()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Where nothing told so before."""
+        """Ends the session where nothing did so before."""
         self.end()
 
     # --- the loop ---------------------------------------------------------------------------
@@ -150,19 +150,19 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
 
         Args:
             session: The recording.
-            control: What the trainer will do.
-            over: What has just ended; "" for a step.
-            ends: Whether no step follows at once.
+            control: Actions that the trainer will take.
+            over: Action that has just ended; "" for a step.
+            ends: True if no step follows at once.
         """
         marks = session.marks
         if marks.training:
             return  # somebody logs within a step
-        if over and not marks.resting:
-            marks.was_rest(over)
-        marks.rest_ends()
+        if over and not marks.span:
+            marks.book_span(over)
+        marks.span_ends()
         coming = _coming(control, over)
         if coming:
-            marks.rest_begins(coming)
+            marks.span_begins(coming)
         elif not ends and not control.should_training_stop:
             marks.asks_for_data()
 
@@ -178,7 +178,7 @@ class _First(_transformers.TrainerCallback):  # type: ignore[misc]  # it has no 
 
 
 def _coming(control: Any, over: str) -> str:
-    """What follows: the trainer logs, then evaluates, then saves."""
+    """Name of what follows: the trainer logs, then evaluates, then saves; "" for a step."""
     wanted = (control.should_log, control.should_evaluate, control.should_save)
     since = _ORDER.index(over) + 1 if over else 0
     return next((name for name, on in list(zip(_ORDER, wanted, strict=True))[since:] if on), "")
@@ -226,17 +226,17 @@ def _beginning(args: Any, state: Any, model: Any, trainer: Any, log: bool) -> Be
 
 
 def _loggers(trainer: Any) -> list[Any]:
-    """What the trainer logs to, by its callbacks."""
+    """Loggers of the trainer, by its callbacks."""
     kinds = _transformers.integrations
-    found: list[Any] = []
+    loggers: list[Any] = []
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, kinds.TensorBoardCallback) and callback.tb_writer is not None:
-            found.append(callback.tb_writer)
-        elif isinstance(callback, kinds.WandbCallback) and load_part("wandb").run is not None:
-            found.append("wandb")
-        elif isinstance(callback, kinds.MLflowCallback) and load_part("mlflow").active_run():
-            found.append("mlflow")
-    return found
+            loggers.append(callback.tb_writer)
+        elif isinstance(callback, kinds.WandbCallback) and require("wandb").run is not None:
+            loggers.append("wandb")
+        elif isinstance(callback, kinds.MLflowCallback) and require("mlflow").active_run():
+            loggers.append("mlflow")
+    return loggers
 
 
 def _show(trainer: Any, words: str) -> None:

@@ -1,19 +1,22 @@
-"""What the power of an imported log tells of its busy stretch, whether steps were found in it or not."""
+"""Busy stretch of an imported log by its power, whether steps were found in it or not."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from wattstep.records.figure import Figure, Status, missing
+from wattstep.recorded.imported import is_span
+from wattstep.recorded.power import EnergySource
+from wattstep.recorded.series import Series
 from wattstep.run.energy import IDLE, idle_power, power_over, recorded
-from wattstep.run.imported import is_span
-from wattstep.run.series import Series
+from wattstep.schema.figure import Figure, Status, missing
 
 BUSY = "busy stretch"
-METHOD = "from the first to the last sample of high power; the ends are known to a sample"
+METHOD = "from the first to the last sample beyond idle power; its ends by the samples around them"
+UNKNOWN_NS = 500_000_000  # what its ends are known to in runs that do not say: bins of that length
 
 
 def busy_figures(series: Series) -> dict[str, Any]:
@@ -21,29 +24,71 @@ def busy_figures(series: Series) -> dict[str, Any]:
 
     Nothing where no idle level showed: the recording as a whole is what there is.
     """
-    found = series.imported.power_steps
-    span: Any = found.get("busy_ns")
+    power_steps = series.imported.power_steps
     energy = series.energy_by_its_clock
-    if not found.get("idle") or not is_span(span) or isinstance(energy, str):
+    ends = _ends(power_steps)
+    if not power_steps.get("idle") or ends is None or isinstance(energy, str):
         return {}
-    begin, end = span
-    spacing_s = float(np.median(np.diff(energy.curve.t_ns))) * 1e-9
-    length_s = (end - begin) * 1e-9
-    gained = recorded(energy, (begin, end))
+    begin, end = ends
+    gained, least, most = (
+        recorded(energy, span)
+        for span in ((begin[1], end[1]), (begin[2], end[0]), (begin[0], end[2]))
+    )
+    if gained.value is not None:
+        off = _sampling_error(energy, begin[1], end[1])
+        gained = replace(
+            gained, low=max((least.value or gained.value) - off, 0.0),
+            high=(most.value or gained.value) + off, confidence=0.95, method=f"over the {BUSY}",
+        )  # fmt: skip
     figures: dict[str, Any] = {
         "busy_time": Figure(
-            value=length_s, low=length_s - 2 * spacing_s, high=length_s + 2 * spacing_s, unit="s",
-            confidence=0.95, status=Status.MEASURED, source=energy.source, method=METHOD,
+            value=(end[1] - begin[1]) * 1e-9, low=max(end[0] - begin[2], 0) * 1e-9,
+            high=(end[2] - begin[0]) * 1e-9, unit="s", confidence=0.95, status=Status.MEASURED,
+            source=energy.source, method=METHOD,
         ),
-        "busy_power": power_over(energy, np.array([[begin, end]], np.int64), BUSY),
-        "busy_energy": gained if gained.missing else replace(gained, method=f"over the {BUSY}"),
+        "busy_power": power_over(energy, np.array([[begin[1], end[1]]], np.int64), BUSY),
+        "busy_energy": gained,
     }  # fmt: skip
     if series.steps.absent:
-        rests = series.steps.rest_ns
+        spans = series.steps.rest_ns
         figures["idle_power"] = {
-            when: idle_power(series, when, rests[name])
-            if name in rests
+            when: idle_power(series, when, spans[name])
+            if name in spans
             else missing("W", f"the recording shows no idle stretch {when} the busy one")
             for when, name in IDLE.items()
         }
     return figures
+
+
+def _sampling_error(energy: EnergySource, begin: int, end: int) -> float:
+    """Half width in J of the 95 % interval of an integral over samples.
+
+    Between two samples the power may pass from one to the other at any time: the error of each is
+    uniform over the difference of their gains.
+    """
+    inside = (energy.curve.t_ns >= begin) & (energy.curve.t_ns <= end)
+    gains = np.diff(energy.curve.total[inside])
+    return float(1.96 * np.sqrt(np.nansum(np.diff(gains) ** 2) / 12))
+
+
+def _ends(power_steps: Mapping[str, Any]) -> tuple[list[int], list[int]] | None:
+    """Earliest, likely and latest times in ns of the stretch's begin and end."""
+    span: Any = power_steps.get("busy_ns")
+    if not is_span(span):
+        return None
+    begin, end = (
+        [at - UNKNOWN_NS, at, at + UNKNOWN_NS] if edge is None else edge
+        for edge, at in (
+            (_edge(power_steps.get("begin_ns")), span[0]),
+            (_edge(power_steps.get("end_ns")), span[1]),
+        )
+    )
+    return (begin, end) if begin[2] < end[0] else None
+
+
+def _edge(times: Any) -> list[int] | None:
+    """Earliest, likely and latest time of an end as `run.json` has it, where it does."""
+    if not isinstance(times, (list, tuple)) or len(times) != 3 or not is_span((times[0], times[2])):
+        return None
+    inside = isinstance(times[1], int) and times[0] <= times[1] <= times[2]
+    return list(times) if inside else None

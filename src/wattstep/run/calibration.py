@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.analysis.calibration import TOTAL, Calibration, find_shift, fit, shifted
-from wattstep.analysis.curves import Curve, curve_of_gauge
-from wattstep.analysis.power import EnergySource
 from wattstep.errors import InvalidValueError
 from wattstep.formats.power_meter import CHANNEL
 from wattstep.formats.recording import Recording
-from wattstep.records.run_info import RunInfo
+from wattstep.recorded.calibration import TOTAL, Calibration, find_shift, fit, shifted
+from wattstep.recorded.curves import Curve, curve_of_gauge
+from wattstep.recorded.power import EnergySource
 from wattstep.run.run import Run
+from wattstep.schema.run_info import RunInfo
 
 UPDATES_A_WINDOW: Final = 5
 WINDOW_NS: Final = 1_000_000_000
@@ -55,12 +55,16 @@ def calibrate(
         most = WALL_CLOCK_NS if meter.clock == "wall" else ANY_NS
         shift_s, _ = find_shift(source.curve, theirs, step_ns, most)
     window_ns = max(WINDOW_NS, UPDATES_A_WINDOW * max(_spacing(source.curve), _spacing(theirs)))
-    found = fit(source.curve, shifted(theirs, shift_s), window_ns=window_ns, accuracy=accuracy)
-    return replace(found, shift_s=shift_s, source=f"{source.source} against an external meter")
+    calibration = fit(
+        source.curve, shifted(theirs, shift_s), window_ns=window_ns, accuracy=accuracy
+    )
+    return replace(
+        calibration, shift_s=shift_s, source=f"{source.source} against an external meter"
+    )
 
 
 def calibration_document(run: Run, calibrations: Mapping[str, Calibration]) -> dict[str, Any]:
-    """What a file holds: of which board, and the calibrations by channel."""
+    """Content of a calibration file: its board, and the calibrations by channel."""
     device = run.info.device
     return {
         "schema": 1,
@@ -102,7 +106,7 @@ def _spacing(curve: Curve) -> int:
 
 
 def _wall_ahead_ns(info: RunInfo) -> int:
-    """How far the wall clock was ahead of the run's clock."""
+    """Lead of the wall clock over the run's clock."""
     if not info.clocks:
         raise InvalidValueError(
             "the run does not say how its clock and the wall clock relate: give --shift"

@@ -1,19 +1,21 @@
-"""What it took to reach a goal: steps, samples, time and energy, evaluations left out."""
+"""Cost of reaching a goal: steps, samples, time and energy, evaluations left out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.statistics import share_figure
-from wattstep.analysis.steps import FloatArray, Steps
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.records.goal import HIGHER_IS_BETTER, Goal
-from wattstep.run.operations import RunBreakdown
-from wattstep.run.reading import Tables
+from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.steps import Steps
+from wattstep.schema.arrays import FloatArray
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures
+from wattstep.schema.goal import HIGHER_IS_BETTER, Goal
+from wattstep.schema.report_rows import Evaluation
+from wattstep.stats.statistics import share_figure
 
 CLOCK = "monotonic clock"
 HELD_OUT = "held-out samples"
@@ -36,11 +38,11 @@ def completion(tables: Tables, breakdown: RunBreakdown, power: Figure | None) ->
         return {}
     goal = Goal.parse(str(text))
     judged = _by_step(tables)
-    found = _reached(goal, judged, breakdown.steps)
-    if isinstance(found, str):
+    bounds = _reached(goal, judged, breakdown.steps)
+    if isinstance(bounds, str):
         units = {"steps": "count", "samples": "count", "time": "s", "energy": "J"}
-        return {f"{name}_to_target": missing(unit, found) for name, unit in units.items()}
-    before, after = found
+        return {f"{name}_to_target": missing(unit, bounds) for name, unit in units.items()}
+    before, after = bounds
     steps = breakdown.steps
     seconds = _seconds(steps, breakdown.step_time.value)
     samples = float(np.nansum(steps.samples[:after]))
@@ -62,11 +64,13 @@ def completion(tables: Tables, breakdown: RunBreakdown, power: Figure | None) ->
 
 
 def _by_step(tables: Tables) -> Evaluations:
-    """What each evaluation found, by how many steps were done."""
-    found: Evaluations = {}
+    """Result of each evaluation, by the number of steps done."""
+    evaluations_by_step: Evaluations = {}
     for row in tables.evaluations():
-        found.setdefault(int(row["step"]), {})[str(row["measure"])] = float(row["value"])
-    return found
+        evaluations_by_step.setdefault(int(row["step"]), {})[str(row["measure"])] = float(
+            row["value"]
+        )
+    return evaluations_by_step
 
 
 def _reached(goal: Goal, judged: Evaluations, steps: Steps) -> tuple[int, int] | str:
@@ -122,16 +126,18 @@ def _energy(time: Figure, power: Figure | None, method: str) -> Figure:
     )  # fmt: skip
 
 
-def evaluations(tables: Tables) -> list[Mapping[str, Any]]:
-    """Every evaluation: steps done, samples judged (None: not known), and a figure a measure."""
-    return [
-        {
-            "step": step,
-            "samples": int(measures["judged"]) if "judged" in measures else None,
-            **{name: _judgement(name, measures) for name in measures if name in HIGHER_IS_BETTER},
-        }
+def evaluations(tables: Tables) -> tuple[Evaluation, ...]:
+    """Every evaluation."""
+    return tuple(
+        Evaluation(
+            step=step,
+            samples=int(measures["judged"]) if "judged" in measures else None,
+            measures=Figures(
+                {name: _judgement(name, measures) for name in measures if name in HIGHER_IS_BETTER}
+            ),
+        )
         for step, measures in _by_step(tables).items()
-    ]
+    )
 
 
 def _judgement(name: str, measures: Mapping[str, float]) -> Figure:

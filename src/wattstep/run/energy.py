@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.folding import mean_gain
-from wattstep.analysis.power import NEXT, EnergySource, spoken
-from wattstep.analysis.statistics import mean_figure, ratio_figure
-from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps, slices
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.run.conditions import Conditions
-from wattstep.run.imported import UNMARKED, WHOLE, WHOLE_TRACE
-from wattstep.run.operations import RunBreakdown
-from wattstep.run.series import Series
+from wattstep.attribution.folding import mean_gain
+from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.recorded.imported import UNMARKED, WHOLE, WHOLE_TRACE
+from wattstep.recorded.power import NEXT, EnergySource, spoken
+from wattstep.recorded.series import Series
+from wattstep.recorded.steps import Steps, slices
+from wattstep.run.step_flags import StepFlags
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.stats.statistics import mean_figure, ratio_figure
 
 SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
 TRIED = 5  # of how late a sensor may be
@@ -39,7 +40,7 @@ CONVENTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What clean steps took: power in W, and energy a step in J.
+    """Power in W and energy a step in J of clean steps.
 
     `still` is the power as it is where the clocks are right; `moved` is the power with the samples
     moved against the steps, or None where there is one clock.
@@ -66,10 +67,10 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | str:
     time = mean_figure(steps.seconds[clean], "s", CLOCK, Status.MEASURED)
     per_step = product(power, time, "J", f"what {steps.figures_of} gained, mean")
     per_step = _centred(per_step, gain)
+    power = _at_ends(_late(power, energy, stretches[:, 0], stretches[:, 1]), energy, steps)
+    per_step = _late(per_step, energy, steps.start_ns[clean], steps.end_ns[clean])
+    per_step = _at_ends(_beside(per_step, energy, steps), energy, steps)
     if energy.clock is None:
-        power = _late(power, energy, stretches[:, 0], stretches[:, 1])
-        per_step = _late(per_step, energy, steps.start_ns[clean], steps.end_ns[clean])
-        per_step = _beside(per_step, energy, steps)
         return Spent(power=power, per_step=per_step, still=power, moved=None)
     gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
     seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
@@ -85,7 +86,9 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | str:
 def _moved(energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> FloatArray:
     """Mean gain in J of spans with the samples moved against them, NaN where none is left."""
     assert energy.clock is not None
-    gains = (mean_gain(energy.curve, start_ns - by, end_ns - by) for by in energy.clock.shifts_ns)
+    late_ns = round(energy.late_s[0] * 1e9)
+    shifts = [late_ns - by for by in energy.clock.shifts_ns]
+    gains = (mean_gain(energy.curve, start_ns + by, end_ns + by) for by in shifts)
     return np.array([np.nan if gain is None else gain for gain in gains])
 
 
@@ -103,13 +106,20 @@ def _late(figure: Figure, energy: EnergySource, start_ns: IntArray, end_ns: IntA
     still = mean_gain(energy.curve, start_ns, end_ns)
     if still is None or any(gain is None for gain in gains):
         return figure
-    values = figure.value * np.array(gains, float) / still
+    # Where nothing was gained, moving may still find something: J, or W of the spans' mean length.
+    mean_s = 1.0 if figure.unit == "J" else float(np.mean(end_ns - start_ns)) * 1e-9
+    values = np.array(gains, float) * (figure.value / still if still else 1.0 / mean_s)
     moved = _centred(figure, float(values[0]))
     if moved.low is None or moved.high is None:
         return moved
     low, high = moved.low - (values[0] - values.min()), moved.high + (values.max() - values[0])
     words = f"{figure.method}; the sensor may show it up to {spoken(most)} late"
-    return replace(moved, low=max(float(low), 0.0), high=float(high), method=words)
+    return replace(moved, low=_from_0(float(low), moved), high=float(high), method=words)
+
+
+def _from_0(low: float, figure: Figure) -> float:
+    """The lower end of what is no less than 0, but where a sensor itself says less."""
+    return low if (figure.value or 0.0) < 0 else max(low, 0.0)
 
 
 def _beside(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
@@ -117,15 +127,42 @@ def _beside(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
 
     In a gap power may be anything from none to twice that of a step.
     """
-    if not energy.sensed or figure.low is None or figure.high is None or figure.value is None:
+    if not energy.sensed:
         return figure
     gaps = np.minimum(steps.gap_s, energy.mixes_s)[steps.clean]
-    reach = figure.value * float(gaps.sum() / steps.seconds[steps.clean].sum())
-    return replace(figure, low=max(figure.low - reach, 0.0), high=figure.high + reach)
+    share = float(gaps.sum() / steps.seconds[steps.clean].sum())
+    return _wider(figure, share, "the gaps between steps")
+
+
+def _at_ends(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
+    """The figure, its interval as wide as what runs before and after stretches of steps makes it.
+
+    Between two values of a sensor energy counts as spent evenly. Where power changes at the end of
+    a stretch, at a part u of what one value mixes, u (1 - u) of it comes in: a quarter at most. The
+    power there may be anything from none to twice that of a step.
+    """
+    if not energy.sensed:
+        return figure
+    beside = np.minimum(steps.beside_stretches_s, energy.mixes_s / 4)
+    share = float(beside.sum() / steps.seconds[steps.clean].sum())
+    return _wider(figure, share, "what ran before and after stretches of steps")
+
+
+def _wider(figure: Figure, share: float, mixed: str) -> Figure:
+    """The figure, its interval wider by a share of the value on either side, and why."""
+    if figure.low is None or figure.high is None or figure.value is None or not share:
+        return figure
+    margin = abs(figure.value) * share
+    words = (
+        f"{figure.method}; a value of the sensor may mix in {mixed}: the interval is wider by "
+        f"{100 * share:.2g} % of the value on either side"
+    )
+    low, high = _from_0(figure.low - margin, figure), figure.high + margin
+    return replace(figure, low=low, high=high, method=words)
 
 
 def _slice_ns(energy: EnergySource) -> int:
-    """How long a slice of power is at least: a sensor tells nothing of shorter ones."""
+    """Least length of a slice of power: a sensor tells nothing of shorter ones."""
     return max(SLICE_NS, round(energy.shortest[0] * 1e9))
 
 
@@ -187,7 +224,7 @@ def _by_update(
 
 
 def _mixed(energy: EnergySource, steps: Steps) -> str | None:
-    """What the reader must know of a mean power."""
+    """Note on a mean power."""
     notes = [energy.note] if energy.note else []
     stretches = steps.stretches()
     length = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
@@ -206,7 +243,7 @@ def _mixed(energy: EnergySource, steps: Steps) -> str | None:
 
 
 def energy_metrics(
-    series: Series, breakdown: RunBreakdown, conditions: Conditions, options: Mapping[str, Any]
+    series: Series, breakdown: RunBreakdown, flags: StepFlags, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`energy_per_step`, `energy_per_sample`, `mean_power`, and those above idle and by state.
 
@@ -216,26 +253,26 @@ def energy_metrics(
     Args:
         series: The samples.
         breakdown: The step.
-        conditions: Which steps were throttled or disturbed.
+        flags: Which steps were throttled or disturbed.
         options: Of the run: "subtract_idle" is "before", "after", or missing.
     """
     energy = series.energy
     if series.steps.absent:
         return _without_steps(series)
-    found = energy if isinstance(energy, str) else spent(energy, series.steps)
+    energies = energy if isinstance(energy, str) else spent(energy, series.steps)
     figures: dict[str, Any]
-    if isinstance(found, str) or isinstance(energy, str):
-        reason = found if isinstance(found, str) else str(energy)
+    if isinstance(energies, str) or isinstance(energy, str):
+        reason = energies if isinstance(energies, str) else str(energy)
         figures = {name: missing(unit, reason) for name, unit in ENERGY.items()}
     else:
         figures = {
-            "energy_per_step": found.per_step,
-            "energy_per_sample": _per_sample(energy, found, _sample_time(series.steps)),
-            "mean_power": found.power,
+            "energy_per_step": energies.per_step,
+            "energy_per_sample": _per_sample(energy, energies, _sample_time(series.steps)),
+            "mean_power": energies.power,
         }
     figures.update(_idle(series, breakdown, figures, options.get("subtract_idle")))
     figures.update(_of_machine(series))
-    figures.update(_by_state(series, conditions))
+    figures.update(_by_state(series, flags))
     if series.imported.trace_is_one_step:
         figures["recorded_energy"] = _of_whole_trace(figures["energy_per_step"], series)
         figures.update({name: missing("J", UNMARKED) for name in PER_STEP})
@@ -253,11 +290,13 @@ def _of_machine(series: Series) -> dict[str, Figure]:
     machine = series.machine_by_model
     if machine is None:
         return {}
-    found = machine if isinstance(machine, str) else spent(machine, series.steps)
-    if isinstance(found, str):
-        figures = {name: missing(ENERGY[name], found) for name in ("energy_per_step", "mean_power")}
+    energies = machine if isinstance(machine, str) else spent(machine, series.steps)
+    if isinstance(energies, str):
+        figures = {
+            name: missing(ENERGY[name], energies) for name in ("energy_per_step", "mean_power")
+        }
     else:
-        figures = {"energy_per_step": found.per_step, "mean_power": found.power}
+        figures = {"energy_per_step": energies.per_step, "mean_power": energies.power}
     return {MACHINE + name: figure for name, figure in figures.items()}
 
 
@@ -324,14 +363,14 @@ def _sample_time(steps: Steps) -> Figure:
     return ratio_figure(periods, samples, "s", CLOCK, Status.MEASURED)
 
 
-def _per_sample(energy: EnergySource, found: Spent, time: Figure) -> Figure:
+def _per_sample(energy: EnergySource, energies: Spent, time: Figure) -> Figure:
     if time.value is None:
         return missing("J", time.reason or "")
     method = "mean power over clean time, times the time of a sample, gaps between steps included"
-    figure = product(found.still, time, "J", method)
-    if energy.clock is None or found.moved is None:
+    figure = product(energies.still, time, "J", method)
+    if energy.clock is None or energies.moved is None:
         return figure
-    return energy.clock.applied(figure, found.moved * time.value)
+    return energy.clock.applied(figure, energies.moved * time.value)
 
 
 # --- above idle ---------------------------------------------------------------------------------
@@ -355,19 +394,19 @@ def _idle(
         return _without_idle_share(figure, idle[when], dynamic)
 
     net = {when: above(gross, breakdown.step_time, when) for when in idle}
-    found: dict[str, Any] = {"idle_power": idle, "energy_per_step_above_idle": net}
+    idle_figures: dict[str, Any] = {"idle_power": idle, "energy_per_step_above_idle": net}
     if subtract in net:
         sample: Figure = figures["energy_per_sample"]
         when = str(subtract)
-        found["energy_per_step"] = net[when]
-        found["energy_per_step_with_idle"] = gross
-        found["energy_per_sample"] = above(sample, _sample_time(series.steps), when)
-        found["energy_per_sample_with_idle"] = sample
-    return found
+        idle_figures["energy_per_step"] = net[when]
+        idle_figures["energy_per_step_with_idle"] = gross
+        idle_figures["energy_per_sample"] = above(sample, _sample_time(series.steps), when)
+        idle_figures["energy_per_sample_with_idle"] = sample
+    return idle_figures
 
 
 def _without_idle_share(gross: Figure, idle: Figure, dynamic: float) -> Figure:
-    """What a power model gives the training less its share of the idle power, which it states."""
+    """Power of the training by a power model less its share of idle power, which the model states."""
     if gross.missing or idle.missing:
         return missing(gross.unit, gross.reason or idle.reason or "not known")
     return replace(gross.scaled(dynamic, gross.unit), method=f"{gross.method}; {MODEL_IDLE}")
@@ -381,13 +420,17 @@ def idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
     if spans is None or not len(spans):
         ask = "" if series.imported.is_import else " (--idle 30s)"
         return missing("W", f"no idle stretch was recorded {when} the steps{ask}")
-    # What the sensor averages over must have passed before it shows the idle device alone.
+    # What ran before it must have left the sensor until that shows the idle device alone.
     least, limit = energy.shortest
+    late = energy.late_s[1] + energy.mixes_s if energy.sensed else 0.0
+    if late > least:
+        words = f"the sensor may show for {spoken(late)} what ran before"
+        least, limit = late, ", ".join(filter(None, [limit, words]))
     begin = spans[:, 0] + round(least * 1e9)
-    kept = np.stack([begin, spans[:, 1]], axis=1)[begin < spans[:, 1]]
-    if not len(kept):
+    lasting = np.stack([begin, spans[:, 1]], axis=1)[begin < spans[:, 1]]
+    if not len(lasting):
         return missing("W", f"not resolvable: {limit}, the idle stretch is shorter")
-    power = power_over(energy, kept, f"the idle stretch {when} the steps")
+    power = power_over(energy, lasting, f"the idle stretch {when} the steps")
     if power.missing:
         return power
     return replace(power, reason=_joined(energy.note, power.reason))
@@ -404,13 +447,13 @@ def _above(gross: Figure, power: Figure, idle: Figure, time: Figure, when: str) 
         return missing("J", next(reasons, None) or "not known")
     value = gross.value - idle.value * time.value
     powers = float(np.hypot(power.half_width, idle.half_width)) * time.value
-    reach = float(np.hypot(powers, time.half_width * abs(power.value - idle.value)))
+    half_width = float(np.hypot(powers, time.half_width * abs(power.value - idle.value)))
     exact = gross.low is None or idle.low is None
     return replace(
         gross,
         value=value,
-        low=None if exact else value - reach,
-        high=None if exact else value + reach,
+        low=None if exact else value - half_width,
+        high=None if exact else value + half_width,
         confidence=None if exact else gross.confidence,
         method=f"{gross.method}; {CONVENTION.format(when)}",
         systematic=_systematic_left(gross, idle.scaled(time.value, "J"), value),
@@ -428,21 +471,21 @@ def _systematic_left(gross: Figure, idle: Figure, value: float) -> float | None:
 # --- by state -----------------------------------------------------------------------------------
 
 
-def _by_state(series: Series, conditions: Conditions) -> dict[str, Any]:
+def _by_state(series: Series, flags: StepFlags) -> dict[str, Any]:
     """Step time and energy of undisturbed, throttled and disturbed steps, where there are such."""
     steps = replace(series.steps, excluded=None)
     states = {
-        "undisturbed": ~(conditions.throttled | conditions.disturbed),
-        "throttled": conditions.throttled,
-        "disturbed": conditions.disturbed,
+        "undisturbed": ~(flags.throttled | flags.disturbed),
+        "throttled": flags.throttled,
+        "disturbed": flags.disturbed,
     }
     if not (steps.clean & ~states["undisturbed"]).any():
         return {}
     times = {name: _time_in(steps, mask, name) for name, mask in states.items()}
     energies = {name: _energy_in(series, steps, mask, name) for name, mask in states.items()}
-    if conditions.unseen:
-        times["disturbed"] = missing("s", conditions.unseen)
-        energies["disturbed"] = missing("J", conditions.unseen)
+    if flags.unseen:
+        times["disturbed"] = missing("s", flags.unseen)
+        energies["disturbed"] = missing("J", flags.unseen)
     return {"step_time_by_state": times, "energy_per_step_by_state": energies}
 
 
@@ -460,8 +503,8 @@ def _energy_in(series: Series, steps: Steps, mask: BoolArray, name: str) -> Figu
         return missing("J", energy)
     if reason := _too_few(int(chosen.clean.sum()), name):
         return missing("J", reason)
-    found = spent(energy, chosen)
-    return missing("J", found) if isinstance(found, str) else found.per_step
+    energies = spent(energy, chosen)
+    return missing("J", energies) if isinstance(energies, str) else energies.per_step
 
 
 def _too_few(count: int, name: str) -> str | None:
@@ -478,12 +521,12 @@ def rails(series: Series) -> dict[str, Figure]:
 
     What is said of the total (that it leaves out the carrier board) is not said again of each.
     """
-    said = "" if isinstance(series.energy, str) else series.energy.note or ""
-    return {name: _of_rail(_without(source, said), series) for name, source in series.rails.items()}
+    note = "" if isinstance(series.energy, str) else series.energy.note or ""
+    return {name: _of_rail(_without(source, note), series) for name, source in series.rails.items()}
 
 
-def _without(source: EnergySource, said: str) -> EnergySource:
-    own = [part for part in (source.note or "").split(NEXT) if part not in said.split(NEXT)]
+def _without(source: EnergySource, note: str) -> EnergySource:
+    own = [part for part in (source.note or "").split(NEXT) if part not in note.split(NEXT)]
     return replace(source, note=NEXT.join(own) or None)
 
 
@@ -495,8 +538,8 @@ def outside(series: Series) -> dict[str, Figure]:
 def _of_rail(source: EnergySource, series: Series) -> Figure:
     if series.steps.absent:
         return recorded(source, series.recorded_ns)
-    found = spent(source, series.steps)
-    return missing("J", found) if isinstance(found, str) else found.per_step
+    energies = spent(source, series.steps)
+    return missing("J", energies) if isinstance(energies, str) else energies.per_step
 
 
 # --- figures made of two ------------------------------------------------------------------------
@@ -526,7 +569,7 @@ def _relative(figure: Figure) -> float:
 
 
 def _not_below(figure: Figure) -> bool:
-    """Whether a figure's interval says that it cannot be below 0."""
+    """True if a figure's interval says that it cannot be below 0."""
     return figure.low is not None and figure.low >= 0
 
 

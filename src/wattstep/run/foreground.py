@@ -1,4 +1,4 @@
-"""What training did to a foreground job of 60 frames a second, and the job to the training."""
+"""Effect of training on a foreground job of 60 frames a second, and of the job on the training."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.statistics import mean_figure
-from wattstep.analysis.steps import FloatArray
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.run.reading import Tables
+from wattstep.recorded.reading import Tables
+from wattstep.schema.arrays import FloatArray
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.stats.statistics import mean_figure
 
 NAME = "foreground"
 PERIOD_NS = 16_666_667
@@ -67,13 +67,15 @@ def slowdown_figure(alone: FloatArray, beside: FloatArray) -> Figure:
     assert over.value is not None
     assert under.value is not None
     value = over.value / under.value
-    reach = float(np.hypot(over.half_width / over.value, under.half_width / under.value)) * value
+    half_width = (
+        float(np.hypot(over.half_width / over.value, under.half_width / under.value)) * value
+    )
     exact = over.low is None or under.low is None
     return Figure(
         value=value,
         unit="ratio",
-        low=None if exact else value - reach,
-        high=None if exact else value + reach,
+        low=None if exact else value - half_width,
+        high=None if exact else value + half_width,
         confidence=None if exact else 0.95,
         n=len(beside),
         status=Status.MEASURED,
@@ -84,8 +86,8 @@ def slowdown_figure(alone: FloatArray, beside: FloatArray) -> Figure:
 
 def _times(columns: Columns, kind: str, where: str) -> FloatArray:
     rows = zip(columns["kind"], columns["where"], columns["done_ns"], strict=True)
-    found = [done for of, at, done in rows if (of, at) == (kind, where)]
-    return np.array([np.nan if done is None else done for done in found], dtype=np.float64)
+    times = [done for of, at, done in rows if (of, at) == (kind, where)]
+    return np.array([np.nan if done is None else done for done in times], dtype=np.float64)
 
 
 def _mean(frames: FloatArray) -> Figure:
@@ -123,13 +125,13 @@ def _difference(alone: Figure, beside: Figure) -> Figure:
     if alone.value is None or beside.value is None:
         return missing("s", alone.reason or beside.reason or "a part is missing")
     value = beside.value - alone.value
-    reach = float(np.hypot(alone.half_width, beside.half_width))
+    half_width = float(np.hypot(alone.half_width, beside.half_width))
     exact = alone.low is None or beside.low is None
     return Figure(
         value=value,
         unit="s",
-        low=None if exact else value - reach,
-        high=None if exact else value + reach,
+        low=None if exact else value - half_width,
+        high=None if exact else value + half_width,
         confidence=None if exact else 0.95,
         n=beside.n,
         status=Status.MEASURED,

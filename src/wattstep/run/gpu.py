@@ -1,13 +1,13 @@
-"""How busy the GPU was while the training ran: the share of time, which is not how full it was."""
+"""GPU utilization while the training ran: the share of time, which is not how full it was."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from wattstep.analysis.steps import IntArray
-from wattstep.analysis.utilization import mean_active_ratio
-from wattstep.records.figure import Figure, Status, missing, weakest
-from wattstep.run.series import Series
+from wattstep.device.utilization import mean_active_ratio
+from wattstep.recorded.series import Series
+from wattstep.schema.arrays import IntArray
+from wattstep.schema.figure import Figure, Status, missing, weakest
 
 NO_SENSOR = "no GPU load was sampled: this machine has no GPU, or none that tells its load"
 NOT_AMONG = "no load of a GPU is among the imported telemetry"

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.analysis import memory
-from wattstep.analysis.child_memory import Added, Samples, added_memory, family_peak
-from wattstep.records.figure import Figure, Status, missing
+from wattstep.recorded import memory
+from wattstep.recorded.child_memory import Added, Samples, added_memory, family_peak
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series
 from wattstep.run.foreground import NAME as FOREGROUND
-from wattstep.run.reading import Tables
-from wattstep.run.series import Series
+from wattstep.schema.figure import Figure, Status, missing
 
 NO_PROCESS = "what was imported does not tell the memory of the training process"
 _FAMILY = ("proportional_memory", "children_proportional_memory")
@@ -38,9 +38,9 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
         figures["proportional_peak_memory"] = proportional
     if highest := memory.highest_of(events):
         figures["memory_highest"] = highest
-    if kept := memory.tracing_kept(events):
+    if held := memory.held_by_tracing(events):
         figures["tracing_memory"] = Figure(
-            value=kept,
+            value=held,
             unit="B",
             status=Status.MEASURED,
             source="VmRSS before and after each tracing window",
@@ -60,13 +60,14 @@ def _peak(stretches: list[memory.Stretch], series: Series) -> tuple[Figure, floa
 def _added(series: Series) -> Added:
     """By child processes, but for times when the foreground job ran, which is one of them."""
     roles = (f"children_{which}_memory" for which in ("resident", "added", "shared"))
-    found = added_memory(*(_samples(series, role) for role in roles))
-    return found.without(series.steps.rest_ns.get(FOREGROUND, ()))
+    added = added_memory(*(_samples(series, role) for role in roles))
+    return added.without(series.steps.rest_ns.get(FOREGROUND, ()))
 
 
 def _samples(series: Series, role: str) -> Samples:
-    """Of the only channel of a role; none where it gave nothing."""
-    return next((series.raw(c.name) for c in series.with_role(role)), _NONE)
+    """Of the only channel of a role; none where it gave nothing. One sample says how much it was."""
+    names = (c.name for c in series.channels.values() if c.role == role)
+    return next((series.raw(name) for name in names if name in series.samples), _NONE)
 
 
 def _proportional_peak(series: Series) -> Figure | None:

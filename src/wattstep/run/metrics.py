@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from wattstep.analysis.curves import Curve, add_curves
-from wattstep.analysis.disturbance import other_cpu
-from wattstep.analysis.statistics import mean_figure, ratio_figure
-from wattstep.analysis.steps import IntArray, slices
-from wattstep.analysis.utilization import (
+from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.device.disturbance import other_cpu
+from wattstep.device.utilization import (
     active_ratio,
     idle_state_ratio,
     mean_active_ratio,
     rate,
     within,
 )
-from wattstep.records.failures import Failures
-from wattstep.records.figure import Figure, Status, missing, weakest
+from wattstep.recorded.curves import Curve, add_curves
+from wattstep.recorded.imported import ELSEWHERE, UNMARKED, scope_of, with_scope
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series, real_cores
+from wattstep.recorded.steps import slices
 from wattstep.run.busy import busy_figures
 from wattstep.run.completion import completion
-from wattstep.run.conditions import (
+from wattstep.run.energy import energy_metrics
+from wattstep.run.foreground import foreground_delay
+from wattstep.run.gpu import gpu_utilization
+from wattstep.run.memory import memory_metrics
+from wattstep.run.step_flags import (
     OURS,
-    Conditions,
+    StepFlags,
     around_training,
     not_comparable,
     own_curves,
 )
-from wattstep.run.energy import energy_metrics
-from wattstep.run.foreground import foreground_delay
-from wattstep.run.gpu import gpu_utilization
-from wattstep.run.imported import ELSEWHERE, UNMARKED, scope_of, told
-from wattstep.run.memory import memory_metrics
-from wattstep.run.operations import RunBreakdown
-from wattstep.run.reading import Tables
-from wattstep.run.series import Series, real_cores
 from wattstep.run.sustained import sustained_metrics
 from wattstep.run.thermal import thermal_metrics
+from wattstep.schema.arrays import IntArray
+from wattstep.schema.failures import Failures
+from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figures import Metrics
+from wattstep.schema.metrics import METRICS, OWN
+from wattstep.schema.run_info import RunInfo
+from wattstep.stats.statistics import mean_figure, ratio_figure
 
 SLICE_NS = 200_000_000  # utilization is resampled in slices of clean time of this length
 COARSE_WINDOW_NS = 100_000_000  # for the idle state ratio, where idle time ticks in 10 ms
@@ -61,13 +67,37 @@ STATES = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Input of a metric with a function of its own.
+
+    Attributes:
+        tables: The run's files.
+        series: Its samples.
+        breakdown: Its steps and operations.
+        conditions: Which steps were throttled or disturbed.
+        metrics: Those before it.
+    """
+
+    tables: Tables
+    series: Series
+    breakdown: RunBreakdown
+    conditions: StepFlags
+    metrics: Mapping[str, Any]
+
+    @property
+    def info(self) -> RunInfo:
+        """Description of the run."""
+        return self.tables.info
+
+
 def compute(
     tables: Tables,
     series: Series,
     breakdown: RunBreakdown,
-    conditions: Conditions,
+    conditions: StepFlags,
     failures: Failures,
-) -> dict[str, Any]:
+) -> Metrics:
     """All metrics; those that cannot be had are missing, with the reason.
 
     A group of them that fails inside is left out, and noted among the failures.
@@ -95,21 +125,42 @@ def compute(
     }
     for name, group in groups.items():
         metrics.update(failures.guard(f"metrics: {name}", group, nothing))
-    return told(metrics, scope_of(series.steps, series.imported))  # type: ignore[no-any-return]
+    whole = Parts(
+        tables=tables, series=series, breakdown=breakdown, conditions=conditions, metrics=metrics
+    )
+    for name in OWN:
+        metrics.update(failures.guard(f"metrics: {name}", partial(_own, name, whole), nothing))
+    return Metrics(with_scope(metrics, scope_of(series.steps, series.imported)))
 
 
 def headline(
-    tables: Tables, series: Series, breakdown: RunBreakdown, conditions: Conditions
-) -> dict[str, Any]:
+    tables: Tables, series: Series, breakdown: RunBreakdown, conditions: StepFlags
+) -> Metrics:
     """The metrics by which runs are compared (speed, energy, peak of memory), and the temperature."""
-    found = {
+    figures = {
         **_speed(series, breakdown),
         "cpu_time_per_step": cpu_time_per_step(series, breakdown),
         "peak_memory": memory_metrics(tables, series)["peak_memory"],
         **energy_metrics(series, breakdown, conditions, tables.info.options),
         **_state_of_device(series),
     }
-    return told(found, scope_of(series.steps, series.imported))  # type: ignore[no-any-return]
+    whole = Parts(
+        tables=tables, series=series, breakdown=breakdown, conditions=conditions, metrics=figures
+    )
+    # One that fails is one less to compare; the report of the run says why.
+    failures = Failures()
+    nothing: dict[str, Figure] = {}
+    for name in OWN:
+        if METRICS[name].compared:
+            figures.update(failures.guard(f"metrics: {name}", partial(_own, name, whole), nothing))
+    return Metrics(with_scope(figures, scope_of(series.steps, series.imported)))
+
+
+def _own(name: str, parts: Parts) -> dict[str, Figure]:
+    """A metric that has a function of its own; nothing where the run has no such metric."""
+    module, _, function = METRICS[name].computed.partition(":")
+    figure = getattr(importlib.import_module(module), function)(parts)
+    return {} if figure is None else {name: figure}
 
 
 def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
@@ -125,7 +176,7 @@ def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
         throughput = ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
     else:
         throughput = missing("samples/s", "how many samples a step takes is not known")
-    throughput = series.imported.with_period(throughput)
+    throughput = series.imported.with_period(throughput, inverse=True)
     return {"step_time": breakdown.step_time, "throughput": throughput}
 
 
@@ -150,15 +201,15 @@ def cpu_time_per_step(series: Series, breakdown: RunBreakdown) -> Figure:
 
 
 def _traced_time(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
-    """What only imported traces tell: time on GPUs, and how long a trace without steps is."""
+    """Metrics of imported traces alone: time on GPUs, and the length of a trace without steps."""
     if not series.steps.only_traced:
         return {}
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     if series.imported.trace_is_one_step:
-        found["recorded_time"] = breakdown.step_time
+        figures["recorded_time"] = breakdown.step_time
     if (gpu_time := breakdown.gpu_time()) is not None:
-        found["gpu_time"] = gpu_time
-    return found
+        figures["gpu_time"] = gpu_time
+    return figures
 
 
 def _frames(tables: Tables, breakdown: RunBreakdown) -> dict[str, Any]:
@@ -232,18 +283,18 @@ def _idle(tables: Tables, series: Series) -> list[Figure]:
     interval = round(tables.info.interval_s * 1e9) or COARSE_WINDOW_NS
     if fine := series.core_idle:
         status = series.status_of("idle_residency")
-        found = [
+        figures = [
             idle_state_ratio(fine[core], stretches, interval, "cpuidle residency")
             for core in sorted(fine)
         ]
-        return [at_best(figure, status) for figure in found]
+        return [at_best(figure, status) for figure in figures]
     window, status = max(COARSE_WINDOW_NS, interval), series.status_of("busy_time", "steal_time")
     awake = _awake(series)
-    found = [
+    figures = [
         idle_state_ratio(awake[core], stretches, window, "/proc/stat", grows_idle=False)
         for core in sorted(awake)
     ]
-    return [at_best(figure, status) for figure in found]
+    return [at_best(figure, status) for figure in figures]
 
 
 def _awake(series: Series) -> dict[int, Curve]:
@@ -360,7 +411,7 @@ def _recording(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[
         figures["trace_inflation"] = missing("ratio", breakdown.reason)
         figures["correction_residual"] = missing("ratio", breakdown.reason)
         return figures
-    correction = breakdown.laid.correction
+    correction = breakdown.compensated.correction
     source = f"{correction.windows} traced steps and the clean ones beside them"
     figures["trace_inflation"] = Figure(
         value=correction.inflation, unit="ratio", n=correction.windows, status=Status.MEASURED,

@@ -8,20 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from wattstep.records.failures import Failures
+from wattstep.attribution.tables.operation_table import OperationTable
+from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series, real_cores
 from wattstep.run import metrics as metric_parts
-from wattstep.run.conditions import EXCLUDABLE, Conditions, find_conditions
-from wattstep.run.document import make_document
-from wattstep.run.lanes import Lanes, make_lanes
-from wattstep.run.operation_table import OperationTable
-from wattstep.run.operations import RunBreakdown
-from wattstep.run.reading import Tables
-from wattstep.run.series import Series, real_cores
-from wattstep.run.timeline import make_timeline
+from wattstep.run.report import make_headline, make_report
+from wattstep.run.step_flags import EXCLUDABLE, StepFlags, find_step_flags
+from wattstep.run.timeline import Timeline, make_timeline
+from wattstep.schema.failures import Failures
+from wattstep.schema.figures import Metrics
+from wattstep.schema.run_report import RunReport
 
 
 class Run:
-    """One recorded run; everything is computed from its files, on first use.
+    """Recorded run; everything is computed from its files, on first use.
 
     Args:
         path: Folder of the run.
@@ -44,9 +45,9 @@ class Run:
         return f"Run({str(self.path)!r}, {info.workload[:80]!r}, {info.state!r})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for a notebook."""
         # Reports lie above this package: they are called by name, as `import wattstep` does it.
-        pages = importlib.import_module("wattstep.reports.pages.notebook")
+        pages = importlib.import_module("wattstep.report.html.notebook")
         return str(pages.picture(self))
 
     @cached_property
@@ -55,13 +56,13 @@ class Run:
         return Series(self.tables)
 
     @cached_property
-    def conditions(self) -> Conditions:
-        """Which steps were throttled or disturbed, with the evidence."""
-        return find_conditions(self._sampled, real_cores(self.info.device))
+    def conditions(self) -> StepFlags:
+        """Flags of steps that were throttled or disturbed, with the evidence."""
+        return find_step_flags(self._sampled, real_cores(self.info.device))
 
     @cached_property
     def excluded(self) -> tuple[str, ...]:
-        """Which of "throttled" and "disturbed" steps the run was asked to leave out."""
+        """Flags ("throttled", "disturbed") whose steps the run was asked to leave out."""
         asked = self.info.options.get("exclude") or ()
         return tuple(name for name in EXCLUDABLE if name in asked)
 
@@ -79,46 +80,53 @@ class Run:
         return RunBreakdown(self.tables, self.series)
 
     @cached_property
-    def _metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Metrics:
+        """Figures by name; some are lists (one a core) or mappings (one a category)."""
         return metric_parts.compute(
             self.tables, self.series, self.breakdown, self.conditions, self.failures
         )
 
-    def metrics(self) -> dict[str, Any]:
-        """Figures by name; some are lists (one a core) or mappings (one a category)."""
-        return dict(self._metrics)
-
     def lean_breakdown(self, shared: Collection[str]) -> RunBreakdown:
-        """The same as `breakdown`, with only these quantities beside time ("energy"), and sooner."""
+        """As `breakdown`, with only these quantities beside time ("energy"), and sooner."""
         return RunBreakdown(self.tables, self.series, shared)
 
-    def headline(self) -> dict[str, Any]:
-        """The metrics by which runs are compared, and the temperature, without the others' cost."""
-        return metric_parts.headline(self.tables, self.series, self.breakdown, self.conditions)
+    def headline_report(self, *, operations: bool = False) -> RunReport:
+        """Part of `report` for comparisons, sooner: speed, energy, peak memory, temperature.
+
+        Args:
+            operations: Whether time and energy of operations are told, too.
+        """
+        breakdown = self.lean_breakdown(("energy",)) if operations else None
+        headline = metric_parts.headline(self.tables, self.series, self.breakdown, self.conditions)
+        return make_headline(
+            self.path, self.tables, self.series, breakdown, headline, self.conditions
+        )
 
     def operations(self) -> OperationTable:
         """A row for each operation, layer and phase, of a mean clean step."""
         return OperationTable(self.breakdown.operations())
 
-    def document(self) -> dict[str, Any]:
-        """Everything that reports show, JSON-ready."""
-        return make_document(
+    def report(self) -> RunReport:
+        """Everything that reports show."""
+        return make_report(
             self.path,
             self.tables,
             self.series,
             self.breakdown,
-            self._metrics,
+            self.metrics,
             self.conditions,
             self.failures,
         )
 
-    def timeline(self) -> dict[str, Any]:
-        """Three steps, with what was sampled and what ran, JSON-ready."""
-        return make_timeline(self.tables, self.series, self.breakdown)
+    def document(self) -> dict[str, Any]:
+        """As `report`, JSON-ready."""
+        return self.report().to_dict()
 
-    def lanes(self) -> Lanes:
+    def timeline(self) -> Timeline:
         """The whole run as columns: every step, sample and traced operation instance."""
-        return make_lanes(self.tables, self.series, self.breakdown, self.conditions)
+        return make_timeline(self.tables, self.series, self.breakdown, self.conditions)
+
+    lanes = timeline  # what it was called before
 
 
 def load(path: str | Path) -> Run:

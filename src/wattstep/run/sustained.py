@@ -1,4 +1,4 @@
-"""How throughput, power, temperature and frequency change in the course of a run."""
+"""Course of throughput, power, temperature and frequency over a run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.analysis.statistics import ratio_figure
-from wattstep.analysis.steps import BoolArray, FloatArray, IntArray, Steps, slices
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure, Status, missing, weakest
-from wattstep.run.conditions import Conditions
-from wattstep.run.reading import Tables
-from wattstep.run.series import Series
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series
+from wattstep.recorded.steps import Steps, slices
+from wattstep.run.step_flags import StepFlags
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.report_rows import Course, CourseColumn
+from wattstep.stats.statistics import ratio_figure
 
 MINUTE_NS: Final = 60 * 10**9
 MOST_BINS: Final = 60
+BINS_AT_ALL: Final = 20_000  # a fortnight of minutes: what lasts longer has longer bins
 LEAST_BINS: Final = 5
 SLICE_NS: Final = 200_000_000
 BUSY: Final = 0.5  # of a bin, from which on a core's frequency counts
@@ -28,31 +31,27 @@ UNITS: Final = {
 }  # fmt: skip
 
 
-def sustained_curve(series: Series, conditions: Conditions) -> dict[str, Any]:
-    """The course of a run in bins of a minute, or of a sixtieth of a shorter run, JSON-ready.
+def sustained_course(series: Series, flags: StepFlags) -> Course | None:
+    """The course of a run in bins of a minute, or of a sixtieth of a shorter run.
 
-    Returns:
-        "bin" (length in s), "begin" (of each bin, in s from the first step), "columns" (each with
-        name, unit, status, source and values; None where a bin has none), "zones" (a column for
-        each sensor of temperature, by its name), "throttled_from" (s, or None) and "throttled"
-        (stretches: begin and end in s); empty where the run is too short for a course.
+    Columns that have no value are left out; None where the run is too short for a course.
     """
-    course = _Course(series)
+    course = _Binned(series)
     if not len(course.edges):
-        return {}
-    found = [course.throughput(), course.power(), course.temperature(), course.frequency()]
-    onset = throttle_onset(series, conditions)
-    return {
-        "bin": float(course.edges[1] - course.edges[0]) * 1e-9,
-        "begin": [round(float(t), 3) for t in (course.edges[:-1] - course.edges[0]) * 1e-9],
-        "columns": [column for column in found if column is not None],
-        "zones": course.zones(),
-        "throttled_from": None if onset is None else onset.value,
-        "throttled": _throttled(series, conditions),
-    }
+        return None
+    parts = (course.throughput(), course.power(), course.temperature(), course.frequency())
+    onset = throttle_onset(series, flags)
+    return Course(
+        bin=float(course.edges[1] - course.edges[0]) * 1e-9,
+        begin=tuple(round(float(t), 3) for t in (course.edges[:-1] - course.edges[0]) * 1e-9),
+        columns=tuple(column for column in parts if column is not None),
+        zones=course.zones(),
+        throttled_from=None if onset is None else onset.value,
+        throttled=_throttled(series, flags),
+    )
 
 
-def sustained_metrics(tables: Tables, series: Series, conditions: Conditions) -> dict[str, Any]:
+def sustained_metrics(tables: Tables, series: Series, flags: StepFlags) -> dict[str, Any]:
     """The first minute against the last, and when throttling set in.
 
     Only for runs of two minutes and more, and for those that were asked to become steady.
@@ -64,10 +63,10 @@ def sustained_metrics(tables: Tables, series: Series, conditions: Conditions) ->
     if asked is None and span < 2 * MINUTE_NS:
         return {}
     table = _minutes(series, steps, clean, span)
-    onset = throttle_onset(series, conditions)
+    onset = throttle_onset(series, flags)
     if onset is not None:
         table["throttle_onset"] = onset
-    elif conditions.watched:
+    elif flags.watched:
         table["throttle_onset"] = missing("s", "no throttling was seen")
     else:
         table["throttle_onset"] = missing("s", "nothing that was sampled tells of throttling")
@@ -76,26 +75,28 @@ def sustained_metrics(tables: Tables, series: Series, conditions: Conditions) ->
     return {"sustained": table}
 
 
-def _throttled(series: Series, conditions: Conditions) -> list[list[float]]:
+def _throttled(series: Series, flags: StepFlags) -> tuple[tuple[float, float], ...]:
     """Begin and end of each stretch of throttling within the steps, in s from the first step."""
     if series.steps.span_ns is None:
-        return []
+        return ()
     base, end = series.steps.span_ns
-    found: list[list[int]] = []
-    for one in sorted(conditions.stretches, key=lambda one: one.start_ns):
+    spans: list[list[int]] = []
+    for one in sorted(flags.stretches, key=lambda one: one.start_ns):
         start, stop = max(one.start_ns, base), min(one.end_ns, end)
         if one.kind != "throttled" or stop <= start:
             continue
-        if found and start <= found[-1][1]:  # several sensors may show the same time
-            found[-1][1] = max(found[-1][1], stop)
+        if spans and start <= spans[-1][1]:  # several sensors may show the same time
+            spans[-1][1] = max(spans[-1][1], stop)
         else:
-            found.append([start, stop])
-    return [[round((edge - base) * 1e-9, 3) for edge in stretch] for stretch in found]
+            spans.append([start, stop])
+    return tuple(
+        (round((start - base) * 1e-9, 3), round((stop - base) * 1e-9, 3)) for start, stop in spans
+    )
 
 
-def throttle_onset(series: Series, conditions: Conditions) -> Figure | None:
+def throttle_onset(series: Series, flags: StepFlags) -> Figure | None:
     """When throttling set in, in s from the first step; None where none was seen."""
-    throttled = [one for one in conditions.stretches if one.kind == "throttled"]
+    throttled = [one for one in flags.stretches if one.kind == "throttled"]
     if series.steps.span_ns is None or not throttled:
         return None
     base, end = series.steps.span_ns
@@ -108,7 +109,7 @@ def throttle_onset(series: Series, conditions: Conditions) -> Figure | None:
     high = max((first.start_ns - base) * 1e-9 + first.uncertain_s, 0.0)
     return Figure(
         value=high, unit="s", low=low, high=high,
-        status=series.status(*(series.channels[name] for name in conditions.watched)),
+        status=series.status(*(series.channels[name] for name in flags.watched)),
         source=first.evidence,
         method="from the first step to the first read that showed it; the read before is the low end",
     )  # fmt: skip
@@ -144,10 +145,10 @@ def _minutes(series: Series, steps: Steps, clean: IntArray, span: int) -> dict[s
         table[f"{name}_throughput"] = throughputs[-1]
         if (power := _power(series, steps, first, last)) is not None:
             table[f"{name}_power"] = power
-        course = _Course(series, np.array([first, last]))
+        course = _Binned(series, np.array([first, last]))
         for column in (course.temperature(), course.frequency()):
-            if column is not None and column["values"][0] is not None:
-                table[f"{name}_{column['name']}"] = _of_column(column)
+            if column is not None and column.values[0] is not None:
+                table[f"{name}_{column.name}"] = _of_column(column, column.values[0])
     return {"throughput_ratio": _quotient(throughputs[1], throughputs[0]), **table}
 
 
@@ -174,10 +175,10 @@ def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None
     return replace(figure, systematic=energy.systematic_at(figure.value or 0.0))
 
 
-def _of_column(column: Mapping[str, Any]) -> Figure:
+def _of_column(column: CourseColumn, value: float) -> Figure:
     return Figure(
-        value=float(column["values"][0]), unit=str(column["unit"]),
-        status=Status(column["status"]), source=str(column["source"]), method=str(column["method"]),
+        value=value, unit=column.unit, status=Status(column.status), source=column.source,
+        method=column.method,
     )  # fmt: skip
 
 
@@ -191,18 +192,18 @@ def _quotient(above: Figure, below: Figure) -> Figure:
         for one in (above, below)
         if one.value and one.low is not None and one.high is not None
     ]
-    reach = math.hypot(*widths) if len(widths) == 2 else None
+    half_width = math.hypot(*widths) if len(widths) == 2 else None
     return Figure(
         value=value, unit="ratio", status=weakest([above.status, below.status]), source=CLOCK,
-        low=None if reach is None else value * (1 - reach),
-        high=None if reach is None else value * (1 + reach),
-        confidence=None if reach is None else above.confidence,
+        low=None if half_width is None else value * (1 - half_width),
+        high=None if half_width is None else value * (1 + half_width),
+        confidence=None if half_width is None else above.confidence,
         method="throughput of the last minute over that of the first; their intervals' relative "
         "half widths added in squares",
     )  # fmt: skip
 
 
-class _Course:
+class _Binned:
     """Values of a run in bins.
 
     Args:
@@ -220,7 +221,10 @@ class _Course:
         if self._steps.span_ns is None:
             return none
         begin, end = self._steps.span_ns
-        length = max(min(MINUTE_NS, (end - begin) // MOST_BINS), *self._least_lengths(), 1)
+        span = end - begin
+        length = max(
+            min(MINUTE_NS, span // MOST_BINS), span // BINS_AT_ALL, *self._least_lengths(), 1
+        )
         count = (end - begin) // length
         return none if count < LEAST_BINS else begin + length * np.arange(count + 1)
 
@@ -230,13 +234,14 @@ class _Course:
         lengths = [3 * int(np.median(steps.end_ns - steps.start_ns))] if len(steps.index) else []
         for channel in self._series.with_role("temperature", "frequency"):
             t_ns, _ = self._series.raw(channel.name)
-            lengths.append(round(1.2 * float(np.median(np.diff(t_ns)))))
+            if len(t_ns) > 1:
+                lengths.append(round(1.2 * float(np.median(np.diff(t_ns)))))
         energy = self._series.energy
         if not isinstance(energy, str):
             lengths.append(round(energy.shortest[0] * 1e9))
         return lengths
 
-    def throughput(self) -> dict[str, Any] | None:
+    def throughput(self) -> CourseColumn | None:
         """Of the clean steps that end in each bin."""
         steps = self._steps
         clean = np.flatnonzero(steps.clean & np.isfinite(steps.samples))
@@ -249,7 +254,7 @@ class _Course:
         values = _quotients(number[inside], steps.samples[rows], periods, len(self.edges) - 1)
         return _column("throughput", values, Status.MEASURED, CLOCK, "clean steps of the bin")
 
-    def power(self) -> dict[str, Any] | None:
+    def power(self) -> CourseColumn | None:
         """Mean power of the machine in each bin."""
         energy = self._series.energy
         if isinstance(energy, str):
@@ -259,7 +264,7 @@ class _Course:
         values = np.divide(gains, seconds, out=np.full(len(gains), np.nan), where=seconds > 0)
         return _column("power", values, energy.status, energy.source, "mean of the bin")
 
-    def temperature(self) -> dict[str, Any] | None:
+    def temperature(self) -> CourseColumn | None:
         """The hottest sensor in each bin."""
         channels = list(self._series.with_role("temperature"))
         if not channels:
@@ -271,17 +276,17 @@ class _Course:
             "mean of the bin, hottest sensor",
         )  # fmt: skip
 
-    def zones(self) -> list[dict[str, Any]]:
+    def zones(self) -> tuple[CourseColumn, ...]:
         """The temperature of each sensor by itself, by its name."""
-        found = []
+        columns = []
         for channel in self._series.with_role("temperature"):
             values = self._means(channel)
             status = self._series.status(channel)
             column = _column("temperature", values, status, channel.source, "mean of the bin")
-            found += [] if column is None else [{**column, "zone": channel.name}]
-        return found
+            columns += [] if column is None else [replace(column, zone=channel.name)]
+        return tuple(columns)
 
-    def frequency(self) -> dict[str, Any] | None:
+    def frequency(self) -> CourseColumn | None:
         """Mean of the cores that are busy in each bin, of all where it is not known which are.
 
         Firmware may tell of one clock for all cores.
@@ -320,8 +325,8 @@ def _quotients(number: IntArray, above: FloatArray, below: FloatArray, count: in
     """Sum over sum in each bin; NaN where there is nothing."""
     over = np.bincount(number, above, minlength=count)
     under = np.bincount(number, below, minlength=count)
-    found: FloatArray = np.divide(over, under, out=np.full(count, np.nan), where=under > 0)
-    return found
+    ratios: FloatArray = np.divide(over, under, out=np.full(count, np.nan), where=under > 0)
+    return ratios
 
 
 def _sources(channels: Sequence[Channel]) -> str:
@@ -331,14 +336,14 @@ def _sources(channels: Sequence[Channel]) -> str:
 
 def _column(
     name: str, values: FloatArray, status: Status, source: str, method: str
-) -> dict[str, Any] | None:
+) -> CourseColumn | None:
     if not np.isfinite(values).any():
         return None
-    return {
-        "name": name,
-        "unit": UNITS[name],
-        "status": status.value,
-        "source": source,
-        "method": method,
-        "values": [float(value) if np.isfinite(value) else None for value in values],
-    }
+    return CourseColumn(
+        name=name,
+        unit=UNITS[name],
+        status=status.value,
+        source=source,
+        method=method,
+        values=tuple(float(value) if np.isfinite(value) else None for value in values),
+    )

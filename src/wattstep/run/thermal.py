@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.analysis.steps import Steps
-from wattstep.analysis.thermal_model import Estimate, ThermalModel, fit_thermal_model
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure, Status, missing, weakest
-from wattstep.run.conditions import Conditions
-from wattstep.run.reading import Tables
-from wattstep.run.series import Series
+from wattstep.device.thermal_model import Estimate, ThermalModel, fit_thermal_model
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series
+from wattstep.recorded.steps import Steps
+from wattstep.run.step_flags import StepFlags
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure, Status, missing, weakest
 
 LEAST_S: Final = 60.0  # of training: below, a run says nothing of its thermal model at all
 LEAST_LOAD_NS: Final = 10**9  # of training that nothing throttled, whose power can be told
@@ -27,7 +27,7 @@ UNITS: Final = {
 _NUMBERS: Final = {1: "one stage", 2: "two stages"}
 
 
-def thermal_metrics(tables: Tables, series: Series, conditions: Conditions) -> dict[str, Any]:
+def thermal_metrics(tables: Tables, series: Series, flags: StepFlags) -> dict[str, Any]:
     """Time constant, steady temperature, time to throttle and thermal resistance.
 
     Of runs shorter than a minute nothing, unless they were to become steady.
@@ -41,15 +41,15 @@ def thermal_metrics(tables: Tables, series: Series, conditions: Conditions) -> d
     channel = _hottest(series, steps)
     if channel is None:
         return _none("no temperature was sampled")
-    load = _load(steps, series, conditions)
-    found = fit_thermal_model(
+    load = _load(steps, series, flags)
+    model = fit_thermal_model(
         *series.raw(channel.name),
         None if isinstance(series.machine_energy, str) else series.machine_energy.curve,
         training_ns=load.span_ns,
         ambient=_ambient(tables.info.conditions, series),
         limit=channel.limit,
     )
-    return _none(found) if isinstance(found, str) else _figures(found, channel, series, load)
+    return _none(model) if isinstance(model, str) else _figures(model, channel, series, load)
 
 
 def _none(reason: str) -> dict[str, Any]:
@@ -86,12 +86,12 @@ class _Load:
     throttled: bool = False
 
 
-def _load(steps: Steps, series: Series, conditions: Conditions) -> _Load:
+def _load(steps: Steps, series: Series, flags: StepFlags) -> _Load:
     """From the first step up to the first throttled stretch; else all of the training."""
     begin, end = int(steps.start_ns[0]), int(steps.end_ns[-1])
     onsets = [
         stretch.start_ns
-        for stretch in conditions.stretches
+        for stretch in flags.stretches
         if stretch.kind == "throttled" and stretch.end_ns > begin and stretch.start_ns < end
     ]
     if not onsets:
@@ -112,8 +112,8 @@ def _ambient(recorded: Mapping[str, Any], series: Series) -> float | None:
     """In °C: sampled, else as the user said, else None."""
     for channel in series.with_role("ambient_temperature"):
         return float(np.nanmean(series.raw(channel.name)[1]))
-    said = (recorded.get("ambient") or {}).get("value")
-    return None if said is None else float(said)
+    ambient = (recorded.get("ambient") or {}).get("value")
+    return None if ambient is None else float(ambient)
 
 
 def _figures(model: ThermalModel, channel: Channel, series: Series, load: _Load) -> dict[str, Any]:
@@ -137,9 +137,9 @@ def _figures(model: ThermalModel, channel: Channel, series: Series, load: _Load)
         fast = _figure(model.time_constants[0], "s", {**about, "method": f"the faster of {method}"})
         table = {"thermal_time_constant": slow, "thermal_time_constant_fast": fast}
     what = "load" if isinstance(energy, str) else "mean power"
-    ahead = {**about, "method": f"at the {what} {load.words}; {method}"}
-    table["steady_temperature"] = _figure(model.steady, "°C", ahead)
-    table["time_to_throttle"] = _time_to_throttle(model, load, ahead)
+    predicted = {**about, "method": f"at the {what} {load.words}; {method}"}
+    table["steady_temperature"] = _figure(model.steady, "°C", predicted)
+    table["time_to_throttle"] = _time_to_throttle(model, load, predicted)
     table["thermal_resistance"] = (
         missing("K/W", model.no_resistance)
         if model.resistance is None

@@ -1,204 +1,266 @@
-"""Three steps in full: what was sampled, which phase ran, and the operations of a traced step."""
+"""The timeline of a run, which pages, notebooks and Python take: every step, channel and traced operation as columns."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wattstep.analysis.breakdown import compact
-from wattstep.analysis.curves import Curve
-from wattstep.analysis.steps import IntArray
-from wattstep.records.figure import Status
-from wattstep.records.journal import Mark
-from wattstep.run.operations import RunBreakdown
-from wattstep.run.reading import Tables
-from wattstep.run.row_labels import NO_LAYER
-from wattstep.run.series import Series
+from wattstep.attribution.breakdown import Codes, compact
+from wattstep.attribution.overhead_compensation import TracedRows
+from wattstep.attribution.tables.naming import Combined, Names, combined
+from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.attribution.tables.row_labels import NO_LAYER
+from wattstep.recorded.power import EnergySource
+from wattstep.recorded.reading import Marks, Tables
+from wattstep.recorded.series import Series
+from wattstep.recorded.steps import Steps
+from wattstep.run.lanes import Lane, OperationLanes, StepLane
+from wattstep.run.step_flags import StepFlags
+from wattstep.run.three_steps import POWER_ROLE, RAIL, ThreeSteps, three_steps
+from wattstep.schema.arrays import BoolArray, IntArray
+from wattstep.schema.journal import Mark
 
-SHOWN = 3
-RAIL = "rail_power"
-LEAST_SAMPLES = 8  # where three steps hold fewer samples, more of their surroundings are shown
-MOST_OPERATIONS = 5000
+CORES, GPU, POWER = "Processor", "GPU", "Power"
+# Gauges that are drawn as they were read, by group and role.
+GAUGES = {
+    GPU: ("gpu_utilization",),
+    "Temperature": ("temperature",),
+    "Frequency": ("frequency",),
+    "Memory": ("resident_memory", "gpu_memory_used"),
+}
+GROUPS = (CORES, GPU, POWER, "Temperature", "Frequency", "Memory")
+SHOWN_GAUGES = ("gpu_utilization", "resident_memory")  # where three steps are shown
+WHOLE = "power, total"  # of sensors that are a total together only, or of a model
 
 
-def make_timeline(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
-    """JSON-ready; times in s from the first step shown."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timeline:
+    """Whole run to look at.
+
+    Attributes:
+        base_ns: Begin of the first step, or of the recording without steps: the zero of the axis.
+        steps: Every step.
+        channels: By group, in the order of `GROUPS`.
+        operations: Of traced steps.
+        interval_s: Between two samples, as planned.
+        notes: What is not there, and why.
+    """
+
+    base_ns: int
+    steps: StepLane
+    channels: Sequence[Lane]
+    operations: OperationLanes
+    interval_s: float
+    notes: Sequence[str]
+
+    @cached_property
+    def three_steps(self) -> ThreeSteps:
+        """Zoom: three clean steps, and one traced step."""
+        return three_steps(self.steps, self.channels, self.operations, self.interval_s)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, of that zoom."""
+        return self.three_steps.to_dict()
+
+
+def make_timeline(
+    tables: Tables, series: Series, breakdown: RunBreakdown, flags: StepFlags
+) -> Timeline:
+    """Everything of a run that has a time."""
     steps = series.steps
-    marks = tables.marks
-    phased = np.intersect1d(breakdown.clean, marks.step[marks.kind == Mark.PHASE])
-    # A short run on a busy machine may have no three clean steps in a row.
-    untraced = np.flatnonzero(~steps.traced & ~steps.warmup)
-    rows = max((_three(each) for each in (phased, breakdown.clean, untraced)), key=len)
-    if not len(rows):
-        note = steps.absent or "no clean step to show"
-        return {"steps": [], "channels": [], "operations": [], "note": note}
-    base, end = int(steps.start_ns[rows[0]]), int(steps.end_ns[rows[-1]])
-    margin = max(0, round(tables.info.interval_s * 1e9 * LEAST_SAMPLES) - (end - base)) // 2
-    note = ""
-    if margin:
-        note = (
-            "these steps are shorter than the sampling interval: samples around them are shown too"
-        )
-    return {
-        "steps": [
-            {
-                "index": int(steps.index[row]),
-                "start": (int(steps.start_ns[row]) - base) * 1e-9,
-                "end": (int(steps.end_ns[row]) - base) * 1e-9,
-                "traced": bool(steps.traced[row]),
-                "phases": _phases(marks, row, int(steps.end_ns[row]), base),
-            }
-            for row in rows
-        ],
-        "channels": _channels(series, base - margin, end + margin, base),
-        "operations": _operations(breakdown),
-        "operations_note": "one traced step, with the tracer's own cost still in it",
-        "note": note,
-    }
+    channels = [lane for lane in _channels(series) if np.isfinite(lane.value).any()]
+    span = steps.span_ns or series.recorded_ns
+    notes = [steps.absent, "" if channels else series.without("nothing was sampled")]
+    if breakdown.reason is not None:
+        notes.append(f"no operations: {breakdown.reason}")
+    elif left := int(steps.traced.sum()) - len(breakdown.window_steps):
+        notes.append(f"operations of {left:,} traced steps with other phases are left out")
+    if flags.unseen and len(steps.index):
+        notes.append(f"whether anything disturbed the steps is not known: {flags.unseen}")
+    return Timeline(
+        base_ns=0 if span is None else span[0],
+        steps=_steps(tables.marks, steps, flags, breakdown.clean),
+        channels=sorted(channels, key=lambda lane: GROUPS.index(lane.group)),
+        operations=_operations(breakdown),
+        interval_s=tables.info.interval_s,
+        notes=tuple(dict.fromkeys(note for note in notes if note)),
+    )
 
 
-def _three(clean: IntArray) -> IntArray:
-    """Three of these steps in a row, as near to the middle as there are any."""
-    for offset in sorted(range(len(clean) - SHOWN + 1), key=lambda n: abs(n - len(clean) // 2)):
-        if clean[offset + SHOWN - 1] - clean[offset] == SHOWN - 1:
-            return clean[offset : offset + SHOWN]
-    return clean[:1]
+# --- steps ------------------------------------------------------------------------------------
 
 
-def _phases(marks: Any, row: int, end_ns: int, base: int) -> list[dict[str, Any]]:
-    mine = (marks.step == row) & (marks.kind == Mark.PHASE)
-    starts = [int(t) for t in marks.t_ns[mine]]
-    ends = [*starts[1:], end_ns][: len(starts)]
-    return [
-        {"name": name, "start": (start - base) * 1e-9, "end": (stop - base) * 1e-9}
-        for name, start, stop in zip(marks.name[mine], starts, ends, strict=True)
-    ]
+def _steps(marks: Marks, steps: Steps, flags: StepFlags, counted: IntArray) -> StepLane:
+    of_phase = np.flatnonzero(marks.kind == Mark.PHASE)
+    texts, code = np.unique(marks.name[of_phase].astype(str), return_inverse=True)
+    clean = np.zeros(len(steps.index), bool)
+    clean[counted] = True
+    return StepLane(
+        index=steps.index,
+        start_ns=steps.start_ns,
+        end_ns=steps.end_ns,
+        traced=steps.traced,
+        warmup=steps.warmup,
+        clean=clean,
+        throttled=flags.throttled,
+        disturbed=flags.disturbed,
+        phase_step=marks.step[of_phase],
+        phase_ns=marks.t_ns[of_phase],
+        phase=Names(code=code, texts=texts.astype(object)),
+        absent=steps.absent or "",
+    )
 
 
-def _channels(series: Series, begin: int, end: int, base: int) -> list[dict[str, Any]]:
-    rows = []
+# --- channels ---------------------------------------------------------------------------------
+
+
+def _channels(series: Series) -> Iterator[Lane]:
+    yield from _cores(series)
+    yield from _power(series)
+    for group, roles in GAUGES.items():
+        for channel in series.with_role(*roles):
+            t_ns, value = series.raw(channel.name)
+            yield Lane(
+                name=channel.name, group=group, unit=channel.unit,
+                status=series.status(channel).value, source=channel.source, held=False,
+                role=channel.role if channel.role in SHOWN_GAUGES else "", t_ns=t_ns, value=value,
+            )  # fmt: skip
+
+
+def _cores(series: Series) -> Iterator[Lane]:
+    """Utilization of each core, and the number of cores that the training kept busy."""
     idle = bool(series.core_idle)
     roles = ("idle_residency",) if idle else ("busy_time", "core_utilization")
-    status = series.status_of(*roles)
+    status = series.status_of(*roles).value
+    sources = {c.core: c.source for c in series.with_role(*roles)}
     for core, curve in sorted((series.core_idle or series.core_busy).items()):
-        name = f"core {core} busy"
-        row = _rate(name, "core_utilization", core, curve, begin, end, base, int(idle))
-        rows.append({**row, **_weak(status)})
+        channel = None if idle else series.load_channels[core]
+        held = channel is None or channel.kind != "gauge"
+        if channel is None or held:
+            t_ns, rate = curve.t_ns, curve.rates()
+            value = np.clip(1 - rate, 0, 1) if idle else np.minimum(rate, 1.0)
+        else:
+            t_ns, value = series.raw(channel.name)
+        yield Lane(
+            name=f"core {core} busy", group=CORES, unit="ratio", status=status,
+            source=sources.get(core, ""), held=held, role="core_utilization", core=core,
+            t_ns=t_ns, value=value,
+        )  # fmt: skip
     if series.process_cpu is not None:
-        curve, _ = series.process_cpu
-        row = _rate("training process", "process_cpu", None, curve, begin, end, base, 0)
-        rows.append({**row, "unit": "cores"})
-    for channel in series.with_role("resident_memory"):
-        t_ns, value = series.raw(channel.name)
-        inside = (t_ns >= begin) & (t_ns <= end) & np.isfinite(value)
-        points = [
-            [(int(t) - base) * 1e-9, float(v)]
-            for t, v in zip(t_ns[inside], value[inside], strict=True)
-        ]
-        rows.append(_row("resident memory", "B", "resident_memory", None, points))
-    rows += _gpus(series, begin, end, base)
-    energy = series.energy
-    if not isinstance(energy, str):
-        power = _rate("power", "power", None, energy.curve, begin, end, base, 0)
-        rows.append({**power, "unit": "W", "status": energy.status.value})
-    rows += _rails(series, begin, end, base)
-    return [row for row in rows if row["points"]]
+        curve, source = series.process_cpu
+        roles = ("process_cpu_time", "process_cpu_time_coarse")
+        yield Lane(
+            name="training process", group=CORES, unit="cores",
+            status=series.status_of(*roles).value, source=source, held=True, role="process_cpu",
+            t_ns=curve.t_ns, value=curve.rates(),
+        )  # fmt: skip
 
 
-def _gpus(series: Series, begin: int, end: int, base: int) -> list[dict[str, Any]]:
-    return [
-        {
-            **_rate(channel.name, "gpu_utilization", None, series.curve(channel), begin, end, base, 0),
-            **_weak(Status(channel.status)),
-        }
-        for channel in series.with_role("gpu_utilization")
-    ]  # fmt: skip
+def _power(series: Series) -> Iterator[Lane]:
+    """The total first, then every rail, calibrated where it was."""
+    energy, rails = series.energy, dict(series.rails or series.uncalibrated_rails)
+    totals = [name for name in rails if series.channels[name].role.endswith("_total")]
+    if isinstance(energy, EnergySource):
+        # One meter of the whole machine is the total under its own name.
+        name = totals[0] if len(totals) == 1 else WHOLE
+        rails.pop(name, None)
+        yield _of_energy(name, energy, POWER_ROLE)
+    for name, source in rails.items():
+        part = series.channels[name].role in ("power_part", "energy_part")
+        yield _of_energy(name, source, RAIL if part else "", series.channels[name].domain)
+    for name, source in series.outside.items():
+        yield _of_energy(f"{name} (not in the total)", source)
 
 
-def _rails(series: Series, begin: int, end: int, base: int) -> list[dict[str, Any]]:
-    """The power of each rail that is a part of the whole, with the part that it feeds."""
-    return [
-        {
-            **_rate(name, RAIL, None, source.curve, begin, end, base, 0),
-            "unit": "W",
-            "domain": series.channels[name].domain,
-            "status": source.status.value,
-        }
-        for name, source in series.rails.items()
-        if series.channels[name].role in ("power_part", "energy_part")
-    ]
+def _of_energy(name: str, source: EnergySource, role: str = "", domain: str = "") -> Lane:
+    held = source.gauge is None
+    t_ns, value = source.gauge or (source.curve.t_ns, source.curve.rates())
+    return Lane(
+        name=name, group=POWER, unit="W", status=source.status.value, source=source.source,
+        held=held, role=role, domain=domain, t_ns=t_ns, value=value,
+    )  # fmt: skip
 
 
-def _weak(status: Status) -> dict[str, str]:
-    """What no sensor saw while it ran says so."""
-    return {} if status is Status.MEASURED else {"status": status.value}
+# --- operations -------------------------------------------------------------------------------
 
 
-def _rate(
-    name: str, role: str, core: int | None, curve: Curve, begin: int, end: int, base: int, sign: int
-) -> dict[str, Any]:
-    """Rate of a curve between its samples; for idle time (`sign` 1) one minus it."""
-    inside = np.flatnonzero((curve.t_ns >= begin) & (curve.t_ns <= end))
-    points = []
-    for before, after in pairwise(inside):
-        length = (curve.t_ns[after] - curve.t_ns[before]) * 1e-9
-        rate = float(curve.total[after] - curve.total[before]) / float(length)
-        value = min(max(1 - rate, 0.0), 1.0) if sign else rate
-        if role == "core_utilization":
-            value = min(value, 1.0)
-        points.append([(int(curve.t_ns[after]) - base) * 1e-9, value])
-    return _row(name, "ratio", role, core, points)
-
-
-def _row(name: str, unit: str, role: str, core: int | None, points: list[Any]) -> dict[str, Any]:
-    return {"name": name, "unit": unit, "role": role, "core": core, "points": points}
-
-
-def _operations(breakdown: RunBreakdown) -> list[dict[str, Any]]:
-    """Operations of the traced step in the middle, outermost ones and those inside them."""
+def _operations(breakdown: RunBreakdown) -> OperationLanes:
     if breakdown.reason is not None:
-        return []
-    rows = breakdown.rows
-    there, _ = compact(rows.window)  # an imported step may hold no operation
-    window = int(there[(len(there) - 1) // 2])
-    chosen = np.flatnonzero(rows.window == window)
-    names, phases = breakdown.label("name"), breakdown.label("phase")
-    streams = _streams(breakdown, chosen)
-    base = int(rows.start_ns[chosen[0]])
-    depth: dict[int, int] = {}
-    shown = []
-    for row in chosen.tolist():
-        parent = int(rows.parent[row])
-        level = depth.get(parent, -1)
-        depth[row] = level if rows.scope[row] else level + 1
-        if rows.scope[row]:
-            continue
-        shown.append(
-            {
-                "name": names.of(row),
-                "layer": rows.layers[rows.layer[row]] or NO_LAYER,
-                "phase": phases.of(row),
-                "thread": streams.get(int(rows.thread[row]), breakdown.thread(row)),
-                "depth": depth[int(row)],
-                "start": (int(rows.start_ns[row]) - base) * 1e-9,
-                "end": (int(rows.end_ns[row]) - base) * 1e-9,
-            }
+        none = np.zeros(0, np.int64)
+        return OperationLanes(
+            start_ns=none, end_ns=none, row=none, rows=(), label=none, labels=(), window=none
         )
-    shown.sort(key=lambda operation: operation["depth"])
-    return shown[:MOST_OPERATIONS]
+    rows = breakdown.rows
+    shown = np.flatnonzero(~rows.scope)
+    depth = depths(rows.parent, rows.scope)[shown]
+    key, names = _rows(breakdown, rows, shown, depth)
+    order = np.lexsort((rows.start_ns[shown], key))
+    labels = _labels(breakdown, shown[order])
+    return OperationLanes(
+        start_ns=rows.start_ns[shown[order]],
+        end_ns=rows.end_ns[shown[order]],
+        row=key[order],
+        rows=names,
+        label=labels.key,
+        labels=[
+            (str(each["name"]), str(each["layer"]), str(each["phase"]))
+            for each in (labels.shown[number] for number in range(len(labels.shown)))
+        ],
+        window=rows.window[shown[order]].astype(np.int64),
+    )
 
 
-def _streams(breakdown: RunBreakdown, chosen: IntArray) -> dict[int, str]:
-    """What threads that are no CPU's are called: "gpu0", and "gpu0.1" for its next stream."""
-    processors = breakdown.label("processor")
-    found: dict[int, str] = {}
-    count: dict[str, int] = {}
-    for row in chosen.tolist():
-        name, thread = processors.of(row), int(breakdown.rows.thread[row])
-        if name in breakdown.others and thread not in found:
-            number = count.setdefault(name, 0)
-            found[thread] = f"{name}.{number}" if number else name
-            count[name] += 1
-    return found
+def _labels(breakdown: RunBreakdown, shown: IntArray) -> Combined:
+    """Name, layer and phase of some traced rows."""
+    columns = {name: breakdown.label(name).at(shown) for name in ("name", "layer", "phase")}
+    columns["layer"] = columns["layer"].renamed("", NO_LAYER)
+    return combined(columns, {}, np.ones(len(shown), bool))
+
+
+def depths(parent: Codes, scope: BoolArray) -> NDArray[np.int16]:
+    """In how many operations each row lies; scopes are none, and lie as deep as what holds them.
+
+    Args:
+        parent: The row that each lies in, or -1, shape (n,).
+        scope: Whether a row is a scope, shape (n,).
+    """
+    depth = (~scope).astype(np.int16)
+    above = parent.copy()
+    climbing = np.flatnonzero(above >= 0)
+    while len(climbing):  # each time twice as far
+        further = above[climbing]
+        depth[climbing] += depth[further]
+        above[climbing] = above[further]
+        climbing = climbing[above[climbing] >= 0]
+    levels: NDArray[np.int16] = depth - np.int16(1)
+    return levels
+
+
+def _rows(
+    breakdown: RunBreakdown, rows: TracedRows, shown: IntArray, depth: NDArray[np.int16]
+) -> tuple[IntArray, list[tuple[int | str, int]]]:
+    """The row of the picture of each operation: by processor, thread and depth, the CPU first."""
+    ran = breakdown.processor
+    texts, code = np.unique(ran.texts.astype(str), return_inverse=True)
+    threads, levels = int(rows.thread.max(initial=0)) + 1, int(depth.max(initial=0)) + 1
+    key = (code[ran.code[shown]] * threads + rows.thread[shown]) * levels + depth
+    used, key = compact(key)
+    one = np.empty(len(used), np.int64)
+    one[key] = shown
+    names: list[tuple[int | str, int]] = []
+    streams: dict[str, list[int]] = {}
+    for each, row in zip(used.tolist(), one.tolist(), strict=True):
+        stream, level = divmod(each, levels)
+        name = str(texts[stream // threads])
+        known = streams.setdefault(name, [])
+        if stream not in known:
+            known.append(stream)
+        number = known.index(stream)
+        other = f"{name}.{number}" if number else name
+        names.append((breakdown.thread(row) if name == "cpu" else other, level))
+    return key, names

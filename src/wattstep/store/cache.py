@@ -1,4 +1,4 @@
-"""What can be computed again at any time, kept between commands in the user's cache folder."""
+"""Cache of results between commands, in the user's cache folder: all can be computed again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = "wattstep"
 
 
 def cache_folder() -> Path:
-    """Where caches lie (XDG Base Directory Specification)."""
+    """Folder of caches (XDG Base Directory Specification)."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     # The specification says that a relative path is to be ignored.
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
@@ -34,7 +34,7 @@ def hash_files(paths: Iterable[Path], *texts: str) -> str:
 
 
 def cached(name: str, key: str, compute: Callable[[], Any]) -> Any:
-    """What `compute` gave for this key before, or gives now; JSON-ready.
+    """Result of `compute` for this key, from before or computed now; JSON-ready.
 
     A cache that cannot be read counts as none; one that cannot be written is done without.
 
@@ -44,9 +44,9 @@ def cached(name: str, key: str, compute: Callable[[], Any]) -> Any:
     """
     path = cache_folder() / f"{name}.json"
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(read_plain(path))
-        if kept["key"] == key:
-            return kept["value"]
+        cache = json.loads(read_plain(path))
+        if cache["key"] == key:
+            return cache["value"]
     value = compute()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

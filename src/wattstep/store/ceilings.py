@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import DamagedRunError, RecordingError
-from wattstep.records.ceilings import MACHINE, Ceilings
+from wattstep.schema.ceilings import MACHINE, Ceilings
 from wattstep.store.cache import cache_folder
 from wattstep.store.folder import read_plain, replacing
 
@@ -71,21 +71,23 @@ def find(device: Mapping[str, Any], torch: str | None, threads: int | None) -> C
         return "the run does not say how many threads its operations used"
     if torch is None:
         return "the run does not say which version of torch it used"
-    kept = [read(path) for path in sorted((cache_folder() / FOLDER).glob("*.json"))]
+    files = [read(path) for path in sorted((cache_folder() / FOLDER).glob("*.json"))]
     wanted = {key: device.get(key) for key in MACHINE}
-    for one in kept:
+    for one in files:
         if one.device == wanted and one.torch == torch and one.threads == threads:
             return one
-    return _unlike(kept, wanted, torch, threads)
+    return _unlike(files, wanted, torch, threads)
 
 
-def _unlike(kept: list[Ceilings], device: Mapping[str, Any], torch: str, threads: int) -> str:
-    """Why none of them fits: those that come closest, and in what they differ."""
-    if not kept:
+def _unlike(measured: list[Ceilings], device: Mapping[str, Any], torch: str, threads: int) -> str:
+    """Reason why none of them fits: those that come closest, and in what they differ."""
+    if not measured:
         return "no ceilings were measured yet"
-    same = [one for one in kept if one.device == device]
+    same = [one for one in measured if one.device == device]
     if not same:
-        return f"ceilings were measured on another machine ({differences(kept[0].device, device)})"
+        return (
+            f"ceilings were measured on another machine ({differences(measured[0].device, device)})"
+        )
     of_version = [one for one in same if one.torch == torch]
     if not of_version:
         return f"ceilings were measured with torch {same[0].torch}, the run used {torch}"

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattstep.errors import DamagedRunError
-from wattstep.records.journal import (
+from wattstep.schema.journal import (
     COSTS,
     JOURNAL,
+    MARK_FIELDS,
     MARKS,
     MISSING,
     NAMES,
@@ -31,7 +32,7 @@ from wattstep.records.journal import (
     Mark,
     samples_name,
 )
-from wattstep.records.run_info import RunInfo
+from wattstep.schema.run_info import RunInfo
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder
 from wattstep.store.lock import RunLock
@@ -42,16 +43,7 @@ BLOCK = 1 << 18  # rows that are in memory at once
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 LOST_NAME = "(name lost)"
 Ints = npt.NDArray[np.int64]
-_MARK = np.dtype(
-    [
-        ("t", "<i8"),
-        ("cpu", "<i8"),
-        ("value", "<f8"),
-        ("kind", "<u2"),
-        ("code", "<u2"),
-        ("index", "<u4"),
-    ]
-)
+_MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
 _NAME = pa.dictionary(pa.int32(), pa.string())
 STEPS = pa.schema(
     [
@@ -191,7 +183,7 @@ def _convert_beside(run: Folder, target: Folder, state: str) -> None:
 
 
 def _unfinished(run: Folder) -> bool:
-    """Whether the tables are yet to be written; journals may be left behind them all the same."""
+    """True if the tables are yet to be written; journals may be left behind them all the same."""
     return read_info(run).state == "recording"
 
 
@@ -423,7 +415,7 @@ def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[st
 
 
 def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:
-    """How long a thread waited in each step, where that was marked."""
+    """Waiting time of a thread in each step, where that was marked."""
     at = np.flatnonzero(marks["kind"] == Mark.WAITED)
     last = np.searchsorted(at, ends) - 1
     there = (last >= 0) & (at[last] > starts) if len(at) else np.zeros(len(ends), bool)

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
-from wattstep.records.checks import parse_json
-from wattstep.records.journal import JOURNAL, RUN
-from wattstep.records.run_info import RunInfo
+from wattstep.schema.checks import parse_json
+from wattstep.schema.journal import JOURNAL, RUN
+from wattstep.schema.run_info import RunInfo
 from wattstep.store.folder import Folder, opened
 
 
@@ -64,7 +64,7 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 
 def read_info(run: Path | Folder) -> RunInfo:
-    """What `run.json` says.
+    """Content of `run.json`.
 
     Raises:
         DamagedRunError: It is not there or cannot be read.

@@ -67,7 +67,7 @@ class Folder:
         self._fd = -1
 
     def names(self) -> list[str]:
-        """What is in it, in order."""
+        """Entries of the folder, in order."""
         return sorted(os.listdir(self._fd))  # noqa: PTH208 - by descriptor
 
     def inside(self, name: str) -> Folder:
@@ -91,7 +91,7 @@ class Folder:
         return _plain(name, _READ, self._fd, most)
 
     def read(self, name: str, most: int = MOST_JSON) -> bytes:
-        """What a plain file in it holds.
+        """Content of a plain file in it.
 
         Raises:
             OSError: It is not there, no plain file, or larger.
@@ -165,11 +165,11 @@ class Folder:
             os.rmdir(name, dir_fd=self._fd)
 
     def sync(self) -> None:
-        """What was renamed in it is on the disk."""
+        """Flushes renamed entries of the folder to the disk."""
         os.fsync(self._fd)
 
     def foreign(self) -> str:
-        """Why nothing may be written into it unasked, or "" where all of it is the user's own.
+        """Reason why nothing may be written into it unasked, or "" where all of it is the user's own.
 
         Own is what belongs to the user and can be written: folders, and plain files that have no
         second name. Anything else (a link, a hard link, a FIFO, a file of another user) came from
@@ -205,7 +205,7 @@ class Folder:
 
 
 def _foreign(status: os.stat_result) -> str:
-    """What is wrong with an entry of a folder."""
+    """Problem of a folder's entry."""
     plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
     if not (plain or stat.S_ISDIR(status.st_mode)):
         return "is no plain file of one name"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import DamagedRunError
-from wattstep.records.failures import contained
-from wattstep.records.run_info import RunInfo
+from wattstep.schema.failures import contained
+from wattstep.schema.run_info import RunInfo
 from wattstep.store.files import read_info
 
 

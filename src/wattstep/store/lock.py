@@ -1,4 +1,4 @@
-"""Who writes where: whether a run's recorder is still alive, and folders that one command has at a time."""
+"""Locks: whether a run's recorder is still alive, and folders that one command has at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from wattstep.errors import RunExistsError
-from wattstep.records.journal import HOLDER, JOURNAL, LOCK
+from wattstep.schema.journal import HOLDER, JOURNAL, LOCK
 from wattstep.store.folder import Folder, opened
 
 MOST_WORDS: Final = 100  # bytes of a holder
@@ -87,7 +87,7 @@ def lock_folder(path: Path, name: str, who: str) -> int:
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether a command keeps a folder (`lock_folder`); the lock is looked at, never made.
+    """True if a command keeps a folder (`lock_folder`); the lock is looked at, never made.
 
     Args:
         lock: The lock's file.
@@ -106,7 +106,7 @@ def is_locked(lock: Path) -> bool:
 
 
 def is_recording(run: Path) -> bool:
-    """Whether a living process holds the run's lock."""
+    """True if a living process holds the run's lock."""
     try:
         with Folder(run) as folder, folder.inside(JOURNAL) as journal:
             return _is_held(journal) or _is_locked(journal)
@@ -115,7 +115,7 @@ def is_recording(run: Path) -> bool:
 
 
 def _is_held(journal: Folder) -> bool:
-    """Whether the process lives that wrote down that it holds it."""
+    """True if the process lives that wrote down that it holds it."""
     try:
         words = journal.read(HOLDER, MOST_WORDS).decode("ascii", errors="replace").split()
     except OSError:  # cut short while it was made, or let go

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from wattstep.errors import RecordingError, RunExistsError
-from wattstep.records.run_info import RunInfo
+from wattstep.schema.run_info import RunInfo
 from wattstep.store.convert import (
     EVALUATIONS,
     MEMORY,

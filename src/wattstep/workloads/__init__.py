@@ -1,76 +1,61 @@
-"""The workloads: what is trained, by name; a framework is loaded only when one is asked for."""
+"""The workloads: what is trained, by name, specified without any framework (`workloads.toml`)."""
 
 from __future__ import annotations
 
 import difflib
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import load_part
-from wattstep.records.workload import Workload
+from wattstep.schema.registry import Registry
+from wattstep.schema.workload import (
+    Implementation,
+    OptimizerSettings,
+    Published,
+    SampleSource,
+    Specification,
+    WorkloadFacts,
+)
 
-# Adding a workload: its file here, its line below, its line in tests/workloads.
-WORKLOADS: dict[str, str] = {
-    "alexnet": "wattstep.workloads.alexnet:ALEXNET",
-    "alexnet-224": "wattstep.workloads.alexnet:ALEXNET_224",
-    "autoencoder": "wattstep.workloads.autoencoder:WORKLOAD",
-    "bert": "wattstep.workloads.bert:WORKLOAD",
-    "char-cnn": "wattstep.workloads.char_cnn:WORKLOAD",
-    "dcgan": "wattstep.workloads.dcgan:DCGAN",
-    "densenet100": "wattstep.workloads.densenet:DENSENET100",
-    "densenet40": "wattstep.workloads.densenet:DENSENET40",
-    "dqn": "wattstep.workloads.dqn:WORKLOAD",
-    "ds-cnn": "wattstep.workloads.ds_cnn:WORKLOAD",
-    "googlenet": "wattstep.workloads.googlenet:GOOGLENET",
-    "gpt": "wattstep.workloads.gpt:WORKLOAD",
-    "inceptionv1": "wattstep.workloads.googlenet:INCEPTIONV1",
-    "lenet": "wattstep.workloads.lenet:WORKLOAD",
-    "lora": "wattstep.workloads.lora:WORKLOAD",
-    "mobilenetv1-vww": "wattstep.workloads.mobilenetv1:WORKLOAD",
-    "mobilenetv2": "wattstep.workloads.mobilenetv2:FULL",
-    "mobilenetv2-bias-only": "wattstep.workloads.mobilenetv2:BIAS_ONLY",
-    "mobilenetv2-last-layer": "wattstep.workloads.mobilenetv2:LAST_LAYER",
-    "mobilenetv3-small": "wattstep.workloads.mobilenetv3:WORKLOAD",
-    "resnet101": "wattstep.workloads.resnet:RESNET101",
-    "resnet152": "wattstep.workloads.resnet:RESNET152",
-    "resnet50": "wattstep.workloads.resnet:RESNET50",
-    "resnet8": "wattstep.workloads.resnet8:WORKLOAD",
-    "seq2seq": "wattstep.workloads.seq2seq:WORKLOAD",
-    "squeezenet": "wattstep.workloads.squeezenet:SQUEEZENET",
-    "squeezenet-224": "wattstep.workloads.squeezenet:SQUEEZENET_224",
-    "ssdlite": "wattstep.workloads.ssdlite:WORKLOAD",
-    "vgg16": "wattstep.workloads.vgg:VGG16",
-    "vgg19": "wattstep.workloads.vgg:VGG19",
-    "vit-tiny": "wattstep.workloads.vit:WORKLOAD",
-    "whisper-tiny": "wattstep.workloads.whisper:WORKLOAD",
-    "xception": "wattstep.workloads.xception:XCEPTION",
-}
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CATALOGUE: Final = Path(__file__).with_name("workloads.toml")
+GROUP: Final = "wattstep.workloads"  # entry points of other packages, each a Specification
+_MODELS: Final = "wattstep.workloads"
+_READERS: Final = "wattstep.workloads.data"
 
 
 def names() -> tuple[str, ...]:
     """The names that `find` knows, sorted."""
-    return tuple(sorted(WORKLOADS))
+    return tuple(sorted({*_entries(), *_added()}))
 
 
-def find(name: str) -> Workload:
-    """The workload of that name; loads the framework that it trains on.
+def find(name: str) -> Specification:
+    """The workload of that name; loads no framework.
 
     Raises:
         InvalidValueError: There is no such workload.
-        MissingPartError: The framework is not installed.
     """
     check_name(name)
-    module, _, attribute = WORKLOADS[name].partition(":")
-    workload: Workload = getattr(load_part(module), attribute)
-    return workload
+    if name in _entries():
+        return _own(name)
+    specification: Specification = _added().load(name)
+    return specification
 
 
 def check_name(name: str) -> None:
-    """Refuses a name that `find` does not know, without loading anything.
+    """Refuses a name that `find` does not know.
 
     Raises:
         InvalidValueError: There is no such workload.
     """
-    if name not in WORKLOADS:
+    if name not in _entries() and name not in _added():
         raise InvalidValueError(_unknown(name))
 
 
@@ -78,3 +63,58 @@ def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), names(), n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"no workload is called {name!r}{hint} (there are: {', '.join(names())})"
+
+
+@cache
+def _added() -> Registry:
+    return Registry(GROUP, {})
+
+
+@cache
+def _entries() -> Mapping[str, dict[str, Any]]:
+    """The catalogue as it is written."""
+    entries: dict[str, dict[str, Any]] = tomllib.loads(CATALOGUE.read_text(encoding="utf-8"))
+    return entries
+
+
+def _whole(name: str) -> dict[str, Any]:
+    """An entry with what it takes from another one."""
+    entry = dict(_entries()[name])
+    like = entry.pop("like", None)
+    return {**_whole(like), **entry} if like else entry
+
+
+@cache
+def _own(name: str) -> Specification:
+    entry = _whole(name)
+    samples, optimizer = entry.pop("samples", None), entry.pop("optimizer", None)
+    torch = {key: f"{_MODELS}.torch.{place}" for key, place in entry.pop("torch").items()}
+    own = ("loss", "accuracy", "evaluated", "architecture")
+    fields = {key: _frozen(entry.pop(key)) for key in own if key in entry}
+    published = Published(**{"classes": None, "image_size": None, **entry.pop("published", {})})
+    facts = {**entry, "input_shape": tuple(entry["input_shape"])}
+    return Specification(
+        facts=WorkloadFacts(name=name, published=published, **facts),
+        samples=None if samples is None else _samples(**samples),
+        optimizer=None if optimizer is None else _optimizer(**optimizer),
+        engines={"torch": Implementation(**torch)},
+        **fields,
+    )
+
+
+def _samples(*, reader: str, inputs: str, **options: Any) -> SampleSource:
+    return SampleSource(reader=f"{_READERS}.{reader}", inputs=inputs, options=options)
+
+
+def _optimizer(
+    *, name: str, rate: float, at_batch: int | None = None, decays: str = "all", **options: Any
+) -> OptimizerSettings:
+    frozen = {key: _frozen(value) for key, value in options.items()}
+    return OptimizerSettings(name=name, rate=rate, at_batch=at_batch, decays=decays, options=frozen)
+
+
+def _frozen(value: Any) -> Any:
+    """TOML's lists as tuples, as torch's own defaults are."""
+    if isinstance(value, dict):
+        return {key: _frozen(each) for key, each in value.items()}
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

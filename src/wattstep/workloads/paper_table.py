@@ -16,7 +16,7 @@ A_FEW_STEPS = "a few steps, then crashes"
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
-    """One row, as printed.
+    """Row of the table as printed.
 
     Attributes:
         layers: "#Layers".

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.regression.axis import axis_of
-from wattstep.analysis.regression.observed import observe
-from wattstep.analysis.regression.problem import Layout, Sampled
-from wattstep.analysis.regression.readings import readings
+from wattstep.attribution.regression.axis import axis_of
+from wattstep.attribution.regression.observed import observe
+from wattstep.attribution.regression.problem import Layout, Sampled
+from wattstep.attribution.regression.readings import readings
 
 MS = 1_000_000
 # A step of 100 ms in two phases; kinds 0, 1 in the first, 2 and both at once in the second.
@@ -136,3 +136,18 @@ def test_equal_values_of_a_coarse_sensor_are_no_repeats() -> None:
         edges=process.edges, layouts=[LAYOUT],
     )  # fmt: skip
     assert len(readings(coarse).watts) == 2000
+
+
+def test_operations_that_stand_still_for_a_read_or_two_are_no_slow_sensor() -> None:
+    rng = np.random.default_rng(7)
+    lasting = np.exp(rng.uniform(np.log(4), np.log(24), 16))
+    power = rng.uniform(4, 20, 16).round(3)
+    ends = np.cumsum(np.tile(lasting, 150) * np.exp(0.1 * rng.standard_normal(16 * 150)))
+    t_ns = (np.arange(1, 1200) * 10 * MS).astype(np.int64)
+    process = sampled([0.0], value=np.zeros(1))
+    standing = Sampled(
+        t_ns=t_ns, value=power[np.searchsorted(ends, t_ns / MS) % 16], counter=False,
+        start_ns=process.start_ns, end_ns=process.end_ns, edges_ns=process.edges_ns,
+        edges=process.edges, layouts=[LAYOUT],
+    )  # fmt: skip
+    assert len(readings(standing).watts) == 1199

@@ -1,16 +1,16 @@
-"""Sensors that average exponentially are told from those that average plainly."""
+"""What a memory of the sensor, or of power itself, would make of energies; truths are integrated on a grid."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from wattstep.analysis.regression.axis import axis_of
-from wattstep.analysis.regression.explained import Explaining
-from wattstep.analysis.regression.memory import forgetting
-from wattstep.analysis.regression.observed import observe
-from wattstep.analysis.regression.prior import likeness
-from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
+from wattstep.attribution.regression.axis import axis_of
+from wattstep.attribution.regression.explained import Explaining
+from wattstep.attribution.regression.memory import changes, clearly_less
+from wattstep.attribution.regression.observed import observe
+from wattstep.attribution.regression.prior import similarity
+from wattstep.attribution.regression.problem import Kinds, Layout, Sampled
 
 MS = 1_000_000
 STEPS = 60
@@ -22,43 +22,93 @@ EDGES = np.array([0.0, 0.3, 0.6, 1.0])
 WATTS = np.array([10.0, 2.0, 6.0])
 
 
-def process(seconds: float, exponential: bool) -> Sampled:
-    """Steps of 100 ms, seen about every 7 ms through a filter, with 10 mW of noise."""
+def smoothed(true: np.ndarray, seconds: float) -> np.ndarray:
+    """What goes to the true power with this time constant, on a grid of 0.1 ms."""
+    shown, kept = np.empty_like(true), np.exp(-1e-4 / seconds)
+    shown[0] = true.mean()
+    for n in range(1, len(true)):
+        shown[n] = kept * shown[n - 1] + (1 - kept) * true[n - 1]
+    return shown
+
+
+def averaged(true: np.ndarray, grid: np.ndarray, seconds: float) -> np.ndarray:
+    spent = np.concatenate([[0.0], np.cumsum(true[:-1] * 1e-4)])
+    return (spent - np.interp(grid - seconds, grid, spent)) / seconds
+
+
+def process(
+    seconds: float, exponential: bool = False, lingering: float = 0.0, ramp: float = 0.0
+) -> tuple[Sampled, np.ndarray]:
+    """Steps of 100 ms, seen about every 7 ms with 10 mW of noise; and the energy of each kind in J."""
     rng = np.random.default_rng(2)
     grid = np.arange(STEPS * 1000 + 1) * 1e-4  # s
-    true = WATTS[np.searchsorted(EDGES, (grid * 10 + 1e-9) % 1, side="right") - 1]
-    if exponential:
-        shown = np.empty_like(true)
-        shown[0], kept = true.mean(), np.exp(-1e-4 / seconds)
-        for n in range(1, len(true)):
-            shown[n] = kept * shown[n - 1] + (1 - kept) * true[n - 1]
-    else:
-        spent = np.concatenate([[0.0], np.cumsum(true[:-1] * 1e-4)])
-        shown = (spent - np.interp(grid - seconds, grid, spent)) / seconds
+    at = (grid * 10 + 1e-9) % 1
+    kind = np.searchsorted(EDGES, at, side="right") - 1
+    within = (at - EDGES[kind]) / np.diff(EDGES)[kind]
+    true = WATTS[kind] * (1 + ramp * (2 * within - 1))
+    if lingering:
+        true = smoothed(true, lingering)
+    energy = np.bincount(kind[1000:-1], true[1000:-1] * 1e-4) / (STEPS - 1)
+    shown = smoothed(true, seconds) if exponential else averaged(true, grid, seconds)
     read = np.cumsum(0.007 + 0.0005 * rng.uniform(-1, 1, STEPS * 14))
     read = read[(read > 2 * seconds) & (read < grid[-1])]
     edges = (np.arange(STEPS)[:, None] + np.array([0, 1])) * 100 * MS
     layout = Layout(edges=EDGES, segment=np.arange(3), kind=np.arange(3), weight=np.ones(3))
-    return Sampled(
+    sampled = Sampled(
         t_ns=np.rint(read * 1e9).astype(np.int64),
         value=np.interp(read, grid, shown) + 0.01 * rng.standard_normal(len(read)),
         counter=False, start_ns=edges[:, 0], end_ns=edges[:, 1], edges_ns=edges,
         edges=np.array([0.0, 1.0]), layouts=[layout] * 2,
     )  # fmt: skip
+    return sampled, energy
 
 
-def found(seconds: float, exponential: bool, window: float) -> float | None:
-    made = process(seconds, exponential)
+def asked(made: Sampled, delay: float, window: float) -> tuple[np.ndarray, np.ndarray | str]:
+    """Energies in J of a plain average, and what they would be more or less with a memory."""
     observed = observe([made], axis_of([made], 3))
-    root = np.linalg.cholesky(likeness(KINDS))
-    plain = Explaining(observed, root).explain(0.0, window)
+    root = np.linalg.cholesky(similarity(KINDS))
+    plain = Explaining(observed, root).explain(delay, window)
     assert plain is not None
-    return forgetting(observed, root, plain, None)
+    return plain.watts[:-1] * observed.kind_seconds(), changes(observed, root, plain, None)
 
 
-def test_the_time_constant_of_an_exponential_average_is_found() -> None:
-    assert found(0.015, exponential=True, window=0.02) == pytest.approx(0.015, rel=0.1)
+@pytest.mark.parametrize("window", [0.02, 0.015])  # found, and documented as what it is not
+def test_behind_an_exponential_average_nothing_is_told_and_its_time_constant_is_named(
+    window: float,
+) -> None:
+    _, change = asked(process(0.015, exponential=True)[0], 0.0, window)
+    assert isinstance(change, str)
+    named = float(change.partition("about ")[2].partition(" ms")[0])
+    assert named == pytest.approx(15, rel=0.1)
 
 
-def test_a_plain_average_is_not_taken_for_one_that_forgets() -> None:
-    assert found(0.015, exponential=False, window=0.015) is None
+def test_a_plain_average_changes_next_to_nothing() -> None:
+    made, energy = process(0.015)
+    plain, change = asked(made, 0.0, 0.015)
+    assert not isinstance(change, str)
+    assert plain == pytest.approx(energy, rel=2e-3)
+    assert np.abs(change).max(initial=0) < 0.01 * energy.min()
+
+
+def test_power_that_lingers_looks_late_and_its_energies_lie_within_the_changes() -> None:
+    """Two milliseconds of it: as a delay of the sensor, they would move 0.016 J from a to others."""
+    made, energy = process(0.02, lingering=0.002)
+    plain, change = asked(made, 0.002, 0.02)
+    assert not isinstance(change, str)
+    assert np.abs(plain / energy - 1).max() > 0.05
+    least, most = plain + change.min(axis=0), plain + change.max(axis=0)
+    assert (least <= energy * 1.005).all()
+    assert (most >= energy * 0.995).all()
+
+
+def test_power_that_rises_within_operations_is_not_taken_for_a_memory() -> None:
+    made, _ = process(0.015, ramp=0.2)
+    _, change = asked(made, 0.0, 0.015)
+    assert not isinstance(change, str)
+
+
+def test_what_differs_as_much_from_block_to_block_is_not_clearly_less() -> None:
+    even = np.array([1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.0, 1.0])
+    one = np.array([8.0, 0.01, -0.01, 0.02, -0.02, 0.01, -0.01, 0.0])  # a sum of 8 in one of them
+    assert clearly_less(np.zeros(8), even, 0.999)
+    assert not clearly_less(np.zeros(8), one, 0.975)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattstep.analysis.regression.merging import merge
-from wattstep.analysis.regression.problem import Kinds
+from wattstep.attribution.regression.merging import merge
+from wattstep.attribution.regression.problem import Kinds
 
 KINDS = Kinds(
     names=list("abcdef"),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from wattstep.analysis.regression.drift import drift
-from wattstep.analysis.regression.evidence import evidence, penalized
-from wattstep.analysis.regression.mixed import inverted, least_squares_bounded
+from wattstep.attribution.regression.drift import drift
+from wattstep.attribution.regression.evidence import evidence, penalized
+from wattstep.attribution.regression.mixed import inverted, least_squares_bounded
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.regression.parts import CUTS, in_parts
-from wattstep.analysis.regression.problem import Kinds, Layout, Sampled
-from wattstep.analysis.regression.regress import regress
+from wattstep.attribution.regression.parts import CUTS, in_parts
+from wattstep.attribution.regression.problem import Kinds, Layout, Sampled
+from wattstep.attribution.regression.regress import regress
 
 MS = 1_000_000
 KINDS = Kinds(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from benchmarks.made_power import Made, Scenario, make
 
-from wattstep.analysis.regression.outcome import Regression
-from wattstep.analysis.regression.problem import Kinds, Layout
-from wattstep.analysis.regression.regress import regress
+from wattstep.attribution.regression.outcome import Regression
+from wattstep.attribution.regression.problem import Kinds, Layout
+from wattstep.attribution.regression.regress import regress
 from wattstep.errors import InvalidValueError
-from wattstep.records.figure import Figure, Status
+from wattstep.schema.figure import Figure, Status
 
 SMALL = Scenario(kinds=10, steps=80, idle_share=0.0)
 
@@ -60,6 +60,26 @@ def test_without_noise_the_truth_comes_back(sensor: dict[str, float]) -> None:
     assert found.delay.value == pytest.approx(scenario.delay_s, abs=2e-5)
     if not scenario.counter:
         assert found.window.value == pytest.approx(scenario.average_s, abs=2e-5)
+
+
+def test_exact_samples_that_exclude_another_shape_of_the_window_tell_nearly_all_kinds() -> None:
+    made = make(Scenario(noise=0.0, delay_s=0.005), 200)
+    found = told(made)
+    alone = [group for group in found.groups if len(group.members) == 1 and group.resolved]
+    assert len(alone) >= 48
+    assert covered(found, made) == 1
+
+
+@pytest.mark.parametrize("seed", [1, 3], ids=["refused", "told"])
+def test_an_exponential_sensor_is_refused_or_its_intervals_hold(seed: int) -> None:
+    scenario = Scenario(kinds=20, steps=150, average_s=0.001, exponential=True)
+    made = make(scenario, seed)
+    found = told(made)
+    if found.reason is not None:
+        assert "time constant about 0.99 ms" in found.reason
+    else:
+        assert covered(found, made) == 1
+        assert any(group.resolved for group in found.groups)
 
 
 def test_every_kind_is_in_one_group_and_energies_add_up() -> None:
@@ -309,8 +329,8 @@ def test_levels_that_do_not_fit_are_refused() -> None:
 
 def test_the_same_input_gives_the_same_answer() -> None:
     made = make(SMALL, 1)
-    assert (values(told(made)) == values(told(made))).all()
     first, again = told(made), told(made)
+    assert (values(first) == values(again)).all()
     assert [g.energy for g in first.groups] == [g.energy for g in again.groups]
 
 

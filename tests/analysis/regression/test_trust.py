@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.analysis.regression.axis import axis_of
-from wattstep.analysis.regression.observed import observe
-from wattstep.analysis.regression.problem import Layout, Sampled
-from wattstep.analysis.regression.trust import trust, varying
+from wattstep.attribution.regression.axis import axis_of
+from wattstep.attribution.regression.observed import observe
+from wattstep.attribution.regression.problem import Layout, Sampled
+from wattstep.attribution.regression.trust import trust, varying
 
 MS = 1_000_000
 WATTS = np.array([10.0, 2.0, 0.0])

@@ -20,10 +20,10 @@ from tests.fleet.adb_endpoint import Endpoint
 from tests.sensors.test_android import PHONE, THERMAL, UNPLUGGED
 from tests.waiting import gone, until
 
-from wattstep.fleet.phone import PhonePlace
-from wattstep.fleet.phone_job import CLOSED, Job, Phone
-from wattstep.profiling import ProfileSettings
-from wattstep.sensors.android.loop import Sample, Stream
+from wattstep.record.sensors.android.loop import Sample, Stream
+from wattstep.remote.phone.host import PhoneHost
+from wattstep.remote.phone.job import CLOSED, Job, Phone
+from wattstep.train.script import ProfileSettings
 
 PATIENCE_S = 100.0  # until a test gives up; nothing is asserted of it
 WATT = 0.326171 * 3.888173  # what the recorded battery gives all the time
@@ -73,8 +73,8 @@ class Made:
     def target(self) -> str:
         return f"adb://{self.endpoint.serial}"
 
-    def place(self, **settings: float) -> PhonePlace:
-        return PhonePlace(
+    def host(self, **settings: float) -> PhoneHost:
+        return PhoneHost(
             self.endpoint.serial, self.said.append, root=str(self.root), ask_every_s=0.2, **settings
         )
 

@@ -7,10 +7,10 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattstep.fleet.phone_clock import PhoneClock
-from wattstep.fleet.phone_steps import OutputMarker
-from wattstep.sensors.android.clock import Point
-from wattstep.sensors.android.loop import Stamp, Stream
+from wattstep.record.sensors.android.clock import Point
+from wattstep.record.sensors.android.loop import Stamp, Stream
+from wattstep.remote.phone.clock import PhoneClock
+from wattstep.remote.phone.steps import OutputMarker
 
 EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 100
 

@@ -28,10 +28,10 @@ from tests.fleet.phone.made import (
 from tests.waiting import gone, until
 
 from wattstep.errors import RecordingError
-from wattstep.fleet.phone_job import ENDED, FULL, OUTPUT, Job, Phone
-from wattstep.fleet.remote import ConnectionLostError
-from wattstep.records.journal import MARK, Mark
+from wattstep.remote.phone.job import ENDED, FULL, OUTPUT, Job, Phone
+from wattstep.remote.ssh import ConnectionLostError
 from wattstep.run import load
+from wattstep.schema.journal import MARK, Mark
 
 # The phone waits for the test, and the test for what the phone has shown.
 STEPWISE = (
@@ -51,7 +51,7 @@ def started(phone: Made, tmp_path: Path) -> Iterator[SimpleNamespace]:
             settings = phone.settings(
                 "sh", "-c", STEPWISE.format(folder=folder), step_marker="output:^step", warmup=0
             )
-            return pool.submit(phone.place(**times).profile, settings, str(tmp_path / "run"))
+            return pool.submit(phone.host(**times).profile, settings, str(tmp_path / "run"))
 
         def go(step: int) -> None:
             (folder / f"go-{step}").touch()
@@ -180,7 +180,7 @@ def test_a_full_storage_is_said_and_the_steps_up_to_then_are_kept(phone, tmp_pat
     settings = phone.settings(
         "sh", "-c", FILLING.format(filler="x" * 90), step_marker="output:^step", warmup=0
     )
-    code, path = phone.place().profile(settings, str(tmp_path / "run"))
+    code, path = phone.host().profile(settings, str(tmp_path / "run"))
     assert code == 6
     run = load(path)
     shown = capsys.readouterr().out.count("step ")
@@ -205,7 +205,7 @@ def test_ctrl_c_ends_the_command_on_the_phone_and_keeps_the_run(phone, tmp_path,
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    code, path = phone.place().profile(settings, str(tmp_path / "run"))
+    code, path = phone.host().profile(settings, str(tmp_path / "run"))
     thread.join()
     assert code == 130
     until(phone.is_clean, PATIENCE_S)
@@ -216,15 +216,15 @@ def test_ctrl_c_ends_the_command_on_the_phone_and_keeps_the_run(phone, tmp_path,
 
 KILLED = """\
 import sys
-from wattstep.fleet.phone import PhonePlace
-from wattstep.profiling import ProfileSettings
+from wattstep.remote.phone.host import PhoneHost
+from wattstep.train.script import ProfileSettings
 
 serial, root, out, command = sys.argv[1:]
 settings = ProfileSettings(
     script="sh", arguments=("-c", command), step_marker="output:^step", warmup=0,
     target="adb:" + serial,
 )
-PhonePlace(serial, print, root=root, ask_every_s=0.2).profile(settings, out)
+PhoneHost(serial, print, root=root, ask_every_s=0.2).profile(settings, out)
 """
 
 

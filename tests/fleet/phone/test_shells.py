@@ -12,7 +12,7 @@ import pytest
 from tests.fleet.phone.made import PATIENCE_S, SHELLS, Followed, connected, needs_adb
 from tests.waiting import until
 
-from wattstep.fleet.phone_job import BEGUN, CLOSED, COST, ENDED, ERRORS, OUTPUT
+from wattstep.remote.phone.job import BEGUN, CLOSED, COST, ENDED, ERRORS, OUTPUT
 
 
 def children(pid: int) -> list[int]:
@@ -73,7 +73,7 @@ def test_long_lines_of_both_streams_at_once_are_all_there_in_answers_of_bounded_
         "other.start(); show(sys.stdout, 'o'); other.join()\n"
     )
     with connected(tmp_path / "phone", shell) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wattstep.fleet.phone_job.BLOCKS", 16)
+        patch.setattr("wattstep.remote.phone.job.BLOCKS", 16)
         done = Followed(made, sys.executable, "-c", script)
         done.job.go()
         done.to_the_end()

@@ -12,16 +12,14 @@ from tests.fleet.phone.made import PATIENCE_S, Made, adb_server, connected, need
 from tests.waiting import until
 
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
-from wattstep.fleet import places
-from wattstep.fleet.phone import PhonePlace, open_place
-from wattstep.profiling import ProfileSettings
-from wattstep.targets import Target
+from wattstep.record.hosts import Target
+from wattstep.remote.execution_hosts import open_execution_host as open_target
+from wattstep.remote.phone.host import PhoneHost, open_execution_host
+from wattstep.train.script import ProfileSettings
 
 
 def test_adb_with_and_without_slashes_is_the_same_phone():
-    serials = [
-        places.open_place(t, print)._serial for t in ("adb:10.0.0.7:5555", "adb://10.0.0.7:5555")
-    ]
+    serials = [open_target(t, print)._serial for t in ("adb:10.0.0.7:5555", "adb://10.0.0.7:5555")]
     assert serials == ["10.0.0.7:5555"] * 2
 
 
@@ -30,14 +28,14 @@ def test_without_a_serial_number_the_only_phone_is_meant_and_of_two_none(tmp_pat
     anyone = Target(scheme="adb", name="")
     with adb_server():
         with pytest.raises(RecordingError, match="no such phone is connected"):
-            open_place(anyone, print)
+            open_execution_host(anyone, print)
         with connected(tmp_path / "one") as one:
-            assert open_place(anyone, print)._serial == one.endpoint.serial
+            assert open_execution_host(anyone, print)._serial == one.endpoint.serial
             with (
                 connected(tmp_path / "other"),
                 pytest.raises(RecordingError, match="several phones are connected"),
             ):
-                open_place(anyone, print)
+                open_execution_host(anyone, print)
 
 
 @needs_adb
@@ -46,20 +44,20 @@ def test_a_phone_that_cannot_be_used_is_one_line_with_what_to_do_and_no_run(
 ):
     out = tmp_path / "run"
     with pytest.raises(RecordingError, match="adb devices lists those") as caught:
-        PhonePlace("nobody", print).profile(phone.settings("true"), str(out))
+        PhoneHost("nobody", print).profile(phone.settings("true"), str(out))
     assert "nobody" not in str(caught.value)
     with pytest.raises(RecordingError, match="adb is not installed"):
-        PhonePlace("nobody", print, adb=str(tmp_path / "none")).profile(
+        PhoneHost("nobody", print, adb=str(tmp_path / "none")).profile(
             phone.settings("true"), str(out)
         )
     shutil.rmtree(phone.files)
     with pytest.raises(RecordingError, match="needs some room in /data/local/tmp") as caught:
-        phone.place().profile(phone.settings("true"), str(out))
+        phone.host().profile(phone.settings("true"), str(out))
     assert str(phone.root) not in str(caught.value).replace(f"{phone.root}/data/local/tmp", "")
     assert not out.exists()
     out.mkdir()
     with pytest.raises(RunExistsError):
-        phone.place().profile(phone.settings("true"), str(out))
+        phone.host().profile(phone.settings("true"), str(out))
     assert not phone.processes()
 
 
@@ -76,7 +74,7 @@ def test_a_phone_that_has_not_allowed_this_computer_says_so(server, tmp_path):
 
             def refused() -> bool:  # the server takes a while to know it, and tries it again
                 with pytest.raises(RecordingError) as caught:
-                    made.place().profile(made.settings("true"), str(tmp_path / "run"))
+                    made.host().profile(made.settings("true"), str(tmp_path / "run"))
                 assert serial not in str(caught.value)
                 assert not (tmp_path / "run").exists()
                 return "unlock it, confirm on its screen" in str(caught.value)
@@ -92,7 +90,7 @@ def test_a_phone_that_has_not_allowed_this_computer_says_so(server, tmp_path):
 
 
 def test_what_cannot_be_had_on_a_phone_is_refused_with_what_works():
-    place = PhonePlace("X", print)
+    place = PhoneHost("X", print)
     with pytest.raises(InvalidValueError, match="wattstep profile --target adb://SERIAL COMMAND"):
         place.train(SimpleNamespace(workload="lenet"), print, print, None)
     for wrong in (
@@ -103,4 +101,4 @@ def test_what_cannot_be_had_on_a_phone_is_refused_with_what_works():
             place.profile(ProfileSettings(script="x", target="adb:X", **wrong), "never")
     assert not Path("never").exists()
     with pytest.raises(InvalidValueError, match="there is adb="):
-        places.open_place("adb://X,root=/tmp", print)
+        open_target("adb://X,root=/tmp", print)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.waiting import gone, until
 
-from wattstep.fleet.remote.ssh import Address, SshConnection
+from wattstep.remote.ssh.ssh import Address, SshConnection
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 MISSING = [tool for tool in (SSHD, "ssh", "ssh-keygen") if shutil.which(tool) is None]

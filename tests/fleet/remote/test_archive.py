@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.fleet.remote.archive import check_name, pack, unpack
+from wattstep.remote.ssh.archive import check_name, pack, unpack
 
 
 def archive(*members: tuple[str, bytes, bytes, str]) -> bytes:

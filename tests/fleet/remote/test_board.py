@@ -21,14 +21,15 @@ from tests.waiting import until
 
 from wattstep import load
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError, RunExistsError
-from wattstep.fleet.measuring import Listener
-from wattstep.fleet.outcome import Configuration
-from wattstep.fleet.remote import ConnectionLostError
-from wattstep.fleet.remote.board import BoardOptions, RemoteBoard
-from wattstep.fleet.remote.job import Job
-from wattstep.fleet.remote.remains import Remains
-from wattstep.profiling import ProfileSettings
-from wattstep.training import Progress, TrainingSettings
+from wattstep.remote.ssh import ConnectionLostError
+from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
+from wattstep.remote.ssh.job import Job
+from wattstep.remote.ssh.leftovers import Leftovers
+from wattstep.train.child.measuring import Listener
+from wattstep.train.child.outcome import Configuration
+from wattstep.train.loop import Progress
+from wattstep.train.script import ProfileSettings
+from wattstep.train.settings import TrainingSettings
 
 LONG_S = 120.0  # until something happens that takes a second where nothing else runs
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
@@ -127,13 +128,24 @@ def no_names(text: str, server: Server) -> bool:
     return not any(name in text for name in names)
 
 
+def assert_canaries_around(out: Path) -> None:
+    """One worked before the first step and one after the last, by the board's own clock."""
+    found = json.loads((out / "run.json").read_text())["canary"]
+    assert found["before"]["right"]
+    assert found["after"]["right"]
+    steps = pq.read_table(out / "steps.parquet").to_pydict()
+    assert found["before"]["at_ns"] < steps["start_ns"][0]
+    assert found["after"]["at_ns"] > steps["end_ns"][-1]
+
+
 def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -> None:
     progress: list[Progress] = []
     said: list[str] = []
     out = tmp_path / "runs/first"
     with serving(tmp_path / "board") as server:
         with board(server, said, keep=False) as place:
-            assert place.train(tiny(out), progress.append, said.append, None) == out
+            asked = tiny(out, canary=True)  # as `wattstep run` asks
+            assert place.train(asked, progress.append, said.append, None) == out
         assert server.left() == []
         assert server.processes() == []
         assert no_names((out / "run.json").read_text(), server)
@@ -144,6 +156,7 @@ def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -
     assert steps["warmup"] == [True, False, False, False]
     document = json.loads((out / "run.json").read_text())
     assert (document["target"], document["state"]) == ("ssh:board", "closed")
+    assert_canaries_around(out)
     assert [path.name for path in out.parent.iterdir()] == ["first"]
     assert progress[-1].steps == 4
     assert any(line.startswith("to the board: wheel of wattstep") for line in said)
@@ -207,6 +220,7 @@ def test_a_script_survives_a_cut_and_a_board_that_is_away(
     assert shown.out == "begun --rate 1\nended\n"  # each line once
     assert "noted\n" in shown.err
     assert load(out).info.target == "ssh:board"
+    assert load(out).info.canary["before"]["right"]  # there is no after without a step
     assert (tmp_path / "run.files/written.txt").read_text() == "sent along"
     assert sorted(p.name for p in tmp_path.joinpath("run.files").iterdir()) == ["written.txt"]
     assert no_names("\n".join(said), server)
@@ -226,23 +240,23 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
         assert host.stdout is not None
         assert host.stdout.readline() == b"begun\n"
         host.kill()
-    with closing(Remains(server.connect(), BoardOptions(), print)) as remains:
-        (job,) = remains.look().jobs
+    with closing(Leftovers(server.connect(), BoardOptions(), print)) as leftovers:
+        (job,) = leftovers.look().jobs
         assert (job["state"], job["title"], job["run"]) == ("running", "train.py", "mine")
         with pytest.raises(RecordingError, match=r"still runs: nothing was removed"):
-            remains.clean(force=False)
-        assert remains.fetch(tmp_path / "fetched") == []
+            leftovers.clean(force=False)
+        assert leftovers.fetch(tmp_path / "fetched") == []
         (server.home / "go").touch()
         until_ended(server)
-        assert remains.look().jobs[0]["state"] == "finished"
+        assert leftovers.look().jobs[0]["state"] == "finished"
         with pytest.raises(RecordingError, match=r"was not fetched"):
-            remains.clean(force=False)
-        assert remains.fetch(tmp_path / "fetched") == [tmp_path / "fetched/mine"]
+            leftovers.clean(force=False)
+        assert leftovers.fetch(tmp_path / "fetched") == [tmp_path / "fetched/mine"]
         assert load(tmp_path / "fetched/mine").info.workload == "train"
         assert (tmp_path / "fetched/mine.files/written.txt").exists()
-        assert remains.look().jobs == ()
+        assert leftovers.look().jobs == ()
         with pytest.raises(InvalidValueError, match="there is no job"):
-            remains.fetch(tmp_path, [job["id"]])
+            leftovers.fetch(tmp_path, [job["id"]])
 
 
 @pytest.mark.slow
@@ -334,10 +348,10 @@ def test_a_folder_that_was_named_keeps_what_is_not_ours(server: Server, tmp_path
     for name in ("jobs/thesis", "environment-mine"):
         (used / name).mkdir(parents=True)
         (used / name / "f").write_text("his")
-    with closing(Remains(server.connect(), BoardOptions(folder="~/used"), print)) as remains:
-        assert remains.look().jobs == ()
-        assert remains.fetch(tmp_path) == []
-        remains.clean(force=True)
+    with closing(Leftovers(server.connect(), BoardOptions(folder="~/used"), print)) as leftovers:
+        assert leftovers.look().jobs == ()
+        assert leftovers.fetch(tmp_path) == []
+        leftovers.clean(force=True)
     assert sorted(str(p.relative_to(used)) for p in used.rglob("f")) == [
         "environment-mine/f", "jobs/thesis/f",
     ]  # fmt: skip
@@ -386,11 +400,11 @@ def test_a_board_that_stays_away_keeps_the_job_for_later(
         server.start()
     assert any("stays there" in line or "on the board stay" in line for line in said)
     (server.home / "go").touch()
-    with closing(Remains(server.connect(), BoardOptions(), print)) as remains:
+    with closing(Leftovers(server.connect(), BoardOptions(), print)) as leftovers:
         until_ended(server)
-        assert remains.fetch(tmp_path) == [tmp_path / "run"]
-        remains.clean(force=False)
-        assert remains.look().size == 0
+        assert leftovers.fetch(tmp_path) == [tmp_path / "run"]
+        leftovers.clean(force=False)
+        assert leftovers.look().size == 0
     assert list(server.home.glob(".cache/wattstep-board*")) == []
 
 

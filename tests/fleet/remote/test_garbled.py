@@ -25,18 +25,18 @@ from tests.fleet.remote.server import MISSING, WHY_NOT, serving
 
 from wattstep.cli.progress import TrainingProgress
 from wattstep.errors import DamagedRunError, RecordingError, WattstepError
-from wattstep.fleet.measuring import Listener
-from wattstep.fleet.outcome import Configuration, Outcome
-from wattstep.fleet.remote import Finished
-from wattstep.fleet.remote.answers import parse_diagnosis, parse_progress, part, said
-from wattstep.fleet.remote.archive import unpack
-from wattstep.fleet.remote.board import BoardOptions, RemoteBoard
-from wattstep.fleet.remote.install import look
-from wattstep.fleet.remote.job import complete
-from wattstep.fleet.remote.on_board import JOB_NAME
-from wattstep.fleet.remote.wording import MOST, inert, inert_lines
-from wattstep.profiling import ProfileSettings
-from wattstep.training import TrainingSettings
+from wattstep.remote.ssh import Finished
+from wattstep.remote.ssh.answers import complaint, parse_diagnosis, parse_progress, part
+from wattstep.remote.ssh.archive import unpack
+from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
+from wattstep.remote.ssh.bootstrap import JOB_NAME
+from wattstep.remote.ssh.install import look
+from wattstep.remote.ssh.job import complete
+from wattstep.remote.ssh.wording import MOST, inert, inert_lines
+from wattstep.train.child.measuring import Listener
+from wattstep.train.child.outcome import Configuration, Outcome
+from wattstep.train.script import ProfileSettings
+from wattstep.train.settings import TrainingSettings
 
 T = TypeVar("T")
 STEERING = "\x1b]0;owned\x07\x1b[2J\u202egnorw\u2066\x9b31m\x00\r\ud800\u200b"
@@ -164,7 +164,7 @@ def test_what_needs_no_change_stays_as_it_is() -> None:
     assert inert("a\nb\x1b[0m") == "a b�[0m"
     assert inert("x" * (MOST + 1)) == "x" * MOST + "…"
     finished = Finished(code=1, output=b"", errors=b"one\ntar: /home/me/\x1b[31mx: no\n")
-    assert said(finished) == "tar: …: no"
+    assert complaint(finished) == "tar: …: no"
     assert finished.last_error == "tar: /home/me/�[31mx: no"
 
 

@@ -19,9 +19,10 @@ import pytest
 from tests.waiting import gone, until
 
 from wattstep.errors import MissingPartError, RecordingError
-from wattstep.fleet.remote import Finished, on_board
-from wattstep.fleet.remote.answers import nameless, said
-from wattstep.fleet.remote.install import Board, install, look, missing, spell_bytes, wheel
+from wattstep.remote.ssh import Finished
+from wattstep.remote.ssh import bootstrap as on_board
+from wattstep.remote.ssh.answers import complaint, nameless
+from wattstep.remote.ssh.install import Board, install, look, missing, spell_bytes, wheel
 
 
 def board(**changes: Any) -> Board:
@@ -99,13 +100,13 @@ def test_pip_is_bound_to_the_torch_and_numpy_that_are_there() -> None:
     connection = Scripted()
     sent: dict[str, bytes] = {}
     connection.push = lambda files, folder: sent.update(files) or 1  # type: ignore[assignment,func-returns-value]
-    said: list[str] = []
-    install(connection, board(libraries=without("pyarrow")), said.append)
+    lines: list[str] = []
+    install(connection, board(libraries=without("pyarrow")), lines.append)
     assert sent["constraints.txt"] == b"torch==2.5.0\nnumpy<2\n"
     (pip,) = [command for command in connection.commands if " pip install " in command]
     assert "--no-cache-dir" in pip
     assert shlex.split(pip)[-1].endswith("-c constraints.txt 'pyarrow>=16'")
-    assert said[1] == "the board's pip installs pyarrow>=16 there"
+    assert lines[1] == "the board's pip installs pyarrow>=16 there"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_the_wheel_is_one_by_its_own_record(
             content = packed.read(name)
             made = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
             assert (digest, int(size)) == (f"sha256={made}", len(content))
-    assert "wattstep/fleet/remote/there.py" in names
+    assert "wattstep/remote/ssh/remote_entry.py" in names
     assert "wattstep/boards/jetson-tx2.toml" in names
     assert not any("__pycache__" in name or name.startswith("/") for name in names)
     assert wheel() == path
@@ -361,7 +362,7 @@ def test_messages_name_no_folder_of_the_board() -> None:
     assert nameless("a / b", "/", "") == "a / b"
     error = b"mkdir: cannot create directory '/tmp/secret/home/afile': Not a directory"
     finished = Finished(code=1, output=b"", errors=error)
-    assert said(finished) == "mkdir: cannot create directory '…': Not a directory"
+    assert complaint(finished) == "mkdir: cannot create directory '…': Not a directory"
 
 
 def test_a_job_is_told_by_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ import pytest
 from tests.fleet.remote.server import LONG_S, MISSING, WHY_NOT, Server, serving
 from tests.waiting import gone, until
 
-from wattstep.fleet.remote import install, on_board
-from wattstep.fleet.remote.board import BoardOptions
-from wattstep.fleet.remote.remains import Remains
+from wattstep.remote.ssh import bootstrap as on_board
+from wattstep.remote.ssh import install
+from wattstep.remote.ssh.board import BoardOptions
+from wattstep.remote.ssh.leftovers import Leftovers
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
 
@@ -174,15 +175,15 @@ def test_a_board_that_stays_away_before_the_start_is_cleared_later(
         assert "wattstep targets" in errors
         server.start()
         said: list[str] = []
-        with closing(Remains(server.connect(), BoardOptions(), said.append)) as remains:
+        with closing(Leftovers(server.connect(), BoardOptions(), said.append)) as leftovers:
             # As long as its files may be on their way it is nobody's to take away.
             monkeypatch.setattr(install, "script", lambda: starting_within(1e9))
-            (job,) = remains.look().jobs
+            (job,) = leftovers.look().jobs
             assert (job["state"], job["recorded"]) == ("running", False)
             monkeypatch.setattr(install, "script", lambda: starting_within(0.0))
-            assert remains.look().jobs[0]["state"] == "died"
-            assert remains.fetch(tmp_path / "fetched") == []
+            assert leftovers.look().jobs[0]["state"] == "died"
+            assert leftovers.fetch(tmp_path / "fetched") == []
             assert said == [f"{job['id']} had recorded nothing"]
-            remains.clean(force=False)
+            leftovers.clean(force=False)
         assert server.left() == []
     assert not (tmp_path / "runs/mine").exists()

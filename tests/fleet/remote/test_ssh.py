@@ -19,9 +19,9 @@ from tests.fleet.remote.server import LONG_S, MISSING, WHY_NOT, Server, children
 from tests.waiting import gone, until
 
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.fleet.remote import ConnectionLostError
-from wattstep.fleet.remote.socket_folder import SocketFolder, remove_abandoned
-from wattstep.fleet.remote.ssh import Address, SshConnection, refusal
+from wattstep.remote.ssh import ConnectionLostError
+from wattstep.remote.ssh.socket_folder import SocketFolder, remove_abandoned
+from wattstep.remote.ssh.ssh import Address, SshConnection, refusal
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
 
@@ -150,7 +150,7 @@ def test_what_is_given_up_here_is_ended_there(connection: SshConnection, server:
 def test_files_that_stand_still_on_their_way_are_given_up(
     connection: SshConnection, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wattstep.fleet.remote.ssh.SILENT_S", 0.5)
+    monkeypatch.setattr("wattstep.remote.ssh.ssh.SILENT_S", 0.5)
     standing = server.path / "tar"
     standing.write_text("#!/bin/sh\nexec sleep 1000\n")
     standing.chmod(0o755)

@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 from tests.comparison.made import recorded
 
-from wattstep.comparison.answer import between, change, percent, signed_percent
-from wattstep.comparison.comparing import compare
-from wattstep.comparison.gate import hold
-from wattstep.comparison.matrix import compare_all
-from wattstep.comparison.sides import gathered, sides_of
-from wattstep.records.figure import Figure, Status
-from wattstep.reports.consoles.compare import print_comparison, print_gate, print_matrix
+from wattstep.insight.compare.answer import between, change, percent, signed_percent
+from wattstep.insight.compare.comparing import compare
+from wattstep.insight.compare.gate import hold
+from wattstep.insight.compare.matrix import compare_all
+from wattstep.insight.compare.sides import gathered, sides_of
+from wattstep.report.terminal.compare import print_comparison, print_gate, print_matrix
+from wattstep.schema.figure import Figure, Status
 
 
 @pytest.fixture(scope="module")

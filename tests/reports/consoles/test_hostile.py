@@ -20,29 +20,32 @@ from tests.reports.pages import test_sweep
 from tests.reports.test_hostile_values import harmful
 from tests.reports.test_memory import footprint
 
-from wattstep.comparison.comparing import compare
-from wattstep.comparison.gate import hold
-from wattstep.comparison.matrix import compare_all
-from wattstep.comparison.sides import gathered
-from wattstep.explaining.section import Section, Table
-from wattstep.observations import observe
-from wattstep.observations.evidence import Evidence
-from wattstep.records.figure import Figure
-from wattstep.reports.consoles.ceilings import print_ceilings
-from wattstep.reports.consoles.compare import print_comparison, print_gate, print_matrix
-from wattstep.reports.consoles.daily import print_daily
-from wattstep.reports.consoles.explain import print_section
-from wattstep.reports.consoles.memory import print_footprints
-from wattstep.reports.consoles.observe import print_observations
-from wattstep.reports.consoles.run import print_runs
-from wattstep.reports.consoles.sweep import print_sweep
+from wattstep.insight.compare.comparing import compare
+from wattstep.insight.compare.gate import hold
+from wattstep.insight.compare.matrix import compare_all
+from wattstep.insight.compare.sides import gathered
+from wattstep.insight.explain.section import Section, Table
+from wattstep.insight.observe import observe
+from wattstep.insight.observe.evidence import Evidence
+from wattstep.report.terminal.ceilings import print_ceilings
+from wattstep.report.terminal.compare import print_comparison, print_gate, print_matrix
+from wattstep.report.terminal.daily import print_daily
+from wattstep.report.terminal.explain import print_section
+from wattstep.report.terminal.memory import print_footprints
+from wattstep.report.terminal.observe import print_observations
+from wattstep.report.terminal.run import print_runs
+from wattstep.report.terminal.sweep import print_sweep
+from wattstep.schema.figure import Figure
+from wattstep.schema.footprint import Footprint
+from wattstep.schema.run_report import RunReport
 
 WIDTH = 100
 MOST_LINES = 1_500  # two runs of which every text is as long as it may be shown
 
 
-def run_documents(text: str) -> list[dict[str, Any]]:
-    return [poisoned(synthetic.document(), text), poisoned(synthetic.document(title="b"), text)]
+def run_reports(text: str) -> list[RunReport]:
+    documents = [synthetic.document(), synthetic.document(title="b")]
+    return [synthetic.report(poisoned(document, text)) for document in documents]
 
 
 def sweep(text: str) -> dict[str, Any]:
@@ -89,9 +92,9 @@ def show_observations(text: str, console: Console) -> None:
 
 
 CONSOLES: Mapping[str, Callable[[str, Console], None]] = {
-    "run": lambda text, console: print_runs(run_documents(text), console),
+    "run": lambda text, console: print_runs(run_reports(text), console),
     "memory": lambda text, console: print_footprints(
-        [poisoned(footprint(), text), poisoned(footprint(8), text)], console
+        [Footprint.from_dict(poisoned(footprint(n), text)) for n in (4, 8)], console
     ),
     "sweep": lambda text, console: print_sweep(sweep(text), console),
     "explain": lambda text, console: print_section(section(text), console),

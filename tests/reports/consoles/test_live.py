@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.reports.consoles.glyphs import bar, brief, course
-from wattstep.reports.consoles.live import Screen, draw
-from wattstep.watching.snapshot import Snapshot
+from wattstep.live.snapshot import Snapshot
+from wattstep.report.terminal.glyphs import bar, brief, course
+from wattstep.report.terminal.live import Screen, draw
+from wattstep.schema.figure import Figure, Status, missing
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\u2066\r\n\x00" + "x" * 10_000
 
@@ -22,7 +23,7 @@ def figure(value: float, unit: str, status: Status = Status.MEASURED, **more: An
     return Figure(value=value, unit=unit, status=status, **more)
 
 
-def snapshot(name: str = "lenet", cores: int = 4, **more: Any) -> dict[str, Any]:
+def snapshot(name: str = "lenet", cores: int = 4, **more: Any) -> Snapshot:
     modelled = Status.MODELLED
     figures = {
         "step_time": figure(0.0042, "s", low=0.0041, high=0.0043),
@@ -60,12 +61,12 @@ def snapshot(name: str = "lenet", cores: int = 4, **more: Any) -> dict[str, Any]
         "history": {"step_time": (None, 1.0, 2.0), "power": tuple(float(n) for n in range(120)),
                     "temperature": (60.0, 61.0)},
     }  # fmt: skip
-    return Snapshot(**{**known, **more}).document()
+    return Snapshot(**{**known, **more})
 
 
-def printed(document: dict[str, Any], width: int, height: int, *, ascii_only: bool = False) -> str:
+def printed(snapshot: Snapshot, width: int, height: int, *, ascii_only: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(draw(document, Screen(width=width, height=height, ascii_only=ascii_only)))
+    console.print(draw(snapshot, Screen(width=width, height=height, ascii_only=ascii_only)))
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
@@ -100,9 +101,8 @@ def test_what_no_sensor_gave_says_so_without_colour() -> None:
 
 def test_what_is_missing_is_there_once_with_its_reason() -> None:
     figures = {"power": missing("W", "no power sensor was found"), "energy": missing("J", "none")}
-    document = snapshot(temperatures={}, absent={"thermal": "no zone is here"})
-    document["figures"] |= {name: one.to_dict() for name, one in figures.items()}
-    said = printed(document, 100, 40)
+    whole = snapshot(temperatures={}, absent={"thermal": "no zone is here"})
+    said = printed(replace(whole, figures={**whole.figures, **figures}), 100, 40)
     assert said.count("no power sensor was found") == 1
     assert said.count("no zone is here") == 1
     assert not re.search(r"power +0", said)
@@ -114,7 +114,7 @@ def test_what_matters_most_stays_on_a_low_screen() -> None:
 
 
 def test_a_run_that_has_told_nothing_yet_is_drawn() -> None:
-    said = printed(Snapshot(run="runs/it", state="waiting").document(), 80, 24)
+    said = printed(Snapshot(run="runs/it", state="waiting"), 80, 24)
     assert "waiting" in said
 
 

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 from tests.observations.made import figure, observed, series
 
-from wattstep.observations import observe
-from wattstep.observations.evidence import Evidence, Observed
-from wattstep.records.figure import Status
-from wattstep.reports.consoles.observe import print_observations, written
+from wattstep.insight.observe import observe
+from wattstep.insight.observe.evidence import Evidence, Observed
+from wattstep.report.terminal.observe import print_observations, written
+from wattstep.schema.figure import Status
 
 
 def printed(runs: Sequence[Observed], width: int, *names: str) -> str:

@@ -8,16 +8,17 @@ from typing import Any
 from rich.console import Console
 from tests.reports import synthetic
 
-from wattstep.reports.consoles.run import print_run, print_runs
+from wattstep.report.terminal.run import print_run, print_runs
 
 
 def printed(*documents: dict[str, Any], width: int = 80) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, no_color=True)
-    if len(documents) == 1:
-        print_run(documents[0], console)
+    reports = [synthetic.report(document) for document in documents]
+    if len(reports) == 1:
+        print_run(reports[0], console)
     else:
-        print_runs(documents, console)
+        print_runs(reports, console)
     return stream.getvalue()
 
 

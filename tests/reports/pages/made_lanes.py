@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from tests.reports.synthetic import HOSTILE, HOSTILE_LAYER
 
-from wattstep.run.lanes import Lane, Lanes, OperationLanes, StepLane
-from wattstep.run.naming import Names
+from wattstep.attribution.tables.naming import Names
+from wattstep.run.lanes import Lane, OperationLanes, StepLane
+from wattstep.run.timeline import Timeline
 
 BASE = 10**15
 MS = 1_000_000
@@ -15,7 +16,7 @@ STEP = 50 * MS
 
 def lanes(
     steps: int = 10_000, each: int = 4, samples: int = 20_000, name: str = "aten::mm"
-) -> Lanes:
+) -> Timeline:
     """Every tenth step is traced, with so many operations of 10 ms in a row.
 
     Power at sample n is 5 + n % 100 / 100 W, each sample a whole share of the run apart; the core
@@ -27,7 +28,7 @@ def lanes(
     traced = index % 10 == 5
     begins = np.repeat(start[traced], each) + np.tile(np.arange(each) * 10 * MS, traced.sum())
     t_ns = BASE + np.arange(samples, dtype=np.int64) * (steps * STEP // samples)
-    return Lanes(
+    return Timeline(
         base_ns=BASE,
         steps=StepLane(
             index=index,
@@ -35,6 +36,7 @@ def lanes(
             end_ns=start + STEP - MS,
             traced=traced,
             warmup=index < 3,
+            clean=~traced & (index >= 3) & ~np.append(False, traced[:-1]),
             throttled=(index >= 100) & (index < 110),
             disturbed=(index >= 200) & (index < 205),
             phase_step=phases,
@@ -52,10 +54,12 @@ def lanes(
             start_ns=begins,
             end_ns=begins + 9 * MS,
             row=np.zeros(len(begins), np.int64),
-            rows=[("thread 1", 0)],
+            rows=[(1, 0)],
             label=np.arange(len(begins)) % 2,
             labels=[(name, "fc1", "forward"), (HOSTILE, HOSTILE_LAYER, "backward")],
+            window=np.repeat(np.arange(int(traced.sum())), each),
         ),
+        interval_s=0.01,
         notes=("a note of the run",),
     )
 

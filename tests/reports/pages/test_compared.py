@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tests.comparison.made import recorded
 
-from wattstep.comparison.comparing import compare
-from wattstep.comparison.process import Process
-from wattstep.comparison.sides import sides_of
-from wattstep.reports.pages.compared import ComparedSection, compared_section
-from wattstep.reports.pages.report import Reported, read_run, render_report
-from wattstep.reports.values import plain
+from wattstep.insight.compare.comparing import compare
+from wattstep.insight.compare.process import Process
+from wattstep.insight.compare.sides import sides_of
+from wattstep.report.html.compared import ComparedSection, compared_section
+from wattstep.report.html.report import Reported, read_run, render_report
+from wattstep.report.values import plain
 
 
 def process(path: Path) -> Process:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.comparison.made import recorded
 
-from wattstep.explaining import explain
-from wattstep.reports.pages import explained
-from wattstep.reports.pages.report import Reported, read_run, render_report
+from wattstep.insight.explain import explain
+from wattstep.report.html import explained
+from wattstep.report.html.report import Reported, read_run, render_report
 from wattstep.run import load
 
 

@@ -16,17 +16,18 @@ from tests.reports.pages.tree import Element, tree
 from tests.reports.test_hostile_values import harmful
 from tests.reports.test_memory import footprint
 
-from wattstep.reports.pages.daily import render_daily
-from wattstep.reports.pages.memory import render_footprints
-from wattstep.reports.pages.report import Reported, Unreadable, render_report
-from wattstep.reports.pages.sweep import render_sweep
-from wattstep.reports.values import plain
+from wattstep.report.html.daily import render_daily
+from wattstep.report.html.memory import render_footprints
+from wattstep.report.html.report import Unreadable, render_report
+from wattstep.report.html.sweep import render_sweep
+from wattstep.report.values import plain
+from wattstep.schema.footprint import Footprint
 
 
 def run_page(text: str) -> str:
     document = poisoned(synthetic.document(), text)
     timeline = poisoned(synthetic.timeline(), text)
-    runs = [Reported(document=document, timeline=timeline) for _ in range(2)]
+    runs = [synthetic.reported(document=document, timeline=timeline) for _ in range(2)]
     path = plain(f"a run{text}")
     return render_report(runs, [Unreadable(path=path, reason=plain(f"it is damaged{text}"))])
 
@@ -34,7 +35,7 @@ def run_page(text: str) -> str:
 PAGES: Mapping[str, Callable[[str], str]] = {
     "report": run_page,
     "memory": lambda text: render_footprints(
-        [poisoned(footprint(), text), poisoned(footprint(8), text)]
+        [Footprint.from_dict(poisoned(footprint(n), text)) for n in (4, 8)]
     ),
     "sweep": lambda text: render_sweep(sweep(text)),
     "daily": lambda text: render_daily(daily(text)),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.reports import synthetic
 
-from wattstep.reports.pages.report import Reported, write_report
+from wattstep.report.html.report import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -21,10 +21,12 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    other = synthetic.timeline(operations_note="Step 55, which was traced.")
     runs = [
-        Reported(document=synthetic.document(), timeline=synthetic.timeline()),
-        Reported(document=synthetic.document(title="ResNet", batch_size=16), timeline=other),
+        synthetic.reported(document=synthetic.document(), timeline=synthetic.timeline()),
+        synthetic.reported(
+            document=synthetic.document(title="ResNet", batch_size=16),
+            timeline=synthetic.timeline(),
+        ),
     ]
     write_report(runs, path)
     return path

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import BASE, MS, STEP, lanes
 
-from wattstep.reports.pages import report
-from wattstep.reports.pages.lanes import (
+from wattstep.report.html import report
+from wattstep.report.html.lanes import (
     MOST_LABELS,
     MOST_ROWS,
     MOST_STEPS,
@@ -29,7 +29,7 @@ from wattstep.reports.pages.lanes import (
     lanes_section,
     thinned,
 )
-from wattstep.reports.pages.report import Reported, render_report
+from wattstep.report.html.report import render_report
 from wattstep.run.lanes import Lane
 
 
@@ -152,7 +152,7 @@ def test_millions_of_steps_are_merged_and_said() -> None:
     index = np.arange(count)
     steps = replace(
         given.steps, index=index, start_ns=BASE + index * 1000, end_ns=BASE + index * 1000 + 900,
-        **dict.fromkeys(("traced", "warmup", "throttled", "disturbed"), index == 4),
+        **dict.fromkeys(("traced", "warmup", "clean", "throttled", "disturbed"), index == 4),
     )  # fmt: skip
     found = encode(replace(given, steps=steps))
     told = found.document["steps"]
@@ -189,7 +189,9 @@ def test_names_are_short_and_steer_nothing() -> None:
 
 
 def test_hostile_names_stay_data_in_the_page() -> None:
-    page = render_report([Reported(document=synthetic.document(), lanes=lanes(steps=100))])
+    page = render_report(
+        [synthetic.reported(document=synthetic.document(), timeline=lanes(steps=100))]
+    )
     assert "<script>window.hacked" not in page
     assert "</script><img" not in page
     assert "The whole run" in page
@@ -203,7 +205,7 @@ def test_without_anything_recorded_there_is_no_section() -> None:
     steps = replace(given.steps, index=empty, phase_step=empty, phase_ns=empty)
     assert lanes_section("run-1", None) is None
     assert lanes_section("run-1", replace(given, steps=steps, channels=[])) is None
-    page = render_report([Reported(document=synthetic.document())])
+    page = render_report([synthetic.reported(document=synthetic.document())])
     assert "lanesData" not in page
 
 
@@ -211,7 +213,7 @@ def test_a_page_stays_within_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     given = lanes(samples=200_000)
     noise = [replace(each, value=random.random(200_000)) for each in given.channels]
-    run = Reported(document=synthetic.document(), lanes=replace(given, channels=noise))
+    run = synthetic.reported(document=synthetic.document(), timeline=replace(given, channels=noise))
     whole = len(render_report([run]))
     monkeypatch.setattr(report, "MOST_CHARACTERS", whole - 500_000)
     page = render_report([run])

@@ -9,7 +9,7 @@ import pytest
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import lanes
 
-from wattstep.reports.pages.report import Reported, write_report
+from wattstep.report.html.report import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -25,7 +25,7 @@ STEPS, CORE, POWER, MODELLED, OPERATIONS = 32, 80, 130, 176, 228
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report([Reported(document=synthetic.document(), lanes=lanes())], path)
+    write_report([synthetic.reported(document=synthetic.document(), timeline=lanes())], path)
     return path
 
 
@@ -240,3 +240,11 @@ def test_a_phone_zooms_with_two_fingers_and_does_not_scroll_sideways(
     assert (begin + end) / 2 == pytest.approx(250, abs=25)
     assert visit.complaints == []
     visit.page.close()
+
+
+def test_three_steps_and_a_traced_step_are_a_button_away(visit: Visit) -> None:
+    """Steps 5001 to 5003 of 50 ms; of the traced ones 4995 is in the middle, with 39 ms of operations."""
+    for name, begin, end in (("Three steps", 250.05, 250.199), ("A traced step", 249.75, 249.789)):
+        visit.page.locator(".lanes").get_by_role("button", name=name, exact=True).click()
+        assert visit.view() == pytest.approx((begin, end), abs=0.01)
+    visit.everything()

@@ -12,21 +12,20 @@ import pytest
 from tests.reports import synthetic
 
 from wattstep.errors import DamagedRunError
-from wattstep.recorder import Recorder
-from wattstep.records.figure import Figure, Status, missing
-from wattstep.reports.pages.notebook import operations, picture
+from wattstep.record.recorder import Recorder
+from wattstep.report.html.notebook import operations, picture
 from wattstep.run import load
+from wattstep.schema.figure import Figure, Status, missing
 
 CHROMIUM = Path("/usr/bin/chromium")
 LONG = "x" * 10_000
 MARKS = "\u202eevil\x1b[31m"
 
 
-def shown(document: dict[str, Any], timeline: dict[str, Any] | None = None) -> str:
+def shown(document: dict[str, Any], **timeline: Any) -> str:
+    whole = SimpleNamespace(three_steps=synthetic.three_steps(**timeline))
     return picture(
-        SimpleNamespace(
-            document=lambda: document, timeline=lambda: timeline or synthetic.timeline()
-        )
+        SimpleNamespace(report=lambda: synthetic.report(document), timeline=lambda: whole)
     )
 
 
@@ -53,7 +52,7 @@ def test_hostile_and_endless_names_are_inert_and_the_picture_stays_small() -> No
         step["phases"] = [{"name": name, "start": 0.0, "end": 1e-3} for name in names * 50]
     power = {"name": "power", "unit": "W", "role": "power", "core": None, "status": "modelled"}
     timeline["channels"] = [{**power, "points": [[n * 1e-6, 5.0] for n in range(100_000)]}]
-    page = shown(document, timeline)
+    page = shown(document, **timeline)
     assert len(page.encode()) < 100_000
     assert "<script" not in page
     assert "<img" not in page
@@ -98,7 +97,7 @@ def test_a_damaged_run_says_so() -> None:
     def fail() -> Any:
         raise DamagedRunError("steps.parquet is <cut>")
 
-    page = picture(SimpleNamespace(document=fail, timeline=fail))
+    page = picture(SimpleNamespace(report=fail, timeline=fail))
     assert "steps.parquet is &lt;cut&gt;" in page
 
 
@@ -112,7 +111,7 @@ def test_a_browser_draws_it_in_both_themes_without_a_complaint(tmp_path: Path) -
     power = {"name": "power", "unit": "W", "role": "power", "core": None, "status": "modelled"}
     begin, end = timeline["steps"][0]["start"], timeline["steps"][-1]["end"]
     timeline["channels"] = [{**power, "points": [[begin, 5.0], [end, 7.0]]}]
-    body = shown(synthetic.document(title=synthetic.HOSTILE), timeline)
+    body = shown(synthetic.document(title=synthetic.HOSTILE), **timeline)
     file.write_text(f"<!doctype html><meta charset=utf-8><body>{body}", encoding="utf-8")
     backs, complaints = [], []
     with playwright.sync_playwright() as driver:

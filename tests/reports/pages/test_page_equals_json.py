@@ -6,20 +6,19 @@ import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from tests.command_line import wattstep
 from tests.reports import synthetic
 from tests.reports.pages.tree import Element, tree
 
-from wattstep.records.figure import Status
-from wattstep.reports.json_document import dump
-from wattstep.reports.pages.report import Reported, render_report
+from wattstep.report.html.report import render_report
+from wattstep.report.json_document import dump
+from wattstep.schema.figure import Status
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 OLD_RUN = FIXTURES / "runs" / "schema-1"
@@ -88,15 +87,14 @@ def synthetic_report() -> Report:
     runs = [document, other]
     stream = io.StringIO()
     dump({"runs": runs}, stream)
-    reported = [Reported(document=each, timeline=synthetic.timeline()) for each in runs]
+    reported = [synthetic.reported(document=each, timeline=synthetic.timeline()) for each in runs]
     return Report(render_report(reported), stream.getvalue())
 
 
 def reported(folder: Path, *runs: Path) -> Report:
     """The report that the command line writes, and what it prints meanwhile."""
     page = folder / "report.html"
-    command = [sys.executable, "-m", "wattstep", "report", *map(str, runs), "-o", str(page)]
-    done = subprocess.run([*command, "--json", "--quiet"], capture_output=True, text=True)
+    done = wattstep("report", *runs, "-o", page, "--json", "--quiet")
     assert done.returncode == 0, done.stderr
     return Report(page.read_text(encoding="utf-8"), done.stdout)
 
@@ -109,8 +107,7 @@ def recorded_report(folder: Path) -> Report:
 
 def imported_report(folder: Path) -> Report:
     run = folder / "imported"
-    command = [sys.executable, "-m", "wattstep", "import", "--trace", str(TRACE), "--out", str(run)]
-    done = subprocess.run([*command, "--json", "--quiet"], capture_output=True, text=True)
+    done = wattstep("import", "--trace", TRACE, "--out", run, "--json", "--quiet")
     assert done.returncode == 0, done.stderr
     return reported(folder, *(Path(each["run"]) for each in json.loads(done.stdout)["runs"]))
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from wattstep.reports.consoles.sweep import print_sweep
-from wattstep.reports.pages.sweep import render_sweep
-from wattstep.reports.sweep_table import evidence, facts, fit_table, spell_duration, unfit
+from wattstep.report.html.sweep import render_sweep
+from wattstep.report.sweep_table import evidence, facts, fit_table, spell_duration, unfit
+from wattstep.report.terminal.sweep import print_sweep
 
 NOTHING: dict[str, Any] = {
     "exit_code": None, "signal": None, "said": None, "kernel": None, "oom_kills": None,

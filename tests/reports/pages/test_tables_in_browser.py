@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.reports import synthetic
 
-from wattstep.reports.pages.report import Reported, write_report
-from wattstep.reports.tables import MOST_DRAWN
+from wattstep.report.html.report import write_report
+from wattstep.report.tables import MOST_DRAWN
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -51,7 +51,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables") / "report.html"
-    write_report([Reported(document=synthetic.document(operations=many_operations()))], path)
+    write_report(
+        [synthetic.reported(document=synthetic.document(operations=many_operations()))], path
+    )
     return path
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from tests.reports import synthetic
 from tests.reports.synthetic import figure, missing
 
-from wattstep.reports.pages.report import Reported, render_report
-from wattstep.reports.pages.thermal import course, course_chart, sentences
+from wattstep.report.html import thermal
+from wattstep.report.html.charts import Chart
+from wattstep.report.html.report import render_report
+from wattstep.schema.report_rows import Course
 
 
 def column(name: str, unit: str, values: list[float | None], status: str) -> dict[str, Any]:
@@ -32,6 +35,18 @@ def curve(**changed: Any) -> dict[str, Any]:
 
 def document(**metrics: Any) -> dict[str, Any]:
     return {"title": "LeNet-5", "metrics": metrics, "curve": curve()}
+
+
+def course(document: dict[str, Any]) -> dict[str, Any] | None:
+    return thermal.course(synthetic.report(document))
+
+
+def course_chart(curve: dict[str, Any]) -> Chart | None:
+    return thermal.course_chart(Course.from_dict(curve))
+
+
+def sentences(document: dict[str, Any]) -> list[str]:
+    return thermal.sentences(synthetic.report(document))
 
 
 def test_the_chart_has_a_panel_for_each_quantity_at_the_middle_of_its_bins() -> None:
@@ -71,7 +86,7 @@ def test_each_sensor_of_temperature_is_a_thin_line_in_the_panel_of_the_hottest()
     assert {trace["yaxis"] for trace in thin} == {hottest["yaxis"]}
     assert thin[1]["name"] == "&lt;b&gt;cpu&lt;/b&gt;"
     assert [name for name, _ in found["zones"]] == ["thermal.gpu", "<b>cpu</b>"]
-    page = render_report([Reported(document={**document(), "curve": curve(zones=zones)})])
+    page = render_report([synthetic.reported(document={**document(), "curve": curve(zones=zones)})])
     assert "thermal.gpu</span>" in page
     assert "<b>cpu</b>" not in page
 
@@ -98,13 +113,15 @@ def test_a_run_without_a_course_has_no_section() -> None:
     assert course({"title": "LeNet-5"}) is None
     assert course({**document(), "curve": {}}) is None
     assert "In the course of the run" not in render_report(
-        [Reported(document={"title": "LeNet-5"})]
+        [synthetic.reported(document={"title": "LeNet-5"})]
     )
 
 
 def test_the_page_has_the_sentences_and_the_chart() -> None:
     ratio = figure(0.75, "ratio", "measured", 0.74, 0.76)
-    page = render_report([Reported(document=document(sustained={"throughput_ratio": ratio}))])
+    page = render_report(
+        [synthetic.reported(document=document(sustained={"throughput_ratio": ratio}))]
+    )
     assert "In the course of the run" in page
     assert "The last minute trained at 75.0% of the throughput of the first." in page
 

@@ -17,6 +17,9 @@ POWER = {"file": "power.csv", "format": "plain CSV"}
 #   mm      50-70   with the kernel 50-60, alone 60-70:                15 ms
 #   nothing                                                            40 ms
 STEP = 100.0
+WATTS = ((30, 10.0), (40, 20.0), (50, 30.0), (60, 20.0), (100, 10.0))  # until so many ms
+JOULES = {"aten::conv2d": 0.025 * 10, "sgemm": 0.020 * 30, "aten::mm": 0.015 * 10}
+STEP_J = 1.4  # with 0.4 of nothing
 TOTALS = [
     {"name": "sgemm", "kind": "kernel", "processor": "gpu0", "calls": 10, "total_s": 0.6,
      "mean_s": 0.06, "least_s": 0.05, "most_s": 0.09},
@@ -46,11 +49,11 @@ def step(number: int, begin: float) -> list[Worked]:
 
 
 def power(until: float, every: float = 1.0) -> list[tuple[float, float]]:
-    """10 W, and 30 W while the GPU works; noise of some mW makes every sample a new value."""
+    """10 W, 30 W for the GPU alone, the mean where both run; noise of some mW makes values new."""
     times = [n * every for n in range(int(until / every) + 1)]
     noise = [(n * 7919 % 41 - 20) * 0.001 for n in range(len(times))]
     return [
-        (t, round((30.0 if 30 <= t % STEP < 60 else 10.0) + more, 3))
+        (t, round(next(w for end, w in WATTS if t % STEP < end) + more, 3))
         for t, more in zip(times, noise, strict=True)
     ]
 
@@ -87,6 +90,7 @@ def rows(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def whole(document: dict[str, Any], what: str) -> float:
-    """Operations and rests, what is too short among them."""
+    """Operations and rests, what is too short among them, and of energy what is told together."""
     parts = [*document["operations"], *document["rests"].values()]
+    parts += document["energy_groups"] if what == "energy" else []
     return sum(part[what]["value"] or 0.0 for part in parts)

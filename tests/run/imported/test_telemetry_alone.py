@@ -11,9 +11,9 @@ import pytest
 from tests.run.imported.made import POWER, ramp
 from tests.run.made import import_made, watts
 
-from wattstep.records.channel import Channel
-from wattstep.records.figure import Figure
 from wattstep.run import Run, load
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
 
 
 def gauge(name: str, role: str, unit: str, domain: Any, **more: Any) -> Channel:
@@ -77,7 +77,7 @@ def test_telemetry_alone_has_no_step_and_says_why(log: Run) -> None:
     )
     assert document["steps"] == {"recorded": 0}
     assert document["figures_of"] == "recording"
-    assert log.timeline()["steps"] == []
+    assert log.timeline().to_dict()["steps"] == []
     json.dumps(document, allow_nan=False)
 
 
@@ -146,4 +146,4 @@ def test_telemetry_that_holds_next_to_nothing_is_read(
     assert run.metrics()["recorded_energy"].missing
     assert run.metrics()["mean_power"].missing
     json.dumps(run.document(), allow_nan=False)
-    assert run.timeline()["operations"] == []
+    assert run.timeline().to_dict()["operations"] == []

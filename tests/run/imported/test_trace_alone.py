@@ -101,7 +101,7 @@ def test_streams_of_a_gpu_have_lines_of_their_own_in_the_timeline(tmp_path: Path
             Worked(name="c", step=0, start=15, end=30, processor="gpu1", thread=10**12 + 9),
         ],
     )
-    shown = {row["name"]: row["thread"] for row in load(path).timeline()["operations"]}
+    shown = {row["name"]: row["thread"] for row in load(path).timeline().to_dict()["operations"]}
     assert shown == {"aten::mm": 3, "a": "gpu0", "b": "gpu0.1", "c": "gpu1"}
 
 
@@ -132,7 +132,7 @@ def test_a_step_without_an_operation_is_all_rest(tmp_path: Path) -> None:
     assert rows(run)["aten::mm"]["time"].value == pytest.approx(0.015 * 2 / 3)
     assert rows(run)["aten::mm"]["calls"].value == pytest.approx(2 / 3)
     assert whole(run.document(), "time") == pytest.approx(0.1)
-    assert run.timeline()["operations"]
+    assert run.timeline().to_dict()["operations"]
 
 
 def test_rows_without_a_processor_but_the_cpu_say_nothing_of_it(tmp_path: Path) -> None:

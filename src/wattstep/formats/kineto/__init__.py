@@ -22,7 +22,7 @@ from wattstep.formats.kineto.cutting import NAME, Cutter, Surroundings
 from wattstep.formats.kineto.numbers import LARGEST_NS
 from wattstep.formats.kineto.unpacking import Unpacking
 from wattstep.formats.trace import Events, Trace
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 
 OWN = "wattstep"  # stands before the events in an export of ours, with its version
 KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", OWN})
@@ -55,7 +55,7 @@ def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trac
             more than 500 times its size.
         MissingPartError: msgspec is not installed.
     """
-    decoding = load_part("wattstep.formats.kineto.decoding")
+    decoding = require("wattstep.formats.kineto.decoding")
     unpacking = Unpacking(path, on_progress)
     cutter: Cutter[Any] = Cutter(unpacking.pieces(), decoding.decode, decoding.decode_each, KEYS)
     columns = Columns()
@@ -109,7 +109,7 @@ def _trace(columns: Columns, around: Surroundings, notes: list[str]) -> Trace:
 def _clock(
     start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], base: object
 ) -> tuple[int, str, tuple[str, ...]]:
-    """What to add to all times in ns, the clock that they are of then, and what to say of it."""
+    """Offset of all times in ns, the clock that they have with it, and a note about it."""
     if not len(start_ns):
         return 0, "unknown", ()
     usual = int(np.median(start_ns))  # single times may be damaged
@@ -143,5 +143,5 @@ def _device(values: Mapping[str, Any]) -> dict[str, Any]:
 def _content(events: Events, names: tuple[str, ...]) -> tuple[str, ...]:
     if not len(events):
         return (NO_EVENTS,)
-    found = {names[code] for code in np.unique(events.category).tolist()}
-    return () if found & words.OF_TORCH else (NO_TORCH,)
+    categories = {names[code] for code in np.unique(events.category).tolist()}
+    return () if categories & words.OF_TORCH else (NO_TORCH,)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from wattstep.formats.kineto import words
 from wattstep.formats.kineto.counters import NO_TIME, Counters
 from wattstep.formats.kineto.numbers import nanoseconds
-from wattstep.formats.kineto.own import OwnColumns, told_text
+from wattstep.formats.kineto.own import OwnColumns, decoded_text
 from wattstep.formats.trace import NONE, Own
 
 if TYPE_CHECKING:
@@ -146,36 +146,36 @@ class Columns:
             self._parts[key].append(column)
 
     def _described(self, events: list[Event]) -> dict[str, NDArray[Any]]:
-        said = list(map(_ARGS, events))
+        fields = list(map(_ARGS, events))
         count = len(events)
         columns: dict[str, NDArray[Any]] = {
-            key: np.fromiter(map(get, said), np.int64, count) for key, get in _GETTERS.items()
+            key: np.fromiter(map(get, fields), np.int64, count) for key, get in _GETTERS.items()
         }
-        before = np.fromiter(map(_BEFORE, said), np.int64, count)
+        before = np.fromiter(map(_BEFORE, fields), np.int64, count)
         columns["external"] = np.where(columns["external"] == NONE, before, columns["external"])
         names = self._names
         columns["name"] = np.fromiter(
             [names.setdefault(name, len(names)) for name in map(_NAME, events)], np.int32, count
         )
         columns["place"] = np.fromiter(map(self._place, events), np.int32, count)
-        columns["shapes"] = np.fromiter(map(self._shape, said), np.int32, count)
+        columns["shapes"] = np.fromiter(map(self._shape, fields), np.int32, count)
         columns["thread"] = np.fromiter(map(self._thread, map(_TID, events)), np.int64, count)
-        self._keep_sizes(said)
+        self._keep_sizes(fields)
         return columns
 
     def _place(self, event: Event) -> int:
         by_process = event.cat in words.CATEGORIES and event.cat not in words.DEVICES
         device = NONE if by_process else event.args.device
         key = (event.cat, event.pid, device)
-        found = self._places.get(key)
-        return self._places.setdefault(key, len(self._places)) if found is None else found
+        place = self._places.get(key)
+        return self._places.setdefault(key, len(self._places)) if place is None else place
 
-    def _shape(self, said: Any) -> int:
-        told = bytes(said.shapes) if self._own is not None else b""
-        dims = told or bytes(said.dims or said.dims_before)
+    def _shape(self, fields: Any) -> int:
+        raw = bytes(fields.shapes) if self._own is not None else b""
+        dims = raw or bytes(fields.dims or fields.dims_before)
         code = self._shapes.get(dims)
         if code is None:
-            text = told_text(told) if told else words.shapes_text(dims)
+            text = decoded_text(raw) if raw else words.shapes_text(dims)
             code = self._names.setdefault(text, len(self._names)) if text else NONE
             self._shapes[dims] = code
         return code
@@ -188,9 +188,9 @@ class Columns:
             return number
         return self._threads.setdefault(tid, -2 - len(self._threads))
 
-    def _keep_sizes(self, said: Sequence[Any]) -> None:
+    def _keep_sizes(self, fields: Sequence[Any]) -> None:
         """Bytes that ROCm writes at the call that copies, not at the copy."""
-        for one in said:
+        for one in fields:
             if one.size != NONE and one.correlation != NONE:
                 text = str(one.size)
                 if text.isdecimal() and len(text) < 19:
@@ -246,9 +246,9 @@ class Columns:
         if not begins.any():
             return
         codes = [self._names[word] for word in of if word in self._names]
-        found = begins[columns["name"]] & np.isin(columns["category"], codes)
-        if found.any():
-            columns["category"][found] = self._code(is_)
+        rows = begins[columns["name"]] & np.isin(columns["category"], codes)
+        if rows.any():
+            columns["category"][rows] = self._code(is_)
 
     def _where(self, word: str, process: int | str, device: int) -> tuple[str, str, int]:
         """Category, processor and process number of a place."""
@@ -276,7 +276,7 @@ class Columns:
 
 
 def _kept(event: Event) -> Event:
-    """The same event, which no longer holds the text of its whole block."""
+    """Copy of an event that no longer holds the text of its whole block."""
     event.ts = event.ts.copy()
     event.args.dims = event.args.dims.copy()
     event.args.dims_before = event.args.dims_before.copy()

@@ -1,4 +1,4 @@
-"""What a trace samples itself: memory of tensors, and counter events."""
+"""Series within a trace: memory of tensors, and counter events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wattstep.formats.kineto.numbers import nanoseconds
 from wattstep.formats.kineto.words import DEVICE_TYPES
 from wattstep.formats.recording import Recording
-from wattstep.records.channel import Channel, Domain
+from wattstep.schema.channel import Channel, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,17 +54,17 @@ class Counters:
         """Takes events called "[memory]": one allocation or release each."""
         times, known = nanoseconds([event.ts for event in events])
         for event, t_ns, timed in zip(events, times.tolist(), known.tolist(), strict=True):
-            said = event.args
-            if not timed or said.allocation is None:
+            fields = event.args
+            if not timed or fields.allocation is None:
                 self._ignored[NO_AMOUNT if timed else NO_TIME] += 1
                 continue
-            device = _device(said.device_type, said.device_id)
-            if said.allocated is None:
+            device = _device(fields.device_type, fields.device_id)
+            if fields.allocated is None:
                 self._summed.add(device)
-            amount = said.allocation if said.allocated is None else said.allocated
+            amount = fields.allocation if fields.allocated is None else fields.allocated
             self._put(_memory(device, "allocated"), t_ns, amount)
-            if said.reserved is not None and device != "cpu":  # the CPU has no caching allocator
-                self._put(_memory(device, "reserved"), t_ns, said.reserved)
+            if fields.reserved is not None and device != "cpu":  # the CPU has no caching allocator
+                self._put(_memory(device, "reserved"), t_ns, fields.reserved)
 
     def add_counted(self, event: Event, values: Mapping[str, Any]) -> None:
         """Takes an event of phase "C"."""

@@ -42,7 +42,7 @@ class UndecodableError(Exception):
 
 @dataclass(kw_only=True)
 class Surroundings:
-    """What stands around the events, filled while they are read.
+    """Header and trailer of a trace around its events, filled while they are read.
 
     Attributes:
         values: By key, decoded; only those asked for.
@@ -117,20 +117,20 @@ class Cutter(Generic[Events]):
         return first
 
     def _members(self) -> Iterator[Events]:
-        found = False
+        seen = False
         while (key := self._key()) is not None:
             if key == "traceEvents":
                 if self._peek() != b"[":
                     raise FormatError(NAME, 1, '"traceEvents" is no list')
                 self._at += 1
-                found = True
+                seen = True
                 yield from self._events()
                 if not self.around.ended:
                     return
             elif not self._value(key):
                 break
         self.around.complete = self._peek(BETWEEN) == b"}"
-        if not found:
+        if not seen:
             raise FormatError(
                 NAME, 1, 'it has no "traceEvents": give the file of export_chrome_trace'
             )
@@ -190,7 +190,7 @@ class Cutter(Generic[Events]):
         return self._walked()
 
     def _places(self) -> Iterator[int]:
-        """Where a block may end: the last few places."""
+        """Last few places where a block may end."""
         end, tries = len(self._text), 0
         behind = BEHIND_LAST if self._over else BEHIND
         for _ in range(STEPS):
@@ -222,8 +222,8 @@ class Cutter(Generic[Events]):
 
     def _go_on_behind(self, end: int, length: int | None = None) -> None:
         """Leaves out damage: up to the next text that looks like an event's begin, else all."""
-        if length is None and (found := EVENT.search(self._text, self._at + 1, end)):
-            length = found.end() - self._at
+        if length is None and (match := EVENT.search(self._text, self._at + 1, end)):
+            length = match.end() - self._at
         if length is None or len(self.around.skipped) >= RESUMED:
             self.around.cut = len(self._text) - self._at + self._pass_rest()
             self._at = len(self._text)
@@ -254,7 +254,7 @@ class Cutter(Generic[Events]):
         return bool(piece)
 
     def _end(self) -> int | None:
-        """Where the value that begins here ends; None: it does not, or is too long."""
+        """End of the value that begins here; None if it does not end, or is too long."""
         end = ending(self._text, self._at)
         while end is None or end == len(self._text):
             length = len(self._text) - self._at
@@ -267,7 +267,7 @@ class Cutter(Generic[Events]):
 
 
 def ending(text: bytes, start: int) -> int | None:
-    """Where the JSON value that begins at `start` ends; None: not in this text."""
+    """End of the JSON value that begins at `start`; None if not in this text."""
     first = text[start : start + 1]
     if first not in (b"{", b"[", b'"'):
         match = SCALAR.match(text, start)

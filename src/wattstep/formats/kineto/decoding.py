@@ -1,4 +1,4 @@
-"""JSON text of events as records; the only module that needs msgspec, see `wattstep.parts`."""
+"""JSON text of events as records; the only module that needs msgspec, see `wattstep.schema.extras`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Arguments(
         "own_allocated": "allocated (B)",
     },
 ):
-    """What the arguments of an event may say; NONE or `NOTHING` where they do not."""
+    """Arguments of an event that are read; NONE or `NOTHING` where it lacks one."""
 
     external: Long = NONE
     external_before: Long = NONE
@@ -70,7 +70,7 @@ class Arguments(
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; times as written."""
+    """Event of a trace; times as written."""
 
     ph: str = ""
     cat: str = ""
@@ -83,7 +83,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Counted(msgspec.Struct, gc=False):
-    """What an event of phase "C" counts, by name."""
+    """Values of a counter event (phase "C") by name."""
 
     ph: str = ""
     args: Any = None
@@ -161,22 +161,22 @@ def _loose(text: bytes) -> tuple[Event, object] | None:
     Numbers keep their digits: they are read as text.
     """
     try:
-        found = json.loads(
+        document = json.loads(
             text.decode("utf-8", "replace"), parse_int=str, parse_float=str, parse_constant=str
         )
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return None
-    given = found.get("args")
+    given = document.get("args")
     event = Event(
-        ph=_text(found.get("ph")),
-        cat=_text(found.get("cat")),
-        name=_text(found.get("name")),
-        pid=_label(found.get("pid")),
-        tid=_label(found.get("tid")),
-        ts=_raw(found.get("ts")),
-        dur=_raw(found.get("dur")),
+        ph=_text(document.get("ph")),
+        cat=_text(document.get("cat")),
+        name=_text(document.get("name")),
+        pid=_label(document.get("pid")),
+        tid=_label(document.get("tid")),
+        ts=_raw(document.get("ts")),
+        dur=_raw(document.get("dur")),
         args=_arguments(given) if isinstance(given, dict) else Arguments(),
     )
     return event, given

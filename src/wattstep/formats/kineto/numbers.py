@@ -63,7 +63,7 @@ def _plain(text: bytes, count: int) -> NDArray[np.int64] | None:
 
 
 def _careful(text: bytes) -> int | None:
-    """One number; None: it is none, or beyond what a clock of nanoseconds holds."""
+    """Parsed number; None if it is not a number, or beyond what a clock of nanoseconds holds."""
     match = NUMBER.fullmatch(text)
     if not match:
         return None

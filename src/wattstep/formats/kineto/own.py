@@ -1,4 +1,4 @@
-"""What our own exports in Chrome's format say beside each event: layer, phase, kind, and of steps what sets them apart."""
+"""Labels of events in wattstep's own exports in Chrome's format: layer, phase, kind, and the flags of steps."""
 
 from __future__ import annotations
 
@@ -59,37 +59,37 @@ class OwnColumns:
         return Own(**{key: each.astype(kinds.get(key, np.int64)) for key, each in joined.items()})
 
     def _row(self, event: Event) -> tuple[Any, ...]:
-        said = event.args
+        fields = event.args
         track = "steps" if event.name.startswith(words.STEP) else _TRACKS.get(event.cat)
-        texts = (self._value(getattr(said, key)) for key in _TEXTS)
+        texts = (self._value(getattr(fields, key)) for key in _TEXTS)
         return (
             NONE if track is None else OWN_TRACKS.index(track),
             *(self._code(text) if isinstance(text, str) else NONE for text in texts),
-            _whole(self._value(said.step), NONE),
-            _whole(self._value(said.own_allocated), UNTOLD),
-            _whole(self._value(said.warmup), NONE),
-            _whole(self._value(said.traced), NONE),
-            _whole(self._value(said.waited_ns), NONE),
-            _whole(self._value(said.mark), NONE),
-            _whole(self._value(said.end_mark), NONE),
-            _number(self._value(said.samples)),
-            _number(self._value(said.loss)),
+            _whole(self._value(fields.step), NONE),
+            _whole(self._value(fields.own_allocated), UNTOLD),
+            _whole(self._value(fields.warmup), NONE),
+            _whole(self._value(fields.traced), NONE),
+            _whole(self._value(fields.waited_ns), NONE),
+            _whole(self._value(fields.mark), NONE),
+            _whole(self._value(fields.end_mark), NONE),
+            _number(self._value(fields.samples)),
+            _number(self._value(fields.loss)),
         )
 
     def _value(self, raw: Any) -> Any:
         text = bytes(raw)
         if text not in self._known:
-            found = _decoded(text)
+            value = _decoded(text)
             if len(text) > 64:
-                return found
-            self._known[text] = found
+                return value
+            self._known[text] = value
         return self._known[text]
 
 
-def told_text(raw: bytes) -> str:
+def decoded_text(raw: bytes) -> str:
     """A text as it stands in the file; "" where there is none."""
-    found = _decoded(raw)
-    return found if isinstance(found, str) else ""
+    text = _decoded(raw)
+    return text if isinstance(text, str) else ""
 
 
 def _decoded(raw: bytes) -> Any:

@@ -81,7 +81,7 @@ class Unpacking:
             self.damage = "its packing is cut"
 
     def _up_to_damage(self, unpacker: zlib._Decompress, packed: bytes) -> bytes:
-        """What can be unpacked before the damage in these bytes; a failed call gives nothing."""
+        """Bytes that can be unpacked before the damage in these; a failed call gives none."""
         pieces: list[bytes] = []
         try:
             for at in range(len(packed)):

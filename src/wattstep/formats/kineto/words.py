@@ -1,4 +1,4 @@
-"""What the words of Kineto mean: categories of all its versions, processors, shapes."""
+"""Vocabulary of Kineto: categories of all its versions, processors, shapes."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ _LAST_NUMBER = re.compile(r"(\d{1,18})\s*$")
 
 
 def category_of(word: str, process: int | str) -> str:
-    """What an event with this "cat" is: of `formats.trace.CATEGORIES`, else the word itself."""
+    """Category of an event by its "cat": one of `formats.trace.CATEGORIES`, else the word itself."""
     if not word and isinstance(process, str):
         return PROCESSES.get(process, "")
     return CATEGORIES.get(word, word)
 
 
 def is_on_gpu(category: str) -> bool:
-    """Whether work of this category runs on a GPU."""
+    """True if work of this category runs on a GPU."""
     return category in ON_GPU or category == "gpu_annotation"
 
 

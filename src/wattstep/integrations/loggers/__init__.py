@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from wattstep.errors import InvalidValueError
 from wattstep.integrations.naming import named
-from wattstep.parts import load_part
 from wattstep.run import Run, load
+from wattstep.schema.extras import require
 
 # Name to module; each has `open_named(place)` and `open_object(thing)`.
 BACKENDS = {
@@ -45,7 +45,7 @@ def log_run(
         to: "mlflow" (the active run), "wandb" (the active run), "tensorboard:FOLDER", a logger of
             Lightning, a SummaryWriter, a run of either library; or several of these in a list.
         step: At which they stand in the logger; the run's last step where it is None.
-        report: Whether the HTML report is attached, where the logger keeps files.
+        report: True if the HTML report is attached, where the logger keeps files.
 
     Raises:
         InvalidValueError: Nothing of that kind is known, or no run of it is active.
@@ -63,18 +63,18 @@ def log_run(
 def write_figures(
     run: Run, destinations: Sequence[Destination], *, step: int, report: bool
 ) -> None:
-    """The same, where the places are open already."""
-    found = named(run.metrics())
-    found.words["wattstep/run"] = run.path.name
+    """Writes the figures of a run to destinations that are open already."""
+    figures = named(run.metrics)
+    figures.words["wattstep/run"] = run.path.name
     for each in destinations:
-        each.numbers(found.numbers, step)
-        each.words(found.words)
+        each.numbers(figures.numbers, step)
+        each.words(figures.words)
     if report:
         _attach_report(run, destinations)
 
 
 def open_destination(to: Any) -> Destination:
-    """What takes figures at a place that the user names, or by means of a logger's own object.
+    """Destination of figures that the user names, or that a logger's own object stands for.
 
     Raises:
         InvalidValueError: Nothing of that kind is known, or no run of it is active.
@@ -83,19 +83,19 @@ def open_destination(to: Any) -> Destination:
     if isinstance(to, str):
         name, _, place = to.partition(":")
         if name in BACKENDS:
-            named_one: Destination = load_part(BACKENDS[name]).open_named(place)
+            named_one: Destination = require(BACKENDS[name]).open_named(place)
             return named_one
     else:
         for module in BACKENDS.values():
-            found: Destination | None = importlib.import_module(module).open_object(to)
-            if found is not None:
-                return found
+            destination: Destination | None = importlib.import_module(module).open_object(to)
+            if destination is not None:
+                return destination
     known = "mlflow, wandb, tensorboard:FOLDER, or a logger of one of these"
     raise InvalidValueError(f"{to!r} takes no figures: give {known}")
 
 
 def comes_from(thing: object, *libraries: str) -> bool:
-    """Whether an object's class, or a class above it, is one of these libraries'."""
+    """True if an object's class, or a class above it, is one of these libraries'."""
     return any(
         kind.__module__ == library or kind.__module__.startswith(f"{library}.")
         for kind in type(thing).__mro__
@@ -105,7 +105,7 @@ def comes_from(thing: object, *libraries: str) -> bool:
 
 def _attach_report(run: Run, destinations: Sequence[Destination]) -> None:
     # Reports lie above this package: they are called by name, as `import wattstep` does it.
-    report = importlib.import_module("wattstep.reports.pages.report")
+    report = importlib.import_module("wattstep.report.html.report")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{run.path.name}.html"
         report.write_report([report.read_run(run.path)], path)

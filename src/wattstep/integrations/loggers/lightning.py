@@ -24,7 +24,7 @@ def open_named(place: str) -> LightningLogger:
 
 
 def open_object(thing: Any) -> Any:
-    """What a logger of Lightning stands for, else the logger."""
+    """Destination that a Lightning logger stands for, else one of the logger itself; None for others' objects."""
     from wattstep.integrations.loggers import comes_from
 
     if not comes_from(thing, *LIBRARIES):

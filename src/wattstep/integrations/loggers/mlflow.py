@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 
 AT_ONCE = 100  # tags that one request of MLflow takes
 LONGEST = 5000  # characters of a tag's value
@@ -21,7 +21,7 @@ def open_named(place: str) -> MlflowRun:
     Raises:
         InvalidValueError: There is none.
     """
-    mlflow = load_part("mlflow")
+    mlflow = require("mlflow")
     run = mlflow.active_run()
     if run is None:
         raise InvalidValueError("no run of MLflow is active: begin one with mlflow.start_run()")
@@ -34,7 +34,7 @@ def open_object(thing: Any) -> MlflowRun | None:
 
     if not comes_from(thing, "mlflow") or not hasattr(thing, "info"):
         return None
-    mlflow = load_part("mlflow")
+    mlflow = require("mlflow")
     return MlflowRun(mlflow.MlflowClient(), thing.info.run_id)
 
 
@@ -52,7 +52,7 @@ class MlflowRun:
 
     def numbers(self, values: Mapping[str, float], step: int) -> None:
         """As metrics."""
-        entity = load_part("mlflow.entities").Metric
+        entity = require("mlflow.entities").Metric
         now = int(time.time() * 1000)
         for some in _portions(values):
             metrics = [entity(name, value, now, step) for name, value in some.items()]
@@ -60,7 +60,7 @@ class MlflowRun:
 
     def words(self, words: Mapping[str, str]) -> None:
         """As tags; long ones are cut."""
-        entity = load_part("mlflow.entities").RunTag
+        entity = require("mlflow.entities").RunTag
         for some in _portions(words):
             tags = [entity(name, text[:LONGEST]) for name, text in some.items()]
             self._client.log_batch(self._run_id, tags=tags)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 
 WRITERS = ("torch.utils.tensorboard", "tensorboardX")
 
@@ -20,7 +20,7 @@ def open_named(place: str) -> TensorboardWriter:
     """
     if not place:
         raise InvalidValueError("tensorboard:FOLDER: which folder?")
-    writer = load_part("torch.utils.tensorboard").SummaryWriter(place)
+    writer = require("torch.utils.tensorboard").SummaryWriter(place)
     return TensorboardWriter(writer)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 
 STEP = "wattstep/step"  # the axis: W&B's own steps only ever go up
 
@@ -18,7 +18,7 @@ def open_named(place: str) -> WandbRun:
     Raises:
         InvalidValueError: There is none.
     """
-    wandb = load_part("wandb")
+    wandb = require("wandb")
     if wandb.run is None:
         raise InvalidValueError("no run of Weights & Biases is active: begin one with wandb.init()")
     return WandbRun(wandb.run)
@@ -52,6 +52,6 @@ class WandbRun:
 
     def file(self, path: Path) -> None:
         """As an artifact."""
-        artifact = load_part("wandb").Artifact("wattstep-report", type="report")
+        artifact = require("wandb").Artifact("wattstep-report", type="report")
         artifact.add_file(str(path))
         self._run.log_artifact(artifact)

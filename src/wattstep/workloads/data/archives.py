@@ -50,7 +50,7 @@ FAULTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Member:
-    """What lies in an archive.
+    """Content of an archive.
 
     Attributes:
         name: As the archive spells it.
@@ -138,7 +138,7 @@ def check_sum(path: Path, expected: str) -> None:
 
 
 class _Room:
-    """How much an archive may unpack to."""
+    """Limit on what an archive may unpack to."""
 
     def __init__(self, archive: Path, *, allowed: int, free: int) -> None:
         self._archive = archive
@@ -206,7 +206,7 @@ def _unpack_into(content: Path, archive: Path, room: _Room, progress: Progress) 
 
 
 def _place(archive: Path, content: Path, member: _Member) -> Path:
-    """Where a member goes; refuses any other than a file or folder below `content`."""
+    """Destination of a member; refuses any other than a file or folder below `content`."""
     name = member.name
     parts = PurePosixPath(name).parts
     leaves = name.startswith("/") or ".." in parts or PureWindowsPath(name).drive
@@ -304,7 +304,7 @@ def _tar_fault(info: tarfile.TarInfo) -> str | None:
 
 
 class _Stream:
-    """What the library reads a tar through.
+    """Stream that the library reads a tar through.
 
     Attributes:
         last: What was read last; a tar ends with a block of zeros.

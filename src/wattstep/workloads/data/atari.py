@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from wattstep.parts import load_part
-from wattstep.records.workload import DataFacts
+from wattstep.schema.extras import require
+from wattstep.schema.workload import DataFacts
 from wattstep.workloads.data.samples import Bytes
 
 NAME = "ALE/Pong"
@@ -22,7 +23,7 @@ FRAMES_PER_MOVE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """What one action led to.
+    """Result of one action.
 
     Attributes:
         state: The last four frames after it, oldest first, (4, 84, 84).
@@ -38,15 +39,15 @@ class Move:
 
 
 class Game:
-    """One game of Pong, prepared as in Mnih et al. 2015: every fourth frame, grey, 84×84, in fours.
+    """Game of Pong, prepared as in Mnih et al. 2015: every fourth frame, grey, 84×84, in fours.
 
     Raises:
         MissingPartError: ale-py or gymnasium is not installed.
     """
 
     def __init__(self, *, seed: int) -> None:
-        load_part("gymnasium")
-        vector = load_part("ale_py.vector_env")
+        require("gymnasium")
+        vector = require("ale_py.vector_env")
         # The vector environment scales frames itself; the single one needs OpenCV for it.
         self._environment = vector.AtariVectorEnv(
             ROM, num_envs=1, num_threads=1, frameskip=FRAMES_PER_MOVE
@@ -83,7 +84,7 @@ def describe_game(*, samples: int) -> DataFacts:
     Args:
         samples: Transitions that the replay memory holds; the game itself has no end of them.
     """
-    rom = Path(load_part("ale_py.roms").get_rom_path(ROM))
+    rom = Path(require("ale_py.roms").get_rom_path(ROM))
     return DataFacts(
         name=NAME,
         stand_in=False,
@@ -91,3 +92,21 @@ def describe_game(*, samples: int) -> DataFacts:
         sha256=hashlib.sha256(rom.read_bytes()).hexdigest(),
         samples=samples,
     )
+
+
+def find_cartridge(root: Path) -> Path | None:
+    """Pong, which lies in ale-py and not in a folder of data; loads nothing."""
+    package = importlib.util.find_spec("ale_py")
+    if package is None or package.origin is None:
+        return None
+    path = Path(package.origin).parent / "roms" / f"{ROM}.bin"
+    return path if path.is_file() else None
+
+
+def read_cartridge(root: Path) -> DataFacts:
+    """The facts about the game, wherever data lie.
+
+    Raises:
+        MissingPartError: ale-py is not installed.
+    """
+    return describe_game(samples=0)

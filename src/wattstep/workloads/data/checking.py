@@ -1,4 +1,4 @@
-"""Whether an official data set is there, and is what was published."""
+"""Check of an official data set: that it is there, and what was published."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattstep.errors import InvalidValueError, MissingPartError
-from wattstep.records.workload import DataFacts
+from wattstep.schema.workload import DataFacts
 from wattstep.workloads.data.archives import check_sum
 from wattstep.workloads.data.catalogue import DataFile, DataSet
 from wattstep.workloads.data.samples import folders
@@ -40,7 +40,7 @@ def packed(data_set: DataSet, root: Path | None) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What a check of a data set found.
+    """Result of a data set's check.
 
     Attributes:
         data_set: Which.
@@ -101,10 +101,10 @@ def _present(data_set: DataSet, root: Path | None) -> Iterator[tuple[DataFile, P
     by_name = {file.name: file for file in data_set.files}
     for path in packed(data_set, root):
         yield by_name[path.name], path
-    found = locate(data_set, root)
-    if found is None:
+    place = locate(data_set, root)
+    if place is None:
         return
-    folder = found if found.is_dir() else found.parent
+    folder = place if place.is_dir() else place.parent
     for file in (*data_set.files, *data_set.unpacked):
         if file.folder is None and (folder / file.name).is_file():
             yield file, folder / file.name

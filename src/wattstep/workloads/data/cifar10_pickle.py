@@ -58,7 +58,7 @@ class _PickledArray:
 
 
 def _encode(text: str, encoding: str | bytes) -> bytes:
-    """How Python 3 spells bytes in the old protocols."""
+    """Bytes as Python 3 spells them in the old protocols."""
     if encoding not in ("latin1", b"latin1"):
         raise pickle.UnpicklingError(f"bytes in the encoding {encoding!r}")
     return text.encode("latin1")

@@ -1,4 +1,4 @@
-"""Which samples are held out: never trained on, so that a model can be judged by them."""
+"""Choice of held-out samples: never trained on, so that a model can be judged by them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ Pairs = tuple[Array, Array]
 
 def split_last_tenth(inputs: Array, targets: Array) -> tuple[Pairs, Pairs]:
     """Samples to train on, and the last tenth of them (rounded down) to judge by."""
-    kept = len(inputs) - len(inputs) // 10
-    return (inputs[:kept], targets[:kept]), (inputs[kept:], targets[kept:])
+    count = len(inputs) - len(inputs) // 10
+    return (inputs[:count], targets[:count]), (inputs[count:], targets[count:])
 
 
 def split_every_fifth(inputs: Array, targets: Array) -> tuple[Pairs, Pairs]:

@@ -100,15 +100,15 @@ def _read_pairs(folder: Path, name: str) -> Pairs:
         raise InvalidValueError(
             f"{paths[1]}: {len(targets)} lines for the {len(sources)} of {paths[0].name}"
         )
-    kept = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
-    if not kept:
+    pairs = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
+    if not pairs:
         raise InvalidValueError(f"{paths[0]}: there is no sentence in it")
-    return Pairs([source for source, _ in kept], [target for _, target in kept])
+    return Pairs([source for source, _ in pairs], [target for _, target in pairs])
 
 
 def _hold_out(pairs: Pairs) -> tuple[Pairs, Pairs]:
-    kept = len(pairs.sources) - len(pairs.sources) // HELD_OUT
-    first, last = slice(None, kept), slice(kept, None)
+    count = len(pairs.sources) - len(pairs.sources) // HELD_OUT
+    first, last = slice(None, count), slice(count, None)
     return (
         Pairs(pairs.sources[first], pairs.targets[first]),
         Pairs(pairs.sources[last], pairs.targets[last]),
@@ -141,10 +141,10 @@ def encode(
     targets = np.full((len(pairs.sources), LENGTH), IGNORED, np.int16)
     for n, (source, target) in enumerate(zip(*pairs, strict=True)):
         heard = _look_up(source[:LENGTH], source_words)
-        said = _look_up(target[: LENGTH - 1], target_words)
+        shifted = _look_up(target[: LENGTH - 1], target_words)
         inputs[n, 0, : len(heard)] = heard
-        inputs[n, 1, : len(said) + 1] = [BEGIN, *said]
-        targets[n, : len(said) + 1] = [*said, END]
+        inputs[n, 1, : len(shifted) + 1] = [BEGIN, *shifted]
+        targets[n, : len(shifted) + 1] = [*shifted, END]
     return inputs, targets
 
 
@@ -158,8 +158,8 @@ def _stand_in() -> Samples:
         (_WORD.findall(function.document.partition("\n\n")[0]), _WORD.findall(function.code))
         for function in functions
     ]
-    kept = [pair for pair in written if all(pair)]
-    train, judged = _hold_out(Pairs([said for said, _ in kept], [code for _, code in kept]))
+    pairs = [pair for pair in written if all(pair)]
+    train, judged = _hold_out(Pairs([source for source, _ in pairs], [code for _, code in pairs]))
     vocabularies = (
         _most_frequent(train.sources, words=SOURCE_WORDS),
         _most_frequent(train.targets, words=TARGET_WORDS),

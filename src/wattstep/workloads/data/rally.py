@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wattstep.records.workload import DataFacts
+from wattstep.schema.workload import DataFacts
 from wattstep.workloads.data.atari import ACTIONS, FRAMES_PER_MOVE, NAME, Move
 from wattstep.workloads.data.samples import Bytes
 
@@ -19,7 +19,7 @@ STEPS = {2: -2, 3: 2, 4: -2, 5: 2}  # pixels a frame by action; the others stand
 
 
 class Rally:
-    """One game, of the same actions, states and rewards as `data.atari.Game`."""
+    """Game with the actions, states and rewards of `data.atari.Game`."""
 
     def __init__(self, *, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -53,7 +53,7 @@ class Rally:
         self._speed = np.array([self._random.choice([-1.5, 1.5]), self._random.uniform(-1, 1)])
 
     def _go_on(self, step: int) -> None:
-        """One frame: the other bat follows the ball, slower than it may fly."""
+        """Plays one frame: the other bat follows the ball, slower than it may fly."""
         follow = int(np.clip(round(self._ball[1] - self._bats[0]), -1, 1))
         for bat, move in enumerate((follow, step)):
             self._bats[bat] = int(np.clip(self._bats[bat] + move, BAT // 2, SIDE - BAT // 2))

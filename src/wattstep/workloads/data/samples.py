@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.errors import InvalidValueError
-from wattstep.records.workload import DataFacts
+from wattstep.schema.workload import DataFacts
 
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """What a supervised workload trains on, and what it is judged by.
+    """Training and test samples of a supervised workload.
 
     Attributes:
         inputs: (N, ...) as they lie on disk: pixels, characters, sound.

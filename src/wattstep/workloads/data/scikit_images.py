@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import find_part, load_part
+from wattstep.schema.extras import find_part, require
 from wattstep.workloads.data.samples import Bytes
 
 
@@ -19,7 +19,7 @@ def read_photographs() -> list[Bytes]:
         MissingPartError: scikit-learn or Pillow is not installed.
         InvalidValueError: This scikit-learn has no such files.
     """
-    image = load_part("PIL.Image")
+    image = require("PIL.Image")
     return [
         np.asarray(image.open(_path(f"images/{name}.jpg")), np.uint8)
         for name in ("china", "flower")

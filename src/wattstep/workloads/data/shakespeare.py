@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.errors import InvalidValueError
 from wattstep.workloads.data.samples import Bytes, Samples, describe, folders, read_bytes
+from wattstep.workloads.data.words import byte_tokens
 
 NAME = "Shakespeare"
 FILES = ("input.txt", "shakespeare.txt")
@@ -78,16 +79,39 @@ def _sources(folder: Path) -> Iterator[str]:
 
 def _split(text: str, *, path: Path, name: str, stands_for: str | None, window: int) -> Samples:
     characters = np.frombuffer(text.encode("ascii", errors="replace"), np.uint8).copy()
-    kept = len(characters) - len(characters) // 10
-    inputs, targets = cut_windows(characters[:kept], window)
+    count = len(characters) - len(characters) // 10
+    inputs, targets = cut_windows(characters[:count], window)
     if not len(inputs):
         raise InvalidValueError(
             f"{path}: {len(characters)} characters, the last tenth of which is held out, "
             f"do not fill a window of {window}"
         )
-    held_out = cut_windows(characters[kept:], window)
+    held_out = cut_windows(characters[count:], window)
     return describe(
         name=name, inputs=inputs, targets=targets, held_out=held_out, stands_for=stands_for
+    )
+
+
+def read_byte_tokens(data_dir: Path | None, *, held_out: int) -> Samples:
+    """As `read_text`, in GPT-2's tokens of single bytes (N, 128).
+
+    Longer tokens need a file of merges, which would have to be downloaded.
+
+    Args:
+        data_dir: Likewise.
+        held_out: Windows to judge by, at most: each has 128 × 50,257 scores, 26 MB.
+
+    Raises:
+        InvalidValueError: The file is there, but cannot be read.
+    """
+    text, tokens = read_text(data_dir), byte_tokens()
+    judged = text.held_out_inputs[:held_out], text.held_out_targets[:held_out]
+    return describe(
+        name=f"{text.facts.name}, in GPT-2's tokens of bytes",
+        inputs=tokens[text.inputs],
+        targets=tokens[text.targets],
+        held_out=(tokens[judged[0]], tokens[judged[1]]),
+        stands_for=text.facts.stands_for,
     )
 
 

@@ -171,7 +171,7 @@ def _stand_in(limit: int) -> Samples:
 
 
 def speak(word: str, random: np.random.Generator) -> Waveform:
-    """One second in which the word is said once, by another voice at another time at each call.
+    """Second of sound in which the word is said once, by another voice at another time at each call.
 
     Two tones follow the formants of the word's vowels, in pulses at the pitch of the voice.
     Source of the idea: Remez et al., Speech perception without traditional speech cues,

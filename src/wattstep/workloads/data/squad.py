@@ -113,17 +113,17 @@ def parse(path: Path) -> list[Question]:
         InvalidValueError: It is no such file, or answers do not stand where it says.
     """
     try:
-        found = list(_walk(json.loads(read_utf8(path))))
+        pairs = list(_walk(json.loads(read_utf8(path))))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         if isinstance(error, InvalidValueError):
             raise
         raise InvalidValueError(f"{path}: not a file of {NAME} ({error!r})") from error
     right = [
-        question for question, answer in found if question.context[slice(*question[2:])] == answer
+        question for question, answer in pairs if question.context[slice(*question[2:])] == answer
     ]
-    if not right or len(right) < (1 - MISPLACED) * len(found):
+    if not right or len(right) < (1 - MISPLACED) * len(pairs):
         raise InvalidValueError(
-            f"{path}: {len(found) - len(right)} of {len(found)} answers do not stand where it says"
+            f"{path}: {len(pairs) - len(right)} of {len(pairs)} answers do not stand where it says"
         )
     return right
 
@@ -145,8 +145,8 @@ def encode(questions: Sequence[Question], split: Split) -> tuple[Array, Array]:
     def take_apart(text: str) -> list[Piece]:
         return find_pieces(text, split)
 
-    found = (_encode(each, take_apart(each.text), take_apart(each.context)) for each in questions)
-    rows = [row for row in found if row is not None]
+    encoded = (_encode(each, take_apart(each.text), take_apart(each.context)) for each in questions)
+    rows = [row for row in encoded if row is not None]
     inputs = np.full((len(rows), LENGTH), PAD, np.int16)
     for place, (row, _) in zip(inputs, rows, strict=True):
         place[: len(row)] = row

@@ -53,8 +53,8 @@ def read_machine(data_dir: Path | None, *, files: int = FILES) -> Samples:
 def _find(data_dir: Path | None) -> Path | None:
     if data_dir is None:
         return None
-    found = (path for path in folders(data_dir) if path.name == MACHINE)
-    return next((path for path in found if (path / "train").is_dir()), None)
+    candidates = (path for path in folders(data_dir) if path.name == MACHINE)
+    return next((path for path in candidates if (path / "train").is_dir()), None)
 
 
 def _official(folder: Path, files: int) -> Samples:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.errors import InvalidValueError
-from wattstep.parts import load_part
+from wattstep.schema.extras import require
 from wattstep.workloads.data.samples import Array, Bytes, Samples, describe, folders, read_bytes
 from wattstep.workloads.data.scikit_images import read_photographs
 
@@ -107,13 +107,13 @@ def _official(trained: list[Labelled], held_out: list[Labelled] | None, limit: i
     if held_out is None:
         # In pairs, one picture of each class.
         last = [n // 2 % HELD_OUT_SHARE == HELD_OUT_SHARE - 1 for n in range(len(chosen))]
-        kept = [each for each, out in zip(chosen, last, strict=True) if out]
+        held_out_images = [each for each, out in zip(chosen, last, strict=True) if out]
         chosen = [each for each, out in zip(chosen, last, strict=True) if not out]
     else:
-        kept = _balance(held_out, limit // HELD_OUT_SHARE)
+        held_out_images = _balance(held_out, limit // HELD_OUT_SHARE)
     inputs, targets = _read(chosen)
     name = f"{NAME}, {len(inputs)} of its pictures"
-    return describe(name=name, inputs=inputs, targets=targets, held_out=_read(kept))
+    return describe(name=name, inputs=inputs, targets=targets, held_out=_read(held_out_images))
 
 
 def _balance(pictures: Sequence[Labelled], limit: int) -> list[Labelled]:
@@ -142,7 +142,7 @@ def read_picture(path: Path) -> Bytes:
     Raises:
         InvalidValueError: It is no picture, damaged, or too large to be a photograph.
     """
-    pillow = load_part("PIL.Image")
+    pillow = require("PIL.Image")
     try:
         with pillow.open(path) as picture:
             picture.draft("RGB", (SIDE, SIDE))  # lets JPEG decode no more than is needed

@@ -99,8 +99,8 @@ def read_bert_vocabulary(path: Path) -> dict[str, int]:
     """
     pieces = read_utf8(path).removesuffix("\n").split("\n")
     vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
-    found = {piece: vocabulary.get(piece) for piece in SPECIAL}
-    if len(pieces) != BERT_WORDS or found != SPECIAL:
+    special = {piece: vocabulary.get(piece) for piece in SPECIAL}
+    if len(pieces) != BERT_WORDS or special != SPECIAL:
         raise InvalidValueError(
             f"{path}: not the vocabulary of BERT uncased, whose {BERT_WORDS} lines have "
             f"[PAD], [UNK], [CLS] and [SEP] at {', '.join(map(str, SPECIAL.values()))}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.reports.synthetic import figure, missing
+from tests.reports.synthetic import figure, missing, report
 
-from wattstep.records.figure import Figure, Status
-from wattstep.reports.pages.paper.readings import Reading, Readings, reading
+from wattstep.report.html.paper import readings as drawn_from
+from wattstep.report.html.paper.readings import Reading, Readings
+from wattstep.schema.figure import Figure, Status
 
 CORES = (0.5, 0.1, 0.0, 0.2)  # busy
 RAILS = {"rail.gpu": "gpu", "rail.cpu": "cpu", "rail.ddr": "memory", "rail.soc": "soc"}
@@ -114,6 +115,11 @@ def channel(
 def run(workload: str = "lenet", batch: int | None = 4, **changes: Any) -> Reading:
     """A run with its timeline."""
     return reading(document(workload, batch, **changes), timeline())
+
+
+def reading(document: dict[str, Any], timeline: dict[str, Any]) -> Reading:
+    """A run of this document."""
+    return drawn_from.reading(report(document), timeline)
 
 
 def runs(*batches: int, workload: str = "lenet", **changes: Any) -> Readings:

@@ -8,21 +8,21 @@ import pytest
 from tests.reports.pages.paper import made
 from tests.reports.synthetic import HOSTILE, figure
 
-from wattstep.reports.pages.paper import FIGURES, draw
-from wattstep.reports.pages.paper.drawn import Drawn, NotDrawn
-from wattstep.reports.pages.paper.readings import Readings, pooled
-from wattstep.reports.tables import Table
-from wattstep.reports.values import Shown
+from wattstep.report.html.paper.drawn import Drawn, NotDrawn
+from wattstep.report.html.paper.figures import FIGURES
+from wattstep.report.html.paper.readings import Readings, pooled
+from wattstep.report.tables import Table
+from wattstep.report.values import Shown
 
 
 def drawn(number: int, readings: Readings) -> Drawn:
-    found = draw(number, readings)
+    found = FIGURES[number].draw(readings)
     assert isinstance(found, Drawn), found
     return found
 
 
 def refused(number: int, readings: Readings) -> NotDrawn:
-    found = draw(number, readings)
+    found = FIGURES[number].draw(readings)
     assert isinstance(found, NotDrawn)
     return found
 

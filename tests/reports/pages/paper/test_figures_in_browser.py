@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.reports import synthetic
 from tests.reports.pages.paper import made
 from tests.reports.synthetic import HOSTILE
 
-from wattstep.reports.pages.report import Reported, write_report
+from wattstep.report.html.report import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -27,7 +28,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     documents = [made.document("densenet40", batch) for batch in (4, 16, 64)]
     documents += [made.document(HOSTILE, batch) for batch in (4, 16)]
-    runs = [Reported(document=one, timeline=made.timeline()) for one in documents]
+    runs = [synthetic.reported(document=one, timeline=made.timeline()) for one in documents]
     write_report(runs, path, daily=[made.daily()])
     return path
 

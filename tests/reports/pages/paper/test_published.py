@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.reports.pages.paper import made
 
-from wattstep.daily.document import PAPER
-from wattstep.observations.domains import DOMAINS
-from wattstep.reports.pages.paper import FIGURES
-from wattstep.reports.pages.paper.published import label, published
-from wattstep.reports.pages.paper.readings import Readings
-from wattstep.reports.pages.paper.section import published_table
-from wattstep.reports.values import Shown
+from wattstep.insight.observe.domains import DOMAINS
+from wattstep.report.html.paper.figures import FIGURES
+from wattstep.report.html.paper.published import label, published
+from wattstep.report.html.paper.readings import Readings
+from wattstep.report.html.paper.section import published_table
+from wattstep.report.values import Shown
+from wattstep.train.daily.document import PAPER
 
 # As the text of arXiv 1906.04278 has them: figure, model, batch or day, and the words.
 STATED = {

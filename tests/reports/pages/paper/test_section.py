@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import html
 
+from tests.reports import synthetic
 from tests.reports.pages.paper import made
 from tests.reports.synthetic import HOSTILE, HOSTILE_MARKUP
 
-from wattstep.reports.pages.report import Reported, render_report
-from wattstep.reports.pages.sweep import render_sweep
+from wattstep.report.html.report import Reported, render_report
+from wattstep.report.html.sweep import render_sweep
 
 
 def reported(*batches: int, workload: str = "lenet") -> list[Reported]:
     return [
-        Reported(document=made.document(workload, batch), timeline=made.timeline())
+        synthetic.reported(document=made.document(workload, batch), timeline=made.timeline())
         for batch in batches
     ]
 

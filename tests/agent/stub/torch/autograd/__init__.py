@@ -14,3 +14,7 @@ def backward(tensor):
         if given.requires_grad:
             given.told()
         call = given.made_by
+
+
+def grad(outputs, inputs):
+    raise NotImplementedError

@@ -16,6 +16,8 @@ def register_module_forward_hook(hook):
 
 
 class Module:
+    training = True
+
     def __init__(self):
         self.parts = {}
         self.own = []
@@ -38,6 +40,10 @@ class Module:
         for hook in [*AFTER.values(), *self.after.values()]:
             hook(self, (given,), output)
         return output
+
+    def eval(self):
+        self.training = False
+        return self
 
     def children(self):
         return iter(self.parts.values())

@@ -1,0 +1,337 @@
+"""Functions of the Python interface: train, compare, explain, export and sweep, each as the command of that name.
+
+They are public as `wattstep.train`, ...; docs/python.md shows them. What they need is loaded when they
+are called.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from wattstep.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from wattstep.insight.compare.comparing import Comparison
+    from wattstep.insight.compare.matrix import Matrix
+    from wattstep.insight.explain.section import Section
+    from wattstep.report.export.export import Exported
+    from wattstep.run import Run
+    from wattstep.schema.run_report import RunReport
+    from wattstep.sweep.sweep import SweepListener
+    from wattstep.train.child.limits import MemoryLimit
+    from wattstep.train.child.outcome import Outcome
+    from wattstep.train.loop import Progress
+    from wattstep.train.settings import TrainingSettings
+
+RunPath: TypeAlias = "str | PathLike[str]"
+
+SWEEP_STEPS = (
+    5  # least of a configuration that is limited by time: a large one takes seconds a step
+)
+
+
+def train(
+    workload: str,
+    *,
+    batch_size: int = 4,
+    steps: int | None = None,
+    seconds: float | None = None,
+    threads: int | None = None,
+    precision: str = "fp32",
+    target: str | None = None,
+    memory_limit: str | None = None,
+    out: RunPath | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    **settings: Any,
+) -> Run:
+    """Trains a workload of the suite in a process of its own, and records what that costs.
+
+    >>> run = wattstep.train("lenet", batch_size=16, steps=100)      # doctest: +SKIP
+    >>> float(run.metrics["step_time"])                              # doctest: +SKIP
+
+    Args:
+        workload: Its name; see `wattstep suite`.
+        batch_size: Samples of one forward pass.
+        steps: Measured steps after the warm-up, at least.
+        seconds: Measured time; 15 where neither it nor `steps` is given.
+        threads: Of an operation; None: the framework's choice.
+        precision: "fp32", "bf16" or "amp".
+        target: Where it trains or where the sensors are: "ssh://BOARD", "adb://SERIAL",
+            "emulate:BOARD", ...; None: here.
+        memory_limit: Of the training process, e.g. "8GiB".
+        out: Folder of the new run; None: one below `runs/`.
+        on_progress: Told where the training is.
+        settings: Any other field of `wattstep.train.settings.TrainingSettings`.
+
+    Returns:
+        The run, opened.
+
+    Raises:
+        InvalidValueError: A setting cannot be used.
+        RunExistsError: The folder is taken.
+        RecordingError: Nothing can be recorded there.
+    """
+    from wattstep.remote.execution_hosts import is_elsewhere, open_execution_host
+    from wattstep.run import load
+
+    asked = _settings(
+        workload=workload,
+        batch_size=batch_size,
+        steps=steps,
+        seconds=seconds,
+        threads=threads,
+        precision=precision,
+        target=target,
+        out=None if out is None else str(out),
+        canary=settings.pop("canary", memory_limit is None),
+        **settings,
+    )
+    limit = _limit(memory_limit, here=not is_elsewhere(target))
+    place = open_execution_host(target, _warn)
+    try:
+        return load(place.train(asked, on_progress or _unheard, _warn, limit))
+    finally:
+        place.close()
+
+
+def compare(
+    *sides: RunPath | Sequence[RunPath],
+    across: Sequence[str] = (),
+    metric: str | None = None,
+    on_read: Callable[[int], None] | None = None,
+) -> Comparison | Matrix:
+    """Compares runs: what differs, and how sure that is.
+
+    >>> found = wattstep.compare("runs/a", ["runs/b1", "runs/b2"])   # doctest: +SKIP
+    >>> print(*found.sentences, sep="\\n")                           # doctest: +SKIP
+
+    Args:
+        sides: Each a run, a folder of runs of one configuration, or several of these; one folder
+            alone is split by configuration.
+        across: What may differ because it is what is compared: "device", "batch", "threads", ...
+        metric: Compares every pair by this one: "step_time", "energy_per_step", ...
+        on_read: Told how many runs are read, before they are.
+
+    Returns:
+        A `Comparison` of two sides in full; a `Matrix` of every pair where there are more, or
+        where a metric is given.
+
+    Raises:
+        InvalidValueError: They do not compare, or there is no such metric or facet.
+        DamagedRunError: A run cannot be read.
+    """
+    from wattstep.insight.compare.comparing import compare as compare_two
+    from wattstep.insight.compare.configuration import check_across
+    from wattstep.insight.compare.matrix import compare_all
+    from wattstep.insight.compare.process import UNITS
+    from wattstep.insight.compare.sides import gathered, sides_of
+
+    if not sides:
+        raise InvalidValueError("there is nothing to compare: give runs")
+    meant = check_across(list(across))
+    groups = [_paths(side) for side in sides]
+    found = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
+    if metric is not None and metric not in UNITS:
+        raise InvalidValueError(f"--metric {metric}: there are {', '.join(UNITS)}")
+    if on_read is not None:
+        on_read(sum(len(side.paths) for side in found))
+    if len(found) == 2 and metric is None:
+        return compare_two(found[0], found[1], meant)
+    return compare_all(found, metric, meant)
+
+
+def explain(
+    run: Run | RunReport | RunPath, sections: Sequence[str] = (), *, beside: Sequence[Run] = ()
+) -> tuple[Section, ...]:
+    """Explains where the time and the energy of a run go, and why.
+
+    >>> (gaps,) = wattstep.explain("runs/mine", ["gaps"])            # doctest: +SKIP
+    >>> print(*gaps.sentences, sep="\\n")                            # doctest: +SKIP
+
+    Args:
+        run: A run, its folder, or the report of a run that was never recorded.
+        sections: Which; none: all, in the order of `wattstep explain`.
+        beside: Other runs that advice may look at.
+
+    Returns:
+        Each with sentences, figures and tables, or the reason why it can say nothing.
+
+    Raises:
+        InvalidValueError: There is no such section.
+        DamagedRunError: The run cannot be read.
+    """
+    from wattstep.insight.explain import chosen_sections, explain_report
+    from wattstep.insight.explain import explain as explained
+    from wattstep.run import load
+    from wattstep.schema.run_report import RunReport
+
+    names = chosen_sections(sections)  # before anything is opened
+    if isinstance(run, RunReport):
+        told = explain_report(run)
+        return tuple(each for each in told if not sections or each.name in names)
+    opened = load(Path(run)) if isinstance(run, (str, PathLike)) else run
+    return tuple(explained(opened, names, beside))
+
+
+def export(
+    run: Run | RunReport | RunPath,
+    to: str,
+    output: RunPath | None = None,
+    *,
+    force: bool = False,
+    on_progress: Callable[[str, float], None] | None = None,
+) -> Exported:
+    """Writes a run in the format of another tool, in one piece or not at all.
+
+    >>> wattstep.export("runs/mine", "perfetto").path                # doctest: +SKIP
+
+    Args:
+        run: A run, its folder, or the report of a run that was never recorded (tables only).
+        to: "perfetto", "chrome", "csv" or "parquet".
+        output: The file or folder to write; None: the run's name, in the working directory.
+        force: Whether to replace what is there.
+        on_progress: Told what is written, and how far all of it is (0 to 1).
+
+    Returns:
+        What was written: `path`, `size` in B, counts and notes.
+
+    Raises:
+        InvalidValueError: There is no such format, or the path does not fit it.
+        DamagedRunError: The run cannot be read.
+        ExportError: It is there already, or cannot be written.
+    """
+    from wattstep.report.export.export import export_run, targets
+    from wattstep.schema.run_report import RunReport
+
+    source: Path | RunReport
+    if isinstance(run, RunReport):
+        source = run
+    else:
+        source = Path(run) if isinstance(run, (str, PathLike)) else run.path
+    folder = Path(source.run) if isinstance(source, RunReport) else source
+    (target,) = targets([folder], to, None if output is None else Path(output))
+    return export_run(source, to, target, force=force, on_progress=on_progress)
+
+
+def sweep(
+    workloads: str | Sequence[str],
+    batches: Sequence[int],
+    *,
+    threads: Sequence[int | None] = (None,),
+    precisions: Sequence[str] = ("fp32",),
+    repeats: int = 1,
+    memory_limit: str | None = None,
+    cooldown: str = "auto",
+    out: RunPath = "sweep",
+    listener: SweepListener | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Trains every combination on this machine, each in a process of its own: what fits, at what cost.
+
+    >>> found = wattstep.sweep("lenet", [1, 16], steps=50)           # doctest: +SKIP
+    >>> [each["status"] for each in found["outcomes"]]               # doctest: +SKIP
+
+    Args:
+        workloads: One or more.
+        batches: Samples of one forward pass.
+        threads: Of an operation; None: the framework's choice.
+        precisions: "fp32", "bf16", "amp".
+        repeats: Rounds of all combinations, one after the other.
+        memory_limit: Of each training process, e.g. "8GiB".
+        cooldown: Between trainings: "auto", "none", or seconds.
+        out: Folder of the sweep; one that was begun continues.
+        listener: Told where the sweep is.
+        settings: Fields of `wattstep.train.settings.TrainingSettings` that all have in common; `trace`
+            is "none" unless given.
+
+    Returns:
+        The document of `wattstep sweep --json`, without its report.
+
+    Raises:
+        InvalidValueError: A setting cannot be used.
+        RecordingError: Nothing can be measured or written any more.
+    """
+    from wattstep import workloads as suite
+    from wattstep.sweep.folder import SweepFolder, load_sweep
+    from wattstep.sweep.plan import SweepPlan
+    from wattstep.sweep.sweep import sweep_here
+    from wattstep.train.child.limits import parse_size
+    from wattstep.train.child.local_machine import this_machine
+
+    names = (workloads,) if isinstance(workloads, str) else tuple(workloads)
+    if not names:
+        raise InvalidValueError("there is nothing to sweep: give workloads")
+    for name in names:
+        suite.check_name(name)
+    shared = {"least_steps": SWEEP_STEPS, "trace": "none", **settings}
+    plan = SweepPlan(
+        settings=_settings(workload=names[0], **shared),
+        workloads=names,
+        batches=tuple(batches),
+        threads=tuple(threads),
+        precisions=tuple(precisions),
+        repeats=repeats,
+        memory_limit=None if memory_limit is None else parse_size(memory_limit),
+        cooldown=cooldown,
+    )
+    listener = listener or _Unwatched()
+    folder = SweepFolder(Path(out), plan, this_machine(), listener.warns)
+    try:
+        sweep_here(plan, folder, listener)
+    finally:
+        folder.close()
+    return load_sweep(Path(out), warn=listener.warns)
+
+
+class _Unwatched:
+    """Nobody is told where a sweep is; warnings are warnings."""
+
+    def begins(self, configuration: object, done: int, total: int) -> None:
+        """Not told."""
+
+    def progresses(self, progress: Progress) -> None:
+        """Not told."""
+
+    def ends(self, outcome: Outcome, done: int, total: int, left_s: float | None) -> None:
+        """Not told."""
+
+    def warns(self, text: str) -> None:
+        """As a warning."""
+        _warn(text)
+
+
+def _settings(**fields: Any) -> TrainingSettings:
+    from dataclasses import fields as fields_of
+
+    from wattstep.train.settings import TrainingSettings
+
+    known = [each.name for each in fields_of(TrainingSettings)]
+    if unknown := [name for name in fields if name not in known]:
+        raise InvalidValueError(f"there is no setting {', '.join(unknown)}: {', '.join(known)}")
+    return TrainingSettings(**fields)
+
+
+def _limit(text: str | None, *, here: bool) -> MemoryLimit | None:
+    from wattstep.train.child.limits import find_limit, limit_elsewhere, parse_size
+
+    if text is None:
+        return None
+    return find_limit(parse_size(text)) if here else limit_elsewhere(parse_size(text))
+
+
+def _paths(side: RunPath | Sequence[RunPath]) -> list[Path]:
+    return [Path(side)] if isinstance(side, (str, PathLike)) else [Path(path) for path in side]
+
+
+def _unheard(progress: Progress) -> None:
+    """Nobody is told where a training is."""
+
+
+def _warn(text: str) -> None:
+    from wattstep.record.recorder import RecordingWarning
+
+    warnings.warn(text, RecordingWarning, stacklevel=4)

@@ -1,0 +1,227 @@
+"""Attribution of clean steps' time and sampled quantities to the traced rows compensated for overhead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from wattstep.attribution.breakdown import RAIL, Codes, Moved, Quantity
+from wattstep.attribution.folding import fold, mean_gain, stand_alone
+from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
+from wattstep.recorded.clock_error import ClockError, shifted
+from wattstep.recorded.curves import Curve
+from wattstep.recorded.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, Imported
+from wattstep.recorded.power import EnergySource
+from wattstep.recorded.series import Series, clock_of
+from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.figure import Figure, Status, weakest
+
+PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
+OWN_TRACE = "torch profiler, monotonic clock"
+ONLY_WHOLE = "not resolvable: samples show power late and averaged"
+Shares = tuple[FloatArray, FloatArray]  # of rows and rests
+
+
+class SharedOut:
+    """Shares out what clean steps took.
+
+    Args:
+        series: Samples of the run.
+        clean: Positions of its clean steps.
+        step_time: Of the mean clean step, which has a value.
+        imported: How it was imported.
+        rows: The traced rows.
+        compensated: The same on the mean clean step.
+        alike: Gives a number of each row, the same for rows that no table tells apart, and how many
+            there are; only asked for where a clock is uncertain.
+        shared: What is shared out beside time; None: everything.
+        kinds: The kind of each clean step, where kinds that take turns were laid side by side.
+    """
+
+    def __init__(
+        self,
+        series: Series,
+        clean: IntArray,
+        step_time: Figure,
+        imported: Imported,
+        rows: TracedRows,
+        compensated: CompensatedRows,
+        alike: Callable[[], tuple[Codes, int]],
+        shared: Collection[str] | None = None,
+        kinds: IntArray | None = None,
+    ) -> None:
+        assert step_time.value is not None
+        self._series, self._clean = series, clean
+        self._step_s = step_time.value
+        self._imported, self._shared = imported, shared
+        self._rows, self._compensated, self._alike = rows, compensated, alike
+        self._kinds = kinds
+
+    def _fold(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None = None) -> Curve | None:
+        """A curve over the mean clean step, or None where nothing was sampled in clean steps.
+
+        Kinds of steps that take turns stand on it one after the other, each as long as its share.
+        """
+        steps = self._series.steps
+        start, end = steps.start_ns[self._clean], steps.end_ns[self._clean]
+        if self._kinds is None:
+            return fold(curve, start, end, self._step_s, gauge)
+        parts = []
+        for kind in range(int(self._kinds.max()) + 1):
+            mine = self._kinds == kind
+            length = float((end - start)[mine].sum()) * 1e-9 / len(mine)
+            folded = fold(curve, start[mine], end[mine], length, gauge)
+            if folded is None:
+                return None
+            parts.append((folded, float(mine.mean())))
+        return _joined(parts)
+
+    def quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
+        """Attributed quantities by name ("time", "energy", ...), and the reason for each that was not."""
+        compensated = self._compensated
+        time = Quantity(
+            unit="s",
+            rows=compensated.time_s,
+            unattributed=compensated.unattributed_s,
+            status=Status.ATTRIBUTED,
+            source=OWN_TRACE,
+            method="traced time less the cost of its events, laid onto clean steps",
+        )
+        if self._series.steps.only_traced:
+            time = replace(
+                time, source=self._imported.traced_by, method=f"wall time; {self._scope}"
+            )
+        quantities = {"time": time}
+        if self._shared is None:
+            unattributed = np.zeros_like(compensated.unattributed_s)
+            quantities["busy_time"] = replace(
+                time, rows=compensated.busy_s, unattributed=unattributed, shared=False
+            )
+        sharing = Sharing(self._rows, compensated)
+        absent: dict[str, str] = {}
+        energy = self._series.energy
+        if isinstance(energy, str):
+            absent["energy"] = energy
+        else:
+            self._share("energy", energy, time, sharing, quantities, absent)
+        for name, rail in self._series.rails.items():
+            self._share(f"{RAIL}{name}", rail, time, sharing, quantities, absent)
+        if self._series.process_cpu is None:
+            absent["cpu_time"] = self._series.without("the CPU time of the process was not sampled")
+        else:
+            curve, source = self._series.process_cpu
+            clock = clock_of(self._alignment_of("cpu_time"))
+            cpu = EnergySource(
+                curve=curve, status=Status.MEASURED, source=source, clock=clock, sensed=False
+            )
+            self._share("cpu_time", cpu, time, sharing, quantities, absent)
+        return quantities, absent
+
+    def _share(
+        self,
+        name: str,
+        source: EnergySource,
+        time: Quantity,
+        sharing: Sharing,
+        quantities: dict[str, Quantity],
+        absent: dict[str, str],
+    ) -> None:
+        """Shares a sampled quantity out among the rows, or says why it cannot be."""
+        if self._shared is not None and name not in self._shared:
+            absent[name] = "not asked for"
+            return
+        alignment = self._alignment_of(name)
+        if alignment is not None and alignment.uncertainty_s is None:
+            absent[name] = UNKNOWN
+            return
+        start, end = (
+            self._series.steps.start_ns[self._clean],
+            self._series.steps.end_ns[self._clean],
+        )
+        # As the step's own energy has it: rows and rests make the step.
+        late_ns = round(source.late_s[0] * 1e9)
+        curve, gauge = shifted(source.curve, source.gauge, -late_ns)
+        gain = mean_gain(curve, start, end)
+        if gain is None:
+            absent[name] = f"no samples of {source.source} in {self._series.steps.figures_of}"
+            return
+        seconds = float(self._series.steps.seconds[self._clean].sum())
+        if reason := source.too_little(seconds, gain * len(self._clean)):
+            absent[name] = reason
+            return
+        found = self._shares(sharing, curve, gauge)
+        assert found is not None
+        rows, unattributed = found
+        folded = "" if self._one_by_one(curve, gauge) else "folded by phase and "
+        quantities[name] = replace(
+            time,
+            unit=source.curve.unit,
+            rows=rows,
+            unattributed=unattributed,
+            status=weakest([source.status, Status.ATTRIBUTED]),
+            source=source.source,
+            method=f"what {self._series.steps.figures_of} gained, {folded}shared out by time",
+            sensor=source,
+            moved=None if source.clock is None else self._moved(sharing, source, source.clock),
+            only_whole=ONLY_WHOLE if source.by_regression else None,
+        )
+
+    def _one_by_one(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None) -> bool:
+        """True if samples are attributed just where they were, without folding steps."""
+        start, end = (
+            self._series.steps.start_ns[self._clean],
+            self._series.steps.end_ns[self._clean],
+        )
+        return self._series.steps.only_traced and stand_alone(curve, start, end, gauge)
+
+    def _shares(
+        self, sharing: Sharing, curve: Curve, gauge: tuple[IntArray, FloatArray] | None
+    ) -> Shares | None:
+        """Shares of a curve of rows and unattributed time; None where nothing of it was sampled in steps."""
+        if not self._one_by_one(curve, gauge):
+            folded = self._fold(curve, gauge)
+            return None if folded is None else sharing.folded(folded)
+        gain = mean_gain(
+            curve, self._series.steps.start_ns[self._clean], self._series.steps.end_ns[self._clean]
+        )
+        return None if gain is None else sharing.recorded(curve, gain / self._step_s)
+
+    def _moved(self, sharing: Sharing, source: EnergySource, clock: ClockError) -> Moved:
+        """Shares of a curve with the samples moved; only sums of it are kept."""
+        windows, phases = self._compensated.unattributed_s.shape
+        code, count = self._alike()
+        sums = np.full((len(clock.shifts_ns), count), np.nan)
+        unattributed = np.full((len(clock.shifts_ns), phases), np.nan)
+        for number, by_ns in enumerate(clock.shifts_ns):
+            by_ns -= round(source.late_s[0] * 1e9)
+            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns))
+            if found is not None:
+                sums[number] = np.bincount(code, found[0], minlength=count) / windows
+                unattributed[number] = found[1].mean(axis=0)
+        return Moved(clock=clock, code=code, sums=sums, unattributed=unattributed)
+
+    @property
+    def _scope(self) -> str:
+        """Basis of the operations of an imported trace."""
+        return WHOLE_TRACE if self._imported.trace_is_one_step else TRACED
+
+    def _alignment_of(self, quantity: str) -> Alignment | None:
+        """Relation of the clock behind an attributed quantity to that of the trace."""
+        series = self._series
+        if quantity == "energy":
+            return series.power_alignment
+        if quantity == "cpu_time":
+            return series.alignment(series.with_role(*PROCESS_CPU))
+        return series.alignment([series.channels[quantity.removeprefix(RAIL)]])
+
+
+def _joined(parts: Sequence[tuple[Curve, float]]) -> Curve:
+    """Curves of kinds of steps one after the other, each counted with its share of the steps."""
+    t_ns, total = [np.zeros(1, np.int64)], [np.zeros(1)]
+    for curve, share in parts:
+        t_ns.append(t_ns[-1][-1] + curve.t_ns[1:] - curve.t_ns[0])
+        total.append(total[-1][-1] + share * (curve.total[1:] - curve.total[0]))
+    times = np.concatenate(t_ns)
+    return Curve(t_ns=times, total=np.concatenate(total), unit=parts[0][0].unit, covered_ns=times)

@@ -1,0 +1,124 @@
+"""Tables of the operations of a run: time, energy and CPU time of a mean clean step, shared out."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wattstep.attribution.breakdown import RAIL
+from wattstep.attribution.tables.operation_table import Row, with_power
+from wattstep.attribution.tables.regression_tables import RegressionTables
+from wattstep.attribution.tables.totals import total_rows
+from wattstep.attribution.tables.traced_steps import TracedSteps
+from wattstep.schema.figure import Figure, missing
+
+_UNMARKED = missing("s", "its operations run within phases of another name")
+
+
+class RunBreakdown(TracedSteps):
+    """Tables of a run's clean steps by its traced ones.
+
+    What samples alone do not tell of short rows, regression over many steps does.
+    """
+
+    @cached_property
+    def regression_tables(self) -> RegressionTables:
+        """The tables with what regression over many steps tells of short rows."""
+        if self.reason is not None:
+            return RegressionTables(self, self.reason)
+        energy = self._series.energy
+        quantities, absent = self._quantities
+        if "energy" not in quantities:
+            energy = absent["energy"]
+        return RegressionTables(self, energy)
+
+    @cached_property
+    def _regression_tables_of_rails(self) -> dict[str, RegressionTables]:
+        """Regressed tables of each rail that was attributed."""
+        shared = self._quantities[0]
+        return {
+            name: RegressionTables(self, source, name, self.regression_tables)
+            for name, source in self._series.rails.items()
+            if f"{RAIL}{name}" in shared
+        }
+
+    def _rows(self, table: str) -> list[Row]:
+        if self.reason is not None:
+            return []
+        found = self.regression_tables.table(table).rows
+        for name, regression_tables in self._regression_tables_of_rails.items():
+            told = regression_tables.table(table).rows
+            found = [
+                _with_rail(row, name, regression_tables.energy_of(each))
+                for row, each in zip(found, told, strict=True)
+            ]
+        kinds = self._kinds_of_rows(table) if self.step_kinds.count > 1 else None
+        if kinds is not None:
+            found = [{**row, "step_kinds": kinds[row["key"]]} for row in found]
+        return [with_power(row) for row in found]
+
+    def _kinds_of_rows(self, table: str) -> dict[int, str]:
+        """In which kinds of steps each row of a table runs: "A", "A, B"."""
+        kinds = self.step_kinds
+        key = self._labels.of(table)[0].key[self._operation].astype(np.int64)
+        kind = kinds.of_step[self.window_steps][self.rows.window[self._operation]]
+        found: dict[int, list[str]] = {}
+        for pair in np.unique(key * kinds.count + kind).tolist():
+            found.setdefault(pair // kinds.count, []).append(kinds.names[pair % kinds.count])
+        return {number: ", ".join(names) for number, names in found.items()}
+
+    def operations(self) -> list[Row]:
+        """By operation, layer and phase, of a mean step; else totals, where a tool gave such."""
+        if self._of_totals:
+            return total_rows(self._tables.summaries, self._traced_by)
+        return self._rows("operations")
+
+    def layers(self) -> list[Row]:
+        """By layer."""
+        return self._rows("layers")
+
+    def phases(self) -> list[Row]:
+        """By phase: of its operations, and `span`, from its begin to its end in clean steps."""
+        rows, spans = self._rows("phases"), self.phase_spans
+        if spans is None:
+            return rows
+        return [{**row, "span": spans.of_phase(row["phase"]) or _UNMARKED} for row in rows]
+
+    def updates(self) -> list[Row]:
+        """By update of parameters and phase, from marks of clean steps; see `PhaseSpans.rows`."""
+        return [] if self.phase_spans is None else self.phase_spans.rows()
+
+    def kinds(self) -> list[Row]:
+        """By kind of operation."""
+        return self._rows("kinds")
+
+    def energy_groups(self) -> list[Row]:
+        """Operations and rests whose energy is known together only, the costliest first."""
+        return [] if self.reason is not None else self.regression_tables.groups
+
+    def unattributed(self) -> dict[str, dict[str, Any]]:
+        """Unattributed: module code and the framework between operations, data, game.
+
+        "not_resolved" holds the energy of operations and rests that are too short for the sensor
+        and were told by no regression, so that operations, rests and groups together make the step;
+        their time stands in their own rows.
+        """
+        if self.reason is not None:
+            return {}
+        unattributed = self.regression_tables.unattributed_and_left()
+        for name, regression_tables in self._regression_tables_of_rails.items():
+            for rest, row in regression_tables.unattributed.items():
+                unattributed[rest] = _with_rail(
+                    unattributed[rest], name, regression_tables.energy_of(row)
+                )
+        return unattributed
+
+    def not_resolved(self) -> dict[str, dict[str, Any]]:
+        """By table: the energy that its rows, the rests and groups of operations leave out."""
+        return {} if self.reason is not None else self.regression_tables.not_resolved()
+
+
+def _with_rail(row: Row, name: str, energy: Figure) -> Row:
+    return {**row, "energy_by_rail": {**row["energy_by_rail"], name: energy}}

@@ -1,0 +1,150 @@
+"""Tables of operations as samples alone have them, before regression tells of short rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from wattstep.attribution.breakdown import Breakdown, compact, unattributed_columns
+from wattstep.attribution.overhead_compensation import CompensatedRows
+from wattstep.attribution.tables.operation_table import Row
+from wattstep.attribution.tables.row_labels import RowLabels
+from wattstep.attribution.tables.step_kinds import NOT_TRACED
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.figure import Figure, missing
+
+PHASE_RESTS = (
+    "data",
+    "game",
+    "evaluation",
+    NOT_TRACED,
+)  # what is uncovered there is no framework's work
+
+
+def unattributed_of(phase: str) -> str:
+    """Names of the unattributed time of each phase."""
+    return phase if phase in PHASE_RESTS else "framework"
+
+
+class PlainTables:
+    """Tables of a breakdown; nothing is computed before it is asked for.
+
+    Args:
+        breakdown: The quantities of traced rows.
+        labels: What makes the rows of each table.
+        compensated: The traced rows on the mean clean step.
+        operation: Whether a row is an operation's, not a scope's own time.
+        outermost: Whether no other operation encloses it.
+        tells_allocations: Whether the trace tells what operations allocated.
+    """
+
+    def __init__(
+        self,
+        breakdown: Breakdown,
+        labels: RowLabels,
+        compensated: CompensatedRows,
+        operation: BoolArray,
+        outermost: BoolArray,
+        tells_allocations: bool,
+    ) -> None:
+        self._breakdown, self._labels, self._compensated = breakdown, labels, compensated
+        self._operation, self._outermost = operation, outermost
+        self._tells_allocations = tells_allocations
+        self._known: dict[str, list[Row]] = {}
+        self._short: dict[str, dict[str, Figure]] = {}
+
+    def rows(self, table: str) -> list[Row]:
+        """A table; "key" is what its rows are told by."""
+        if table not in self._known:
+            self._known[table] = self._table_of(table)
+        return self._known[table]
+
+    def _table_of(self, table: str) -> list[Row]:
+        labels, part = self._labels.of(table)
+        found = self._breakdown.rows(labels.key, self._operation, part)
+        rows = [{**labels.shown[row["key"]], **row} for row in found]
+        if not self._tells_allocations:
+            for row in rows:
+                row["memory"] = missing("B", "the trace does not tell what operations allocated")
+        return rows
+
+    def codes(self, table: str) -> dict[int, IntArray]:
+        """Kinds, as in `labelled`, of each row of a table, by its key."""
+        labels, _ = self._labels.of(table)
+        own = self._outermost & self._operation
+        code, count = self._labels.alike
+        pairs, _ = compact(labels.key[own].astype(np.int64) * count + code[own])
+        keys, first = np.unique(pairs // count, return_index=True)
+        return dict(zip(keys.tolist(), np.split(pairs % count, first[1:]), strict=True))
+
+    def shared(self, quantity: str) -> FloatArray | None:
+        """Cost of each kind in a mean step by overlap alone; None where it is not known.
+
+        Args:
+            quantity: "energy", say.
+        """
+        found = self._with_scopes[1].quantities.get(quantity)
+        if found is None:
+            return None
+        code, count = self._labels.alike
+        mine = self._operation
+        sums = np.bincount(code[mine], found.rows[mine], minlength=count).astype(np.float64)
+        sums[: found.unattributed.shape[1]] += found.unattributed.sum(axis=0)
+        return sums / len(found.unattributed)
+
+    @property
+    def code_count(self) -> int:
+        """Number of possible kinds."""
+        return self._labels.alike[1]
+
+    def too_short(self, table: str) -> dict[str, Figure]:
+        """Cost that rows of a table and unattributed time leave out, by samples alone, by quantity."""
+        if table not in self._short:
+            names, breakdown = self._with_scopes
+            labels, part = self._labels.of(table)
+            found = breakdown.unresolved(labels.key, self._operation, part, names)
+            self._short[table] = found
+        return self._short[table]
+
+    def unattributed(self) -> dict[str, dict[str, Figure]]:
+        """Unattributed costs, by samples alone."""
+        names, breakdown = self._with_scopes
+        return breakdown.unattributed(names)
+
+    @property
+    def unattributed_columns(self) -> dict[str, list[int]]:
+        """The phases of each rest."""
+        return unattributed_columns(self._with_scopes[0])
+
+    @cached_property
+    def _with_scopes(self) -> tuple[list[str], Breakdown]:
+        """Names of the rests by phase, and the breakdown with the scopes' own time in its rests."""
+        names = [unattributed_of(name) for name in self._breakdown.phase_names]
+        breakdown = self._breakdown
+        windows, phases = breakdown.windows, len(breakdown.phase_names)
+        scope = ~self._operation
+        cell = breakdown.window[scope].astype(np.int64) * phases + self._compensated.phase[scope]
+        quantities = {}
+        for name, quantity in breakdown.quantities.items():
+            own = np.bincount(cell, quantity.rows[scope], minlength=windows * phases)
+            moved = quantity.moved
+            if moved is not None:
+                moved = replace(moved, unattributed=moved.unattributed + moved.sums[:, :phases])
+            quantities[name] = replace(
+                quantity,
+                unattributed=quantity.unattributed + own.reshape(windows, phases),
+                moved=moved,
+            )
+        # What was taken off a scope for the events in it was taken off a rest.
+        events = breakdown.events
+        held = (
+            np.bincount(self._compensated.phase[scope], events[scope], minlength=phases) / windows
+        )
+        return names, replace(
+            breakdown,
+            quantities=quantities,
+            events=np.where(scope, 0.0, events),
+            unattributed_off_s=breakdown.unattributed_off_s + breakdown.cost_s * held,
+        )

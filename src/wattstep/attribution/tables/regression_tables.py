@@ -1,0 +1,261 @@
+"""Tables of a run with the energy of their rows by regression, and the groups that no table tells apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wattstep.attribution.tables.regression_input import (
+    RegressionResult,
+    process_of,
+    regression_result,
+)
+from wattstep.attribution.tables.regression_rows import NEVER, RegressionRows, left_over, together
+from wattstep.attribution.tables.traced_steps import TracedSteps
+from wattstep.recorded.power import EnergySource
+from wattstep.schema.arrays import IntArray
+from wattstep.schema.figure import Figure, Status, missing
+
+OPERATIONS = "operations"
+BY_MODEL = (
+    "a power model has the power of what runs: operations get it by the time that they take, and "
+    "nothing need be taken apart"
+)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionTable:
+    """A table with what regression tells.
+
+    Attributes:
+        rows: All of them, "key" among their columns.
+        left: Energy in J that rows, rests and groups leave out; None: nothing.
+        shown: Kinds that have a figure of their own.
+    """
+
+    rows: list[Row]
+    left: Figure | None
+    shown: IntArray
+
+
+class RegressionTables:
+    """Fills the tables of traced steps; nothing is computed before it is asked for.
+
+    Every table takes its energies from the one regression, so that what a table says of an
+    operation is what the others say of it.
+
+    Args:
+        steps: The tables as samples alone have them.
+        source: Of the energy, or why there is none.
+        rail: The rail whose energy it is, or None: that of the machine.
+        machine: Of a rail, the tables of the machine, whose sensor it has.
+    """
+
+    def __init__(
+        self, steps: TracedSteps, source: EnergySource | str, rail: str | None = None,
+        machine: RegressionTables | None = None,
+    ) -> None:  # fmt: skip
+        self._steps = steps
+        self._source = source
+        self._rail = rail
+        self._machine = machine
+        self._tables: dict[str, RegressionTable] = {}
+
+    @cached_property
+    def regression_result(self) -> RegressionResult | str:
+        """The regression of this run, or why there is none."""
+        if isinstance(self._source, str):
+            return self._source
+        if not self._source.sensed:
+            return BY_MODEL
+        found = process_of(self._steps, self._source)
+        if isinstance(found, str):
+            return found
+        total = self._machine.regression_result if self._machine else None
+        return regression_result(
+            [found], self._source, total.regression if isinstance(total, RegressionResult) else None
+        )
+
+    @cached_property
+    def regression_rows(self) -> RegressionRows | str:
+        """Regression of the run, or the reason why there is none."""
+        found, whole = self.regression_result, self._short(OPERATIONS)
+        if isinstance(found, str):
+            return found
+        assert isinstance(self._source, EnergySource)
+        assert whole is not None
+        assert whole.value is not None
+        members = [*self._members(OPERATIONS).values(), *self._unattributed_members.values()]
+        regression_rows = RegressionRows(found, self._source, whole.value, together(members))
+        return regression_rows.reason or regression_rows
+
+    def table(self, name: str) -> RegressionTable:
+        """A table; that of operations comes first, the others share its rests."""
+        if name not in self._tables:
+            self._tables[name] = self._with_regression(name)
+        return self._tables[name]
+
+    # --- what samples alone do not tell -------------------------------------------------------
+
+    def energy_of(self, row: Row) -> Figure:
+        """The energy of a row of any table."""
+        figure: Figure = row["energy"] if self._rail is None else row["energy_by_rail"][self._rail]
+        return figure
+
+    def _put(self, row: Row, energy: Figure, power: Figure) -> Row:
+        """The row with this energy."""
+        if self._rail is None:
+            return {**row, "energy": energy, "power": power}
+        return {**row, "energy_by_rail": {**row["energy_by_rail"], self._rail: energy}}
+
+    def _short(self, name: str) -> Figure | None:
+        """The energy of all in a table that samples alone do not tell; None where nothing is."""
+        return self._of_sums(self._steps.plain.too_short(name))
+
+    def _of_sums(self, sums: Row) -> Figure | None:
+        found = sums if self._rail is None else sums.get("energy_by_rail", {})
+        figure: Figure | None = found.get(self._rail or "energy")
+        return figure
+
+    def _members(self, name: str) -> dict[int, IntArray]:
+        """The kinds of each row of a table whose energy is missing, by its key."""
+        number, plain = self._numbers, self._steps.plain
+        short = {row["key"] for row in plain.rows(name) if self.energy_of(row).missing}
+        found = {key: number[codes] for key, codes in plain.codes(name).items()}
+        return {key: kinds[kinds >= 0] for key, kinds in found.items() if key in short}
+
+    @cached_property
+    def _unattributed_members(self) -> dict[str, IntArray]:
+        """Unattributed energies by regression, by name."""
+        number = self._numbers
+        unattributed = self._steps.plain.unattributed()
+        found = {
+            name: number[np.array(columns)]
+            for name, columns in self._steps.plain.unattributed_columns.items()
+            if self.energy_of(unattributed[name]).missing
+        }
+        return {name: kinds[kinds >= 0] for name, kinds in found.items()}
+
+    @cached_property
+    def _numbers(self) -> IntArray:
+        """The position in the regression of each code of the breakdown, -1 for none."""
+        assert isinstance(self.regression_result, RegressionResult)
+        (process,) = self.regression_result.processes
+        position = {kind: at for at, kind in enumerate(self.regression_result.kinds)}
+        number = np.full(self._steps.plain.code_count, -1, np.int64)
+        # A phase that comes twice in a step has one rest.
+        number[process.code] = [position[kind] for kind in process.kinds]
+        return number
+
+    # --- filling ------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_samples(self) -> bool:
+        """True if samples alone tell it: by a model of cores."""
+        return isinstance(self._source, str) or not self._source.by_regression
+
+    def _with_regression(self, name: str) -> RegressionTable:
+        rows = [dict(row) for row in self._steps.plain.rows(name)]
+        short = self._short(name)
+        if short is None or short.value is None or self._by_samples:
+            return _as_it_was(rows, short)
+        regression_rows = self.regression_rows
+        if isinstance(regression_rows, str):
+            return _as_it_was([self._with_reason(row, regression_rows) for row in rows], short)
+        members = self._members(name)
+        tell = regression_rows.apart if name == OPERATIONS else regression_rows.figures
+        told = {key: tell(kinds) for key, kinds in members.items()}
+        rows = [self._put(row, *told[row["key"]]) if row["key"] in told else row for row in rows]
+        energies = {key: energy.value for key, (energy, _) in told.items() if energy.value}
+        left = left_over(short, sum(energies.values()) + self._resolved_unattributed())
+        shown = together(members[key] for key in energies)
+        return RegressionTable(rows=rows, left=None if name == OPERATIONS else left, shown=shown)
+
+    def _with_reason(self, row: Row, reason: str) -> Row:
+        """A row whose energy is missing says why regression does not tell it either."""
+        energy = self.energy_of(row)
+        if not energy.missing:
+            return row
+        words = f"{energy.reason}; regression: {reason}"
+        return self._put(row, replace(energy, reason=words), missing("W", words))
+
+    def _resolved_unattributed(self) -> float:
+        """Energy in J of rests that were told by regression."""
+        return sum(
+            self.energy_of(self.unattributed[rest]).value or 0.0
+            for rest in self._unattributed_members
+        )
+
+    @property
+    def _tells(self) -> RegressionRows | None:
+        """Regressed energies of unattributed time and groups; None where there are none."""
+        short = self._short(OPERATIONS)
+        if self._by_samples or short is None or short.value is None:
+            return None
+        return None if isinstance(self.regression_rows, str) else self.regression_rows
+
+    @cached_property
+    def unattributed(self) -> dict[str, Row]:
+        """Unattributed energies by name."""
+        unattributed = {name: dict(row) for name, row in self._steps.plain.unattributed().items()}
+        if regression_rows := self._tells:
+            for name, kinds in self._unattributed_members.items():
+                energy, power = regression_rows.apart(kinds)
+                unattributed[name] = self._put(unattributed[name], energy, power)
+                unattributed[name].pop("power", None)
+        for name, row in unattributed.items():
+            # By the time of nothing: what the tracer's cost hides has an energy that is not known.
+            if not self._by_samples and self.energy_of(row).high == 0:
+                unattributed[name] = self._put(row, missing("J", NEVER), missing("W", NEVER))
+                unattributed[name].pop("power", None)
+        return unattributed
+
+    @cached_property
+    def groups(self) -> list[Row]:
+        """Groups that cannot be told apart, the costliest first; with rows and unattributed energies they make the step."""
+        regression_rows = self._tells
+        if regression_rows is None:
+            return []
+        told = [
+            m
+            for rest, m in self._unattributed_members.items()
+            if not self.energy_of(self.unattributed[rest]).missing
+        ]
+        shown = together([self.table(OPERATIONS).shown, *told])
+        members = [*self._members(OPERATIONS).values(), *self._unattributed_members.values()]
+        return regression_rows.groups(np.setdiff1d(together(members), shown))
+
+    def unattributed_and_left(self) -> dict[str, dict[str, Any]]:
+        """The rests, and as "not_resolved" what they, operations and groups leave out."""
+        table: dict[str, dict[str, Any]] = {**self.unattributed}
+        if left := self.not_resolved()["operations"]:
+            none = Figure(
+                value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
+                method="their time stands with the operations and rests themselves",
+            )  # fmt: skip
+            told = replace(none, unit="J", method="regression tells all of it")
+            table["not_resolved"] = {
+                "time": none, "share": none.scaled(1.0, "ratio"), "energy": told, **left
+            }  # fmt: skip
+        return table
+
+    def not_resolved(self) -> dict[str, dict[str, Any]]:
+        """By table: the energy that its rows, the rests and groups of operations leave out."""
+        found: dict[str, dict[str, Any]] = {}
+        for table in ("operations", "layers", "phases", "kinds"):
+            left = self.table(table).left
+            others = {
+                key: row
+                for key, row in self._steps.plain.too_short(table).items()
+                if key != "energy"
+            }
+            found[table] = {**({} if left is None else {"energy": left}), **others}
+        return found
+
+
+def _as_it_was(rows: list[Row], short: Figure | None) -> RegressionTable:
+    return RegressionTable(rows=rows, left=short, shown=np.zeros(0, np.int64))

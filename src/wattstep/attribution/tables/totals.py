@@ -1,0 +1,90 @@
+"""Operations of which a tool kept totals only: rows of the whole recording instead of those of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wattstep.errors import DamagedRunError
+from wattstep.schema.figure import Figure, Status, missing
+
+METHOD = "total over the whole recording, as the tool added it up; what ran at once counts in full"
+NO_TIMES = "the tool kept totals only, no time of each call"
+NOT_SAID = "the file does not say"
+# Columns of the table of summaries that are times in s, by what they are called in a row.
+TIMES = {
+    "mean_time": "mean_s",
+    "median_time": "median_s",
+    "least_time": "least_s",
+    "most_time": "most_s",
+    "time_deviation": "deviation_s",
+}
+
+
+def total_rows(summaries: Sequence[Mapping[str, Any]], source: str) -> list[dict[str, Any]]:
+    """Rows as those of operations of a step, the longest first; their times are totals.
+
+    `share` is of the times that were added up on the same processor.
+
+    Args:
+        summaries: Rows of the table of summaries.
+        source: Tool and file.
+
+    Raises:
+        DamagedRunError: A total has no name, no time, or a negative one.
+    """
+    whole: dict[str, float] = {}
+    for entry in summaries:
+        total = entry["total_s"]
+        if not entry["name"] or total is None or not 0 <= total < float("inf"):
+            raise DamagedRunError(f"summaries.parquet is damaged: {entry['name']!r} has no total")
+        processor = _processor(entry)
+        whole[processor] = whole.get(processor, 0.0) + total
+    ordered = sorted(summaries, key=lambda entry: -float(entry["total_s"]))
+    said = [name for name, column in TIMES.items() if any(e[column] is not None for e in ordered)]
+    return [_row(entry, whole[_processor(entry)], said, source) for entry in ordered]
+
+
+def _processor(entry: Mapping[str, Any]) -> str:
+    return str(entry["processor"] or "cpu")
+
+
+def _row(
+    entry: Mapping[str, Any], whole: float, said: Sequence[str], source: str
+) -> dict[str, Any]:
+    total, processor = float(entry["total_s"]), _processor(entry)
+    time = _measured(total, "s", source, METHOD)
+    return {
+        "name": entry["name"],
+        "layer": "",
+        "phase": "",
+        "kind": entry["kind"] or "other",
+        "processor": processor,
+        "calls": missing("count", NOT_SAID)
+        if entry["calls"] is None
+        else Figure(value=entry["calls"], unit="count", status=Status.COUNTED, source=source),
+        "time": time,
+        "busy_time": time,
+        "share": _measured(
+            total / whole, "ratio", source, f"of all time on {processor} that was added up"
+        )
+        if whole
+        else missing("ratio", "nothing took any time"),
+        **{name: _of_a_call(entry[TIMES[name]], source) for name in said},
+        "energy": missing("J", NO_TIMES),
+        "power": missing("W", NO_TIMES),
+        "cpu_utilization": missing("ratio", NO_TIMES),
+        "memory": missing("B", NOT_SAID),
+        "flops": missing("FLOP", NOT_SAID),
+        "bytes": missing("B", NOT_SAID),
+    }
+
+
+def _measured(value: float, unit: str, source: str, method: str) -> Figure:
+    return Figure(value=value, unit=unit, status=Status.MEASURED, source=source, method=method)
+
+
+def _of_a_call(seconds: float | None, source: str) -> Figure:
+    if seconds is None:
+        return missing("s", NOT_SAID)
+    return _measured(float(seconds), "s", source, "of single calls, as the tool states it")

@@ -1,0 +1,481 @@
+"""Traced steps of a run: their rows laid onto its clean steps, with time, energy and CPU time shared out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wattstep.attribution.breakdown import (
+    Breakdown,
+    Codes,
+    Quantity,
+    compact,
+)
+from wattstep.attribution.overhead_compensation import (
+    CompensatedRows,
+    TracedRows,
+    compensate,
+    match_layers,
+)
+from wattstep.attribution.tables.attributor import OWN_TRACE, SharedOut
+from wattstep.attribution.tables.clean_phases import layer_shares
+from wattstep.attribution.tables.covered import covered_s
+from wattstep.attribution.tables.instances import TracedInstances
+from wattstep.attribution.tables.layouts import Kind, Labelled
+from wattstep.attribution.tables.left_out import LeftOut, like_clean, not_preempted
+from wattstep.attribution.tables.naming import Combined, Names
+from wattstep.attribution.tables.operation_table import Row
+from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
+from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
+from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
+from wattstep.attribution.tables.step_kinds import (
+    KindPhases,
+    StepKinds,
+    clean_edges,
+    find_kinds,
+    kind_note,
+    kind_rows,
+    phases_by_kind,
+)
+from wattstep.attribution.tables.traced import COLUMNS, TracedColumns, outermost_above
+from wattstep.recorded.imported import NO_OPERATIONS
+from wattstep.recorded.phases import Phases
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series, real_cores
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.figure import Figure, Status
+from wattstep.stats.statistics import mean_figure
+
+WHOSE = " of the machine that trained, not of that of the sensors"
+
+
+class TracedSteps:
+    """The traced steps of a run, laid onto its clean ones.
+
+    `reason` says why there are no operations, and is None where there are.
+
+    Args:
+        tables: Of the run.
+        series: Its samples.
+        shared: What is shared out among operations beside time: "energy", "cpu_time", rails; None:
+            everything. Each takes as long as laying the rows out.
+    """
+
+    def __init__(
+        self, tables: Tables, series: Series, shared: Collection[str] | None = None
+    ) -> None:
+        self._tables = tables
+        self._shared = shared
+        self._series = series
+        self.steps = series.steps
+        self.clean = np.flatnonzero(self.steps.clean)
+
+    @cached_property
+    def step_time(self) -> Figure:
+        """Mean clean step; of an imported run without clean ones the mean traced step."""
+        source = self._traced_by if self.steps.only_traced else "monotonic clock"
+        time = mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
+        found: Figure = self._tables.imported.with_period(time)
+        return found
+
+    @property
+    def _traced_by(self) -> str:
+        return self._tables.imported.traced_by
+
+    @cached_property
+    def reason(self) -> str | None:
+        """Reason why there are no operations."""
+        if self.steps.absent:
+            return self.steps.absent
+        if self._tables.info.trace == "none" and not self.steps.only_traced:
+            foreign = self._tables.imported.is_import
+            return NO_OPERATIONS if foreign else "tracing was off (--trace none)"
+        if not len(self.clean):
+            return self.steps.none_clean
+        if not len(self._columns.steps) or not len(self._traced_windows):
+            return "no step was traced to its end"
+        return None
+
+    @cached_property
+    def _columns(self) -> TracedColumns:
+        return TracedColumns(self._tables.table("operations", columns=COLUMNS))
+
+    @cached_property
+    def _ran(self) -> IntArray:
+        """The traced steps that did not wait for a core."""
+        windows = self._traced_windows
+        return windows[not_preempted(self.steps, windows)]
+
+    @cached_property
+    def left_out(self) -> LeftOut:
+        """Traced steps that do not stand for clean ones."""
+        windows = self._ran
+        preempted = len(self._traced_windows) - len(windows)
+        if self.steps.only_traced:
+            return LeftOut(kept=np.ones(len(windows), bool))
+        of_step = self._all_kinds.of_step
+        return like_clean(self.steps, self.clean, windows, of_step, preempted)
+
+    @property
+    def _windows(self) -> IntArray:
+        """The traced steps that stand for clean ones."""
+        return self._ran[self.left_out.kept]
+
+    @cached_property
+    def _traced_windows(self) -> IntArray:
+        """Rows of the traced steps that have operations, in order.
+
+        Where nothing but traced steps is known, they are all that the figures are of, those
+        without an operation too.
+        """
+        if self.steps.only_traced:
+            recorded = np.isin(self.steps.index[self.clean], self._columns.steps)
+            return self.clean if recorded.any() else self.clean[:0]
+        traced = np.flatnonzero(self.steps.traced)
+        return traced[np.isin(self.steps.index[traced], self._columns.steps)]
+
+    @cached_property
+    def _all_kinds(self) -> StepKinds:
+        """The kinds of steps, told by all traced steps that ran."""
+        traced = None if self.reason is not None else self._columns
+        windows = self.clean[:0] if traced is None else self._ran
+        return find_kinds(traced, self._tables.marks, self.steps, self.clean, windows)
+
+    @cached_property
+    def step_kinds(self) -> StepKinds:
+        """The kinds of steps that take turns."""
+        if self.reason is not None:
+            return self._all_kinds
+        found = self._all_kinds
+        return replace(found, of_window=found.of_window[self.left_out.kept])
+
+    @cached_property
+    def _kinds_compensated(self) -> StepKinds:
+        """The kinds that are laid onto steps of their own: where all were traced, none need be."""
+        found = self.step_kinds
+        return replace(found, turn=None) if self.steps.only_traced else found
+
+    @cached_property
+    def _by_kind(self) -> KindPhases:
+        """Phases of traced and clean steps."""
+        marks = self._tables.marks
+        return phases_by_kind(marks, self.steps, self.clean, self._windows, self._kinds_compensated)
+
+    def kinds_of_steps(self) -> list[Row]:
+        """A row for each kind of step, where steps of several kinds take turns."""
+        return kind_rows(self.step_kinds, self.steps, self.clean)
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on how traced steps stand for clean ones."""
+        return [note for note in (kind_note(self.step_kinds, self.steps, self.clean),) if note]
+
+    @property
+    def operations_notes(self) -> list[str]:
+        """Notes below the tables of operations: traced steps that were left out, or too few."""
+        return [] if self.reason is not None or self.steps.only_traced else self.left_out.notes()
+
+    @property
+    def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
+        """Phases of traced steps, the rows of those steps, and the shares of clean steps."""
+        found = self._by_kind
+        return found.traced, found.windows, found.share
+
+    @cached_property
+    def _chosen(self) -> TracedColumns:
+        """Operations of the windows that take part, in the order of windows."""
+        return self._columns.of_steps(self.steps.index[self._by_kind.windows])
+
+    def label(self, name: str) -> Names:
+        """A column of names, one for each traced row; "" for none."""
+        return self._chosen.names(name)
+
+    def numbers(self, name: str) -> FloatArray:
+        """A column of numbers ("flops", "bytes"), one for each traced row; NaN where not known."""
+        return self._chosen.numbers(name)
+
+    @property
+    def allocated(self) -> FloatArray | None:
+        """Bytes that each traced row allocated less what it freed; None where that is not told."""
+        return self._chosen.allocated if self._chosen.tells_allocations else None
+
+    @property
+    def launch(self) -> IntArray:
+        """The traced row that asked for each one's work on a GPU, or -1."""
+        return self._chosen.launch
+
+    @property
+    def outer(self) -> Codes:
+        """The outermost operation that each traced row belongs to; itself for scopes without one."""
+        return self._outer
+
+    @property
+    def is_operation(self) -> BoolArray:
+        """Mask of traced rows that are part of an operation (not a scope's own time)."""
+        return self._operation
+
+    @property
+    def alike(self) -> Combined:
+        """The row of `operations` that each traced row belongs to."""
+        return self._labels.of("operations")[0]
+
+    @property
+    def processor(self) -> Names:
+        """Processor of each traced row: "cpu", "gpu0", ..."""
+        return self._processor
+
+    @cached_property
+    def rows(self) -> TracedRows:
+        """The traced rows, windows counted from 0."""
+        _, windows, _ = self._phases
+        return self._chosen.rows(self.steps.index[windows])
+
+    @property
+    def window_steps(self) -> IntArray:
+        """Of each window, the position of its step among all steps."""
+        return self._phases[1]
+
+    @property
+    def outermost(self) -> BoolArray:
+        """Mask of traced rows that are an operation's own, not one inside another."""
+        return self._chosen.outermost
+
+    def quantity(self, name: str) -> Quantity | None:
+        """Quantity attributed to the traced rows ("cpu_time", "energy"); None where it was not."""
+        return self._quantities[0].get(name)
+
+    def thread(self, row: int) -> int:
+        """The number that the operating system, or the GPU's driver, gave to a row's thread."""
+        return int(self._chosen.threads[self.rows.thread[row]])
+
+    @cached_property
+    def compensated(self) -> CompensatedRows:
+        """The rows on the mean clean step."""
+        found = self._by_kind
+        beside = None if self.steps.only_traced else found.beside_s
+        compensated = compensate(self.rows, found.traced, beside, found.share, self._step_s)
+        for kind, (first, last) in enumerate(found.spans):
+            names = found.traced.names[first:last]
+            clean = self.clean
+            if len(found.spans) > 1:
+                clean = clean[self.step_kinds.of_step[clean] == kind]
+            if shares := layer_shares(self._tables.marks, self.steps, clean, names):
+                compensated = match_layers(
+                    self.rows, compensated, first + names.index("forward"), shares
+                )
+        return compensated
+
+    @property
+    def _of_totals(self) -> bool:
+        return self.reason is not None and bool(self._tables.summaries)
+
+    @property
+    def operations_of(self) -> str:
+        """Basis of operations' times: a mean "step", or the whole "recording"."""
+        of_one = self._tables.imported.trace_is_one_step and self.steps.only_traced
+        return "recording" if self._of_totals or self.steps.absent or of_one else "step"
+
+    @property
+    def _step_s(self) -> float:
+        value = self.step_time.value
+        assert value is not None
+        return value
+
+    @cached_property
+    def _quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
+        return SharedOut(
+            self._series,
+            self.clean,
+            self.step_time,
+            self._tables.imported,
+            self.rows,
+            self.compensated,
+            lambda: self._labels.alike,
+            self._shared,
+            self.step_kinds.of_step[self.clean] if len(self._by_kind.spans) > 1 else None,
+        ).quantities()
+
+    @property
+    def _relative(self) -> FloatArray:
+        """Half width of the relative interval of each part of the step that rows were scaled to."""
+        if not self.steps.only_traced:
+            return self._by_kind.relative
+        half = self.step_time.half_width or 0.0
+        return np.array([half / self._step_s if self._step_s else 0.0])
+
+    @cached_property
+    def _breakdown(self) -> Breakdown:
+        quantities, absent = self._quantities
+        chosen = self._chosen
+        traced, _, _ = self._phases
+        parent = self.rows.parent
+        off = self.compensated.correction.unattributed_error_s
+        return Breakdown(
+            window=self.rows.window,
+            stand=replace(self._by_kind.stand, unseen=self.left_out.unseen),
+            phase=self.compensated.phase,
+            together=self.steps.only_traced,
+            relative=self._relative,
+            cost_s=self.compensated.correction.error_s,
+            events=np.bincount(parent[parent >= 0], minlength=len(parent)).astype(np.float64),
+            unattributed_off_s=np.zeros(len(traced.names)) if off is None else off,
+            phase_names=traced.names,
+            step_s=self._step_s,
+            cores=real_cores(self._tables.info.device),
+            whose=WHOSE if _has_other_sensors(self._tables.info.device) else "",
+            quantities=quantities,
+            absent=absent,
+            allocated=chosen.allocated,
+            flops=chosen.numbers("flops"),
+            size=chosen.numbers("bytes"),
+            outermost=chosen.outermost,
+        )
+
+    @cached_property
+    def _outer(self) -> Codes:
+        """The outermost operation that each row belongs to; itself for scopes without one."""
+        return outermost_above(self.rows.parent, self._chosen.outermost)
+
+    @cached_property
+    def _operation(self) -> BoolArray:
+        """Mask of rows that are an operation's (not a scope's own time)."""
+        result: BoolArray = self._chosen.outermost[self._outer]
+        return result
+
+    # --- processors ---------------------------------------------------------------------------
+
+    @cached_property
+    def _processor(self) -> Names:
+        """Processor of each traced row."""
+        return self.label("processor").renamed("", "cpu")
+
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """Processors of operations beside the CPU: "gpu0", ..."""
+        if self.reason is not None:
+            return ()
+        ran = self._processor
+        used, _ = compact(ran.code)
+        return tuple(sorted({str(ran.texts[code]) for code in used} - {"cpu"}))
+
+    def gpu_time(self) -> Figure | None:
+        """Time in s of a step in which its work ran on any GPU; None where none did."""
+        if not self.others:
+            return None
+        there = np.flatnonzero(~self._processor.named("cpu"))
+        seconds = covered_s(self.rows, there, len(self.window_steps))
+        figure = mean_figure(seconds, "s", self.step_time.source or "", Status.MEASURED)
+        words = f"time in which work of a step ran on {' or '.join(self.others)}"
+        return replace(figure, method=f"{words}; {figure.method}")
+
+    # --- instances --------------------------------------------------------------------------
+
+    def instances(self) -> TracedInstances:
+        """Each traced operation that no other encloses, one by one; only where `reason` is None."""
+        at = np.flatnonzero(self._chosen.outermost)
+        rows, compensated = self.rows, self.compensated
+        count = len(rows.parent)
+        inside = np.bincount(self._outer, minlength=count)[at] - 1
+        seconds = np.bincount(self._outer, compensated.busy_s, minlength=count)[at].astype(
+            np.float64
+        )
+        columns = {name: self.label(name) for name in ("name", "layer", "phase", "shapes")}
+        columns["layer"] = columns["layer"].renamed("", NO_LAYER)
+        _, windows, _ = self._phases
+        return TracedInstances(
+            names={name: names.at(at) for name, names in columns.items()}
+            | {"processor": self._processor.at(at)},
+            window=rows.window[at].astype(np.int64),
+            step=windows,
+            start_ns=rows.start_ns[at],
+            end_ns=rows.end_ns[at],
+            seconds=seconds,
+            tracer_s=inside * compensated.correction.cost_s[compensated.phase[at]],
+            source=self._traced_by if self.steps.only_traced else OWN_TRACE,
+        )
+
+    # --- below the sampling interval ----------------------------------------------------------
+
+    @cached_property
+    def labelled(self) -> tuple[Labelled, tuple[Kind, ...]]:
+        """The rows on the mean clean step with the kind of each, and what the kinds are."""
+        code, count = self._labels.alike
+        names = self._breakdown.phase_names
+        unattributed = [Kind(unattributed_of(name), "rest", "", name) for name in names]
+        own = np.flatnonzero(self._chosen.outermost & self._operation)[::-1]
+        first = np.full(count, -1, np.int64)
+        first[code[own]] = own
+        found = Labelled(
+            rows=self.rows,
+            compensated=self.compensated,
+            outer=self._outer,
+            operation=self._operation,
+            outermost=self._chosen.outermost,
+            kind=code,
+            rest=np.arange(len(unattributed)),
+        )
+        named = (self._kind(row) for row in first[len(unattributed) :].tolist())
+        return found, (*unattributed, *named)
+
+    def _kind(self, row: int) -> Kind:
+        """Label of a row; nobody asks for that of no operation (-1)."""
+        return Kind(
+            name=self.label("name").of(row),
+            kind=self.label("kind").of(row),
+            layer=self.label("layer").of(row),
+            phase=self.label("phase").of(row),
+            processor=self._processor.of(row),
+        )
+
+    @cached_property
+    def clean_phases(self) -> tuple[IntArray, int]:
+        """When the phases of clean steps began and the last ended in ns, shape (steps, phases + 1).
+
+        Steps without marks are left out, and those with other phases than most. The second number
+        is how many had no marks.
+        """
+        marks = self._tables.marks
+        return clean_edges(marks, self.steps, self.clean, self._kinds_compensated, self._by_kind)
+
+    @cached_property
+    def phase_spans(self) -> PhaseSpans | None:
+        """Lengths of phases in clean steps by their own marks; None where there are none."""
+        if self.steps.only_traced or not len(self.clean):
+            return None
+        return phase_spans(self._tables.marks, self.steps, self.clean, self._step_s)
+
+    # --- tables -----------------------------------------------------------------------------
+
+    @cached_property
+    def _labels(self) -> RowLabels:
+        def column(name: str) -> Names:
+            return self._processor if name == "processor" else self.label(name)
+
+        return RowLabels(column, self.compensated, self._outer, self._operation, bool(self.others))
+
+    @cached_property
+    def plain(self) -> PlainTables:
+        """The tables as samples alone have them; only where `reason` is None."""
+        chosen = self._chosen
+        return PlainTables(
+            self._breakdown,
+            self._labels,
+            self.compensated,
+            self._operation,
+            chosen.outermost,
+            chosen.tells_allocations,
+        )
+
+    @property
+    def takes_turns(self) -> bool:
+        """True if steps of several kinds were put side by side."""
+        return len(self._by_kind.spans) > 1
+
+
+def _has_other_sensors(device: Mapping[str, Any]) -> bool:
+    """True if the sensors are not those of the machine that trained."""
+    return bool(device.get("emulated_on") or device.get("sensors_of"))

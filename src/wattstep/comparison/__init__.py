@@ -1,1 +1,0 @@
-"""Whether runs differ: two sides in full, many as a matrix, or against a baseline; from the runs' files alone."""

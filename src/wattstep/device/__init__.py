@@ -1,0 +1,1 @@
+"""The physics of a device: heat, throttling, utilization, rooflines, other work on it."""

@@ -1,0 +1,53 @@
+"""Parts of training by the day that need torch: the samples, the server's weights, a seed for each day."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class TorchClassifier:
+    """See `records.engine.Classifier`.
+
+    Args:
+        training: As `workloads.supervised.SupervisedTraining`.
+    """
+
+    def __init__(self, training: Any) -> None:
+        self._training = training
+
+    @property
+    def samples(self) -> tuple[int, int]:
+        """As `Classifier.samples`."""
+        count: tuple[int, int] = self._training.samples
+        return count
+
+    def restrict(self, indices: Sequence[int], *, seed: int) -> None:
+        """As `Classifier.restrict`."""
+        self._training.restrict(indices, seed=seed)
+
+    def right_on(self, indices: Sequence[int], *, held_out: bool = False) -> list[bool]:
+        """As `Classifier.right_on`."""
+        right: list[bool] = self._training.right_on(indices, held_out=held_out)
+        return right
+
+    def load_weights(self, path: Path) -> None:
+        """As `Classifier.load_weights`."""
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        self._training.model.load_state_dict(content["model"])
+
+    def hash_weights(self) -> str:
+        """As `Classifier.hash_weights`."""
+        digest = hashlib.sha256()
+        for name, tensor in self._training.model.state_dict().items():
+            digest.update(name.encode())
+            digest.update(tensor.detach().float().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def seed(self, number: int) -> None:
+        """As `Classifier.seed`."""
+        torch.manual_seed(number)

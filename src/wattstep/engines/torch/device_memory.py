@@ -1,0 +1,112 @@
+"""Memory of a GPU, as torch's allocator and the driver count it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import torch
+
+from wattstep.engines.torch.memory import bytes_of_tensors
+
+
+class DeviceMemory:
+    """Memory of the first GPU; also a `Meter` of what torch's allocator has handed out.
+
+    Scratch space of kernels (cuDNN, cuBLAS) comes from that allocator too, so it shows there. The
+    allocator counts on the CPU and at once: no operation need have ended.
+
+    Args:
+        cuda: As `torch.cuda`; it is begun here.
+
+    Attributes:
+        kind: As torch names the kind of device.
+    """
+
+    kind = "cuda"
+
+    def __init__(self, cuda: Any = torch.cuda) -> None:
+        self._cuda = cuda
+        cuda.init()
+
+    @property
+    def allocated(self) -> int:
+        """Bytes handed out now."""
+        return int(self._cuda.memory_allocated())
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that the allocator has from the driver now, handed out or free."""
+        return int(self._cuda.memory_reserved())
+
+    @property
+    def peak_allocated(self) -> int:
+        """The most bytes handed out since `reset`."""
+        return int(self._cuda.max_memory_allocated())
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most bytes that the allocator had since `reset`."""
+        return int(self._cuda.max_memory_reserved())
+
+    def reset(self) -> None:
+        """Both peaks become what there is now."""
+        self._cuda.reset_peak_memory_stats()
+
+    def trim(self) -> None:
+        """Gives back to the driver what the allocator holds free."""
+        self._cuda.empty_cache()
+
+    def begin(self) -> int:
+        """As `Meter.begin`; what the allocator holds free is no part of it, and stays."""
+        self.reset()
+        return self.allocated
+
+    def end(self) -> int:
+        """As `Meter.end`."""
+        return self.peak_allocated
+
+    def absent(self, address: int, size: int) -> int:
+        """As `Meter.absent`: memory of a GPU is there once it is allocated."""
+        return 0
+
+    def at_rest(self) -> int:
+        """Bytes handed out that belong to no tensor: what kernels keep, and rounding."""
+        return self.allocated - bytes_of_tensors(self.kind)
+
+    def name(self) -> str:
+        """As the driver calls the device."""
+        return str(self._cuda.get_device_name())
+
+    def used_by_process(self) -> tuple[int | None, str | None]:
+        """Memory in bytes that the driver counts as this process's, or None and why it does not."""
+        try:
+            nvml = importlib.import_module("pynvml")
+        except ModuleNotFoundError:
+            return None, "the driver is asked through nvidia-ml-py, which is not installed"
+        uuid = getattr(self._cuda.get_device_properties(0), "uuid", None)
+        if uuid is None:
+            return None, "this version of torch does not say which device of the driver's it uses"
+        return ask_driver(nvml, f"GPU-{uuid}", os.getpid())
+
+
+def ask_driver(nvml: Any, device: str, process: int) -> tuple[int | None, str | None]:
+    """Memory in bytes that a process takes of a device, or None and why that is not known.
+
+    Args:
+        nvml: As the module `pynvml` of nvidia-ml-py.
+        device: By the driver's own name, e.g. "GPU-8f6e...".
+        process: Its number.
+    """
+    try:
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByUUID(device)
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        return None, f"the driver does not say: {error}"
+    for each in running:
+        if each.pid == process and each.usedGpuMemory is not None:
+            return int(each.usedGpuMemory), None
+    return None, "the driver does not name this process (in a container it may number them anew)"

@@ -1,0 +1,123 @@
+"""The door of torch: says what the engine can without loading it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from wattstep.schema.ceilings import Asked, Ceilings
+from wattstep.schema.engine import Engine, Trainer, TrainingHooks
+from wattstep.schema.extras import require
+from wattstep.schema.tracer import Code, Tracer
+from wattstep.schema.workload import Preparation, Specification
+
+_ROOT: Final = Path(__file__).parents[2]
+
+
+class TorchEngine(Engine):
+    """Trains on torch; `footprint` looks at a GPU's memory, too."""
+
+    name = "torch"
+
+    def load(self) -> None:
+        """As `Engine.load`."""
+        require("wattstep.engines.torch.trainer")
+
+    def prepare(
+        self,
+        workload: Specification,
+        preparation: Preparation,
+        *,
+        threads: int | None = None,
+        processor: str = "cpu",
+        precision: str = "fp32",
+    ) -> Trainer:
+        """As `Engine.prepare`."""
+        trainer: Trainer = require("wattstep.engines.torch.trainer").TorchTrainer(
+            require("wattstep.workloads.torch").TorchWorkload(workload),
+            preparation,
+            threads=threads,
+            processor=processor,
+            precision=precision,
+        )
+        return trainer
+
+    def threads(self) -> int:
+        """As `Engine.threads`."""
+        return int(sys.modules["torch"].get_num_threads())
+
+    def tracer(self, code: Code) -> Tracer:
+        """As `Engine.tracer`."""
+        from wattstep.engines.torch.tracer import TorchTracer
+
+        return TorchTracer(code)
+
+    def samples_in(self, batch: Any) -> int | None:
+        """As `Engine.samples_in`."""
+        from wattstep.engines.torch.hooks import samples_of
+
+        return samples_of(batch)
+
+    def listen(self, listener: Any, marker: str) -> None:
+        """As `Engine.listen`."""
+        from wattstep.engines.torch.hooks import TorchHooks
+
+        TorchHooks(listener, marker).install()
+
+    def follow(self, listener: Any) -> TrainingHooks:
+        """As `Engine.follow`."""
+        from wattstep.engines.torch.phase_hooks import PhaseHooks
+
+        hooks = PhaseHooks(listener, lambda network: None)
+        hooks.install()
+        hooks.watch_optimizers()
+        return hooks
+
+    def bytes_of_tensors(self) -> int:
+        """As `Engine.bytes_of_tensors`."""
+        from wattstep.engines.torch.memory import bytes_of_tensors
+
+        return bytes_of_tensors()
+
+    def device_memory(self, processor: str) -> Any:
+        """As `Engine.device_memory`."""
+        if processor == "cpu":
+            return None
+        from wattstep.engines.torch.device_memory import DeviceMemory
+        from wattstep.engines.torch.processor import find_device
+
+        find_device(processor)
+        return DeviceMemory()
+
+    def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
+        """As `Engine.count`."""
+        facts: dict[str, Any] = require("wattstep.engines.torch.facts").describe(
+            require("wattstep.workloads.torch").TorchWorkload(workload), preparation
+        )
+        return facts
+
+    def counted_from(self) -> tuple[Sequence[Path], Sequence[str]]:
+        """As `Engine.counted_from`."""
+        rooms = [*(_ROOT / "workloads").rglob("*.*"), *(_ROOT / "engines").rglob("*.py")]
+        files = [path for path in rooms if path.suffix in (".py", ".toml")]
+        return files, list(map(_version, LIBRARIES))
+
+    def ceilings(self, asked: Asked, tell: Callable[[str], None]) -> Ceilings:
+        """As `Engine.ceilings`."""
+        measured: Ceilings = require("wattstep.engines.torch.ceilings").measure(asked, tell)
+        return measured
+
+
+LIBRARIES: Final = ("torch", "transformers")  # whose code the counts depend on
+ENGINE: Final = TorchEngine()
+
+
+def _version(library: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""

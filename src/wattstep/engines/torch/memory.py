@@ -1,0 +1,300 @@
+"""Purposes of a torch step's memory: every operation's tensors, by storage, and what they do not explain."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from wattstep.engines.torch.allocations import (
+    BUFFERS,
+    GRADIENTS,
+    OPTIMIZER_STATE,
+    PARAMETERS,
+    Ledger,
+    Storage,
+)
+from wattstep.schema.step_memory import Meter, StepMemory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Moment:
+    """An operation at which more was in use than at any before."""
+
+    number: int
+    phase: str
+    name: str
+    layer: str | None
+    demand: int
+    scratch: int
+    untouched: list[tuple[Storage, int]]
+
+
+class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, follows every storage that an operation takes or makes.
+
+    Args:
+        model: Whose parameters and buffers are named.
+        optimizers: Whose state is named.
+        meter: Measures around each operation; without one, tensors alone are counted.
+        device: The kind of device whose memory is asked for.
+
+    It costs nothing where it is not active. Storages are told apart by torch's own objects, so
+    that views, in-place operations and parameters that are tied count once.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizers: Sequence[Any],
+        meter: Meter | None = None,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ledger = Ledger()
+        self._model = model
+        self._optimizers = optimizers
+        self._meter = meter
+        self._device = device
+        self._known: dict[int, tuple[Storage, Any]] = {}
+        self._layers = _Layers(model)
+        self._moment: _Moment | None = None
+        self._sparse = None if meter is None else _Sparse(meter)
+        self._names: list[tuple[str, str, str | None]] = [("", "data", None)]
+
+    def __enter__(self) -> MemoryTracker:
+        for tensor in _tensors_there():
+            self._see(tensor, recorded=False)
+        self._label()
+        self._layers.begin()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._layers.end()
+        self._label()
+        self.ledger.close()
+        self._known.clear()  # nothing is followed any more
+
+    def phase(self, name: str) -> None:
+        """A phase of the step begins."""
+        self._label()
+        self.ledger.phase = name
+
+    def result(self) -> StepMemory:
+        """Memory of the step, once the tracker has been left."""
+        ledger, moment = self.ledger, self._moment
+        number = ledger.heaviest(self._device) if moment is None else moment.number
+        name, phase, layer = self._names[number]
+        return StepMemory(
+            categories=ledger.during(number, self._device),
+            highest=ledger.highest(self._device),
+            before=sum(ledger.during(0, self._device).values()),
+            phase=phase,
+            operation=name,
+            layer=layer,
+            operations=ledger.operation,
+            demand=None if moment is None else moment.demand,
+            scratch=None if moment is None else moment.scratch,
+            untouched={} if moment is None else _by_category(moment.untouched),
+        )
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        recorded = self._recorded()
+        number = self.ledger.begin(recorded=recorded)
+        self._see_all((args, named), recorded)
+        layer = self._layers.running()
+        self._names.append((str(func), self.ledger.phase, layer))
+        if self._meter is None or self._sparse is None:
+            made = func(*args, **named)
+            self._see_all(made, recorded)
+            return made
+        there = len(self.ledger.storages)
+        absent = self._sparse.absent()
+        in_use = self._meter.begin()
+        made = func(*args, **named)
+        demand = self._meter.end()
+        in_use += absent - self._sparse.absent()  # tensors that were there, and got touched now
+        self._see_all(made, recorded)
+        if self._moment is None or demand > self._moment.demand:
+            made_now = self.ledger.storages[there:]
+            self._moment = self._note(number, in_use, demand, made_now, self._sparse)
+        return made
+
+    def _recorded(self) -> bool:
+        """True if what runs is differentiated; in a backward pass only what it computes anew is."""
+        if self.ledger.phase == "backward" and torch._C._current_autograd_node() is None:
+            return False
+        return torch.is_grad_enabled()
+
+    def _note(
+        self, number: int, in_use: int, demand: int, made: Sequence[Storage], sparse: _Sparse
+    ) -> _Moment:
+        name, phase, layer = self._names[number]
+        new = sum(storage.size for storage in made if storage.device == self._device)
+        taken = demand - in_use - (new - sparse.absent(of=made))
+        return _Moment(
+            number=number,
+            phase=phase,
+            name=name,
+            layer=layer,
+            demand=demand,
+            scratch=max(taken, 0),
+            untouched=sparse.untouched(),
+        )
+
+    # --- storages -------------------------------------------------------------------------
+
+    def _see_all(self, tree: Any, recorded: bool) -> None:
+        for leaf in pytree.tree_leaves(tree):
+            if isinstance(leaf, torch.Tensor):
+                self._see(leaf, recorded)
+
+    def _see(self, tensor: torch.Tensor, recorded: bool) -> Storage | None:
+        storage = _storage_of(tensor)
+        if storage is None:
+            return None
+        key = storage._cdata
+        seen = self._known.get(key)
+        if seen is None:
+            entry = self.ledger.add(storage.nbytes(), recorded=recorded, device=storage.device.type)
+            self._known[key] = (entry, weakref.ref(storage, lambda _: self._forget(key)))
+            if self._sparse is not None and entry.device == self._device:
+                self._sparse.add(storage, entry)
+            return entry
+        if storage.nbytes() != seen[0].size:  # it was resized: the old one is gone
+            self._forget(key)
+            return self._see(tensor, recorded)
+        return seen[0]
+
+    def _forget(self, key: int) -> None:
+        entry = self._known.pop(key, None)
+        if entry is not None:
+            self.ledger.free(entry[0])
+
+    def _label(self) -> None:
+        for category, tensors in self._owned():
+            for tensor in tensors:
+                entry = self._see(tensor, recorded=False)
+                if entry is not None:
+                    entry.label = category
+
+    def _owned(self) -> Iterator[tuple[str, Iterable[torch.Tensor]]]:
+        parameters = list(self._model.parameters())
+        for optimizer in self._optimizers:
+            parameters += [each for group in optimizer.param_groups for each in group["params"]]
+            leaves = pytree.tree_leaves(list(optimizer.state.values()))
+            yield OPTIMIZER_STATE, [each for each in leaves if isinstance(each, torch.Tensor)]
+        yield BUFFERS, self._model.buffers()
+        yield GRADIENTS, [each.grad for each in parameters if each.grad is not None]
+        yield PARAMETERS, parameters
+
+
+class _Sparse:
+    """Storages of which a part was allocated and not touched yet; most are whole at once."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._found: list[tuple[Any, Storage]] = []
+
+    def add(self, storage: Any, entry: Storage) -> None:
+        """A storage that was made just now."""
+        if self._meter.absent(storage.data_ptr(), storage.nbytes()):
+            self._found.append((weakref.ref(storage), entry))
+
+    def absent(self, of: Sequence[Storage] | None = None) -> int:
+        """Bytes that are still untouched: of some storages, or of all."""
+        return sum(size for entry, size in self.untouched() if of is None or entry in of)
+
+    def untouched(self) -> list[tuple[Storage, int]]:
+        """Each storage with the bytes of it that are still untouched."""
+        return [(entry, self._of(reference)) for reference, entry in self._found]
+
+    def _of(self, reference: Any) -> int:
+        storage = reference()
+        if storage is None:
+            return 0
+        return self._meter.absent(storage.data_ptr(), storage.nbytes())
+
+
+def _by_category(sizes: Iterable[tuple[Storage, int]]) -> dict[str, int]:
+    """Sums by category, which storages have once the step has ended; none that are 0."""
+    by_category: dict[str, int] = {}
+    for storage, size in sizes:
+        if size:
+            by_category[storage.category] = by_category.get(storage.category, 0) + size
+    return by_category
+
+
+class _Layers:
+    """Modules that operations belong to: by hooks forward, by autograd's numbers backward."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._open: list[str] = []
+        self._of_node: dict[int, str] = {}
+        self._handles: list[Any] = []
+
+    def begin(self) -> None:
+        """Hooks in: the framework's global ones, so that no module carries anything."""
+        self._handles = [
+            torch_module.register_module_forward_pre_hook(self._enter),
+            torch_module.register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def end(self) -> None:
+        """Hooks out."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def running(self) -> str | None:
+        """The path of the module whose operation is about to run."""
+        if self._open:
+            # The node of an operation is made just before the operation runs.
+            path = self._open[-1]
+            self._of_node[torch._C._autograd._get_sequence_nr() - 1] = path
+            return path
+        node = torch._C._current_autograd_node()
+        return None if node is None else self._of_node.get(node._sequence_nr())
+
+    def _enter(self, module: Any, inputs: Any) -> None:
+        self._open.append(self._paths.get(id(module)) or type(module).__name__)
+
+    def _leave(self, module: Any, inputs: Any, output: Any) -> None:
+        if self._open:
+            self._open.pop()
+
+
+def bytes_of_tensors(device: str = "cpu") -> int:
+    """Bytes of all tensors that Python holds on a kind of device, shared memory counted once."""
+    storages = {}
+    for tensor in _tensors_there():
+        storage = _storage_of(tensor)
+        if storage is not None and storage.device.type == device:
+            storages[storage._cdata] = storage.nbytes()
+    return sum(storages.values())
+
+
+def _tensors_there() -> list[torch.Tensor]:
+    """All tensors that Python holds; by their type alone, since any object may lie about its class."""
+    return [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+
+
+def _storage_of(tensor: torch.Tensor) -> Any:
+    """The storage, or None where the tensor has none of its own (sparse, opaque, meta)."""
+    if tensor.layout != torch.strided or tensor.device.type == "meta":
+        return None
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:  # wrappers have no memory of their own
+        return None

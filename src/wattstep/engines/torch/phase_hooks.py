@@ -1,0 +1,268 @@
+"""Tells when torch goes forward, computes gradients and updates parameters, from hooks that cost little."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch.optim import optimizer as torch_optimizer
+
+MOST_NAMED = 2  # networks of one optimizer that its name tells
+
+
+class Phases(Protocol):
+    """Those of the step that runs."""
+
+    @property
+    def on(self) -> bool:
+        """True if the step carries marks."""
+
+
+class PhaseListener(Protocol):
+    """Receiver of the events of a step."""
+
+    @property
+    def phases(self) -> Phases:
+        """Say whether the step that runs carries marks; else only `forward_begins` need be told."""
+
+    def forward_begins(self, module: Any, gradients: bool) -> None:
+        """A network is called by the script, not by another module; with gradients or without.
+
+        In steps without marks the calls of networks by other networks are told as well.
+        """
+
+    def forward_ends(self) -> None:
+        """It has returned, or raised."""
+
+    def backward_begins(self) -> None:
+        """Gradients are being computed, by whatever function."""
+
+    def backward_ends(self) -> None:
+        """They have been."""
+
+    def optimizer_begins(self) -> None:
+        """An optimizer makes its step."""
+
+    def optimizer_ends(self, name: Callable[[], str]) -> None:
+        """It has; `name` tells what it has updated."""
+
+    def clearing_begins(self) -> None:
+        """An optimizer clears its gradients."""
+
+    def clearing_ends(self) -> None:
+        """It has."""
+
+
+class PhaseHooks:
+    """Hooks at the networks of a training, at autograd, and at optimizers.
+
+    Modules without a hook cost nothing: while `discover` is on, global hooks find those that no
+    other module calls; each of these then carries hooks of its own. In steps without marks only
+    `forward_begins` is told.
+
+    Args:
+        listener: Is told.
+        found: Called once with each network.
+    """
+
+    def __init__(self, listener: PhaseListener, found: Callable[[Any], None]) -> None:
+        self._listener = listener
+        self._phases = listener.phases
+        self._found = found
+        self._networks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._counts: Counter[str] = Counter()  # networks of a class
+        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._discovery: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
+        self._ends: list[Any] = []  # the hooks at the ends of networks
+        self.ends_hooked = True
+        self._depth = 0  # of modules, as the global hooks see it
+        self._inside = 0  # of networks
+        self._backward = 0
+
+    def install(self) -> None:
+        """Puts the hooks in; those at optimizers' steps are `watch_optimizers`."""
+        self._wrap(torch.autograd, "backward", self._around_backward)
+        self._wrap(torch.autograd, "grad", self._around_backward)
+        self._wrap(torch_optimizer.Optimizer, "zero_grad", self._around_clearing)
+        self.discover(True)
+
+    def watch_optimizers(self) -> None:
+        """Hooks of the framework's at every optimizer's step."""
+        begins = torch_optimizer.register_optimizer_step_pre_hook(self._optimizer_begins)
+        ends = torch_optimizer.register_optimizer_step_post_hook(self._optimizer_ends)
+        self._undo += [begins.remove, ends.remove]
+
+    def _optimizer_begins(self, *_: Any) -> None:
+        if self._phases.on:
+            self._listener.optimizer_begins()
+
+    def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
+        if self._phases.on:
+            self._listener.optimizer_ends(lambda: self.name_of(optimizer))
+
+    def remove(self) -> None:
+        """Takes all of them out."""
+        self.discover(False)
+        self.hook_ends(False)
+        while self._undo:
+            self._undo.pop()()
+
+    # --- networks -----------------------------------------------------------------------------
+
+    @property
+    def discovering(self) -> bool:
+        """True if networks are looked for."""
+        return bool(self._discovery)
+
+    def discover(self, on: bool) -> None:
+        """Looks for networks, or stops to."""
+        if on and not self._discovery and hasattr(torch_module, "register_module_forward_hook"):
+            self._depth = 0
+            self._discovery = [
+                torch_module.register_module_forward_pre_hook(self._module_begins),
+                register_forward_end(self._module_ends),
+            ]
+        elif not on:
+            for handle in self._discovery:
+                handle.remove()
+            self._discovery = []
+
+    def step_begins(self) -> None:
+        """Nothing runs: what an exception left open is closed."""
+        self._depth = self._inside = self._backward = 0
+
+    def hook_ends(self, on: bool) -> None:
+        """Hooks at the ends of networks, which steps without marks do not need; or none."""
+        self.ends_hooked = on
+        for handle in self._ends:
+            handle.remove()
+        self._ends = []
+        if on:
+            self._ends = [n.register_forward_hook(self._network_ends) for n in self._networks]
+
+    def watch(self, module: Any) -> None:
+        """Hooks at one network."""
+        if module in self._networks:
+            return
+        self._networks[module] = self._name(module)
+        self._undo.append(module.register_forward_pre_hook(self._network_begins).remove)
+        self._ends.append(module.register_forward_hook(self._network_ends))
+        self._found(module)
+
+    def _name(self, module: Any) -> str:
+        """The network's class, with a number from the second of a class on."""
+        # What compiles or distributes a module holds it under one of these names.
+        inner = getattr(module, "_orig_mod", module)
+        name = type(getattr(inner, "module", inner)).__name__
+        self._counts[name] += 1
+        return name if self._counts[name] == 1 else f"{name} {self._counts[name]}"
+
+    def _module_begins(self, module: Any, inputs: Any) -> None:
+        # What is computed anew within the backward pass is no network of its own.
+        outermost = self._depth == 0 and not self._backward
+        if outermost and next(module.parameters(), None) is not None:
+            self.watch(module)  # its own hook, which comes after this one, tells of it
+        self._depth += 1
+
+    def _module_ends(self, module: Any, inputs: Any, output: Any) -> None:
+        self._depth = max(self._depth - 1, 0)
+
+    def _network_begins(self, module: Any, inputs: Any) -> None:
+        if not self._phases.on:
+            self._listener.forward_begins(module, torch.is_grad_enabled())
+            return
+        self._inside += 1
+        if self._inside == 1 and not self._backward:
+            self._listener.forward_begins(module, torch.is_grad_enabled())
+
+    def _network_ends(self, module: Any, inputs: Any, output: Any) -> None:
+        if not self._phases.on:
+            return
+        self._inside = max(self._inside - 1, 0)
+        if not self._inside and not self._backward:
+            self._listener.forward_ends()
+
+    # --- gradients and optimizers -------------------------------------------------------------
+
+    def _wrap(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+        plain = getattr(owner, name)
+        wrapped = around(plain)
+        setattr(owner, name, wrapped)
+
+        def undo() -> None:
+            if getattr(owner, name) is wrapped:  # else somebody has wrapped it since
+                setattr(owner, name, plain)
+
+        self._undo.append(undo)
+
+    def _around_backward(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            # Checkpoints go backward within the backward pass.
+            if self._backward or not self._phases.on:
+                return plain(*args, **kwargs)
+            self._backward = 1
+            self._listener.backward_begins()
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                self._backward = 0
+                self._listener.backward_ends()
+
+        return backward
+
+    def _around_clearing(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._phases.on:
+                return plain(optimizer, *args, **kwargs)
+            self._listener.clearing_begins()
+            try:
+                return plain(optimizer, *args, **kwargs)
+            finally:
+                self._listener.clearing_ends()
+
+        return zero_grad
+
+    def name_of(self, optimizer: Any) -> str:
+        """An optimizer by the networks whose parameters it has, else by its class."""
+        name = self._names.get(optimizer)
+        if name is None:
+            shown = " and ".join(self._networks_of(optimizer)) or type(optimizer).__name__
+            taken = set(self._names.values())
+            name = self._names[optimizer] = next(n for n in _numbered(shown) if n not in taken)
+        return name
+
+    def _networks_of(self, optimizer: Any) -> list[str]:
+        """The networks that it trains, all of each or, where none is, a part."""
+        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        whole: list[str] = []
+        part: list[str] = []
+        for network, name in self._networks.items():
+            trained = [id(p) in mine for p in network.parameters() if p.requires_grad]
+            if any(trained):
+                (whole if all(trained) else part).append(name)
+        return sorted(whole or part)[:MOST_NAMED]
+
+
+def register_forward_end(hook: Callable[..., None]) -> Any:
+    """A global hook at the ends of modules; from torch 2.1 on it is called after exceptions as well."""
+    try:
+        return torch_module.register_module_forward_hook(hook, always_call=True)
+    except TypeError:
+        return torch_module.register_module_forward_hook(hook)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """The name, then with numbers from 2 on."""
+    yield name
+    number = 2
+    while True:
+        yield f"{name} {number}"
+        number += 1

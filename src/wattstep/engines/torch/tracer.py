@@ -1,0 +1,387 @@
+"""Traces one step of torch at a time: operations with layer, phase, shapes, FLOPs, bytes and times."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._C._profiler import (
+    RecordScope,
+    _EventType,
+    _RecordFunctionFast,
+    _TensorMetadata,
+)
+from torch.autograd import profiler as autograd_profiler
+from torch.optim import optimizer as torch_optimizer
+
+from wattstep.engines.marked_tracer import MarkedTracer, Operation, phase_bounds, shapes_text
+from wattstep.engines.step_phases import BACKWARD, FORWARD, OPTIMIZER
+from wattstep.engines.torch.flops import COUNTED, flops_of
+from wattstep.engines.torch.layers import OUTSIDE, SCOPE, LayerScopes, TopLevelMarks
+from wattstep.schema.operation_kinds import kind_of
+from wattstep.schema.tracer import Code
+
+CLOCK = "wattstep.clock"
+ENGINE = "autograd::engine::evaluate_function: "
+MOST_KNOWN = 50_000
+
+
+class TorchTracer(MarkedTracer):
+    """Kineto, one step a window, its clock mapped to ours by marks in the trace.
+
+    Boundaries of phases are such marks: what ran before and after them is told by their order in
+    the trace alone, and no reading of another clock, however late, moves an operation over one.
+
+    Args:
+        code: Gives the number that stands for a name (`MarkJournal.code`).
+    """
+
+    def __init__(self, code: Code) -> None:
+        super().__init__(code)
+        self._layers = LayerScopes()
+        self._quiet = _QuietLog()
+        self._profile: Any = None
+        self._optimizers: list[Any] = []
+        self._handle: Any = None
+        self._described: dict[Any, tuple[int, int, int]] = {}
+        self._flops: dict[Any, int | None] = {}
+        # Kineto's own messages would land in the middle of somebody's output.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+
+    @property
+    def active(self) -> bool:
+        """True if a window is open."""
+        return self._profile is not None
+
+    def foreign_profiler(self) -> bool:
+        """True if a profiler that is not ours is running."""
+        return bool(autograd_profiler._is_profiler_enabled)
+
+    def learn(self, model: Any, *, alone: bool = True) -> None:
+        """Names the model's layers; see `LayerScopes.learn`."""
+        self._layers.learn(model, alone=alone)
+
+    def layer_marks(
+        self,
+        model: Any,
+        number: Callable[[str], int],
+        entered: Callable[[int], None],
+        left: Callable[[int], None],
+    ) -> TopLevelMarks:
+        """As `Tracer.layer_marks`."""
+        return TopLevelMarks(model, lambda module: number(self._layers.path(module)), entered, left)
+
+    def open(self) -> None:
+        """As `MarkedTracer.open`."""
+        self._optimizers.clear()
+        self._handle = torch_optimizer.register_optimizer_step_post_hook(self._saw_optimizer)
+        self._layers.begin()
+        self._quiet.begin()
+        self._profile = autograd_profiler.profile(
+            use_cpu=True, use_kineto=True, record_shapes=True, profile_memory=True
+        )
+        self._profile.__enter__()
+
+    def _saw_optimizer(self, optimizer: Any, *_: Any) -> None:
+        if not any(optimizer is each for each in self._optimizers):
+            self._optimizers.append(optimizer)
+
+    def stamp(self) -> int:
+        """A mark in the trace, which alone tells when it was."""
+        with _RecordFunctionFast(CLOCK):
+            pass
+        return 0
+
+    def cancel(self) -> None:
+        """Closes the window and forgets it."""
+        self.close()
+        self._profile = None
+
+    def close(self) -> None:
+        """As `MarkedTracer.close`."""
+        self._layers.end()
+        self._handle.remove()
+        if autograd_profiler._is_profiler_enabled:
+            self._profile.__exit__(None, None, None)
+        self._quiet.end()
+
+    def operations(self) -> Sequence[_Node]:
+        """The operations of the window that was closed, with their layers."""
+        profile, self._profile = self._profile, None
+        flat = _Flattening(self._layers.paths())
+        for root in profile.kineto_results.experimental_event_tree():
+            flat.walk(root)
+        flat.give_backward_layers()
+        flat.give_optimizer_layers(self._layers.layers_of_tensors(self._optimizers))
+        self._give_flops(flat.nodes, profile.kineto_results)
+        self.stamps = sorted(flat.marks)
+        return flat.nodes
+
+    def name_phases(self, operations: Sequence[_Node], phases: Sequence[tuple[int, str]]) -> None:
+        """Names phases by the marks where no scope tells them, or the operation began within the scope that does."""
+        starts, names = phase_bounds(phases)
+        for node in operations:
+            at = bisect_right(starts, node.start)
+            within = at > 0 and starts[at - 1] > node.phase_since
+            if not node.backward and (not node.phase or within):
+                node.phase = names[at]
+            if node.layer is None and node.phase != OPTIMIZER and not node.scope:
+                node.layer = OUTSIDE
+
+    def describe(self, operation: _Node) -> tuple[int, int, int]:
+        """As `MarkedTracer.describe`."""
+        key = (operation.name, operation.shapes)
+        description = self._described.get(key)
+        if description is None:
+            name = operation.name.removeprefix(ENGINE).removeprefix("torch::autograd::")
+            kind = "scope" if operation.scope else kind_of(name)
+            description = (
+                self.code("operation", name.removeprefix("wattstep.")),
+                self.code("kind", kind),
+                self.code("shapes", operation.shapes),
+            )
+            if len(self._described) < MOST_KNOWN:
+                self._described[key] = description
+        return description
+
+    def _give_flops(self, nodes: Sequence[_Node], results: Any) -> None:
+        """FLOPs of the outer of nested operations that each could be counted.
+
+        The event tree lacks arguments that are lists (strides), the flat events have them: those
+        are looked up once for each operation, its shapes and its layer.
+        """
+        counted = [False] * len(nodes)
+        arguments: dict[tuple[str, int], Any] | None = None
+        for position, node in enumerate(nodes):
+            if node.parent >= 0 and counted[node.parent]:
+                counted[position] = True
+                continue
+            if node.name not in COUNTED:
+                continue
+            key = (node.name, node.shapes, node.layer)
+            if key not in self._flops:
+                if arguments is None:
+                    arguments = {
+                        (event.name(), event.start_ns()): event.concrete_inputs()
+                        for event in results.events()
+                        if event.name() in COUNTED
+                    }
+                values = arguments.get((node.name, node.start), ())
+                self._flops[key] = flops_of(node.name, node.input_shapes, values)
+            flops = self._flops[key]
+            if flops is not None:
+                node.flops = flops
+                counted[position] = True
+        if len(self._flops) > MOST_KNOWN:  # shapes that vary for ever must not fill memory
+            self._flops.clear()
+
+
+class _QuietLog:
+    """Keeps torch's C++ log below errors while a window is open.
+
+    The allocator would write a warning there when a tensor older than the window is freed in it.
+    """
+
+    ERROR = 2  # of c10's levels
+
+    def __init__(self) -> None:
+        self._level: ctypes.c_int | None = None
+        self._before = 0
+        library = Path(torch.__file__).parent / "lib" / "libc10.so"
+        # A build without that flag (glog, static) says its warning once.
+        with contextlib.suppress(OSError, ValueError):
+            self._level = ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "FLAGS_caffe2_log_level")
+
+    def begin(self) -> None:
+        """Errors only."""
+        if self._level is not None:
+            self._before = self._level.value
+            self._level.value = max(self._before, self.ERROR)
+
+    def end(self) -> None:
+        """As before."""
+        if self._level is not None:
+            self._level.value = self._before
+
+
+@dataclass(slots=True, eq=False)
+class _Node(Operation):
+    """Event of the trace on its way to a row."""
+
+    phase_since: int = 0  # when the scope began that tells the phase
+    input_shapes: Sequence[Any] = ()
+    sequence: int = -1
+    tensors: Sequence[tuple[int, int]] = ()  # address of the storage, which one there
+    scope: bool = False
+    backward: bool = False
+
+
+class _Flattening:
+    """The event tree as rows in order of their start, each with what its ancestors tell.
+
+    Args:
+        paths: Of layers, by the text of their scope.
+
+    Attributes:
+        nodes: The rows, in the tracer's own clock.
+        marks: When the marks of the clock were made, likewise.
+    """
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self.nodes: list[_Node] = []
+        self.marks: list[int] = []
+        self._paths = paths
+        self._newest: dict[int, int] = {}  # of the storages that an address had in turn
+
+    def walk(self, root: Any) -> None:
+        """Takes a root of the tree and all below it."""
+        # event, parent row, layer, phase and since when, inside an operation, in backward
+        stack: list[Any] = [(root, -1, None, "", 0, False, False)]
+        nodes = self.nodes
+        while stack:
+            event, parent, layer, phase, since, inside, backward = stack.pop()
+            tag = event.tag
+            if tag == _EventType.Allocation:
+                memory = event.extra_fields
+                self._at(memory.ptr, memory.allocation_id)
+                if parent >= 0:
+                    nodes[parent].allocated += memory.alloc_size
+                continue
+            if tag != _EventType.TorchOp:
+                continue
+            name = event.name
+            if name == CLOCK:
+                self.marks.append((event.start_time_ns + event.end_time_ns) // 2)
+                continue
+            node = _Node(
+                name, event.start_time_ns, event.end_time_ns,
+                thread=event.start_tid, parent=parent, outermost=0,
+            )  # fmt: skip
+            fields = event.extra_fields
+            if name.startswith(SCOPE):
+                node.scope = True
+                node.start = _scope_start(event)
+                layer = self._paths[name]
+                node.name = "wattstep.module code"
+                if phase == OPTIMIZER:  # a closure goes forward
+                    phase, since = FORWARD, node.start
+            elif name.startswith("Optimizer."):
+                node.scope = True
+                node.start = _scope_start(event)
+                phase, since = OPTIMIZER, node.start
+            else:
+                node.outermost = 0 if inside else 1
+                inside = True
+                if name.startswith(ENGINE):
+                    phase, backward, layer = BACKWARD, True, None
+                self._take_inputs(node, fields)
+            node.sequence = fields.sequence_number
+            node.layer, node.phase, node.phase_since, node.backward = layer, phase, since, backward
+            if fields.scope == RecordScope.USER_SCOPE and not node.scope:
+                node.scope, node.outermost, inside = True, 0, False  # the user's own annotation
+            position = len(nodes)
+            nodes.append(node)
+            for child in reversed(event.children):
+                stack.append((child, position, layer, phase, since, inside, backward))
+
+    def _take_inputs(self, node: _Node, fields: Any) -> None:
+        shapes: list[Any] = []
+        tensors: list[tuple[int, int]] = []
+        size = 0
+        for given in fields.inputs:
+            if isinstance(given, _TensorMetadata):
+                shape = given.sizes
+                shapes.append(shape)
+                count = given.dtype.itemsize
+                for length in shape:
+                    count *= length
+                size += count
+                tensors.append(self._at(given.storage_data_ptr or 0, given.allocation_id))
+            elif isinstance(given, list) and given and isinstance(given[0], _TensorMetadata):
+                shapes.append([part.sizes for part in given])
+                size += sum(_bytes(part) for part in given)
+            else:
+                shapes.append(None)
+        node.tensors = tensors
+        node.shapes = shapes_text(shapes)
+        node.input_shapes = shapes
+        if shapes:
+            node.bytes = size
+
+    def give_backward_layers(self) -> None:
+        """Backward nodes get the layer of the forward operation that made them.
+
+        The last operation that saw a sequence number made the node of that number: those before
+        it asked for the number without taking it. Where the backward pass is itself differentiated
+        (a penalty on gradients), its operations make nodes in turn. An accumulation of a gradient
+        has no number; it belongs to the node before it on its thread. Numbers are a thread's own.
+        """
+        forward = {node.thread for node in self.nodes if node.sequence >= 0 and not node.backward}
+        made_by: dict[int, str | None] = {}
+        running: dict[int, str | None] = {}  # layer of the node that runs, by thread
+        for node in sorted(self.nodes, key=lambda node: node.start):
+            numbered = node.sequence >= 0 and not node.scope
+            if numbered and node.name.startswith(ENGINE) and node.sequence in made_by:
+                running[node.thread] = made_by[node.sequence]
+            if node.backward and node.layer is None:
+                node.layer = running.get(node.thread)
+            if numbered and (not node.backward or node.thread in forward):
+                made_by[node.sequence] = node.layer
+
+    def _at(self, address: int, number: int | None) -> tuple[int, int]:
+        """A storage: its address, and which of those that were there one after the other."""
+        self._newest[address] = max(self._newest.get(address, 0), number or 0)
+        return address, number or 0
+
+    def give_optimizer_layers(self, owners: dict[int, str]) -> None:
+        """Optimizer operations get the layer whose parameter or state they touch.
+
+        One that touches none (it works on a temporary) belongs with the next that does: updates
+        end with the write to the parameter. Those over lists of tensors belong to no single layer.
+
+        Args:
+            owners: Layer by the address of a storage that is there when the window has ended: what
+                was at that address before was a temporary.
+        """
+        waiting: list[_Node] = []
+        for node in self.nodes:
+            if node.phase != OPTIMIZER or node.scope:
+                waiting.clear()
+                continue
+            layers = {
+                owners[address]
+                for address, number in node.tensors
+                if address in owners and number == self._newest[address]
+            }
+            if len(layers) == 1:
+                layer = layers.pop()
+                for one in (*waiting, node):
+                    one.layer = layer
+                waiting.clear()
+            elif node.tensors:
+                waiting.append(node)
+            # Whatever runs inside an operation runs for its layer.
+            if node.layer is None and node.parent >= 0 and not self.nodes[node.parent].scope:
+                node.layer = self.nodes[node.parent].layer
+
+
+def _scope_start(event: Any) -> int:
+    """When a scope began; where it opens with a mark, it is its phase's from there on."""
+    for first in event.children[:1]:
+        if first.tag == _EventType.TorchOp and first.name == CLOCK:
+            return int(first.end_time_ns)
+    return int(event.start_time_ns)
+
+
+def _bytes(tensor: Any) -> int:
+    count = int(tensor.dtype.itemsize)
+    for length in tensor.sizes:
+        count *= length
+    return count

@@ -1,1 +1,0 @@
-"""Where a run happens: a child process of this machine."""

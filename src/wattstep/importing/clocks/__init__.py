@@ -1,0 +1,1 @@
+"""Clocks of imported files brought together."""

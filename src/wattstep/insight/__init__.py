@@ -1,0 +1,1 @@
+"""Explanations, advice, comparisons and observations of recorded runs. Reads runs, nothing else."""

@@ -1,0 +1,140 @@
+"""Facts that pieces of advice are made from, worked out once for a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from wattstep.device.roofline import Placed
+from wattstep.insight.explain.gaps import DATA, FRAMEWORK, OPTIMIZER, Idle, idle_of
+from wattstep.insight.explain.operations import Work, attributed, ceilings_of, under_ceilings
+from wattstep.insight.explain.threads import Cores, cores_of
+from wattstep.run import Run
+from wattstep.schema.arrays import BoolArray, FloatArray
+from wattstep.schema.ceilings import Ceilings
+from wattstep.schema.figure import Figure
+
+WORTH: Final = 0.01  # of a step: advice that can bring less is none
+
+
+class Facts:
+    """A run with traced operations, looked at for advice.
+
+    Args:
+        run: The run; `run.breakdown.reason` is None.
+        work: Its operations.
+        beside: Other runs that were given with it.
+    """
+
+    def __init__(self, run: Run, work: Work, beside: Sequence[Run] = ()) -> None:
+        self.run = run
+        self.work = work
+        self.beside = beside
+
+    @cached_property
+    def step_s(self) -> float:
+        """Mean step in s."""
+        return self.run.breakdown.step_time.value or float("nan")
+
+    @cached_property
+    def idle(self) -> Idle:
+        """Time without operations by cause."""
+        return idle_of(self.run.breakdown)
+
+    @cached_property
+    def ceilings(self) -> Ceilings | str:
+        """Those that fit the run, or why there are none."""
+        return ceilings_of(self.run)
+
+    @cached_property
+    def placed(self) -> Placed | None:
+        """Operations under the ceilings; None without any."""
+        if isinstance(self.ceilings, str):
+            return None
+        return under_ceilings(self.run, self.work, self.ceilings)
+
+    @cached_property
+    def cores(self) -> Cores:
+        """Cores used and free."""
+        return cores_of(self.run)
+
+    @property
+    def tried_by(self) -> str:
+        """The command that makes such a run again."""
+        info = self.run.info
+        batch = f" --batch {info.batch_size}" if info.batch_size else ""
+        threads = f" --threads {info.threads}" if info.threads else ""
+        if info.options.get("rate_rule") is None:  # somebody's own script
+            return "wattstep profile SCRIPT"
+        return f"wattstep run {info.workload}{batch}{threads}"
+
+    @property
+    def ours(self) -> bool:
+        """True if it is one of wattstep's workloads, which options can change."""
+        return self.run.info.options.get("rate_rule") is not None
+
+    def in_phase(self, phase: str) -> BoolArray:
+        """Rows of the table of operations of a phase."""
+        return np.array([row["phase"] == phase for row in self.work.rows], bool)
+
+    def within(self, scope: str) -> BoolArray:
+        """Rows of the table that ran within scopes of this name; all, where the trace has none."""
+        breakdown, work = self.run.breakdown, self.work
+        name, parent = breakdown.label("name"), breakdown.rows.parent
+        opens = np.array([str(text).startswith(scope) for text in name.texts], bool)[name.code]
+        if not opens.any():
+            return np.ones(len(work.rows), bool)
+        inside, above = opens.copy(), parent.copy()
+        while (above >= 0).any():
+            inside |= opens[above] & (above >= 0)
+            above = np.where(above >= 0, parent[above], -1)
+        mask = np.zeros(len(work.rows), bool)
+        mask[work.group[inside[work.members]]] = True
+        return mask
+
+    def span_of(self, phase: str) -> float:
+        """Seconds of a mean clean step in a phase, by its own marks; infinite without marks."""
+        spans = self.run.breakdown.phase_spans
+        span = None if spans is None else spans.of_phase(phase)
+        return float("inf") if span is None or span.value is None else span.value
+
+    def of_kind(self, *kinds: str) -> BoolArray:
+        """Rows of the table of operations of some kinds."""
+        return np.array([row["kind"] in kinds for row in self.work.rows], bool)
+
+    @cached_property
+    def time_s(self) -> FloatArray:
+        """Share of wall time of each row of the table in a step in s."""
+        return np.array([row["time"].value or 0.0 for row in self.work.rows])
+
+    def time_of(self, rows: BoolArray, words: str) -> Figure:
+        """Time of a step in these rows of the table."""
+        return attributed(self._seconds_of(rows), words)
+
+    def _seconds_of(self, rows: BoolArray) -> FloatArray:
+        """Time in s of each traced step in these rows of the table, shape (windows,)."""
+        breakdown, work = self.run.breakdown, self.work
+        mine = work.members[rows[work.group]]
+        windows = len(breakdown.compensated.unattributed_s)
+        window, time = breakdown.rows.window[mine], breakdown.compensated.time_s[mine]
+        return np.bincount(window, time, minlength=windows).astype(np.float64)
+
+    @cached_property
+    def optimizer_time(self) -> Figure:
+        """Time of a step in the operations of its optimizer."""
+        return self.time_of(self.in_phase("optimizer"), "operations of the phase `optimizer`")
+
+    @cached_property
+    def time_between(self) -> Figure:
+        """Time of a step in code between operations, data and the game apart."""
+        seconds = self.idle.seconds[FRAMEWORK] + self.idle.seconds[OPTIMIZER]
+        return attributed(seconds, "gaps of the framework and the optimizer")
+
+    @cached_property
+    def data_time(self) -> Figure:
+        """Time of a step in its data phase: operations and waiting."""
+        seconds = self._seconds_of(self.in_phase("data")) + self.idle.seconds[DATA]
+        return attributed(seconds, "operations and gaps of the phase `data`")

@@ -1,0 +1,43 @@
+"""Give a GPU more to do at once, where it waits for the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattstep.attribution.gaps import LAUNCHED
+from wattstep.insight.advise.advice import Advice, gain_of
+from wattstep.insight.advise.facts import WORTH, Facts
+from wattstep.insight.explain.device_gaps import idle_of_device
+from wattstep.insight.explain.operations import attributed
+from wattstep.stats.speedup import Saving
+
+
+def feed_the_gpu(facts: Facts) -> Advice | str:
+    """Advises more work at once where a GPU is idle because the host has not launched it: the host is too slow."""
+    breakdown = facts.run.breakdown
+    if not breakdown.others:
+        return "no GPU took part"
+    by_host = {
+        device: np.array(
+            [
+                sum(seconds for cause, seconds in one.items() if cause != LAUNCHED)
+                for one in idle_of_device(breakdown, device)
+            ]
+        )
+        for device in breakdown.others
+    }
+    device = max(by_host, key=lambda name: float(by_host[name].mean()))
+    time = attributed(by_host[device], "time without work that the host had not launched yet")
+    value, step = time.value or 0.0, facts.step_s
+    if value < WORTH * step:
+        return f"{device} waits for the host {value / step:.1%} of a step"
+    saving = Saving(value=value, low=0.0, high=value)
+    return Advice(
+        title=f"Give {device} more to do at once",
+        why=f"{device} has nothing to do for {value / step:.0%} of a step, because the host has not "
+        "launched its next work.",
+        gain=gain_of(saving, step, "all of it, if work were always launched in time: a bound"),
+        evidence={"gpu_waits_for_host": time},
+        how="a larger batch, torch.compile(mode='reduce-overhead') or CUDA graphs in your script; "
+        "then trace and wattstep import again",
+    )

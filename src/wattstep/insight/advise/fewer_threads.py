@@ -1,0 +1,48 @@
+"""Do not use more threads than there are free cores."""
+
+from __future__ import annotations
+
+from wattstep.insight.advise.advice import Advice, gain_of
+from wattstep.insight.advise.facts import Facts
+from wattstep.insight.explain.threads import fewer_threads as saved
+from wattstep.schema.ceilings import spoken_threads
+from wattstep.schema.figure import missing
+
+
+def fewer_threads(facts: Facts) -> Advice | str:
+    """Advises fewer threads where other processes take cores: with a thread for each, all wait for the slowest."""
+    cores = facts.cores
+    if cores.threads is None:
+        return "the run does not say how many threads its operations used"
+    if not cores.crowded:
+        if cores.free.value is None:
+            return cores.free.reason or "how many cores were free is not known"
+        free = f"{cores.free.value:.2g} of {cores.count} cores"
+        return f"{free} were free for {spoken_threads(cores.threads)}"
+    saving, most = saved(facts.run, facts.work, cores.fitting)
+    if saving is not None:
+        gain = gain_of(
+            saving,
+            facts.step_s,
+            "steps in which nothing else took a core beside all; the upper end is the step at the "
+            f"ceilings of {cores.fitting} threads",
+        )
+    else:
+        bound = "" if most is None else f"; {most / facts.step_s:.0%} at most"
+        gain = missing("ratio", f"no step was undisturbed{bound}; only a run can tell")
+    return Advice(
+        title=f"Train with {spoken_threads(cores.fitting)} instead of {cores.threads}",
+        why=f"Other processes took {cores.others.value or 0.0:.2g} of {cores.count} cores: fewer were "
+        "free than threads used, and every operation waits for its slowest thread.",
+        gain=gain,
+        evidence={"other_cpu": cores.others, "cores_free": cores.free},
+        how=_how(facts),
+    )
+
+
+def _how(facts: Facts) -> str:
+    info, threads = facts.run.info, facts.cores.fitting
+    if facts.ours:
+        batch = f" --batch {info.batch_size}" if info.batch_size else ""
+        return f"wattstep run {info.workload}{batch} --threads {threads}"
+    return f"OMP_NUM_THREADS={threads} wattstep profile SCRIPT"

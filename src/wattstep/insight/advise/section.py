@@ -1,0 +1,69 @@
+"""Advice: what would make the training cheaper, ranked by the gain that it should bring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from wattstep.insight.advise import all_advice
+from wattstep.insight.advise.advice import Advice
+from wattstep.insight.advise.facts import Facts
+from wattstep.insight.explain.operations import work_of
+from wattstep.insight.explain.section import Section, Table
+from wattstep.run import Run
+from wattstep.schema.figure import Figure
+
+TITLE: Final = "Advice, by the gain that it should bring"
+COLUMNS: Final = {"do": "do", "gain": "should save", "how": "try it"}
+REST: Final = {"name": "advice", "reason": "why not here"}
+
+
+def advice(run: Run, beside: Sequence[Run] = ()) -> Section:
+    """Pieces of advice whose condition holds, the most gain first; and why the others do not.
+
+    Args:
+        run: A run.
+        beside: Other runs that were given with it: of other batches, say.
+    """
+    work = work_of(run)
+    if isinstance(work, str):
+        return Section(name="advice", title=TITLE, reason=work)
+    pieces = all_advice(Facts(run, work, beside))
+    given = {name: one for name, one in pieces.items() if isinstance(one, Advice)}
+    ranked = sorted(given, key=lambda name: -_rank(given[name].gain))
+    refused = [{"name": name.replace("_", " "), "reason": one} for name, one in pieces.items()
+               if isinstance(one, str)]  # fmt: skip
+    rows = [_row(name, given[name]) for name in ranked]
+    return Section(
+        name="advice",
+        title=TITLE,
+        sentences=tuple(_sentences([given[name] for name in ranked])),
+        tables=(
+            Table(name="advice", title="What to do", columns=COLUMNS, rows=tuple(rows)),
+            Table(name="not_advised", title="Not advised", columns=REST, rows=tuple(refused)),
+        ),
+    )
+
+
+def _rank(gain: Figure) -> float:
+    """Sort key by gain: advice whose gain only a run can tell comes first, as all other times hang on it."""
+    return math.inf if gain.value is None else gain.value
+
+
+def _row(name: str, one: Advice) -> dict[str, Any]:
+    return {
+        "name": name, "do": one.title, "why": one.why, "gain": one.gain, "how": one.how,
+        "evidence": dict(one.evidence),
+    }  # fmt: skip
+
+
+def _sentences(ranked: Sequence[Advice]) -> list[str]:
+    if not ranked:
+        return ["No advice: no condition of any holds in this run, see below why."]
+    lines = [f"{number}. {one.title}. {one.why}" for number, one in enumerate(ranked, 1)]
+    lines.append(
+        "Gains are shares of the time of a sample, predicted from measured shares: none of these "
+        "runs took place, and gains of several do not add up. Try each, and wattstep compare."
+    )
+    return lines

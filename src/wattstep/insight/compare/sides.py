@@ -1,0 +1,219 @@
+"""Sides of a comparison as given on the command line: each the processes of one configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.insight.compare.configuration import (
+    CHOSEN,
+    configuration_of,
+    facets_of,
+    label,
+    refusal,
+)
+from wattstep.insight.compare.process import Process, read_process
+from wattstep.schema.configuration import Configuration
+from wattstep.store.files import read_info
+
+MOST_SIDES = 26
+AT_ONCE = 2  # more would take memory for each
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Side:
+    """Runs of one configuration.
+
+    Attributes:
+        letter: "A", "B", ...
+        title: Its configuration or its folder, as far as these set it apart.
+        paths: Its runs.
+        configuration: Of all of them.
+        chosen: True if it is one of several in one folder, whose settings somebody chose to differ.
+    """
+
+    letter: str
+    title: str
+    paths: tuple[Path, ...]
+    configuration: Configuration
+    chosen: bool = False
+
+    @property
+    def name(self) -> str:
+        """Letter and title: "B (batch 16)"."""
+        return f"{self.letter} ({self.title})" if self.title else self.letter
+
+
+def runs_in(path: Path) -> list[Path]:
+    """A run as itself; a folder as the runs in it, by name.
+
+    Raises:
+        DamagedRunError: There is none.
+    """
+    if not path.exists():
+        raise DamagedRunError(f"{path}: there is no such run")
+    if not path.is_dir():
+        raise DamagedRunError(f"{path} is a file: a run is a folder")
+    if (path / "run.json").exists():
+        return [path]
+    runs = sorted(inside.parent for inside in path.glob("*/run.json"))
+    if not runs:
+        raise DamagedRunError(f"{path} is not a run, and holds none")
+    return runs
+
+
+def gathered(groups: Sequence[Sequence[Path]]) -> list[Side]:
+    """Sides as they were gathered: each group is one, of one configuration.
+
+    Raises:
+        DamagedRunError: There is no run.
+        InvalidValueError: A group holds several configurations, or a run is given twice.
+    """
+    sides: list[Side] = []
+    for number, group in enumerate(groups):
+        by = _by_configuration([run for path in group for run in runs_in(path)])
+        letter = _letter(number)
+        if len(by) > 1:
+            first, second, *_ = by
+            reason = refusal(first, second, frozenset(), ("two runs of it", ""))
+            what = (reason or "").partition(" differ in ")[2].partition(": if that")[0]
+            raise InvalidValueError(
+                f"side {letter} ({', '.join(map(str, group))}) is not one configuration: its runs "
+                f"differ in {what}; compare a folder alone to set its configurations side by side"
+            )
+        ((configuration, paths),) = by.items()
+        sides.append(Side(letter=letter, title="", paths=tuple(paths), configuration=configuration))
+    return _titled(_each_once(sides), groups)
+
+
+def sides_of(paths: Sequence[Path]) -> list[Side]:
+    """Sides of plain paths: each is one; a folder alone is as many as it holds configurations.
+
+    Raises:
+        DamagedRunError: There is no run.
+        InvalidValueError: There is nothing to compare with, too much, or a run is given twice.
+    """
+    if len(paths) > 1:
+        return gathered([[path] for path in paths])
+    return sides_among(runs_in(paths[0]), str(paths[0]))
+
+
+def sides_among(runs: Sequence[Path], what: str) -> list[Side]:
+    """Sides of runs that lie together: as many as they have configurations.
+
+    Args:
+        runs: All of them.
+        what: Name of what holds them, for the error.
+
+    Raises:
+        DamagedRunError: A run cannot be read.
+        InvalidValueError: They are of one configuration, or too many.
+    """
+    by = _by_configuration(runs)
+    if len(by) < 2:
+        raise InvalidValueError(
+            f"{what} holds one configuration: give a second path to compare it with"
+        )
+    return by_choice(by)
+
+
+def by_choice(by: Mapping[Configuration, Sequence[Path]]) -> list[Side]:
+    """Sides of runs by their configuration, whose settings somebody chose to differ.
+
+    Raises:
+        InvalidValueError: There are too many, or a run is there twice.
+    """
+    sides = [
+        Side(
+            letter=_letter(number), title="", paths=tuple(paths), configuration=configuration,
+            chosen=True,
+        )
+        for number, (configuration, paths) in enumerate(sorted(by.items(), key=_in_order))
+    ]  # fmt: skip
+    return _titled(_each_once(sides), [])
+
+
+def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
+    """Opens the runs of all sides, two at a time: much of it runs outside of Python's lock.
+
+    Raises:
+        DamagedRunError: A run cannot be read.
+    """
+    paths = [path for side in sides for path in side.paths]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        processes = iter(
+            list(pool.map(lambda path: read_process(path, operations=operations), paths))
+        )
+    return [[next(processes) for _ in side.paths] for side in sides]
+
+
+def why_not(a: Side, b: Side, across: frozenset[str]) -> str | None:
+    """Reason why two sides cannot be compared; None where they can.
+
+    Of the configurations of one folder, the settings of the training may differ without a word.
+    """
+    meant = across | CHOSEN if a.chosen and b.chosen else across
+    return refusal(a.configuration, b.configuration, frozenset(meant), (a.letter, b.letter))
+
+
+def _by_configuration(runs: Sequence[Path]) -> dict[Configuration, list[Path]]:
+    runs_by_configuration: dict[Configuration, list[Path]] = {}
+    for run in runs:
+        runs_by_configuration.setdefault(configuration_of(read_info(run)), []).append(run)
+    return runs_by_configuration
+
+
+def _in_order(item: tuple[Configuration, Sequence[Path]]) -> list[list[tuple[int, str]]]:
+    """By facet, numbers within words by their size: batch 4 before batch 16."""
+    return [
+        [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", value)]
+        for value in facets_of(item[0]).values()
+    ]
+
+
+def _letter(number: int) -> str:
+    if number >= MOST_SIDES:
+        raise InvalidValueError(f"more than {MOST_SIDES} sides: compare fewer at a time")
+    return chr(ord("A") + number)
+
+
+def _each_once(sides: list[Side]) -> list[Side]:
+    seen: dict[Path, str] = {}
+    for side in sides:
+        for path in side.paths:
+            real = path.resolve()
+            if real in seen:
+                raise InvalidValueError(
+                    f"{path} is given twice: a run is no evidence beside itself"
+                )
+            seen[real] = side.letter
+    return sides
+
+
+def _titled(sides: list[Side], groups: Sequence[Sequence[Path]]) -> list[Side]:
+    """With what sets each apart: settings that differ, and where it lies, where these do not."""
+    titles = []
+    for side in sides:
+        others = [other.configuration for other in sides if other is not side]
+        titles.append(label(side.configuration, others))
+    alike = {title for title in titles if not title or titles.count(title) > 1}
+    places = _places(groups or [side.paths[:1] for side in sides])
+    return [
+        replace(side, title=", ".join(filter(None, (title, place if title in alike else ""))))
+        for side, title, place in zip(sides, titles, places, strict=True)
+    ]
+
+
+def _places(groups: Sequence[Sequence[Path]]) -> list[str]:
+    """The name of the first path of each, with its folder where names alone are the same."""
+    names = [group[0].name for group in groups]
+    if len(set(names)) < len(names):
+        names = ["/".join(group[0].parts[-2:]) for group in groups]
+    return [
+        name if len(group) < 2 else f"{name}, ..."
+        for name, group in zip(names, groups, strict=True)
+    ]

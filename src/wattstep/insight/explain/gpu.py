@@ -1,0 +1,209 @@
+"""Activity of GPUs from their first work to their last: idle, computing, sending, copying, and which kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.attribution.gpu_breakdown import (
+    MEMORY,
+    OTHERS,
+    KernelTime,
+    Occupancy,
+    Work,
+    kernel_times,
+    occupancies,
+    with_others,
+)
+from wattstep.attribution.tables.traced_work import TracedWork, traced_work
+from wattstep.device.utilization import within
+from wattstep.insight.explain.section import Section, Table
+from wattstep.run import Run
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.stats.statistics import mean_figure
+
+NAME: Final = "gpu"
+TITLE: Final = "What the GPU did"
+MOST: Final = 10  # kernels of a kind on a processor that keep their name
+SHORT: Final = 32  # letters of a kernel's name on a terminal
+SPAN: Final = "from the begin of the first work to the end of the last"
+NO_GPU: Final = (
+    "No work ran on a GPU in this run; below is what the threads of the CPU that carry out "
+    "operations did, the idle time of each of them included."
+)
+ONE_CALL: Final = "a single call has no deviation"
+
+
+def gpu(run: Run) -> Section:
+    """Idle and busy time of each GPU, kinds of work and how they overlap, and its kernels.
+
+    Total time is from the begin of the first work to the end of the last, of each stretch of traced
+    steps; waiting is no work.
+
+    Args:
+        run: Any run; without work on a GPU the threads of the CPU are told of instead.
+    """
+    breakdown = run.breakdown
+    if breakdown.reason is not None:
+        return Section(name=NAME, title=TITLE, reason=breakdown.reason)
+    traced = traced_work(breakdown)
+    if not len(traced.work):
+        return Section(name=NAME, title=TITLE, reason="nothing ran in the traced steps")
+    occupied = occupancies(traced.work)
+    source = breakdown.step_time.source if run.tables.imported.is_import else "traced steps"
+    return Section(
+        name=NAME,
+        title=TITLE,
+        sentences=_sentences(traced, occupied),
+        tables=_tables(traced, occupied, source or ""),
+    )
+
+
+def _sentences(traced: TracedWork, occupied: Sequence[Occupancy]) -> tuple[str, ...]:
+    lines = [] if traced.on_gpu else [NO_GPU]
+    if traced.on_gpu:
+        lines += [_sentence(one) for one in occupied]
+    if traced.damaged:
+        lines.append(f"Left out, for the end is before the begin: {_pieces(traced.damaged)}.")
+    return tuple(lines)
+
+
+def _sentence(one: Occupancy) -> str:
+    if not one.total_ns:
+        return f"{one.processor} has {_pieces(one.pieces)} that took no time."
+    idle, compute, other = (
+        f"{ns / one.total_ns:.1%}".replace("%", " %")
+        for ns in (one.idle_ns, one.compute_ns, one.other_ns)
+    )
+    return (
+        f"{one.processor} was idle for {idle} of the time {SPAN}, computed for {compute}, and sent "
+        f"or copied without computing for {other}."
+    )
+
+
+def _pieces(count: int) -> str:
+    return f"{count} piece{'' if count == 1 else 's'} of work"
+
+
+def _tables(traced: TracedWork, occupied: Sequence[Occupancy], source: str) -> tuple[Table, ...]:
+    where = "GPU" if traced.on_gpu else "Thread"
+    tables = [
+        Table(
+            name="time",
+            title=f"Time of each, {SPAN}",
+            columns={
+                "processor": where, "total": "Total", "idle_share": "Idle",
+                "compute_share": "Computing", "other_share": "Sending or copying only",
+            },
+            rows=[_time(one, source) for one in occupied],
+        ),
+        Table(
+            name="kinds",
+            title=f"Kinds of work at once {SPAN}, each instant counted once",
+            columns={"processor": where, "kinds": "Ran at once", "time": "Time", "share": "Of busy"},
+            rows=[row for one in occupied for row in _together(one, source)],
+        ),
+    ]  # fmt: skip
+    if traced.on_gpu:
+        tables.append(_kernel_table(traced.work, source))
+    return tuple(tables)
+
+
+def _time(one: Occupancy, source: str) -> dict[str, Any]:
+    parts = {"idle": one.idle_ns, "compute": one.compute_ns, "other": one.other_ns}
+    row: dict[str, Any] = {
+        "processor": one.processor,
+        "pieces": one.pieces,
+        "total": _seconds(one.total_ns, one.pieces, SPAN, source),
+    }
+    for key, ns in parts.items():
+        row[key] = _seconds(ns, one.pieces, f"union of intervals, {SPAN}", source)
+        row[f"{key}_share"] = _share(ns, one.total_ns, one.pieces, f"of the time {SPAN}", source)
+    return row
+
+
+def _together(one: Occupancy, source: str) -> list[dict[str, Any]]:
+    ordered = sorted(one.together_ns.items(), key=lambda item: -item[1])
+    return [
+        {
+            "processor": one.processor,
+            "kinds": " and ".join(kinds),
+            "time": _seconds(ns, one.pieces, "time in which exactly these ran", source),
+            "share": _share(ns, one.busy_ns, one.pieces, "of the time in which any ran", source),
+        }
+        for kinds, ns in ordered
+    ]
+
+
+def _kernel_table(work: Work, source: str) -> Table:
+    kernels = with_others(kernel_times(work), MOST)
+    return Table(
+        name="kernels",
+        title="Kernels with most time; calls that overlap count each",
+        columns={
+            "short": "Kernel", "kind": "Kind", "processor": "GPU", "calls": "Calls",
+            "total": "Total", "mean": "Mean",
+        },
+        rows=[_kernel(one, work, source) for one in kernels],
+    )  # fmt: skip
+
+
+def _kernel(one: KernelTime, work: Work, source: str) -> dict[str, Any]:
+    deviation = one.deviation_ns
+    return {
+        "name": one.name,
+        "short": one.name if one.kind == MEMORY else short_name(one.name),
+        "kind": one.kind,
+        "processor": one.processor,
+        "calls": one.calls,
+        "total": _seconds(one.total_ns, one.calls, "durations added up", source),
+        "mean": _mean(one, work, source),
+        "least": _seconds(one.least_ns, one.calls, "shortest call", source),
+        "most": _seconds(one.most_ns, one.calls, "longest call", source),
+        "deviation": missing("s", ONE_CALL)
+        if deviation is None
+        else _seconds(deviation, one.calls, "standard deviation of calls (n - 1)", source),
+    }
+
+
+def _mean(one: KernelTime, work: Work, source: str) -> Figure:
+    """With an interval, from its calls in order; of the rest together it would mean nothing."""
+    if one.name == OTHERS:
+        return _seconds(one.mean_ns, one.calls, "mean of the calls of all others", source)
+    there = work.processor == list(work.processors).index(one.processor)
+    calls = np.flatnonzero(there & (work.name == list(work.names).index(one.name)))
+    calls = calls[np.argsort(work.start_ns[calls], kind="stable")]
+    seconds = (work.end_ns - work.start_ns)[calls] * 1e-9
+    figure = within(mean_figure(seconds, "s", source, Status.MEASURED), most=math.inf)
+    method = (figure.method or "mean").replace("over steps", "over calls")
+    return replace(figure, method=method)
+
+
+def _seconds(ns: float, n: int, method: str, source: str) -> Figure:
+    return Figure(
+        value=ns * 1e-9, unit="s", status=Status.MEASURED, n=n, method=method, source=source
+    )
+
+
+def _share(ns: int, of_ns: int, n: int, method: str, source: str) -> Figure:
+    if not of_ns:
+        return missing("ratio", "no work took any time")
+    return Figure(
+        value=ns / of_ns, unit="ratio", status=Status.MEASURED, n=n, method=method, source=source
+    )
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without what it returns, its template's arguments and its parameters."""
+    depth, chars = 0, []
+    for char in name.replace("->", "").replace("(anonymous namespace)", "{anonymous}"):
+        depth -= char in ">)"
+        if depth <= 0 and char not in "<>()":
+            chars.append(char)
+        depth += char in "<("
+    short = "".join(chars).strip().removeprefix("void ") or name
+    return short if len(short) <= SHORT else f"{short[: SHORT - 1]}…"

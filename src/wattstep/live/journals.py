@@ -1,0 +1,156 @@
+"""The journals of a run that records, as news: what was appended since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from wattstep.live.rows import MarkRows, Names, Rows
+from wattstep.live.steps import StepRows, steps_of
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import (
+    JOURNAL,
+    MARKS,
+    MISSING,
+    SAMPLE_HEADER,
+    TICKS,
+    Mark,
+    samples_name,
+)
+from wattstep.schema.run_info import PlannedRead, RunInfo
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+BEGINS: Final = {int(Mark.WINDOW_START): "tracing", int(Mark.REST_START): ""}
+ENDS: Final = {int(Mark.WINDOW_END), int(Mark.REST_END)}
+
+
+@dataclass(kw_only=True)
+class News:
+    """News of a run since the last look.
+
+    Attributes:
+        steps: That ended, in stretches.
+        rests: Begin and end in ns of what was no training.
+        samples: Times in ns and values (NaN: failed read) by channel.
+        ticks: Of the sampler: deadline, lateness, busy time, all in ns, and lost ticks; shape (n, 4).
+        evaluations: Measure and value.
+        peak: Highest resident memory of the training in B, as its own marks say; None: no news.
+    """
+
+    steps: list[StepRows] = field(default_factory=list)
+    rests: list[tuple[int, int]] = field(default_factory=list)
+    samples: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)
+    ticks: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    evaluations: list[tuple[str, float]] = field(default_factory=list)
+    peak: float | None = None
+
+
+class SampleRows:
+    """Samples as the sampler writes them, so that nothing is read from the sensors twice.
+
+    Args:
+        journal: Folder of the journals.
+        reads: Planned reads of the sampler.
+        wanted: True for a channel that somebody wants; journals without one are not read.
+
+    Attributes:
+        channels: That are wanted.
+    """
+
+    def __init__(
+        self, journal: Path, reads: Sequence[PlannedRead], wanted: Callable[[Channel], bool]
+    ) -> None:
+        self._reads = []
+        self.channels: list[Channel] = []
+        for read in reads:
+            of_read = [(n, c) for n, c in enumerate(read.channels, SAMPLE_HEADER) if wanted(c)]
+            if of_read:
+                layout = np.dtype(("<i8", SAMPLE_HEADER + len(read.channels)))
+                self._reads.append((of_read, Rows(journal / samples_name(read.number), layout)))
+                self.channels += [channel for _, channel in of_read]
+
+    @property
+    def behind(self) -> bool:
+        """True if more was there than a look takes."""
+        return any(rows.behind for _, rows in self._reads)
+
+    def new(self) -> dict[str, tuple[Ints, Floats]]:
+        """Times in ns and values (NaN: failed read) since it was last asked, by channel."""
+        samples = {}
+        for wanted, journal in self._reads:
+            rows = journal.new()
+            if not len(rows):
+                continue
+            t_ns = rows[:, 0].astype(np.int64)
+            for number, channel in wanted:
+                samples[channel.name] = t_ns, _values(rows[:, number], channel)
+        return samples
+
+
+class JournalNews:
+    """Follows the journals of a run.
+
+    Args:
+        path: Folder of the run.
+        info: Description of the run.
+        wanted: The channels that somebody wants, by name; other journals are not read.
+
+    Attributes:
+        opened: Names of what goes on beside training just now: "tracing", "evaluation".
+    """
+
+    def __init__(self, path: Path, info: RunInfo, wanted: Mapping[str, Channel]) -> None:
+        journal = path / JOURNAL
+        self._names = Names(journal)
+        self._marks = MarkRows(journal / MARKS)
+        self._carried = np.empty(0, self._marks.layout)
+        self._ticks = Rows(journal / TICKS, np.dtype(("<i8", 4)))
+        self._samples = SampleRows(journal, info.reads, lambda channel: channel.name in wanted)
+        self.opened: dict[int, tuple[str, int]] = {}
+
+    def look(self) -> Iterator[News]:
+        """News, in several pieces where there is much of them."""
+        while True:
+            news = News()
+            self._take_marks(news)
+            news.samples = self._samples.new()
+            news.ticks = self._ticks.new()
+            yield news
+            if not any(one.behind for one in (self._marks, self._ticks, self._samples)):
+                return
+
+    def _take_marks(self, news: News) -> None:
+        marks = self._marks.new()
+        if not len(marks):
+            return
+        kind = marks["kind"]
+        for mark in marks[np.isin(kind, [*BEGINS, *ENDS])]:
+            self._rest(int(mark["kind"]), int(mark["code"]), int(mark["t"]), news)
+        for mark in marks[kind == Mark.EVALUATION]:
+            news.evaluations.append((self._names.of(int(mark["code"])), float(mark["value"])))
+        peaks = marks["value"][(kind == Mark.PEAK) & (marks["code"] == 0)]
+        news.peak = float(peaks.max()) if len(peaks) else None
+        steps, self._carried = steps_of(np.concatenate([self._carried, marks]))
+        if steps is not None and len(steps.index):
+            news.steps.append(steps)
+
+    def _rest(self, kind: int, code: int, t_ns: int, news: News) -> None:
+        """A window or a rest begins or ends; its two kinds of marks have neighbouring numbers."""
+        if kind in BEGINS:
+            self.opened[kind] = BEGINS[kind] or self._names.of(code), t_ns
+        elif kind - 1 in self.opened:
+            _, begun_ns = self.opened.pop(kind - 1)
+            if kind == Mark.REST_END:  # tracing is a part of what a run takes
+                news.rests.append((begun_ns, t_ns))
+
+
+def _values(raw: Ints, channel: Channel) -> Floats:
+    value = raw.astype(np.float64) * channel.scale
+    value[raw == MISSING] = np.nan
+    return value

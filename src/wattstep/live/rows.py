@@ -1,0 +1,93 @@
+"""Reads what is appended to a journal, a piece at a time, from where the last look ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from wattstep.schema.journal import MARK_FIELDS, NAMES
+from wattstep.store.folder import open_plain
+
+MOST_BYTES: Final = 1 << 22  # of one journal at a time
+UNNAMED: Final = "(name lost)"
+MARK: Final = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
+
+Array = npt.NDArray[Any]
+
+
+class Rows:
+    """The new rows of one journal; a row that is half written comes with the next look.
+
+    Args:
+        path: The journal, which need not be there.
+        layout: Of a row.
+
+    Attributes:
+        layout: See above.
+        behind: True if more was there than a look takes.
+    """
+
+    def __init__(self, path: Path, layout: np.dtype[Any]) -> None:
+        self._path, self.layout = path, layout
+        self._offset = 0
+        self.behind = False
+
+    def new(self) -> Array:
+        """Whole rows that were written since it was last asked, shape (n,)."""
+        data = self._read()
+        rows = np.frombuffer(data, self.layout, len(data) // self.layout.itemsize)
+        return self._taken(rows)
+
+    def _read(self) -> bytes:
+        try:
+            with open_plain(self._path) as file:
+                file.seek(self._offset)
+                data = file.read(MOST_BYTES)
+        except OSError:  # not there yet, or no more
+            data = b""
+        self.behind = len(data) == MOST_BYTES
+        return data
+
+    def _taken(self, rows: Array) -> Array:
+        self._offset += len(rows) * self.layout.itemsize
+        return rows
+
+
+class MarkRows(Rows):
+    """The new marks of the trainer's journal, whose blocks are reserved, all zero, before they are written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, MARK)
+
+    def _taken(self, rows: Array) -> Array:
+        written = np.flatnonzero(rows["kind"])
+        rows = rows[: written[-1] + 1 if len(written) else 0]
+        return super()._taken(rows)[np.flatnonzero(rows["kind"])]
+
+
+class Names:
+    """The names that codes of marks stand for."""
+
+    def __init__(self, journal: Path) -> None:
+        self._rows = Rows(journal / NAMES, np.dtype("S1"))
+        self._names: list[str] = []
+        self._cut = b""
+
+    def of(self, code: int) -> str:
+        """The name, looked up in the file where it is new."""
+        if code >= len(self._names):
+            self._look()
+        return self._names[code] if code < len(self._names) else UNNAMED
+
+    def _look(self) -> None:
+        *lines, self._cut = (self._cut + self._rows.new().tobytes()).split(b"\n")
+        for line in lines:
+            try:
+                name = json.loads(line)[2]
+            except (ValueError, LookupError, TypeError):
+                name = UNNAMED
+            self._names.append(str(name))

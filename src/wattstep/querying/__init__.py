@@ -1,7 +1,0 @@
-"""SQL over recorded runs: their files and their figures as tables, read-only."""
-
-from __future__ import annotations
-
-from wattstep.querying.asking import Answer, ask, query
-
-__all__ = ["Answer", "ask", "query"]

@@ -1,0 +1,1 @@
+"""Tracing: the framework's account of its own operations while they run."""

@@ -1,0 +1,1 @@
+"""Files of a run as arrays: tables, steps, channels as curves, and the resolution of samples."""

@@ -1,0 +1,368 @@
+"""The tables of a run as arrays, whether it is closed, was never closed, or still records."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from wattstep.errors import DamagedRunError
+from wattstep.recorded.imported import Imported
+from wattstep.recorded.phases import Phases, common_phases
+from wattstep.recorded.steps import Steps
+from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import JOURNAL, Mark
+from wattstep.schema.run_info import RunInfo
+from wattstep.store.convert import NOT_TOLD, convert, recover
+from wattstep.store.files import read_info
+from wattstep.store.folder import open_plain
+from wattstep.store.lock import is_recording
+from wattstep.store.writing import SCHEMAS
+
+TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
+
+
+class Tables:
+    """The files of a run.
+
+    Attributes:
+        path: The run.
+        folder: Where its tables lie: in it, or in a temporary folder that goes with this object.
+
+    Raises:
+        DamagedRunError: It is no run, or a file of it cannot be read.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.path = run
+        self.folder = run
+        if not run.exists():
+            raise DamagedRunError(f"{run}: there is no such run")
+        if os.path.lexists(run / JOURNAL):
+            self._open_journal(run)
+        self.info: RunInfo = read_info(self.folder)
+        self.imported = Imported(self.info)
+
+    def _open_journal(self, run: Path) -> None:
+        """A run that was never closed is closed now; one that records, or is not the user's own,
+        is read beside itself."""
+        try:
+            recording = is_recording(run)
+            if not recording and recover(run):
+                return
+            self.folder = Path(tempfile.mkdtemp(prefix="wattstep-"))
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            convert(run, self.folder, state="recording" if recording else "recovered")
+        except OSError as error:
+            raise DamagedRunError(
+                f"{run} was never closed, and its tables cannot be written: {error.strerror or error}"
+            ) from error
+
+    def has(self, name: str) -> bool:
+        """True if there is such a Parquet file."""
+        return os.path.lexists(self._file(name))
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.parquet"
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
+        """Opens a Parquet file of the run.
+
+        Raises:
+            DamagedRunError: It cannot be read, nor what was asked of it meanwhile.
+        """
+        try:
+            with open_plain(self._file(name)) as plain, pq.ParquetFile(plain) as file:
+                if wrong := _unlike(name, file.schema_arrow):
+                    raise DamagedRunError(f"{name}.parquet of {self.path}: {wrong}")
+                yield file  # data sets' machinery takes a quarter of a second
+        except FileNotFoundError as error:
+            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
+        except TABLE_ERRORS as error:
+            raise DamagedRunError(
+                f"{name}.parquet of {self.path} cannot be read: {error}"
+            ) from error
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Table of a Parquet file of the run, or some of its columns."""
+        with self._opened(name) as file:
+            return file.read(None if columns is None else list(columns))
+
+    def batches(
+        self, name: str, columns: Sequence[str] | None = None, rows: int = 1 << 16
+    ) -> Iterator[pa.RecordBatch]:
+        """Pieces of a Parquet file in its order, as a trace may be large.
+
+        Args:
+            name: Of the table.
+            columns: Which of its columns; those that an older file lacks are left out.
+            rows: At most, of each piece.
+
+        Raises:
+            DamagedRunError: It cannot be read; pieces before the damage were given.
+        """
+        with self._opened(name) as file:
+            known = file.schema_arrow.names
+            chosen = [each for each in columns or known if each in known]
+            yield from file.iter_batches(batch_size=rows, columns=chosen)
+
+    def count(self, name: str) -> int:
+        """Rows of one of the Parquet files; 0 where it is not there.
+
+        Raises:
+            DamagedRunError: It cannot be read.
+        """
+        if not self.has(name):
+            return 0
+        with self._opened(name) as file:
+            return int(file.metadata.num_rows)
+
+    # --- samples ----------------------------------------------------------------------------
+
+    def channels(self) -> dict[str, Channel]:
+        """Every channel by name."""
+        return {channel.name: channel for read in self.info.reads for channel in read.channels}
+
+    def samples(self) -> dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]]:
+        """Time, value (NaN: failed read) and error number of every channel, in order of time."""
+        table = self.table("samples")
+        channel = pc.dictionary_encode(table["channel"].cast(pa.string())).combine_chunks()
+        codes = channel.indices.to_numpy()
+        names = channel.dictionary.to_pylist()
+        t_ns = table["t_ns"].to_numpy()
+        value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
+        errno = table["errno"].to_numpy()
+        order = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        series = {}
+        for code, name in enumerate(names):
+            part = order[bounds[code] : bounds[code + 1]]
+            if not (np.diff(t_ns[part]) > 0).all():
+                # Two reads never share an instant; a clock that stands still would.
+                part = part[np.unique(t_ns[part], return_index=True)[1]]
+            series[name] = (t_ns[part], value[part], errno[part])
+        return series
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Evaluations of the model, in order: step (number of steps done), measure, value."""
+        if not self.has("evaluations"):  # runs of before November 2026
+            return []
+        rows: list[dict[str, Any]] = self.table("evaluations").to_pylist()
+        return rows
+
+    @cached_property
+    def summaries(self) -> list[dict[str, Any]]:
+        """Totals of operations from a tool that keeps no instances; empty where there are none."""
+        if not self.has("summaries"):
+            return []
+        rows: list[dict[str, Any]] = self.table("summaries").to_pylist()
+        return rows
+
+    def steps(self) -> Steps:
+        """Steps, windows and rests.
+
+        Raises:
+            DamagedRunError: Steps do not go forward in time.
+        """
+        table = self.step_table
+        if wrong := _not_forward(table, self.marks):
+            raise DamagedRunError(f"steps.parquet of {self.path}: {wrong}")
+        traced = table["traced"].to_numpy(zero_copy_only=False)
+        foreign = self.imported.is_import
+        without = foreign and not len(table)
+        spans = self.table("spans").to_pydict()
+        rest: dict[str, list[tuple[int, int]]] = {}
+        windows: list[tuple[int, int]] = []
+        for start, end, kind, name in zip(*(spans[key] for key in spans), strict=True):
+            target = windows if kind == "window" else rest.setdefault(name, [])
+            target.append((start, end))
+
+        def floats(name: str) -> FloatArray:
+            return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
+
+        def pairs(values: list[tuple[int, int]]) -> IntArray:
+            return np.array(values, dtype=np.int64).reshape(-1, 2)
+
+        return Steps(
+            index=table["index"].to_numpy(),
+            start_ns=table["start_ns"].to_numpy(),
+            end_ns=table["end_ns"].to_numpy(),
+            samples=floats("samples"),
+            loss=floats("loss"),
+            warmup=table["warmup"].to_numpy(zero_copy_only=False),
+            traced=traced,
+            window_ns=pairs(windows),
+            rest_ns={name: pairs(values) for name, values in rest.items()},
+            only_traced=foreign and bool(len(table)) and bool(traced.all()),
+            absent=self.imported.without_steps(bool(self.summaries)) if without else "",
+            # runs of before December 2026 have none
+            waited_s=floats("waited_ns") * 1e-9 if "waited_ns" in table.column_names else None,
+        )
+
+    def cpu_ns(self) -> tuple[FloatArray, FloatArray]:
+        """The process's own CPU clock at begin and end of each step in ns; NaN where not read."""
+        table = self.step_table
+        start = np.asarray(table["cpu_start_ns"].to_numpy(zero_copy_only=False), np.float64)
+        end = np.asarray(table["cpu_end_ns"].to_numpy(zero_copy_only=False), np.float64)
+        return start, end
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Phase and layer marks of all steps."""
+        return Marks(self.step_table)
+
+    @cached_property
+    def step_table(self) -> pa.Table:
+        """The table of steps, read once."""
+        return self.table("steps")
+
+
+def _unlike(name: str, schema: pa.Schema) -> str:
+    """Problem of a table, in words: a missing column or one of another type; "" if there is none."""
+    for field in SCHEMAS.get(name, ()):
+        at = schema.get_field_index(field.name)
+        if at < 0:
+            if field.name not in NOT_TOLD:
+                return f"it has no column {field.name}"
+        elif _sort(schema.field(at).type) != _sort(field.type):
+            return f"its column {field.name} holds {_sort(schema.field(at).type)}"
+    return ""
+
+
+def _sort(kind: pa.DataType) -> str:
+    """Kind of a type's values, whatever their number of bits."""
+    if pa.types.is_dictionary(kind):
+        return _sort(kind.value_type)
+    sorts = {
+        "whole numbers": pa.types.is_integer, "numbers": pa.types.is_floating,
+        "yes or no": pa.types.is_boolean, "lists": pa.types.is_list,
+        "texts": lambda one: pa.types.is_string(one) or pa.types.is_large_string(one),
+    }  # fmt: skip
+    return next((name for name, fits in sorts.items() if fits(kind)), str(kind))
+
+
+def _not_forward(table: pa.Table, marks: Marks) -> str:
+    """Problem of steps that do not go forward in time, in words; "" if there is none."""
+    start_ns, end_ns = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+    if not len(marks.t_ns) == len(marks.kind) == len(marks.name):
+        return "its marks do not belong together"
+    outside = np.zeros(len(table), bool)
+    outside[marks.step[(marks.t_ns < start_ns[marks.step]) | (marks.t_ns > end_ns[marks.step])]] = 1
+    for what, wrong in (
+        ("ends before it begins", end_ns < start_ns),
+        ("begins before the one before it", np.diff(start_ns, prepend=start_ns[:1]) < 0),
+        ("has marks outside of it", outside),
+    ):
+        if wrong.any():
+            return f"step {int(np.argmax(wrong))} {what}"
+    return ""
+
+
+class Marks:
+    """Marks within steps, flat: row of the step, time, kind and name."""
+
+    def __init__(self, table: pa.Table) -> None:
+        lists = table["mark_ns"].combine_chunks()
+        lengths = np.diff(lists.offsets.to_numpy())
+        self.step = np.repeat(np.arange(len(table)), lengths)
+        self.t_ns: IntArray = lists.flatten().to_numpy()
+        self.kind = table["mark_kind"].combine_chunks().flatten().to_numpy()
+        # One string for each name, not one for each mark.
+        names = pc.dictionary_encode(table["mark_name"].combine_chunks().flatten())
+        texts = np.array([*names.dictionary.to_pylist(), ""], dtype=object)
+        self.name = texts[names.indices.to_numpy()]
+
+    def phases(self, steps: Steps, chosen: IntArray, names: tuple[str, ...] | None) -> tuple[
+        Phases, IntArray
+    ]:  # fmt: skip
+        """Phases of those of the chosen steps that have this sequence of them.
+
+        Args:
+            steps: All steps.
+            chosen: Rows of steps.
+            names: The sequence, or None for the most common one.
+
+        Returns:
+            The phases and the rows of the steps that have them. The first phase begins with the
+            step: the mark comes a moment later.
+        """
+        is_phase = self.kind == Mark.PHASE
+        step, t_ns, name = self.step[is_phase], self.t_ns[is_phase], self.name[is_phase]
+        low = np.searchsorted(step, chosen)
+        high = np.searchsorted(step, chosen, side="right")
+        sequences = [tuple(name[a:b]) for a, b in zip(low, high, strict=True)]
+        if names is None:
+            names = common_phases([sequence for sequence in sequences if sequence])
+        fitting = [n for n, sequence in enumerate(sequences) if sequence == names and names]
+        edges = np.array(
+            [
+                [steps.start_ns[chosen[n]], *t_ns[low[n] + 1 : high[n]], steps.end_ns[chosen[n]]]
+                for n in fitting
+            ],
+            dtype=np.int64,
+        ).reshape(-1, len(names) + 1)
+        return Phases(names=names, edges_ns=edges), chosen[np.array(fitting, dtype=np.int64)]
+
+    def sequences(self, chosen: IntArray) -> tuple[IntArray, IntArray]:
+        """Steps with marks of phases, and a number of the sequence of each.
+
+        Args:
+            chosen: Rows of steps.
+        """
+        is_phase = self.kind == Mark.PHASE
+        step, name = self.step[is_phase], self.name[is_phase]
+        low = np.searchsorted(step, chosen)
+        high = np.searchsorted(step, chosen, side="right")
+        number: dict[tuple[str, ...], int] = {}
+        marked = np.flatnonzero(high > low)
+        numbers = [
+            number.setdefault(tuple(name[low[n] : high[n]]), len(number)) for n in marked.tolist()
+        ]
+        return chosen[marked], np.array(numbers, dtype=np.int64)
+
+    def layers(self, rows: IntArray, begin_ns: IntArray, end_ns: IntArray) -> dict[str, float]:
+        """Mean time in s of each marked layer within a part of those steps that carry layer marks.
+
+        A mark without its other half (a forward that raised) is left out.
+
+        Args:
+            rows: Rows of steps, in order.
+            begin_ns: Begin of the part in each of them.
+            end_ns: Its end.
+        """
+        of_layer = (self.kind == Mark.LAYER_START) | (self.kind == Mark.LAYER_END)
+        step, t_ns = self.step[of_layer], self.t_ns[of_layer]
+        kind, name = self.kind[of_layer], self.name[of_layer]
+        pair = np.flatnonzero(
+            (kind[:-1] == Mark.LAYER_START)
+            & (kind[1:] == Mark.LAYER_END)
+            & (step[:-1] == step[1:])
+            & (name[:-1] == name[1:])
+        )
+        at = np.minimum(np.searchsorted(rows, step[pair]), max(len(rows) - 1, 0))
+        if not len(rows) or not len(pair):
+            return {}
+        inside = (rows[at] == step[pair]) & (t_ns[pair] >= begin_ns[at]) & (t_ns[pair] < end_ns[at])
+        pair = pair[inside]
+        steps = max(len(np.unique(step[pair])), 1)
+        seconds = (t_ns[pair + 1] - t_ns[pair]) * 1e-9
+        return {
+            layer: float(seconds[name[pair] == layer].sum()) / steps
+            for layer in dict.fromkeys(name[pair])
+        }

@@ -1,0 +1,527 @@
+"""Samples by what they are for: busy time of cores, CPU time of the training, energy, memory."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
+from wattstep.recorded.clock_error import ClockError
+from wattstep.recorded.curves import Curve, add_curves, curve_of, curve_of_counter, curve_of_gauge
+from wattstep.recorded.imported import NO_TELEMETRY, Alignment, Imported
+from wattstep.recorded.plausible import glitches, saturated, tells_power
+from wattstep.recorded.power import (
+    NEXT,
+    EnergySource,
+    calibrated,
+    dynamic_share,
+    modelled,
+    modelled_machine,
+    spoken,
+    summed,
+)
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.refresh import Refresh, refresh, written_unit
+from wattstep.recorded.steps import Steps
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Status, weakest
+
+NO_SENSOR = (
+    "no power sensor was found (see what could not be measured); ask for a power model with "
+    "--power-model to get a modelled figure"
+)
+ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
+CARDS = "of the graphics cards alone: the rest of the machine is not in it"
+_CARD = re.compile(r"gpu\d+\.power")
+NOT_WHOLE = "no total: {} belongs to it and gave no values; see energy by rail"
+NO_CPU_TIME = (
+    "the power model needs the CPU time of the training, which was not sampled; what it gives the "
+    "machine as a whole is machine_energy_per_step"
+)
+LEFT_OUT = "{} value(s) of {} left out as failed reads: {:.3g} {} is many times all others"
+SATURATED = (
+    "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
+    "its range, where more power flows than it shows"
+)
+NO_IMPORTED_POWER = "no power is among the imported telemetry"
+WITHIN = 1.01  # of each other: two steps that are the same
+GAP_PERIODS = 20  # periods without a sample are a gap
+
+
+def real_cores(device: Mapping[str, Any]) -> int:
+    """Cores that the training could run on: an emulated board's are not."""
+    return int(device.get("emulated_on", device).get("cores") or 1)
+
+
+class Series:
+    """The samples of a run."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.channels = tables.channels()
+        self.samples = tables.samples()
+        self._refresh: dict[str, Refresh] = {}
+        self._glitch: dict[str, BoolArray] = {}
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of the run; without any, the recording as a whole."""
+        steps_of_tables = self._tables.steps()
+        if not steps_of_tables.absent:
+            return steps_of_tables
+        return replace(steps_of_tables, whole_ns=self.recorded_ns)
+
+    @cached_property
+    def recorded_ns(self) -> tuple[int, int] | None:
+        """From the first sample to the last; None where they make no time."""
+        times = [t_ns for t_ns, _, _ in self.samples.values() if len(t_ns)]
+        if not times:
+            return None
+        begin, end = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
+        return (begin, end) if end > begin else None
+
+    @property
+    def imported(self) -> Imported:
+        """Description of the import, for a run that was imported."""
+        return self._tables.imported
+
+    def without(self, reason: str) -> str:
+        """Reason why something is missing that samples would tell: there are none at all, or `reason`."""
+        return NO_TELEMETRY if self.imported.is_import and not self.samples else reason
+
+    def alignment(self, channels: Iterable[Channel]) -> Alignment | None:
+        """Relation of the clocks of channels and trace; None where they are one clock."""
+        if self.steps.absent:
+            return None
+        return self.imported.alignment(channel.name for channel in channels)
+
+    @cached_property
+    def power_alignment(self) -> Alignment | None:
+        """Relation of the clocks of all channels of power and energy, and of the trace."""
+        return self.alignment(self.power_channels())
+
+    def leaving_out(self, excluded: BoolArray, excluded_as: str) -> Series:
+        """Copy in which these steps (disturbed ones, say) are not among the clean ones."""
+        other = copy.copy(self)
+        other.__dict__["steps"] = replace(self.steps, excluded=excluded, excluded_as=excluded_as)
+        return other
+
+    def status(self, *channels: Channel) -> Status:
+        """Status of figures of these channels: measured, replayed or modelled."""
+        return weakest(Status(channel.status) for channel in channels)
+
+    def status_of(self, *roles: str) -> Status:
+        """Status of figures of the channels of some roles; measured where there are none."""
+        channels = list(self.with_role(*roles))
+        return self.status(*channels) if channels else Status.MEASURED
+
+    def refresh(self, channel: Channel) -> Refresh:
+        """Refresh interval and resolution of a channel."""
+        if channel.name not in self._refresh:
+            t_ns, value = self.raw(channel.name)
+            least = abs(channel.scale) if channel.kind == "gauge" else 0.0
+            if self._is_copy(channel):
+                least = written_unit(value)
+            self._refresh[channel.name] = refresh(
+                t_ns, value, channel.source, least, self.status(channel)
+            )
+        return self._refresh[channel.name]
+
+    def _is_copy(self, channel: Channel) -> bool:
+        """True if its scale is that of a log or of a copy, and not that of the source."""
+        foreign = self.imported.is_import and channel.scale == 1
+        return channel.status == "replayed" or foreign
+
+    def with_role(self, *roles: str) -> Iterator[Channel]:
+        """Channels of these roles that have samples."""
+        return (channel for channel in self._planned(*roles) if self._has_samples(channel.name))
+
+    def _planned(self, *roles: str) -> list[Channel]:
+        """Channels of these roles, whether they gave anything or not."""
+        return [channel for channel in self.channels.values() if channel.role in roles]
+
+    def _has_samples(self, name: str) -> bool:
+        return name in self.samples and bool(np.isfinite(self.samples[name][1]).sum() > 1)
+
+    def raw(self, name: str) -> tuple[IntArray, FloatArray]:
+        """Times in ns and values of a channel."""
+        t_ns, value, _ = self.samples[name]
+        if (glitch := self._glitches(name)).any():
+            value = np.where(glitch, np.nan, value)
+        return t_ns, np.abs(value) if name in self._of_either_sign else value
+
+    def _glitches(self, name: str) -> BoolArray:
+        """Mask of a power gauge's values that are no power: they count as failed reads."""
+        if name not in self._glitch:
+            value = self.samples[name][1]
+            channel = self.channels.get(name)
+            is_power = channel is not None and tells_power(channel)
+            self._glitch[name] = glitches(value) if is_power else np.zeros(len(value), bool)
+        return self._glitch[name]
+
+    @cached_property
+    def _of_either_sign(self) -> frozenset[str]:
+        """Names of battery channels that kept the sign of their driver, known by the parser."""
+        reads = [r for r in self._tables.info.reads if r.sensor == "battery"]
+        channels = [c for read in reads if read.parser == "number" for c in read.channels]
+        return frozenset(
+            c.name for c in channels if c.role in ("power_total", "battery_current") and c.scale > 0
+        )
+
+    def curve(self, channel: Channel) -> Curve:
+        """The cumulative curve of a channel."""
+        t_ns, value = self.raw(channel.name)
+        spacing = float(np.median(np.diff(t_ns)))
+        return curve_of(channel, t_ns, value, max_gap_ns=round(GAP_PERIODS * spacing))
+
+    def one(self, role: str) -> Curve | None:
+        """The curve of the only channel of a role."""
+        for channel in self.with_role(role):
+            return self.curve(channel)
+        return None
+
+    @cached_property
+    def load_channels(self) -> dict[int, Channel]:
+        """Channels of the load of each core: its busy time, else its utilization."""
+        for role in ("busy_time", "core_utilization"):
+            if channels := {c.core: c for c in self.with_role(role) if c.core is not None}:
+                return channels
+        return {}
+
+    @cached_property
+    def core_busy(self) -> dict[int, Curve]:
+        """Busy time in s by core."""
+        return {core: self.curve(channel) for core, channel in self.load_channels.items()}
+
+    @cached_property
+    def core_idle(self) -> dict[int, Curve]:
+        """Idle residency in s by core."""
+        return {
+            c.core: self.curve(c) for c in self.with_role("idle_residency") if c.core is not None
+        }
+
+    @cached_property
+    def process_cpu(self) -> tuple[Curve, str] | None:
+        """CPU time in s of the training process and its children, and where it was read."""
+        for channel in self.with_role("process_cpu_time"):
+            return self.curve(channel), channel.source
+        own, source = self._own_clock(), "the process's own CPU clock, read at every step"
+        for channel in self.with_role("process_cpu_time_coarse"):
+            if own is None:
+                own, source = self.curve(channel), channel.source
+        if own is None:
+            return None
+        # Perf counts children too; these clocks do not.
+        children = self.one("children_cpu_time")
+        if children is not None and children.total[-1] > 0:
+            return add_curves([own, children]), f"{source}, and its children"
+        return own, source
+
+    def _own_clock(self) -> Curve | None:
+        """CPU time that the training read of itself; children are not in it."""
+        steps = self.steps
+        begin, end = self._tables.cpu_ns()
+        t_ns = np.stack([steps.start_ns, steps.end_ns], axis=1).ravel()
+        cpu = np.stack([begin, end], axis=1).ravel() * 1e-9
+        known = np.isfinite(cpu)
+        t_ns, first = np.unique(t_ns[known], return_index=True)
+        if len(t_ns) < 2:
+            return None
+        return curve_of_counter(t_ns, cpu[known][first], unit="s")
+
+    @property
+    def energy(self) -> EnergySource | str:
+        """Energy of the machine as far as sensors see it, or why there is none.
+
+        By a power model it is the training's own; see `machine_by_model`.
+        """
+        source = self.energy_by_its_clock
+        return source if isinstance(source, str) else self._aligned(source, self.power_alignment)
+
+    @property
+    def energy_by_its_clock(self) -> EnergySource | str:
+        """Energy of the training for figures without steps, on the sensors' own clock."""
+        source, by = self.uncalibrated, self.calibrations
+        if isinstance(source, str) or source.saturated:
+            return source if isinstance(source, str) else source.saturated or ""
+        totals = self._totals
+        if TOTAL in by:
+            source = calibrated(source, by[TOTAL])
+        elif by and not isinstance(totals, str):
+            # Rails that were calibrated one by one make a calibrated total.
+            source = summed([self._calibrated(name, each) for name, each in totals.items()])
+        return source
+
+    def _aligned(self, source: EnergySource, alignment: Alignment | None) -> EnergySource:
+        """The source, with how its clock fits to that of the trace."""
+        if alignment is None:
+            return source
+        return replace(
+            source, source=f"{source.source}, {alignment.words}", clock=clock_of(alignment)
+        )
+
+    @cached_property
+    def calibrations(self) -> dict[str, Calibration]:
+        """Calibrations against an external meter, by channel or "total"."""
+        document = self._tables.info.calibration
+        try:
+            return read_calibrations(document) if document else {}
+        except InvalidValueError as error:
+            raise DamagedRunError(f"run.json garbles its calibration: {error}") from error
+
+    def _calibrated(self, name: str, source: EnergySource) -> EnergySource:
+        by = self.calibrations.get(name)
+        return source if by is None else calibrated(source, by)
+
+    @cached_property
+    def uncalibrated(self) -> EnergySource | str:
+        """Energy as the sensors gave it, before any calibration."""
+        totals = self._totals
+        if not isinstance(totals, str):
+            return summed(list(totals.values()))
+        model = self._tables.info.power_model
+        if model is None:
+            return totals
+        if self.process_cpu is None:
+            return self.without(NO_CPU_TIME)
+        curve, read = self.process_cpu
+        return modelled(curve, model, read)
+
+    @cached_property
+    def machine_by_model(self) -> EnergySource | str | None:
+        """Energy of the whole machine where a power model gives it, or why it cannot.
+
+        None where no model is in use: then `energy` is the machine's already.
+        """
+        model = self._tables.info.power_model
+        if model is None or not isinstance(self._totals, str):
+            return None
+        if not self.core_busy:
+            return self.without(
+                "the power model needs the busy time of the cores, which was not sampled"
+            )
+        return modelled_machine(list(self.core_busy.values()), model)
+
+    @property
+    def dynamic_share(self) -> float | None:
+        """Of the training's energy by a power model, what is no idle power; None without one."""
+        model = self._tables.info.power_model
+        if model is None or self.machine_by_model is None:
+            return None
+        return dynamic_share(model)
+
+    @property
+    def machine_energy(self) -> EnergySource | str:
+        """Energy of the machine as a whole: by sensors, else by a power model, or why there is none."""
+        by_model = self.machine_by_model
+        return self.energy if by_model is None else by_model
+
+    @cached_property
+    def _totals(self) -> dict[str, EnergySource] | str:
+        """Channels that together are the machine: counters of energy, else meters, else batteries.
+
+        Each of these is a total only as a whole: where one channel gave nothing, it is none, and
+        the next is tried. Without any, why.
+        """
+        meters = self._planned("power_total")
+        of_batteries = [channel for channel in meters if channel.domain == "battery"]
+        others = [channel for channel in meters if channel.domain != "battery"]
+        of_batteries += self._currents(of_batteries)
+        silent: list[str] = []
+        for kind in (self._planned("energy_total"), others, of_batteries):
+            lacking = [name for channel in kind for name in self._lacking(channel)]
+            if kind and not lacking:
+                return {channel.name: self._total_of(channel) for channel in kind}
+            silent += lacking
+        if silent:
+            return NOT_WHOLE.format(", ".join(silent))
+        parts = list(self.with_role("energy_part", "power_part"))
+        if parts and self.imported.is_import and all(_CARD.fullmatch(c.name) for c in parts):
+            return {c.name: self._card(c) for c in parts}
+        if parts:
+            return ONLY_PARTS.format(", ".join(c.name for c in parts))
+        return self.without(NO_IMPORTED_POWER if self.imported.is_import else NO_SENSOR)
+
+    def _card(self, channel: Channel) -> EnergySource:
+        source = self._energy_of(channel)
+        return replace(source, note="; ".join(part for part in (source.note, CARDS) if part))
+
+    def _currents(self, meters: Sequence[Channel]) -> list[Channel]:
+        """The currents of batteries that do not tell their power."""
+        known = {_device(channel) for channel in meters}
+        return [c for c in self._planned("battery_current") if _device(c) not in known]
+
+    def _lacking(self, channel: Channel) -> list[str]:
+        """Names of what a part of the total is made of and gave no values."""
+        made_of = [channel.name]
+        if channel.role == "battery_current":
+            made_of.append(f"{_device(channel)}.voltage")
+        return [name for name in made_of if not self._has_samples(name)]
+
+    def _total_of(self, channel: Channel) -> EnergySource:
+        return (self._of_battery if channel.role == "battery_current" else self._energy_of)(channel)
+
+    def _of_battery(self, channel: Channel) -> EnergySource:
+        """Power of a battery that gives current and voltage only."""
+        voltage = self.channels[f"{_device(channel)}.voltage"]
+        t_ns, current = self.raw(channel.name)
+        v_ns, volts = self.raw(voltage.name)
+        known = np.isfinite(volts)
+        power = current * np.interp(t_ns - t_ns[0], v_ns[known] - t_ns[0], volts[known])
+        gap_ns = round(GAP_PERIODS * float(np.median(np.diff(t_ns))))
+        carries_s, limit = self._carries(channel, voltage)
+        return EnergySource(
+            curve=curve_of_gauge(t_ns, power, gap_ns),
+            status=self.status(channel, voltage),
+            source=f"{channel.source} times its voltage",
+            gauge=(t_ns, power),
+            note=self._noted(channel, voltage),
+            carries_s=carries_s,
+            limit=limit,
+            saturated=self._saturated(channel),
+            half_step_w=self._half_step(channel) * abs(float(np.nanmean(volts))),
+            slow_s=max(self._slow_s(channel), self._slow_s(voltage)),
+        )
+
+    @cached_property
+    def rails(self) -> dict[str, EnergySource]:
+        """Energy by rail, where sensors tell them apart; parts and totals, never to be added.
+
+        Of one rail alone only where it is no total, of which the same would be said twice.
+        """
+        sources = self.uncalibrated_rails
+        if len(sources) < 2 and not isinstance(self._totals, str):
+            return {}
+        return {
+            name: self._aligned(
+                self._calibrated(name, source), self.alignment([self.channels[name]])
+            )
+            for name, source in sources.items()
+        }
+
+    @cached_property
+    def uncalibrated_rails(self) -> dict[str, EnergySource]:
+        """Every rail as its sensor says it, be it the only one."""
+        names = ("energy_total", "power_total", "energy_part", "power_part")
+        return {c.name: self._energy_of(c) for c in self.with_role(*names)}
+
+    @cached_property
+    def outside(self) -> dict[str, EnergySource]:
+        """Energy of rails beside the machine's own: a carrier board's."""
+        return {
+            c.name: self._aligned(self._energy_of(c), self.alignment([c]))
+            for c in self.with_role("power_outside")
+        }
+
+    def power_channels(self) -> list[Channel]:
+        """Channels of power and energy: totals, parts, and what lies outside."""
+        kinds = ("total", "part", "outside")
+        roles = [f"{what}_{kind}" for what in ("power", "energy") for kind in kinds]
+        return list(self.with_role(*roles, "battery_current"))
+
+    def _energy_of(self, channel: Channel) -> EnergySource:
+        gauge = self.raw(channel.name) if channel.kind == "gauge" else None
+        carries_s, limit = self._carries(channel)
+        return EnergySource(
+            curve=self.curve(channel),
+            status=self.status(channel),
+            source=f"{channel.source} ({channel.name})",
+            gauge=gauge,
+            note=self._noted(channel),
+            carries_s=carries_s,
+            limit=limit,
+            saturated=None if gauge is None else self._saturated(channel),
+            resolution=self.refresh(channel).resolution,
+            half_step_w=self._half_step(channel),
+            window_s=channel.window_s,
+            prompt=channel.kind == "counter" and not self.refresh(channel).slower,
+            slow_s=self._slow_s(channel),
+        )
+
+    def _noted(self, *channels: Channel) -> str | None:
+        """Notes on these channels, and on values that were left out."""
+        left_out = [self._of_glitches(channel) for channel in channels]
+        return NEXT.join(filter(None, [_notes(channels), *left_out])) or None
+
+    def _of_glitches(self, channel: Channel) -> str | None:
+        """That values were left out, where some were."""
+        at = np.flatnonzero(self._glitches(channel.name))
+        if not len(at):
+            return None
+        most = float(np.abs(self.samples[channel.name][1][at]).max())
+        return LEFT_OUT.format(len(at), channel.name, most, channel.unit)
+
+    def _saturated(self, channel: Channel) -> str | None:
+        """Reason why the channel shows less than there is, where it was at the end of its range."""
+        saturation = saturated(self.raw(channel.name)[1])
+        if saturation is None:
+            return None
+        most, times = saturation
+        of = len(self.samples[channel.name][1])
+        return SATURATED.format(channel.name, most, channel.unit, times, of)
+
+    def _slow_s(self, channel: Channel) -> float:
+        """The update interval in s of a channel that is updated more slowly than it is read; or 0."""
+        updates = self.refresh(channel)
+        return (updates.interval.value or 0.0) if updates.slower else 0.0
+
+    def _half_step(self, channel: Channel) -> float:
+        """Half of a gauge's smallest step; 0 for a counter.
+
+        The documented step where there is one that is more than the unit that values are written
+        in: what was seen may be the steps of the voltage alone, under a current that stands still,
+        or the levels of a load that is coarser than its sensor.
+        """
+        if channel.kind == "counter":
+            return 0.0
+        unit = abs(channel.scale)
+        if self._is_copy(channel):
+            unit = written_unit(self.raw(channel.name)[1])
+        steps = [channel.resolution, self.refresh(channel).resolution]
+        return next((step for step in steps if step and step > WITHIN * unit), unit) / 2
+
+    def _carries(self, *channels: Channel) -> tuple[float, str]:
+        """The shortest time whose energy these can tell, and why; 0 and "" where none is known."""
+        limits: list[tuple[float, str]] = [(0.0, "")]
+        for channel in channels:
+            updates = self.refresh(channel)
+            if updates.slower:
+                value, low = updates.interval.value, updates.interval.low
+                assert value is not None
+                assert low is not None
+                # Only what is sure: the lower end.
+                limits.append((low, f"{channel.name} gave a new value every {spoken(value)}"))
+            if channel.window_s is not None:
+                words = f"{channel.name} averages over {spoken(channel.window_s)}"
+                limits.append((channel.window_s, words))
+            if channel.kind == "counter" and np.isfinite(updates.spacing_s):
+                # A gauge's samples can be sorted by the phase of the step; differences cannot.
+                words = f"{channel.name} was read every {spoken(updates.spacing_s)}"
+                limits.append((updates.spacing_s, words))
+        return max(limits)
+
+
+def clock_of(alignment: Alignment | None) -> ClockError | None:
+    """The error of a clock that is not that of the trace, where it is known and there is any."""
+    if alignment is None or not alignment.uncertainty_s:
+        return None
+    return ClockError(
+        seconds=alignment.uncertainty_s, words=alignment.words, centred=alignment.by_load
+    )
+
+
+def _device(channel: Channel) -> str:
+    """The part of a channel's name that it shares with others of its battery."""
+    return channel.name.rpartition(".")[0]
+
+
+def _notes(channels: Iterable[Channel]) -> str | None:
+    return "; ".join(dict.fromkeys(c.note for c in channels if c.note)) or None

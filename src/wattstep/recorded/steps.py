@@ -1,0 +1,176 @@
+"""The steps of a run as arrays, and which of them count as clean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Steps:
+    """Training steps in the order of time; all arrays have shape (n,).
+
+    Attributes:
+        index: Number of the step in its run.
+        start_ns: Begin.
+        end_ns: End.
+        samples: Samples of the step; NaN where not known.
+        loss: NaN where not known.
+        warmup: Whether it is one of the first steps, which do not count.
+        traced: Whether it was traced.
+        window_ns: Begin and end of tracing windows, shape (w, 2).
+        rest_ns: Begin and end of stretches with a name (evaluation), by name, each shape (r, 2).
+        excluded: Steps that are left out on request (throttled, disturbed); None: none.
+        excluded_as: What they were asked to be left out as.
+        only_traced: Whether all of them were traced by another tool: they are what there is, and
+            count as clean.
+        whole_ns: Begin and end of a recording without steps, of which figures are then made; None
+            where there are steps.
+        absent: Why there are no steps.
+        waited_s: Of traced steps, how long the thread that waited longest was kept from running;
+            NaN where that is not known, None where it is of no step.
+    """
+
+    index: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    samples: FloatArray
+    loss: FloatArray
+    warmup: BoolArray
+    traced: BoolArray
+    window_ns: IntArray
+    rest_ns: Mapping[str, IntArray]
+    excluded: BoolArray | None = None
+    excluded_as: str = ""
+    only_traced: bool = False
+    whole_ns: tuple[int, int] | None = None
+    absent: str = ""
+    waited_s: FloatArray | None = None
+
+    @property
+    def figures_of(self) -> str:
+        """Basis of figures in words: clean steps, traced ones, or the recording as a whole."""
+        if self.absent:
+            return "recording"
+        return "traced steps" if self.only_traced else "clean steps"
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """From the first step to the last, or the whole recording; None where there is neither."""
+        if len(self.index):
+            return int(self.start_ns[0]), int(self.end_ns[-1])
+        return self.whole_ns
+
+    @property
+    def seconds(self) -> FloatArray:
+        """Durations in s."""
+        return (self.end_ns - self.start_ns).astype(np.float64) * 1e-9
+
+    @property
+    def settling(self) -> BoolArray:
+        """The step after a traced one: caches and allocator find back to their habits in it."""
+        after = np.zeros(len(self.index), bool)
+        if not self.only_traced:
+            after[1:] = self.traced[:-1]
+        return after
+
+    @property
+    def none_clean(self) -> str:
+        """Reason why there is no clean step, where there is none."""
+        if self.absent:
+            return self.absent
+        if self.only_traced and self.warmup.all():
+            return "no step is left: all that were traced count as warm-up"
+        if (self.warmup | self.traced | self.settling).all():
+            return "no clean step was recorded: all were warm-up, traced or settling"
+        return f"no clean step is left: all were left out as {self.excluded_as} (--exclude)"
+
+    @property
+    def clean(self) -> BoolArray:
+        """Steps that time, throughput and energy rest on."""
+        left_out = self.warmup | (self.traced & (not self.only_traced)) | self.settling
+        return ~left_out if self.excluded is None else ~(left_out | self.excluded)
+
+    @property
+    def follows(self) -> BoolArray:
+        """Mask of steps that follow a clean step directly, with nothing named between."""
+        clean = self.clean
+        follows = np.zeros(len(self.index), bool)
+        follows[1:] = clean[1:] & clean[:-1] & (self.index[1:] == self.index[:-1] + 1)
+        windows = () if self.only_traced else (self.window_ns,)
+        for spans in (*windows, *self.rest_ns.values()):
+            if len(spans):
+                # A span between the end of the step before and the start of this one.
+                nth = np.searchsorted(spans[:, 0], self.start_ns, side="right") - 1
+                begin = spans[np.maximum(nth, 0), 0]
+                before = np.concatenate([[0], self.end_ns[:-1]])
+                follows &= ~((nth >= 0) & (begin >= before))
+        return follows
+
+    @property
+    def gap_s(self) -> FloatArray:
+        """Time since the step before in s, for steps that follow; 0 for the others."""
+        gap = np.zeros(len(self.index))
+        gap[1:] = (self.start_ns[1:] - self.end_ns[:-1]) * 1e-9
+        return np.where(self.follows, gap, 0.0)
+
+    @property
+    def beside_stretches_s(self) -> FloatArray:
+        """Time in s between each end of a stretch of clean steps and the next step, clean or not.
+
+        Infinite where there is no step; shape (s, 2).
+        """
+        clean, follows = self.clean, self.follows
+        gap = np.full(len(self.index) + 1, np.inf)
+        gap[1:-1] = (self.start_ns[1:] - self.end_ns[:-1]) * 1e-9
+        begins = clean & ~follows
+        ends = clean & ~np.append(follows[1:], False)
+        gaps: FloatArray = np.maximum(np.stack([gap[:-1][begins], gap[1:][ends]], axis=1), 0.0)
+        return gaps
+
+    def stretches(self) -> IntArray:
+        """Runs of clean steps without anything between: begin and end in ns, shape (s, 2).
+
+        Without steps, the recording as a whole.
+        """
+        if self.whole_ns is not None:
+            return np.array([self.whole_ns], dtype=np.int64)
+        clean = np.flatnonzero(self.clean)
+        if not len(clean):
+            return np.empty((0, 2), np.int64)
+        first = np.flatnonzero(~self.follows[clean])
+        last = np.append(first[1:] - 1, len(clean) - 1)
+        return np.stack([self.start_ns[clean[first]], self.end_ns[clean[last]]], axis=1)
+
+    def slices(self, least_ns: int) -> IntArray:
+        """Clean time cut into slices of whole steps and the gaps between them, in ns, shape (s, 2).
+
+        A slice that begins or ends within a step has the power of a part of it.
+
+        Args:
+            least_ns: How long a slice is at least, but for the last of a stretch.
+        """
+        clean = np.flatnonzero(self.clean)
+        if self.whole_ns is not None or not len(clean):
+            return slices(self.stretches(), least_ns)
+        start, end, begins = self.start_ns[clean], self.end_ns[clean], ~self.follows[clean]
+        since = start - start[begins][np.cumsum(begins) - 1]
+        first = np.flatnonzero(begins | (np.diff(since // least_ns, prepend=-1) != 0))
+        last = np.append(first[1:], len(clean)) - 1
+        goes_on = np.append(~begins[first[1:]], False)
+        until = np.where(goes_on, np.append(start[first[1:]], 0), end[last])
+        return np.stack([start[first], until], axis=1)
+
+
+def slices(stretches: IntArray, least_ns: int) -> IntArray:
+    """Stretches cut into slices of at least `least_ns`; what is shorter stays one slice."""
+    parts = []
+    for begin, end in stretches:
+        count = max(1, int((end - begin) // least_ns))
+        edges = np.linspace(begin, end, count + 1).astype(np.int64)
+        parts.append(np.stack([edges[:-1], edges[1:]], axis=1))
+    return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)

@@ -1,0 +1,1 @@
+"""Modules that run on a board, with which the one-file agent begins; Python 3.6 and later."""

@@ -1,0 +1,1 @@
+"""An Android phone as an execution host: a command runs there while it is sampled."""

@@ -1,0 +1,104 @@
+"""The time-energy front of the workloads of a sweep: which configurations no other one beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wattstep.report.values import Shown, plain, quantity, show
+from wattstep.schema.figure import Figure
+from wattstep.stats.front import non_dominated
+
+_TELLING = {"threads": "{} threads", "precision": "{}", "device": "on {}", "state": "{}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Way to train a workload.
+
+    Attributes:
+        title: Settings that tell it apart, e.g. "batch 4, clock=1200MHz".
+        seconds: Time of a sample in s.
+        joules: Energy of a sample in J.
+        energy: Energy as a figure, with its status.
+        power: Mean power, or None.
+        on_front: True if no other way is both quicker and cheaper.
+        repeats: Number of repetitions; the one of middle speed is shown.
+    """
+
+    title: str
+    seconds: float
+    joules: float
+    energy: Shown
+    power: Shown | None
+    on_front: bool = False
+    repeats: int = 1
+
+    @property
+    def time(self) -> str:
+        """The time of a sample, to be read."""
+        return quantity(self.seconds, "s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """The ways to train one workload, the quickest first."""
+
+    workload: str
+    points: tuple[Point, ...]
+
+
+def fronts(document: Mapping[str, Any]) -> list[Front]:
+    """The front of each workload that was trained in at least two ways whose energy is known.
+
+    Args:
+        document: Of a sweep: `sweep` and `outcomes`.
+    """
+    by_workload: dict[str, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
+    for outcome in document["outcomes"]:
+        one = outcome["configuration"]
+        if _cost(outcome) is not None:
+            key = (one["batch_size"], *(one.get(name) for name in _TELLING))
+            by_workload.setdefault(one["workload"], {}).setdefault(key, []).append(outcome)
+    return [
+        Front(workload=plain(name), points=_points(ways))
+        for name, ways in by_workload.items()
+        if len(ways) > 1
+    ]
+
+
+def _points(ways: Mapping[tuple[Any, ...], Sequence[Mapping[str, Any]]]) -> tuple[Point, ...]:
+    differing = [n for n in range(len(next(iter(ways)))) if len({key[n] for key in ways}) > 1]
+    points = sorted(
+        (_point(key, outcomes, differing) for key, outcomes in ways.items()),
+        key=lambda p: (p.seconds, p.joules),
+    )
+    marks = non_dominated([(p.seconds, p.joules) for p in points])
+    return tuple(replace(p, on_front=mark) for p, mark in zip(points, marks, strict=True))
+
+
+def _point(
+    key: tuple[Any, ...], outcomes: Sequence[Mapping[str, Any]], differing: Sequence[int]
+) -> Point:
+    ranked = sorted(outcomes, key=lambda one: _cost(one) or (0.0, 0.0))
+    middle = ranked[(len(ranked) - 1) // 2]
+    seconds, joules = _cost(middle) or (0.0, 0.0)
+    words = ["batch {}", *_TELLING.values()]
+    settings = [words[n].format(key[n] or "default") for n in differing]
+    power = middle["figures"].get("mean_power")
+    return Point(
+        title=plain(", ".join(settings)),
+        seconds=seconds,
+        joules=joules,
+        energy=show(Figure.from_dict(middle["figures"]["energy_per_sample"])),
+        power=show(Figure.from_dict(power)) if power else None,
+        repeats=len(outcomes),
+    )
+
+
+def _cost(outcome: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Time and energy of a sample, or None where one of them is not known."""
+    throughput = (outcome["figures"].get("throughput") or {}).get("value")
+    energy = (outcome["figures"].get("energy_per_sample") or {}).get("value")
+    return (1 / throughput, float(energy)) if throughput and energy is not None else None

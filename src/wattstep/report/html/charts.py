@@ -1,0 +1,453 @@
+"""Charts of a report as plotly figures in plain dicts; colours are names that the page resolves to its theme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wattstep.report.html.plotly_text import inert as _text
+from wattstep.report.tables import Row
+from wattstep.report.values import Shown, plain, quantity, scale_of, show
+from wattstep.report.wording import label
+from wattstep.schema.figure import Figure
+
+Chart = dict[str, Any]
+
+_PHASE_COLORS = {
+    "forward": "--forward",
+    "backward": "--backward",
+    "optimizer": "--optimizer",
+    "data": "--data",
+    "evaluation": "--evaluation",
+    "framework": "--framework",
+    "idle": "--idle",
+}
+_SERIES_COLORS = (
+    "--series-1",
+    "--series-2",
+    "--series-3",
+    "--series-4",
+    "--series-5",
+    "--series-6",
+)
+_UNCERTAIN = ("modelled", "predicted")
+_MOST_LABEL = 36  # characters that a phone has room for
+_MOST_NAMED_SERIES = 4
+_BAR_ROW = 42  # pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """Bar with its name, colour and figure."""
+
+    name: str
+    place: str
+    shown: Shown
+    interval: tuple[float, float] | None
+    color: str
+
+
+@dataclass(kw_only=True)
+class _Panel:
+    """Row of a timeline."""
+
+    title: str
+    height: int
+    traces: list[dict[str, Any]]
+    axis: dict[str, Any] = field(default_factory=dict)
+
+
+def color_of(phase: str) -> str:
+    """The name of the colour of a phase or a rest, the same in every chart."""
+    return _PHASE_COLORS.get(phase, "--other")
+
+
+def phases_of(phases: Iterable[str]) -> list[str]:
+    """The phases that occur, each once, in the order of a step."""
+    distinct = dict.fromkeys(phase for phase in phases if phase)
+    known = [phase for phase in _PHASE_COLORS if phase in distinct]
+    return known + [phase for phase in distinct if phase not in _PHASE_COLORS]
+
+
+def series_color(index: int) -> str:
+    """The name of the colour of the series with this index."""
+    return _SERIES_COLORS[index % len(_SERIES_COLORS)]
+
+
+def bars_of(
+    rows: Sequence[Row],
+    key: str,
+    name: str,
+    most: int | None = None,
+    colors: Mapping[str, str] | None = None,
+) -> list[Bar]:
+    """The rows of an operation, layer, phase or rest table as bars.
+
+    Args:
+        rows: Labels and figures side by side.
+        key: Figure, "time" or "energy". Rows where it is missing have no bar.
+        name: The key of the name.
+        most: Keep so many, the longest; None keeps all, in the order given.
+        colors: The names of colours by the name of the row; else a row has the colour of its phase.
+    """
+    figures = [(figure, row) for row in rows if isinstance(figure := row.get(key), Figure)]
+    known = [(figure.value, figure, row) for figure, row in figures if figure.value is not None]
+    if most is not None:
+        known = sorted(known, key=lambda each: each[0], reverse=True)[:most]
+    return [_bar(figure, row, name, colors or {}) for _, figure, row in known]
+
+
+def ranking(bars: Sequence[Bar]) -> Chart | None:
+    """Horizontal bars, each below its name and value, which leaves room for names on a phone."""
+    if not any(bar.shown.number for bar in bars):
+        return None
+    top = max(_upper_end(bar) for bar in bars)
+    places = list(range(len(bars)))
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "y": places,
+        "x": [bar.shown.number for bar in bars],
+        "customdata": [bar.shown.pointer for bar in bars],
+        "width": 0.3,
+        "marker": marker_of(bars),
+        "error_x": error_of(bars),
+        "hovertext": [hover_of(bar) for bar in bars],
+        "hoverinfo": "text",
+        "textposition": "none",
+    }
+    names = {
+        "type": "scatter",
+        "mode": "text",
+        "x": [0] * len(bars),
+        "y": [place - 0.36 for place in places],
+        "text": [_caption(bar) for bar in bars],
+        "textposition": "middle right",
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+    }
+    layout = {
+        "height": _BAR_ROW * len(bars) + 16,
+        "margin": {"l": 2, "r": 8, "t": 6, "b": 6},
+        "xaxis": {"range": [0, top * 1.02], "visible": False, "fixedrange": True},
+        "yaxis": {"range": [len(bars) - 0.6, -0.75], "visible": False, "fixedrange": True},
+        "showlegend": False,
+    }
+    return {"data": [trace, names], "layout": layout, "tools": False}
+
+
+def stack(bars: Sequence[Bar]) -> Chart | None:
+    """Stacked bar, in the order given; its legend is the table beside it."""
+    if not any(bar.shown.number for bar in bars):
+        return None
+    length = sum(bar.shown.number or 0.0 for bar in bars)
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": [0],
+            "x": [bar.shown.number],
+            "name": _text(bar.name),
+            "customdata": [bar.shown.pointer],
+            "marker": marker_of([bar]),
+            "text": [_text(bar.name)],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "insidetextfont": {"color": "--ink" if _uncertain(bar) else "--on-bar"},
+            "hovertext": [hover_of(bar)],
+            "hoverinfo": "text",
+        }
+        for bar in bars
+    ]
+    layout = {
+        "height": 56,
+        "barmode": "stack",
+        "margin": {"l": 0, "r": 1, "t": 4, "b": 4},
+        "xaxis": {"visible": False, "fixedrange": True, "range": [0, length]},
+        "yaxis": {"visible": False, "fixedrange": True},
+        "uniformtext": {"mode": "hide", "minsize": 11},
+        "showlegend": False,
+    }
+    return {"data": traces, "layout": layout, "tools": False}
+
+
+def steps_chart(timeline: Mapping[str, Any]) -> Chart | None:
+    """The steps of a timeline: phases and channels."""
+    steps = timeline.get("steps") or ()
+    panels = [_phases(steps)] if any(step.get("phases") for step in steps) else []
+    panels += _channel_panels(timeline.get("channels") or ())
+    if not panels:
+        return None
+    chart = _stacked(panels, top=26)
+    if steps:
+        begin, end = 1e3 * steps[0]["start"], 1e3 * steps[-1]["end"]
+        pad = 0.01 * (end - begin)
+        chart["layout"]["xaxis"]["range"] = [begin - pad, end + pad]
+    chart["layout"]["shapes"] = [_band(step) for step in steps if step.get("traced")]
+    chart["layout"]["shapes"] += [_edge(step["start"]) for step in steps]
+    chart["layout"]["annotations"] += [_step_name(step) for step in steps]
+    return chart
+
+
+def _bar(figure: Figure, row: Row, name: str, colors: Mapping[str, str]) -> Bar:
+    low, high = figure.low, figure.high
+    others = [other for other in ("layer", "phase") if other != name and row.get(other)]
+    others = others if name == "name" else []
+    color = color_of(str(row["phase"])) if row.get("phase") else "--series-1"
+    return Bar(
+        name=plain(row.get(name) or "(no name)"),
+        place=" · ".join(plain(row[other]) for other in others),
+        shown=show(figure),
+        interval=None if low is None or high is None else (low, high),
+        color=colors.get(str(row.get(name)), color),
+    )
+
+
+def _upper_end(bar: Bar) -> float:
+    return max(bar.shown.number or 0.0, bar.interval[1] if bar.interval else 0.0)
+
+
+def marker_of(bars: Sequence[Bar]) -> dict[str, Any]:
+    """Hatched where no sensor gave the number."""
+    shapes = ["/" if _uncertain(bar) else "" for bar in bars]
+    return {
+        "color": [bar.color for bar in bars],
+        "pattern": {"shape": shapes, "size": 6, "solidity": 0.35},
+        "line": {"color": [bar.color for bar in bars], "width": 1},
+    }
+
+
+def _uncertain(bar: Bar) -> bool:
+    return bar.shown.status in _UNCERTAIN
+
+
+def error_of(bars: Sequence[Bar]) -> dict[str, Any]:
+    """Their intervals, as plotly wants them; not drawn where none has one."""
+    if not any(bar.interval for bar in bars):
+        return {"visible": False}
+    ends = [(bar.shown.number or 0.0, bar.interval) for bar in bars]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [ends_[1] - value if ends_ else 0 for value, ends_ in ends],
+        "arrayminus": [value - ends_[0] if ends_ else 0 for value, ends_ in ends],
+        "thickness": 1.2,
+        "width": 3,
+        "color": "--ink-soft",
+    }
+
+
+def _caption(bar: Bar) -> str:
+    named = f"{bar.name} · {bar.place}" if bar.place else bar.name
+    return f"{_text(_short(named))}  <b>{_text(bar.shown.value)}</b>"
+
+
+def hover_of(bar: Bar) -> str:
+    """Text shown where the pointer rests on a bar."""
+    place = f"<br>{_text(bar.place)}" if bar.place else ""
+    return f"<b>{_text(bar.name)}</b>{place}<br>{_text(bar.shown.text)}<br>{bar.shown.status}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_LABEL else f"{text[: _MOST_LABEL - 1]}…"
+
+
+def _phases(steps: Sequence[Mapping[str, Any]]) -> _Panel:
+    phases = [phase for step in steps for phase in step.get("phases") or ()]
+    return _Panel(
+        title="Phases",
+        height=30,
+        traces=[_spans(phases)],
+        axis={"visible": False, "range": [-0.5, 0.5], "fixedrange": True},
+    )
+
+
+def _spans(intervals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "base": [_milliseconds(each["start"]) for each in intervals],
+        "x": [_milliseconds(each["end"] - each["start"]) for each in intervals],
+        "y": [0] * len(intervals),
+        "width": 1,
+        "marker": {
+            "color": [color_of(str(each["name"])) for each in intervals],
+            "line": {"color": "--surface", "width": 1},
+        },
+        "text": [_text(each["name"]) for each in intervals],
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "insidetextfont": {"color": "--on-bar"},
+        "textangle": 0,
+        "hovertext": [
+            f"<b>{_text(str(each['name']))}</b><br>{quantity(each['end'] - each['start'], 's')}"
+            for each in intervals
+        ],
+        "hoverinfo": "text",
+        "showlegend": False,
+    }
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(1e3 * seconds, 6)  # to the nanosecond, which is what was recorded
+
+
+def _channel_panels(channels: Sequence[Mapping[str, Any]]) -> list[_Panel]:
+    """Channels of one role and unit share a panel."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for channel in channels:
+        groups.setdefault((str(channel["role"]), str(channel["unit"])), []).append(channel)
+    return [
+        _channel_panel(role, unit, members, number)
+        for number, ((role, unit), members) in enumerate(groups.items())
+    ]
+
+
+def _channel_panel(
+    role: str, unit: str, members: Sequence[Mapping[str, Any]], number: int
+) -> _Panel:
+    values = [y for member in members for _, y in member["points"] if y is not None]
+    scale = scale_of(max(map(abs, values), default=0.0), unit)
+    named = 1 < len(members) <= _MOST_NAMED_SERIES
+    traces = [
+        _series(
+            member, scale.factor, scale.suffix, series_color(index if len(members) > 1 else number)
+        )
+        for index, member in enumerate(members)
+    ]
+    for trace in traces:
+        trace["showlegend"] = named
+    by_core = " by core" if any(member.get("core") is not None for member in members) else ""
+    statuses = sorted({str(member["status"]) for member in members if member.get("status")})
+    status = f" ({', '.join(statuses)})" if statuses else ""
+    axis: dict[str, Any] = {"nticks": 4, "ticksuffix": _text(scale.suffix)}
+    if unit == "W":
+        axis["rangemode"] = "tozero"  # else a steady rail fills its panel with its last digits
+    if unit == "ratio":
+        axis.update(range=[0, 106 * max([1.0, *values])], tickvals=[0, 50, 100])
+        axis["ticktext"] = [f"{tick} %" for tick in axis["tickvals"]]
+    return _Panel(
+        title=f"{_text(label(role))}{by_core}{status}", height=84, traces=traces, axis=axis
+    )
+
+
+def _series(channel: Mapping[str, Any], factor: float, suffix: str, color: str) -> dict[str, Any]:
+    core = channel.get("core")
+    modelled = channel.get("status") in _UNCERTAIN
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": _text(str(channel["name"])) if core is None else f"core {_text(str(core))}",
+        "x": [_milliseconds(t) for t, _ in channel["points"]],
+        "y": [None if value is None else factor * value for _, value in channel["points"]],
+        "line": {"color": color, "width": 1.6, "dash": "dot" if modelled else "solid"},
+        "marker": {"color": color, "size": 4, "symbol": "circle-open" if modelled else "circle"},
+        "connectgaps": False,
+        "hovertemplate": "%{y:.4~g}" + _text(suffix) + " at %{x:.4~g} ms",
+    }
+
+
+def _stacked(panels: Sequence[_Panel], top: int) -> Chart:
+    """Panels one below the other on a common time axis in milliseconds."""
+    gap, bottom = 26, 40
+    total = sum(panel.height for panel in panels) + gap * len(panels)
+    layout: dict[str, Any] = {
+        "height": total + top + bottom,
+        "margin": {"l": 58, "r": 8, "t": top, "b": bottom},
+        "barmode": "overlay",
+        "uniformtext": {"mode": "hide", "minsize": 9},
+        "annotations": [],
+        "xaxis": {
+            "title": {"text": "ms", "standoff": 4, "font": {"size": 11, "color": "--ink-soft"}},
+            "anchor": "y" if len(panels) == 1 else f"y{len(panels)}",
+            "zeroline": False,
+        },
+    }
+    data, above = [], 0
+    for number, panel in enumerate(panels, start=1):
+        suffix = "" if number == 1 else str(number)
+        above += gap
+        high, low = 1 - above / total, 1 - (above + panel.height) / total
+        above += panel.height
+        layout[f"yaxis{suffix}"] = {"domain": [max(low, 0), high], "zeroline": False, **panel.axis}
+        layout[f"legend{suffix}"] = _legend(high)
+        layout["annotations"].append(panel_title(panel.title, high))
+        data += [
+            {**trace, "xaxis": "x", "yaxis": f"y{suffix}", "legend": f"legend{suffix}"}
+            for trace in panel.traces
+        ]
+    return {"data": data, "layout": layout, "tools": True}
+
+
+def _legend(y: float) -> dict[str, Any]:
+    return {
+        "x": 1,
+        "xanchor": "right",
+        "y": y,
+        "yanchor": "bottom",
+        "orientation": "h",
+        "bgcolor": "--clear",
+        "font": {"size": 11},
+        "itemwidth": 30,
+    }
+
+
+def panel_title(text: str, y: float) -> dict[str, Any]:
+    """The words above a panel whose upper edge is at the height y of the chart, 0 to 1."""
+    return {
+        "text": text,
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": y,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 12, "color": "--ink-soft"},
+    }
+
+
+def _band(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A shade behind a traced step, which is slower than a clean one."""
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": _milliseconds(step["start"]),
+        "x1": _milliseconds(step["end"]),
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": "--band",
+        "line": {"width": 0},
+        "layer": "below",
+    }
+
+
+def _edge(start: float) -> dict[str, Any]:
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": _milliseconds(start),
+        "x1": _milliseconds(start),
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": "--rule", "width": 1, "dash": "dot"},
+        "layer": "below",
+    }
+
+
+def _step_name(step: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "text": f"step {int(step['index']):,}{' (traced)' if step.get('traced') else ''}",
+        "x": _milliseconds(step["start"]),
+        "xref": "x",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 11, "color": "--ink-soft"},
+    }

@@ -1,0 +1,73 @@
+"""A daily training as one HTML file, which opens offline and asks nothing of any network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from wattstep.report import daily_tables
+from wattstep.report.html.daily_chart import accuracy_chart
+from wattstep.report.html.page import (
+    Plots,
+    content_policy,
+    embedded,
+    own_file,
+    script_source,
+    write_at_once,
+)
+from wattstep.report.wording import STATUS_MEANINGS
+
+_STATUSES = ("measured", "modelled", "missing")
+
+
+def write_daily(document: Mapping[str, Any], path: Path) -> None:
+    """Writes the report, in one piece or not at all.
+
+    Args:
+        document: As `daily.document` makes it.
+        path: The file; an older one is replaced.
+    """
+    write_at_once(render_daily(document), path)
+
+
+def render_daily(document: Mapping[str, Any]) -> str:
+    """The report as the text of an HTML page."""
+    environment = Environment(
+        loader=PackageLoader("wattstep.report.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    plots = Plots()
+    plot = plots.place(accuracy_chart(document), "Accuracy on held-out samples by day")
+    scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
+    return environment.get_template("daily.html").render(
+        heading=daily_tables.heading(document),
+        facts=daily_tables.facts(document),
+        paper=daily_tables.paper_note(document),
+        plots=[plot],
+        columns=[label for _, label in daily_tables.COLUMNS],
+        batches=[_batch(batch) for batch in document["batches"]],
+        meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
+        style=Markup(own_file("report.css")),
+        scripts=scripts,
+        policy=content_policy(scripts),
+        charts=Markup(embedded(plots.placed)),
+    )
+
+
+def _batch(batch: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "size": batch["batch_size"],
+        "steps": batch["steps_per_day"],
+        "complete": batch["complete"],
+        "rows": list(daily_tables.rows(batch)),
+        "totals": daily_tables.totals(batch),
+        "reasons": daily_tables.reasons(batch),
+    }

@@ -1,0 +1,85 @@
+"""Base of every page: charts in their places, scripts and the policy that lets only them run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from markupsafe import Markup
+
+from wattstep.report.html.charts import Bar, Chart
+from wattstep.store.folder import replacing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """The place of a chart in the page; the chart itself is in the block of data.
+
+    Attributes:
+        id: The id of the element.
+        height: Its height in pixels.
+        title: Title of the chart.
+        statuses: The statuses of the figures in it.
+    """
+
+    id: str
+    height: int
+    title: str
+    statuses: tuple[str, ...]
+
+
+class Plots:
+    """The charts of a page, in the order in which they were placed."""
+
+    def __init__(self) -> None:
+        self.placed: dict[str, Chart] = {}
+
+    def place(self, chart: Chart | None, title: str, bars: Sequence[Bar] = ()) -> Plot | None:
+        """Keeps a chart for the block of data; None where there is nothing to draw."""
+        if chart is None:
+            return None
+        name = f"chart-{len(self.placed) + 1}"
+        self.placed[name] = chart
+        statuses = tuple(dict.fromkeys(bar.shown.status for bar in bars))
+        height = int(chart["layout"]["height"])
+        return Plot(id=name, height=height, title=title, statuses=statuses)
+
+
+def embedded(thing: object) -> str:
+    """JSON that stays data inside a script element, whatever the text in it."""
+    text = json.dumps(thing, allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 is escaped
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def own_file(name: str) -> str:
+    """A template, style or script that comes with the reports."""
+    return (files("wattstep.report.html") / "templates" / name).read_text(encoding="utf-8")
+
+
+def script_source(source: str) -> Markup:
+    """A script as it stands in a page."""
+    # A browser reads CR LF as LF before it computes the hash that the policy is about.
+    return Markup(source.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def content_policy(scripts: Iterable[str]) -> str:
+    """A content security policy: these scripts and no other, and no request to anywhere."""
+    hashes = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def write_at_once(text: str, path: Path) -> None:
+    """Writes a page in one piece or not at all; its folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        # Names may hold halves of surrogate pairs, which UTF-8 cannot.
+        file.write(text.encode(errors="replace"))

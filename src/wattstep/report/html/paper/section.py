@@ -1,0 +1,119 @@
+"""The section of a report with the paper's figures: what each comes to on these runs, and the paper's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from wattstep.insight.observe.evidence import metric
+from wattstep.insight.observe.groups import Group
+from wattstep.insight.observe.growth import Ends, ends_of
+from wattstep.report.html.page import Plot, Plots
+from wattstep.report.html.paper.drawn import Drawn, NotDrawn, Panel
+from wattstep.report.html.paper.figures import FIGURES
+from wattstep.report.html.paper.published import Published, published, source
+from wattstep.report.html.paper.readings import Readings, pooled
+from wattstep.report.tables import Table, table
+from wattstep.report.values import plain
+from wattstep.schema.figure import Figure
+
+_LEAST, _MOST = 4, 64  # the batch sizes between which the paper tells of growth
+_FACTOR = "×"
+
+
+def paper_section(readings: Readings, plots: Plots) -> dict[str, Any] | None:
+    """Variables of the template `paper.html`; None where there is nothing to draw from.
+
+    Args:
+        readings: The runs and daily trainings of the report.
+        plots: Where charts are placed.
+    """
+    if not readings.runs and not readings.daily:
+        return None
+    figures = [
+        _figure(number, FIGURES[number].draw(readings), readings, plots) for number in FIGURES
+    ]
+    return {
+        "figures": figures,
+        "drawn": sum(figure["drawn"] for figure in figures),
+        "open": len(readings.runs) != 1,
+        "source": source(),
+        "letters": [(letter, plain(words)) for letter, words in readings.letters.items()],
+    }
+
+
+def _figure(
+    number: int, drawn: Drawn | NotDrawn, readings: Readings, plots: Plots
+) -> dict[str, Any]:
+    variables: dict[str, Any] = {
+        "number": number,
+        "title": FIGURES[number].title,
+        "drawn": isinstance(drawn, Drawn),
+        "published": published_table(number, readings),
+    }
+    if isinstance(drawn, NotDrawn):
+        return {**variables, "reason": plain(drawn.reason), "command": drawn.command}
+    return {
+        **variables,
+        "sentences": drawn.sentences,
+        "key": drawn.key,
+        "plots": [_placed(panel, plots) for panel in drawn.panels],
+        "table": drawn.table,
+    }
+
+
+def _placed(panel: Panel, plots: Plots) -> Plot:
+    placed = plots.place(panel.chart, plain(panel.title))
+    assert placed is not None
+    return Plot(id=placed.id, height=placed.height, title=placed.title, statuses=panel.statuses)
+
+
+def published_table(number: int, readings: Readings) -> Table:
+    """The paper's numbers, each beside the same quantity of these runs where there is one."""
+    rows = [row for one in published(number) for row in _rows(one, readings)]
+    texts = {
+        "what": "The paper",
+        "model": "Model",
+        "batch": "Batch",
+        "value": "Published",
+        "place": "Where",
+        "run": "These runs",
+    }
+    return table(rows, texts, {"here": "Here"})
+
+
+def _rows(one: Published, readings: Readings) -> list[dict[str, Any]]:
+    row = {
+        "what": one.what,
+        "model": one.model,
+        "batch": "" if one.batch is None else str(one.batch),
+        "value": one.text,
+        "place": one.place,
+    }
+    beside = [
+        {**row, "run": group.label, "here": figure} for group, figure in _beside(one, readings)
+    ]
+    return beside or [row]
+
+
+def _beside(one: Published, readings: Readings) -> Iterator[tuple[Group, Figure]]:
+    for group in readings.groups:
+        if not one.quantity or (one.model and group.runs[0].info.workload != one.workload):
+            continue
+        if one.growth:
+            ends = ends_of(group, metric(one.quantity, _unit(one, group)), logarithm=True)
+            if isinstance(ends, Ends) and (ends.least, ends.most) == (_LEAST, _MOST):
+                yield group, _as_factor(ends.change.figure())
+        elif one.batch is not None and one.batch in group.known:
+            yield group, pooled(group, one.quantity, one.batch, one.unit)
+
+
+def _unit(one: Published, group: Group) -> str:
+    """Of what grows: as the runs have it."""
+    figures = (run.metrics.get(one.quantity) for run in group.runs)
+    return next((figure.unit for figure in figures if isinstance(figure, Figure)), one.unit)
+
+
+def _as_factor(ratio: Figure) -> Figure:
+    return replace(ratio, unit=_FACTOR)

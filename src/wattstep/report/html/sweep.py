@@ -1,0 +1,125 @@
+"""A sweep as one HTML file, which opens offline and asks nothing of any network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from wattstep.report.front import Front, fronts
+from wattstep.report.html.front_chart import front_chart
+from wattstep.report.html.page import (
+    Plot,
+    Plots,
+    content_policy,
+    embedded,
+    own_file,
+    script_source,
+    write_at_once,
+)
+from wattstep.report.html.paper.readings import Readings, reading
+from wattstep.report.html.paper.section import paper_section
+from wattstep.report.html.report import Reported, Unreadable, note_failures
+from wattstep.report.sweep_table import BOARD, Document, evidence, facts, fit_table, unfit
+from wattstep.report.values import BYTES_NOTE, plain
+from wattstep.schema.failures import Failures
+
+
+def write_sweep_report(
+    document: Document,
+    path: Path,
+    runs: Sequence[Reported] = (),
+    unreadable: Sequence[Unreadable] = (),
+    failures: Failures | None = None,
+) -> None:
+    """Writes the report of a sweep, in one piece or not at all.
+
+    Args:
+        document: Of a sweep.
+        path: The file; an older one is replaced.
+        runs: Its runs, from which the paper's figures are drawn; none: they are left out.
+        unreadable: Runs of it that cannot be shown.
+        failures: Takes note of parts that failed inside.
+    """
+    write_at_once(render_sweep(document, runs, unreadable, failures), path)
+
+
+def render_sweep(
+    document: Document,
+    runs: Sequence[Reported] = (),
+    unreadable: Sequence[Unreadable] = (),
+    failures: Failures | None = None,
+) -> str:
+    """The report of a sweep as the text of an HTML page; parts that failed are listed in it."""
+    failures = Failures() if failures is None else failures
+    note_failures(runs, unreadable, failures)
+    environment = Environment(
+        loader=PackageLoader("wattstep.report.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    plots = Plots()
+    nothing: list[tuple[Front, Plot | None]] = []
+    drawn = failures.guard("time and energy", lambda: _fronts(document, plots), nothing)
+    paper = failures.guard("the paper's figures", lambda: _paper(runs, plots), None)
+    # 4 MB, where there is no chart.
+    plotly = [script_source(get_plotlyjs())] if plots.placed else []
+    scripts = [*plotly, script_source(own_file("report.js"))]
+    return environment.get_template("sweep.html").render(
+        table=fit_table(document),
+        facts=facts(document),
+        settings=_settings(document),
+        unfit=unfit(document),
+        outcomes=[_outcome(outcome) for outcome in document["outcomes"]],
+        fronts=drawn,
+        paper=paper,
+        unreadable=unreadable,
+        failures=[(plain(one.part), plain(one.reason)) for one in failures],
+        charts=Markup(embedded(plots.placed)),
+        bytes_note=BYTES_NOTE,
+        board=BOARD,
+        style=Markup(own_file("report.css") + own_file("sweep.css")),
+        scripts=scripts,
+        policy=content_policy(scripts),
+    )
+
+
+def _fronts(document: Document, plots: Plots) -> list[tuple[Front, Plot | None]]:
+    """Each workload's front with its chart."""
+    return [
+        (front, plots.place(front_chart(front), f"{front.workload}: energy and time of a sample"))
+        for front in fronts(document)
+    ]
+
+
+def _paper(runs: Sequence[Reported], plots: Plots) -> dict[str, Any] | None:
+    """The paper's figures on the runs of the sweep."""
+    readings = [reading(run.report, run.three_steps, run.state) for run in runs]
+    return paper_section(Readings(runs=readings), plots)
+
+
+def _settings(document: Document) -> list[tuple[str, str]]:
+    """Settings that all configurations have in common, as far as they were chosen."""
+    chosen = document["sweep"]["settings"].items()
+    return [(key.replace("_", " "), plain(value)) for key, value in chosen if value is not None]
+
+
+def _outcome(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    temperature = outcome["temperature"]
+    return {
+        "name": plain(outcome["name"]),
+        "status": plain(outcome["status"]),
+        "state": outcome["status"].replace(" ", "-"),
+        "reason": plain(outcome["reason"]),
+        "seconds": outcome["ended"] - outcome["started"],
+        "temperature": "" if temperature is None else f"{temperature:.1f} °C",
+        "run": plain(outcome["run"] or ""),
+        "worker": plain(outcome["worker"] or ""),
+        "evidence": "" if outcome["status"] == "trained" else "; ".join(evidence(outcome)),
+    }

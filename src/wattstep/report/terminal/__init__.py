@@ -1,0 +1,1 @@
+"""Terminal output, one file a command."""

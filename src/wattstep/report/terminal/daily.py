@@ -1,0 +1,55 @@
+"""A daily training as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from wattstep.report import daily_tables
+from wattstep.report.values import Shown
+
+
+def print_daily(document: Mapping[str, Any], console: Console) -> None:
+    """Prints what each day brought and cost, a table for each batch size.
+
+    Args:
+        document: As `daily.document` makes it.
+        console: Where to print.
+    """
+    console.print()
+    console.print(Text(daily_tables.heading(document), style="bold"))
+    for line in daily_tables.facts(document):
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
+    for batch in document["batches"]:
+        _print_batch(batch, console)
+    console.print(Padding(Text(daily_tables.paper_note(document)), (1, 0, 0, 2)))
+
+
+def _print_batch(batch: Mapping[str, Any], console: Console) -> None:
+    steps = batch["steps_per_day"]
+    title = f"Batch {batch['batch_size']}, {steps} step{'' if steps == 1 else 's'} a day"
+    if not batch["complete"]:
+        title += " (not complete: the same command goes on)"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    table.add_column("day", justify="right")
+    for _, label in daily_tables.COLUMNS:
+        table.add_column(label, justify="right")
+    for day, cells in daily_tables.rows(batch):
+        table.add_row(str(day), *map(_written, cells))
+    sums = map(_written, daily_tables.totals(batch))
+    table.add_row("all", *sums, style="bold")
+    console.print(Padding(table, (1, 0, 0, 2)))
+    last = batch["days"][-1]
+    notes = [f"accuracy on day {last['day']}: {daily_tables.interval(last['accuracy'])}"]
+    notes.append(f"gain since day 0: {daily_tables.interval(last['gain'])}")
+    for note in [*notes, *daily_tables.reasons(batch)]:
+        console.print(Padding(Text(note), (0, 0, 0, 2)))
+
+
+def _written(cell: Shown | None) -> Text:
+    return Text("" if cell is None else cell.value)

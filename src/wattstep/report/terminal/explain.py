@@ -1,0 +1,77 @@
+"""An explanation on a terminal: sentences, figures, tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from wattstep.insight.explain.section import Section, Table
+from wattstep.report.values import brief, plain, show
+from wattstep.report.wording import metric
+from wattstep.schema.figure import Figure
+
+INDENT = (0, 0, 0, 2)
+MOST_ROWS = 15
+MOST_OF_NAME = 12  # characters that names keep on a narrow terminal
+
+
+def print_section(section: Section, console: Console) -> None:
+    """Prints one section; long tables end with how many rows were left out."""
+    console.print()
+    console.print(Text(plain(section.title), style="bold"))
+    if section.reason is not None:
+        console.print(Padding(Text(f"cannot be told: {plain(section.reason)}"), INDENT))
+    for sentence in section.sentences:
+        console.print(Padding(Text(plain(sentence)), INDENT))
+    if section.figures:
+        console.print(Padding(_figures(section), INDENT))
+    for table in section.tables:
+        if table.rows:
+            _print_table(table, console)
+
+
+def _figures(section: Section) -> Grid:
+    grid = Grid(box=None, show_header=False, pad_edge=False)
+    for name, figure in section.figures.items():
+        known = metric(name)
+        shown = show(figure, known.notation)
+        grid.add_row(Text(brief(known.label)), Text(shown.text), Text(shown.status, style="dim"))
+    return grid
+
+
+def _print_table(table: Table, console: Console) -> None:
+    rows = table.rows[:MOST_ROWS]
+    grid = Grid(title=Text(plain(table.title)), title_justify="left", title_style="bold", box=None)
+    grid.padding = (0, 1, 0, 0)
+    for number, (key, heading) in enumerate(table.columns.items()):
+        words = [brief(row[key]) for row in rows if isinstance(row.get(key), str)]
+        # Names are what a row is known by: numbers give way to them on a narrow terminal.
+        least = min(max(map(len, words), default=0), MOST_OF_NAME if number == 0 else 1)
+        grid.add_column(
+            Text(plain(heading)),
+            justify="left" if words or number == 0 else "right",
+            overflow="fold",
+            min_width=max(least, 1),
+        )
+    for row in rows:
+        grid.add_row(*(_cell(row.get(key)) for key in table.columns))
+    console.print(Padding(grid, (1, 0, 0, 2)))
+    if len(table.rows) > MOST_ROWS:
+        left = len(table.rows) - MOST_ROWS
+        console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))
+
+
+def _cell(value: Any) -> Text:
+    """A number with its interval below it, or words."""
+    if not isinstance(value, Figure):
+        return Text("" if value is None else brief(value))
+    shown = show(value)
+    if shown.missing or not shown.interval:
+        return Text(shown.value)
+    # Columns are narrow: "4.7–7.3" instead of "4.7 to 7.3", where no sign could be mistaken.
+    ends = shown.interval if "-" in shown.interval else shown.interval.replace(" to ", "–")
+    return Text.assemble(shown.value, "\n", (ends, "dim"))

@@ -1,0 +1,69 @@
+"""Footprints as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from wattstep.report import memory_tables
+from wattstep.report.memory_tables import Row
+from wattstep.report.values import BYTES_NOTE, Shown, brief, plain
+from wattstep.schema.footprint import Footprint
+
+
+def print_footprints(footprints: Sequence[Footprint], console: Console) -> None:
+    """Prints memory by category and by stage, a column for each batch size.
+
+    Args:
+        footprints: The footprints.
+        console: Where to print.
+    """
+    for group in memory_tables.by_workload(footprints):
+        console.print()
+        console.print(Text(memory_tables.heading(group), style="bold"))
+        categories = memory_tables.category_rows(group)
+        totals = memory_tables.total_rows(group)
+        if categories:
+            _print("When most memory is in use", categories, group, console, totals)
+            highest = memory_tables.highest_rows(group)
+            _print("Most that a category takes in a step", highest, group, console)
+        stages = memory_tables.stage_rows(group)
+        _print("Most memory held, by stage of a training's life", stages, group, console)
+        device = memory_tables.device_rows(group)
+        if device:
+            _print("Most memory of the GPU held by torch, by stage", device, group, console)
+        for note in memory_tables.notes(group):
+            console.print(Padding(Text(note), (0, 0, 0, 2)))
+    console.print(Padding(Text(BYTES_NOTE), (0, 0, 0, 2)))
+
+
+def _print(
+    title: str,
+    rows: Iterable[Row],
+    footprints: Sequence[Footprint],
+    console: Console,
+    totals: Iterable[Row] = (),
+) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    table.add_column("batch")
+    for one in footprints:
+        table.add_column(Text(plain(one.batch_size)), justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for row in rows:
+        table.add_row(*_line(row))
+    for row in totals:
+        table.add_row(*_line(row), style="bold")
+    console.print(Padding(table, (1, 0, 0, 2)))
+
+
+def _line(row: Row) -> list[Text]:
+    cells = [Text(_written(cell)) for cell in row.cells]
+    return [Text(brief(row.label)), *cells, Text(", ".join(row.statuses))]
+
+
+def _written(cell: Shown | None) -> str:
+    return "" if cell is None else cell.value

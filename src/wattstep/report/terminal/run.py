@@ -1,0 +1,317 @@
+"""Runs as tables on a terminal, at 80 columns and without colour, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from wattstep.report import conditions, machines, wording
+from wattstep.report.conditions import TextTable
+from wattstep.report.html.thermal import sentences
+from wattstep.report.several import summary_of_all
+from wattstep.report.tables import Column, Row, Table, costs, groups, seconds, table
+from wattstep.report.values import BYTES_NOTE, Shown, brief, plain, show
+from wattstep.schema.failures import Failures
+from wattstep.schema.figure import Figure
+from wattstep.schema.figures import Entry
+from wattstep.schema.run_report import RunReport
+
+_TOP_OPERATIONS = 12
+_MOST_STRETCHES = 12
+_MOST_WORDS = 400  # characters of evidence
+_TEXT_WIDTH = 12  # layers and phases; what is over is left to the name of the operation
+_STYLES = {
+    "modelled": "yellow",
+    "predicted": "magenta",
+    "replayed": "cyan",
+    "attributed": "green",
+    "missing": "dim",
+}
+
+
+def print_run(report: RunReport, console: Console) -> None:
+    """Prints one run: what ran and where, its figures, what cost most, and what is not known.
+
+    Args:
+        report: Of the run.
+        console: Where to print.
+    """
+    for name, print_part in _PARTS.items():
+        _guarded(name, partial(print_part, report, console), console)
+
+
+def print_runs(reports: Sequence[RunReport], console: Console) -> None:
+    """Prints each run, and below several of them one table that compares them."""
+    for report in reports:
+        print_run(report, console)
+    if len(reports) > 1:
+        _guarded("Comparison", partial(_print_comparison, reports, console), console)
+
+
+def _guarded(name: str, print_part: Callable[[], None], console: Console) -> None:
+    """Prints a part, or that it failed."""
+    failures = Failures()
+    failures.guard(name, print_part, None)
+    for failure in failures:
+        text = plain(f"{failure.part}: failed inside: {failure.reason}")
+        _print_note(text, console, mark="!", style="bold yellow")
+
+
+def _print_head(report: RunReport, console: Console) -> None:
+    console.print()
+    console.print(Text(wording.title(report), style="bold"))
+    for line in (
+        " · ".join(wording.setting(report)),
+        " · ".join(machines.machine(report.device)),
+        wording.data(report) and f"data: {wording.data(report)}",
+        wording.imported_from(report) and f"imported: {wording.imported_from(report)}",
+        wording.steps(report),
+        report.run and f"run: {plain(report.run)}",
+    ):
+        if line:
+            console.print(Padding(Text(line), (0, 0, 0, 2)))
+    for caution in wording.cautions(report):
+        style = "bold yellow" if caution.grave else ""
+        _print_note(caution.text, console, mark="!", style=style)
+
+
+def _print_metrics(report: RunReport, console: Console) -> None:
+    rows = list(_metric_rows(report))
+    if not rows:
+        return
+    grid = _grid("Metrics")
+    grid.add_column("metric", ratio=5)
+    grid.add_column("value", justify="right", no_wrap=True, min_width=12)
+    grid.add_column("interval, or why missing", ratio=6)
+    grid.add_column("status", no_wrap=True, min_width=10)
+    for name, value, interval, status in rows:
+        grid.add_row(Text(brief(name)), Text(value), Text(interval), _status(status))
+    console.print(grid)
+    _print_note(BYTES_NOTE, console)
+
+
+def _metric_rows(report: RunReport) -> Iterator[tuple[str, str, str, str]]:
+    """Every figure of the metrics as name, value, interval and status: the missing ones last."""
+    metrics = report.metrics
+    names = [name for name in wording.HEADLINES if name in metrics]
+    names += [name for name in metrics if name not in names]
+    rows = [
+        row for name in names for row in _figures(wording.metric_of(report, name), metrics[name])
+    ]
+    yield from (row for row in rows if row[3] != "missing")
+    yield from (row for row in rows if row[3] == "missing")
+
+
+def _figures(known: wording.Metric, thing: Entry) -> Iterator[tuple[str, str, str, str]]:
+    if isinstance(thing, Figure):
+        yield _metric_row(known.label, show(thing, known.notation))
+    elif isinstance(thing, Mapping):
+        for key, figure in thing.items():
+            yield _metric_row(f"{known.label}: {plain(key)}", show(figure, known.notation))
+    elif thing:
+        yield _list_row(known.label, [show(figure, known.notation) for figure in thing])
+
+
+def _metric_row(name: str, shown: Shown) -> tuple[str, str, str, str]:
+    return name, shown.value, shown.reason if shown.missing else shown.interval, shown.status
+
+
+def _list_row(name: str, shown: Sequence[Shown]) -> tuple[str, str, str, str]:
+    """A list in one row: there may be many cores."""
+    statuses = list(dict.fromkeys(each.status for each in shown))
+    if statuses == ["missing"]:
+        return _metric_row(name, shown[0])
+    if len(statuses) == 1:
+        return name, f"{len(shown)} cores", ", ".join(each.value for each in shown), statuses[0]
+    listed = "; ".join(f"{each.text} ({each.status})" for each in shown)
+    return name, f"{len(shown)} cores", listed, "mixed"
+
+
+def _print_course(report: RunReport, console: Console) -> None:
+    lines = sentences(report)
+    if lines:
+        _print_title("In the course of the run", console)
+    for sentence in lines:
+        _print_note(sentence, console, mark="-")
+
+
+def _print_operations(report: RunReport, console: Console) -> None:
+    top = sorted(report.operations, key=seconds, reverse=True)[:_TOP_OPERATIONS]
+    if not top:
+        return
+    of = wording.operations_of(report)
+    name = f"Operations that cost most time, {len(top)} of {len(report.operations)}, {of}"
+    texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
+    texts["step_kinds"] = "steps"
+    figures = {"time": "time", "share": "share", "energy": "energy"}
+    _print_table(name, table([row.to_dict() for row in top], texts, figures), console)
+    for note in report.operations_notes:
+        _print_note(plain(note), console)
+
+
+def _print_groups(report: RunReport, console: Console) -> None:
+    energies = report.energy_groups
+    if energies:
+        name = (
+            f"Energy known together only, {min(len(energies), _TOP_OPERATIONS)} of {len(energies)}"
+        )
+        _print_table(name, groups(energies[:_TOP_OPERATIONS]), console)
+
+
+def _print_unattributed(report: RunReport, console: Console) -> None:
+    rows: list[Row] = [
+        {"name": wording.unattributed_name(name), **figures}
+        for name, figures in report.unattributed.items()
+    ]
+    if rows:
+        _print_table("Rests: what no operation covers", costs(rows, name="rest"), console)
+        if "energy_per_step_with_idle" in report.metrics:
+            _print_note(f"Rests are what operations leave. {wording.whole_step(report)}", console)
+    rows = [{"name": name, **vars(span)} for name, span in report.outside_steps.items()]
+    if rows:
+        in_all = {"total": "time in all", "energy": "energy in all"}
+        shown = table(rows, {"name": "beside the steps"}, in_all)
+        _print_table("Beside the steps, in all", shown, console)
+
+
+def _print_conditions(report: RunReport, console: Console) -> None:
+    lines = conditions.sentences(report)
+    if lines:
+        _print_title("Conditions", console)
+    for sentence in lines:
+        _print_note(sentence, console, mark="-")
+    _print_texts(conditions.stretches(report), console, _MOST_STRETCHES)
+    _print_texts(conditions.power_channels(report), console)
+
+
+def _print_texts(shown: TextTable | None, console: Console, most: int | None = None) -> None:
+    if shown is None:
+        return
+    grid = _grid("")
+    grid.title = None
+    for heading in shown.headings:
+        grid.add_column(heading, overflow="fold")
+    for row in shown.rows[:most]:
+        grid.add_row(*(Text(brief(cell, _MOST_WORDS)) for cell in row))
+    console.print()
+    console.print(grid)
+    more = 0 if most is None else len(shown.rows) - most
+    if more > 0:
+        _print_note(f"and {more:,} more, in the report and in the JSON document", console, "-")
+
+
+def _print_missing(report: RunReport, console: Console) -> None:
+    if report.missing:
+        _print_title("Not measured, and why", console)
+    for entry in report.missing:
+        _print_note(f"{plain(entry.what)}: {plain(entry.reason)}", console, mark="-")
+
+
+def _print_recording(report: RunReport, console: Console) -> None:
+    if not report.recording:
+        return
+    grid = _grid("What recording cost")
+    grid.add_column("what", ratio=5)
+    grid.add_column("value", ratio=6)
+    grid.add_column("status", no_wrap=True, min_width=10)
+    for name, thing in report.recording.items():
+        shown = show(thing) if isinstance(thing, Figure) else None
+        value = plain(thing) if shown is None else shown.text
+        status = Text("") if shown is None else _status(shown.status)
+        grid.add_row(Text(brief(wording.label(name))), Text(value), status)
+    console.print(grid)
+
+
+def _print_comparison(reports: Sequence[RunReport], console: Console) -> None:
+    sides = wording.side_by_side(reports)
+    rows = [
+        {"run": title, **metrics}
+        for title, metrics in zip(wording.titles(reports), sides, strict=True)
+    ]
+    figures = {
+        name: wording.among(sides[0], name).label.lower() for name in wording.compared(reports)
+    }
+    _print_table("Comparison", table(rows, {"run": "run"}, figures), console)
+    for sentence in summary_of_all(reports):
+        _print_note(sentence, console, mark="-")
+
+
+def _print_table(name: str, shown: Table, console: Console) -> None:
+    grid = _grid(name)
+    for column in shown.columns:
+        grid.add_column(
+            _heading(column),
+            justify="right" if column.numeric else "left",
+            no_wrap=column.numeric,
+            overflow="fold",
+            max_width=None if column.numeric or column is shown.columns[0] else _TEXT_WIDTH,
+        )
+    for row in shown.rows:
+        grid.add_row(*(_cell(c, cell) for c, cell in zip(shown.columns, row, strict=True)))
+    console.print(grid)
+    for note in shown.notes:
+        _print_note(note, console, mark="-")
+
+
+def _heading(column: Column) -> Text:
+    if not column.status:
+        return Text(brief(column.label))
+    return Text.assemble(column.label, "\n", (column.status, _STYLES.get(column.status, "")))
+
+
+def _cell(column: Column, cell: str | Shown | None) -> Text:
+    if cell is None or isinstance(cell, str):
+        return Text(brief(cell or ""))
+    if column.mixed and not cell.missing:
+        return Text.assemble(cell.value, "\n", _status(cell.status))
+    return Text("missing" if cell.missing else cell.value, style=_STYLES.get(cell.status, ""))
+
+
+def _status(status: str) -> Text:
+    return Text(status, style=_STYLES.get(status, ""))
+
+
+def _grid(name: str) -> RichTable:
+    return RichTable(
+        title=Text(f"\n{name}", style="bold"),
+        title_justify="left",
+        title_style="not italic",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="dim",
+        show_edge=False,
+    )
+
+
+def _print_title(name: str, console: Console) -> None:
+    console.print()
+    console.print(Text(name, style="bold"))
+
+
+def _print_note(text: str, console: Console, mark: str = "", style: str = "") -> None:
+    """A note that keeps its indent where it wraps."""
+    grid = RichTable.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=2, justify="right")
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(mark, style=style), Text(text, style=style or "dim"))
+    console.print(grid)
+
+
+_PARTS: Mapping[str, Callable[[RunReport, Console], None]] = {
+    "Head": _print_head,
+    "Metrics": _print_metrics,
+    "Course": _print_course,
+    "Operations": _print_operations,
+    "Groups": _print_groups,
+    "Rests": _print_unattributed,
+    "Conditions": _print_conditions,
+    "Missing": _print_missing,
+    "Recording": _print_recording,
+}

@@ -1,0 +1,91 @@
+"""A sweep as tables on a terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from wattstep.report.front import Front, fronts
+from wattstep.report.sweep_table import BOARD, Cell, Document, facts, fit_table, unfit
+from wattstep.report.values import BYTES_NOTE, brief, plain
+
+_STYLES = {
+    "trained": "",
+    "skipped": "dim",
+    "": "dim",
+    "refused": "dim",
+    "interrupted": "dim",
+    "unrecorded": "red",
+    "out of memory": "yellow",
+    "killed": "red",
+    "crashed": "red",
+}
+
+
+def print_sweep(document: Document, console: Console) -> None:
+    """Prints what fits, and the evidence for what does not.
+
+    Args:
+        document: Of a sweep.
+        console: Where to print.
+    """
+    _print_table(document, console)
+    for front in fronts(document):
+        _print_front(front, console)
+    for name, text in facts(document):
+        console.print(Padding(Text(f"{name}: {text}", style="dim"), (0, 0, 0, 2)))
+    failures = unfit(document)
+    if failures:
+        console.print(Text("\nWhat did not train or left a note, and the evidence", style="bold"))
+    for name, reason, evidence in failures:
+        console.print(Padding(Text(f"{brief(name)}: {reason}"), (0, 0, 0, 2)))
+        if evidence:
+            console.print(Padding(Text("; ".join(evidence), style="dim"), (0, 0, 0, 4)))
+
+
+def _print_table(document: Document, console: Console) -> None:
+    table = fit_table(document)
+    console.print(Text("\nWhat fits: peak memory and step time by batch size", style="bold"))
+    grid = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="dim",
+        show_edge=False,
+    )
+    grid.add_column("workload", overflow="fold")
+    for batch in table.batches:
+        grid.add_column(Text(f"batch {plain(batch)}"), justify="right", overflow="fold")
+    grid.add_column("successful training?", overflow="fold")
+    if table.source:
+        grid.add_column("the paper's board", overflow="fold")
+    for row in table.rows:
+        verdict = Text(row.verdict, style="" if row.fits else "yellow")
+        paper = [Text(row.paper, style="dim")] if table.source else []
+        grid.add_row(Text(brief(row.title)), *(_cell(cell) for cell in row.cells), verdict, *paper)
+    console.print(grid)
+    console.print(Padding(Text(BYTES_NOTE, style="dim"), (0, 0, 0, 2)))
+    if table.source:
+        words = f"the paper's board: {BOARD}; {table.source}"
+        console.print(Padding(Text(words, style="dim"), (0, 0, 0, 2)))
+
+
+def _print_front(front: Front, console: Console) -> None:
+    """The ways to train one workload, those that none beats in both marked."""
+    console.print(Text(f"\n{front.workload}: time and energy of a sample", style="bold"))
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
+    for name in ("configuration", "time", "energy", "mean power", "on the front"):
+        grid.add_column(name, justify="right" if name in ("time", "energy") else "left")
+    for point in front.points:
+        power = point.power.value if point.power else ""
+        mark = Text("yes" if point.on_front else "", style="green")
+        energy = f"{point.energy.value} {point.energy.status}"
+        grid.add_row(Text(brief(point.title)), point.time, Text(energy), Text(power), mark)
+    console.print(grid)
+
+
+def _cell(cell: Cell) -> Text:
+    return Text("\n".join(map(plain, cell.words)), style=_STYLES.get(cell.status, ""))

@@ -1,1 +1,0 @@
-"""What is printed in a terminal, one file a command."""

@@ -1,0 +1,354 @@
+"""The report of a run: everything that JSON, the console and the HTML report show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from wattstep.attribution.tables.operation_table import Row
+from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.recorded.imported import scope_of, with_scope
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series
+from wattstep.recorded.steps import Steps
+from wattstep.run.completion import evaluations
+from wattstep.run.energy import CANARY, IDLE, STABILIZING, outside, rails
+from wattstep.run.step_flags import OURS, StepFlags, step_flags_report
+from wattstep.run.sustained import sustained_course
+from wattstep.schema.arrays import IntArray
+from wattstep.schema.channel import Channel
+from wattstep.schema.failures import Failures
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures, Metrics
+from wattstep.schema.report_rows import (
+    CostRow,
+    EnergyGroup,
+    NotMeasured,
+    OutsideSteps,
+    RecordFacts,
+    RunConditions,
+    SampledChannel,
+    StepCounts,
+    StepKind,
+    known,
+)
+from wattstep.schema.run_info import RunInfo
+from wattstep.schema.run_report import RunReport
+
+
+def make_report(
+    path: Path,
+    tables: Tables,
+    series: Series,
+    breakdown: RunBreakdown,
+    metrics: Metrics,
+    conditions: StepFlags,
+    failures: Failures,
+) -> RunReport:
+    """Of a recorded run. A part that fails inside is empty and noted in `failures`."""
+    part = failures.guard
+    scope = scope_of(series.steps, series.imported)
+    no_notes: tuple[str, ...] = ()
+    made = replace(
+        _described(path, tables, series, metrics),
+        notes=(
+            *_notes(tables, series),
+            *part("status_notes", lambda: tuple(breakdown.notes), no_notes),
+        ),
+        operations_of=breakdown.operations_of,
+        evaluations=part("evaluations", lambda: evaluations(tables), ()),
+        steps=part("steps", lambda: _step_counts(series, conditions), StepCounts()),
+        step_kinds=part("step_kinds", lambda: _step_kinds(breakdown), ()),
+        conditions=part("conditions", lambda: _conditions(tables, series, conditions), None),
+        forecast=tables.info.conditions.get("forecast"),
+        course=part("curve", lambda: sustained_course(series, conditions), None),
+        operations=part("operations", lambda: _rows(breakdown.operations()), ()),
+        operations_notes=part("operations_notes", lambda: tuple(breakdown.operations_notes), ()),
+        layers=part("layers", lambda: _rows(breakdown.layers()), ()),
+        phases=part("phases", lambda: _rows(breakdown.phases()), ()),
+        updates=part("updates", lambda: _rows(breakdown.updates()), ()),
+        kinds=part("kinds", lambda: _rows(breakdown.kinds()), ()),
+        unattributed=part("rests", lambda: _by_name(breakdown.unattributed()), {}),
+        outside_steps=part("rests_outside_steps", lambda: _outside(series), {}),
+        not_resolved=part("not_resolved", lambda: _by_name(breakdown.not_resolved()), {}),
+        energy_groups=part("energy_groups", lambda: _groups(breakdown), ()),
+        energy_by_rail=part("energy_by_rail", lambda: with_scope(rails(series), scope), {}),
+        energy_outside=part("energy_outside", lambda: with_scope(outside(series), scope), {}),
+        left_out=part("left_out", lambda: _left_out(series), ()),
+        missing=part("missing", lambda: _missing(tables, breakdown, metrics), ()),
+        recording=part("recording", lambda: _recording(tables, series), {}),
+        channels=part("channels", lambda: _channels(series), ()),
+        record=part("record", lambda: _record(tables.info, series, conditions), None),
+    )
+    return replace(made, failures=tuple(failures))
+
+
+def make_headline(
+    path: Path,
+    tables: Tables,
+    series: Series,
+    breakdown: RunBreakdown | None,
+    metrics: Metrics,
+    conditions: StepFlags,
+) -> RunReport:
+    """Part of the report that comparisons need; without a breakdown without operations."""
+    report = replace(
+        _described(path, tables, series, metrics), record=_record(tables.info, series, conditions)
+    )
+    reason = "not asked for" if breakdown is None else breakdown.reason
+    if breakdown is None or reason is not None:
+        return replace(report, missing=(NotMeasured(what="operations", reason=reason or ""),))
+    rows = _rows(breakdown.operations())
+    return replace(report, operations=rows, operations_of=breakdown.operations_of)
+
+
+def _described(path: Path, tables: Tables, series: Series, metrics: Metrics) -> RunReport:
+    """Description of the run, and its metrics."""
+    info = tables.info
+    return RunReport(
+        run=str(path),
+        schema=info.schema_version,
+        state=info.state,
+        created=info.created,
+        workload=info.workload,
+        title=info.title,
+        engine=info.engine,
+        batch_size=info.batch_size,
+        threads=info.threads,
+        precision=info.precision,
+        processor=info.processor,
+        seed=info.seed,
+        device=dict(info.device),
+        target=info.target,
+        power_model=None if info.power_model is None else dict(info.power_model),
+        imported=dict(info.imported),
+        figures_of=series.steps.figures_of,
+        data=info.data,
+        model=dict(info.model),
+        options=dict(info.options),
+        metrics=metrics,
+        environment=dict(info.environment),
+    )
+
+
+def _record(info: RunInfo, series: Series, flags: StepFlags) -> RecordFacts:
+    energy, sensors, half_step_w = series.energy, "", 0.0
+    if not isinstance(energy, str):
+        channels = sorted(f"{c.name} {c.source}" for c in series.power_channels())
+        sensors = f"{channels}; calibration {info.calibration}; model {info.power_model}"
+        half_step_w = energy.half_step_w
+    steps, clean = series.steps, series.steps.clean
+    sizes = np.unique(steps.samples[clean])
+    alike = len(sizes) == 1 and bool(np.isfinite(sizes[0]))
+    count = max(int(clean.sum()), 1)
+    states = {"throttled": flags.throttled, "disturbed": flags.disturbed}
+    return RecordFacts(
+        interval_s=info.interval_s,
+        trace=info.trace,
+        calibration=info.calibration,
+        canary=info.canary,
+        gaps=info.gaps,
+        lost=info.lost,
+        samples=float(sizes[0]) if alike else None,
+        sensors=sensors,
+        half_step_w=half_step_w,
+        marred={name: float(marked[clean].sum()) / count for name, marked in states.items()},
+    )
+
+
+def _rows(rows: Iterable[Row]) -> tuple[CostRow, ...]:
+    return tuple(CostRow.from_dict(row) for row in rows)
+
+
+def _by_name(table: Mapping[str, Row]) -> dict[str, Figures]:
+    return {name: Figures(row) for name, row in table.items()}
+
+
+def _groups(breakdown: RunBreakdown) -> tuple[EnergyGroup, ...]:
+    return tuple(known(EnergyGroup, row) for row in breakdown.energy_groups())
+
+
+def _step_kinds(breakdown: RunBreakdown) -> tuple[StepKind, ...]:
+    return tuple(known(StepKind, row) for row in breakdown.kinds_of_steps())
+
+
+def _conditions(tables: Tables, series: Series, flags: StepFlags) -> RunConditions:
+    excluded = tuple(map(str, tables.info.options.get("exclude") or ()))
+    return step_flags_report(flags, series.steps, excluded, tables.info.conditions)
+
+
+def _notes(tables: Tables, series: Series) -> list[str]:
+    notes = list(tables.info.notes)
+    if tables.info.state == "recovered":
+        notes.insert(0, "this run was never closed: it was recovered from its journals")
+    if tables.info.state == "recording":
+        notes.insert(0, "this run is still being recorded")
+    begin = series.steps.start_ns[0] if len(series.steps.index) else None
+    if begin is not None:
+        for part, t_ns in tables.info.lost.items():
+            notes.append(f"{part}: nothing recorded from {(t_ns - begin) * 1e-9:.1f} s on")
+        notes += [_gap_note(series.steps, gap) for gap in tables.info.gaps]
+    return notes
+
+
+def _gap_note(steps: Steps, gap: tuple[int, int]) -> str:
+    """Note on a gap in sampling, and on the steps that it touches."""
+    low, high = gap
+    touched = np.flatnonzero((steps.start_ns < high) & (steps.end_ns > low))
+    which = "no step lies in it"
+    if len(touched):
+        first, last = steps.index[touched[[0, -1]]]
+        which = f"step {first} touches it"
+        if first != last:
+            which = f"{len(touched)} steps touch it, from step {first} to {last}"
+    return (
+        f"nothing was sampled for {(high - low) * 1e-9:.2f} s from "
+        f"{(low - steps.start_ns[0]) * 1e-9:.1f} s on, where the sampler was started again: {which}"
+    )
+
+
+def _step_counts(series: Series, flags: StepFlags) -> StepCounts:
+    steps = series.steps
+    if steps.absent or series.imported.trace_is_one_step:
+        return StepCounts(recorded=0)
+    all_clean = replace(steps, excluded=None).clean
+    seen = not flags.unseen
+    throttled = int(flags.throttled[all_clean].sum())
+    left_out = int(all_clean.sum()) - int(steps.clean.sum())
+    return StepCounts(
+        recorded=len(steps.index),
+        warmup=int(steps.warmup.sum()),
+        clean=0 if steps.only_traced else int(steps.clean.sum()),
+        traced=int(steps.traced.sum()),
+        settling=int((steps.settling & ~steps.warmup & ~steps.traced).sum()),
+        disturbed=int(flags.disturbed[all_clean].sum()) if seen else None,
+        throttled=throttled or None,
+        left_out=left_out or None,
+    )
+
+
+def _left_out(series: Series) -> tuple[str, ...]:
+    """Consumers that the total of energy does not contain, in the words of its channels."""
+    energy = series.energy
+    return () if isinstance(energy, str) or energy.note is None else (energy.note,)
+
+
+def _outside(series: Series) -> dict[str, OutsideSteps]:
+    """Stretches with a name outside of steps (startup, evaluation): time and energy of all of them."""
+    table = {}
+    for name, spans in series.steps.rest_ns.items():
+        if not len(spans) or name in (*IDLE.values(), STABILIZING, CANARY):  # no part of training
+            continue
+        seconds = (spans[:, 1] - spans[:, 0]) * 1e-9
+        table[name] = OutsideSteps(
+            total=Figure(
+                value=float(seconds.sum()), unit="s", n=len(spans), status=Status.MEASURED,
+                source="monotonic clock", method="sum of stretches outside of the steps",
+            ),
+            energy=_energy_outside(series, spans),
+        )  # fmt: skip
+    return table
+
+
+def _energy_outside(series: Series, spans: IntArray) -> Figure:
+    """Energy of stretches outside of the steps, all together."""
+    energy = series.energy
+    if isinstance(energy, str):
+        return missing("J", energy)
+    gains, covered = energy.curve.difference(spans[:, 0], spans[:, 1])
+    if reason := energy.too_short(float((spans[:, 1] - spans[:, 0]).mean()) * 1e-9, "one of them"):
+        return missing("J", reason)
+    gain = float(np.nansum(gains))
+    seconds = float((covered * (spans[:, 1] - spans[:, 0])).sum()) * 1e-9
+    return Figure(
+        value=gain, unit="J", n=len(spans), status=energy.status, source=energy.source,
+        method="sum of stretches outside of the steps",
+        systematic=energy.systematic_at(gain / seconds) if seconds else None,
+    )  # fmt: skip
+
+
+def _missing(tables: Tables, breakdown: RunBreakdown, metrics: Metrics) -> tuple[NotMeasured, ...]:
+    rows = [NotMeasured(what=name, reason=reason) for name, reason in tables.info.absent.items()]
+    if breakdown.reason is not None and not tables.summaries:
+        rows.append(NotMeasured(what="operations", reason=breakdown.reason))
+    for name in metrics:
+        figure = metrics.figure(name)
+        if figure is not None and figure.missing:
+            rows.append(NotMeasured(what=name, reason=figure.reason or ""))
+    return tuple(rows)
+
+
+def _recording(tables: Tables, series: Series) -> dict[str, str | Figure]:
+    """Statistics of the sampler; unknown for runs of other tools."""
+    info = tables.info
+    if info.imported and "sampler.lateness" not in series.samples:
+        return {}
+    parts: dict[str, str | Figure] = {
+        "interval": f"{info.interval_s * 1e3:g} ms",
+        "scheduling": info.scheduling,
+        "traced steps": f"{int(series.steps.traced.sum())} ({info.trace})",
+    }
+    if "sampler.lateness" in series.samples:
+        t_ns, late = series.raw("sampler.lateness")
+        lost = float(series.raw("sampler.lost_ticks")[1].sum())
+        source = "the sampler's own clock"
+        parts["ticks"] = Figure(
+            value=float(len(late)), unit="count", status=Status.COUNTED, source=source
+        )
+        parts["lost ticks"] = Figure(
+            value=lost / max(len(late) + lost, 1),
+            unit="ratio",
+            status=Status.MEASURED,
+            source=source,
+        )
+        parts["lateness, 99th percentile"] = Figure(
+            value=float(np.percentile(late, 99)), unit="s", n=len(late), status=Status.MEASURED,
+            source=source,
+        )  # fmt: skip
+        busy = series.raw("sampler.busy_time")[1]
+        span = float(t_ns[-1] - t_ns[0]) * 1e-9
+        parts["sampler, share of one core while reading"] = Figure(
+            value=float(busy.sum()) / span if span > 0 else 0.0, unit="ratio", n=len(busy),
+            status=Status.MEASURED, source=source,
+        )  # fmt: skip
+    for role in OURS:
+        used = series.one(role)
+        if used is not None and used.t_ns[-1] > used.t_ns[0]:
+            span = float(used.t_ns[-1] - used.t_ns[0]) * 1e-9
+            who = role.partition("_")[0]
+            parts[f"{who}, share of one core"] = Figure(
+                value=float(used.total[-1]) / span, unit="ratio", status=Status.MEASURED,
+                source=f"process clock of the {who}",
+            )  # fmt: skip
+    return parts
+
+
+def _channels(series: Series) -> tuple[SampledChannel, ...]:
+    return tuple(_channel(series, name, channel) for name, channel in series.channels.items())
+
+
+def _channel(series: Series, name: str, channel: Channel) -> SampledChannel:
+    """Description of a channel with its refresh interval and resolution."""
+    row = SampledChannel(
+        name=name, unit=channel.unit, kind=channel.kind, domain=channel.domain, role=channel.role,
+        source=channel.source, status=channel.status, window=channel.window_s,
+        observed_share=channel.observed_share, resolution=channel.resolution, note=channel.note,
+    )  # fmt: skip
+    if name not in series.samples:
+        return row
+    _, value, errno = series.samples[name]
+    updates = series.refresh(channel)
+    cost = f"cost:{name}"
+    return replace(
+        row,
+        samples=int(np.isfinite(value).sum()),
+        failed_reads=int((errno != 0).sum()),
+        update_interval=updates.interval.value,
+        refresh=updates.interval,
+        resolution_seen=updates.resolution,
+        repeated_share=updates.repeated,
+        read_cost=float(np.median(series.raw(cost)[1])) if cost in series.samples else None,
+    )

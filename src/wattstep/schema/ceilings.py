@@ -1,0 +1,172 @@
+"""Measured ceilings of a processor: floating-point operations and bytes a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wattstep.errors import DamagedRunError
+from wattstep.schema.figure import Figure
+
+SCHEMA: Final = 1
+MACHINE: Final = ("model", "cpu", "architecture", "cores")  # facts that make a machine the same
+PRODUCT: Final = "matrix_product"
+CONVOLUTION: Final = "convolution"
+CHANNELS_LAST: Final = "convolution_channels_last"
+
+
+def spoken_threads(count: int) -> str:
+    """ "1 thread", "4 threads"."""
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """Bandwidth of memory while everything touched is of this size.
+
+    Attributes:
+        name: "memory" for arrays far larger than all caches, else the cache ("L2").
+        size: Bytes of all arrays together.
+        copy: Bytes read and written in a second by `a = b`.
+        triad: Likewise by `a = b + s c`.
+    """
+
+    name: str
+    size: int
+    copy: Figure
+    triad: Figure
+
+    @property
+    def best(self) -> Figure:
+        """The faster of the two."""
+        return max((self.copy, self.triad), key=lambda figure: figure.value or 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Ceilings that are to be measured.
+
+    Attributes:
+        device: Facts of this machine, see `sensors.machine.describe`.
+        threads: Threads of an operation.
+        precisions: Of "fp32" and "bf16".
+        caches: Bytes of the caches that data go through by name, the smallest first.
+        free: Bytes of memory that are free.
+        seconds: How long it may take, roughly.
+    """
+
+    device: Mapping[str, Any]
+    threads: int
+    precisions: Sequence[str]
+    caches: Mapping[str, int]
+    free: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceilings:
+    """The ceilings of one machine with one number of threads.
+
+    Attributes:
+        created: When they were measured.
+        device: What machine: the facts `MACHINE`.
+        torch: Version of the framework that reached them.
+        threads: Threads of an operation.
+        compute: FLOP/s by what was computed and precision, "matrix_product.fp32".
+        levels: Memory and caches, the smallest first.
+        medians: Of the same repetitions, by "matrix_product.fp32" or "memory.copy".
+        seconds: How long measuring took.
+        notes: What a reader must know.
+    """
+
+    created: str
+    device: Mapping[str, Any]
+    torch: str
+    threads: int
+    compute: Mapping[str, Figure]
+    levels: tuple[Level, ...]
+    medians: Mapping[str, Figure]
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def peak(self, precision: str) -> Figure | None:
+        """The highest FLOP/s in "fp32" or "bf16", whatever reached it; None where not measured."""
+        figures = [
+            figure
+            for name, figure in self.compute.items()
+            if name.endswith(f".{precision}") and not figure.missing
+        ]
+        return max(figures, key=lambda figure: figure.value or 0.0, default=None)
+
+    def level(self, touched: float) -> Level:
+        """Level of memory that holds so many bytes at best."""
+        return next((level for level in self.levels if level.size >= touched), self.levels[-1])
+
+    @property
+    def memory(self) -> Level:
+        """Memory itself, beyond all caches."""
+        return self.levels[-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "schema": SCHEMA,
+            "created": self.created,
+            "device": dict(self.device),
+            "torch": self.torch,
+            "threads": self.threads,
+            "compute": {name: figure.to_dict() for name, figure in self.compute.items()},
+            "levels": [
+                {
+                    "name": level.name,
+                    "size": level.size,
+                    "copy": level.copy.to_dict(),
+                    "triad": level.triad.to_dict(),
+                }
+                for level in self.levels
+            ],
+            "medians": {name: figure.to_dict() for name, figure in self.medians.items()},
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Ceilings:
+        """The inverse of `to_dict`.
+
+        Raises:
+            DamagedRunError: It is something else.
+        """
+        try:
+            if document["schema"] != SCHEMA:
+                raise ValueError(f"schema {document['schema']!r}, this wattstep reads {SCHEMA}")
+            levels = tuple(_level(level) for level in document["levels"])
+            if not levels:
+                raise ValueError("no memory was measured")
+            return cls(
+                created=str(document["created"]),
+                device={key: document["device"].get(key) for key in MACHINE},
+                torch=str(document["torch"]),
+                threads=int(document["threads"]),
+                compute=_figures(document["compute"]),
+                levels=levels,
+                medians=_figures(document["medians"]),
+                seconds=float(document["seconds"]),
+                notes=tuple(str(note) for note in document.get("notes", ())),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedRunError(f"these are no measured ceilings: {error}") from error
+
+
+def _level(document: Mapping[str, Any]) -> Level:
+    return Level(
+        name=str(document["name"]),
+        size=int(document["size"]),
+        copy=Figure.from_dict(document["copy"]),
+        triad=Figure.from_dict(document["triad"]),
+    )
+
+
+def _figures(documents: Mapping[str, Any]) -> dict[str, Figure]:
+    return {str(name): Figure.from_dict(document) for name, document in documents.items()}

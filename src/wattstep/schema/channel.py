@@ -1,0 +1,121 @@
+"""Channels, and what a sensor hands to the sampler: which file to read, how to parse it, how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+Kind = Literal["gauge", "counter"]
+Domain = Literal[
+    "cpu", "gpu", "memory", "soc", "system", "process", "battery", "thermal", "sampler", "unknown"
+]
+Origin = Literal["measured", "replayed", "modelled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """Series of samples.
+
+    Attributes:
+        name: Unique in a run, dotted, e.g. "cpu0.idle_time".
+        unit: SI unit of the value after scaling: "s", "B", "J", "W", "°C", "Hz", "ratio", "events".
+        kind: "gauge" (the value at an instant) or "counter" (grows; differences count).
+        domain: What part of the device it speaks of.
+        role: What it is used for, e.g. "busy_time", "resident_memory", "power", "disturbance".
+        source: Where it was read, e.g. "/proc/stat", "perf task-clock".
+        scale: Raw integer times scale gives the value in `unit`.
+        wrap: Raw value at which a counter starts again from 0, or None.
+        core: The core that it belongs to, or None.
+        resolution: Smallest step of the source in `unit`, where it is documented.
+        status: What its values are: of a sensor, of a recording that is played, or of an emulated
+            board. Figures made from it are no stronger.
+        window_s: The time that the source averages over before each value, where documented.
+        observed_share: Part of the time in which the source looks at all, where documented.
+        limit: Where throttling begins (a temperature), the highest it can be (a frequency, a
+            current), in `unit`; None: not known.
+        note: What a reader of its figures must know ("leaves out the carrier board: 6-8 W").
+    """
+
+    name: str
+    unit: str
+    kind: Kind
+    domain: Domain
+    role: str
+    source: str
+    scale: float = 1.0
+    wrap: int | None = None
+    core: int | None = None
+    resolution: float | None = None
+    status: Origin = "measured"
+    window_s: float | None = None
+    observed_share: float | None = None
+    limit: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorRead:
+    """Read of one file, which gives the raw integers of one or more channels.
+
+    Attributes:
+        path: The file. For a perf counter the perf event instead, as "perf:NAME".
+        parser: Name of the parser in the sampler's child (`sampling/child.py`).
+        arguments: What the parser needs to know, JSON-ready.
+        channels: The channels, in the order of the integers that the parser gives.
+        least_period_s: Never read more often than this, whatever the sampler's period; reads
+            whose cost or resolution makes finer ticks pointless say so here.
+        slow: It takes milliseconds: the ticks must not wait for it.
+        feed: What gives the rows where no file does: "module:function", see `wattstep.record.push_sources`.
+            Such a read has the parser "feed", and `path` is only what the record calls it.
+        feed_settings: What that function is called with, JSON-ready. Reads of a sensor with the
+            same feed and settings are given by one feed.
+    """
+
+    path: str
+    parser: str
+    arguments: tuple[str | int, ...] = ()
+    channels: tuple[Channel, ...]
+    least_period_s: float = 0.0
+    slow: bool = False
+    feed: str = ""
+    feed_settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Present:
+    """A sensor that was found, with its reads."""
+
+    reads: tuple[SensorRead, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent:
+    """A sensor that is not there, with the reason in words that a user understands."""
+
+    reason: str
+
+
+class Sensor(Protocol):
+    """Finds one kind of sensor. One file each in `sensors/`.
+
+    Attributes:
+        name: As in the list of sensors.
+        description: What it tells, in a few words.
+        scope: "process" for what belongs to the training process, which is always the real one;
+            "machine" for what belongs to the device, which may be replayed or emulated.
+    """
+
+    name: str
+    description: str
+    scope: Literal["machine", "process"] = "machine"
+
+    def probe(self, root: Path, pid: int) -> Present | Absent:
+        """Looks for the sensor.
+
+        Args:
+            root: The root of the file system, "/" or a fixture tree; every path is taken below it.
+            pid: The training process, for sensors that read its own files.
+        """
+        ...

@@ -1,0 +1,222 @@
+"""Configuration of a run, field by field, and the rule for runs that differ in one.
+
+One table decides for comparisons, observations, sweeps and pooled regressions alike
+(docs/comparing.md, "Which runs are alike").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final
+
+from wattstep.schema.run_report import RunFacts
+
+NOT_TOLD: Final = "not known"
+ITS_OWN: Final = "its own"  # of what most runs have nothing to say of
+# Of a machine: two are the same where all of these are.
+MACHINE: Final = ("model", "board", "cpu", "architecture", "cores")
+
+OF_SYSTEM: Final = ("kernel", "system")  # of two machines they differ as a matter of course
+
+
+class Rule(str, Enum):
+    """Consequence of a difference."""
+
+    REFUSE = "refuse"  # another configuration: never taken together, compared only if that is meant
+    ENERGY = "energy"  # another configuration where energy and power are concerned
+    WARN = "warn"  # the same configuration; said beside whatever is made of both
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """Field in which runs may differ.
+
+    Attributes:
+        words: What it is, for sentences.
+        rule: What a difference means.
+        read: Its value of a run in words; `NOT_TOLD` where the run does not say.
+        facet: Name under which a comparison may be told that the difference is meant; "" for none.
+        chosen: Whether it is a setting of the training: in one folder of runs it differs because
+            somebody chose so.
+        of_model: Whether it belongs to the model: models are compared on one device across these.
+    """
+
+    words: str
+    rule: Rule
+    read: Callable[[RunFacts], str]
+    facet: str = ""
+    chosen: bool = False
+    of_model: bool = False
+
+
+def _as_text(value: object) -> str:
+    return NOT_TOLD if value is None or value == "" else str(value)
+
+
+def _option(name: str) -> Callable[[RunFacts], str]:
+    def read(info: RunFacts) -> str:
+        value = info.options.get(name)
+        return ITS_OWN if value is None else str(value)
+
+    return read
+
+
+def machine(device: Mapping[str, Any]) -> str:
+    """A machine in words: model, board, processor, cores."""
+    known = {key: device[key] for key in MACHINE if device.get(key) is not None}
+    parts = [f"{value} cores" if key == "cores" else str(value) for key, value in known.items()]
+    return ", ".join(parts) or NOT_TOLD
+
+
+def _parameters(info: RunFacts) -> str:
+    count = info.model.get("parameters")
+    return ITS_OWN if count is None else f"{count:,} parameters"
+
+
+def _data(info: RunFacts) -> str:
+    if info.data is None:
+        return NOT_TOLD
+    return f"{info.data.name}{' (stand-in)' if info.data.stand_in else ''}"
+
+
+def _clocks(info: RunFacts) -> str:
+    mode = info.device.get("power_mode")
+    kinds = sorted({str(kind) for kind in (info.device.get("governors") or {}).values()})
+    parts = [f"power mode {mode}"] * (mode is not None)
+    parts += [f"governor {'/'.join(kinds)}"] * bool(kinds)
+    return ", ".join(parts) or NOT_TOLD
+
+
+def _emulated_on(info: RunFacts) -> str:
+    own = info.device.get("emulated_on") or {}
+    return machine(own) if own else ITS_OWN
+
+
+def _power_model(info: RunFacts) -> str:
+    if info.power_model is None:
+        return "sensors"
+    parts = [f"{key} {value}" for key, value in info.power_model.items() if key != "name"]
+    return " ".join([str(info.power_model.get("name")), *(["with"] if parts else []), *parts])
+
+
+def _version(info: RunFacts) -> str:
+    return _as_text(info.engine.partition(" ")[2])
+
+
+def _of_environment(name: str) -> Callable[[RunFacts], str]:
+    return lambda info: _as_text(info.environment.get(name))
+
+
+def _of_device(name: str) -> Callable[[RunFacts], str]:
+    return lambda info: _as_text(info.device.get(name))
+
+
+def _sampling(info: RunFacts) -> str:
+    return f"{info.interval_s * 1e3:g} ms" if info.interval_s else NOT_TOLD
+
+
+def _left_out(info: RunFacts) -> str:
+    return ", ".join(info.options.get("exclude") or ["nothing"])
+
+
+def _field(words: str, rule: Rule, read: Callable[[RunFacts], str], **more: Any) -> Field:
+    return Field(words=words, rule=rule, read=read, **more)
+
+
+_REFUSE, _ENERGY, _WARN = Rule.REFUSE, Rule.ENERGY, Rule.WARN
+FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "workload": _field("the workload", _REFUSE, lambda info: info.workload, facet="workload", chosen=True, of_model=True),
+        "parameters": _field("the number of parameters", _REFUSE, _parameters, facet="workload", chosen=True, of_model=True),
+        "device": _field("the device", _REFUSE, lambda info: machine(info.device), facet="device"),
+        "emulated on": _field("the machine that it is emulated on", _REFUSE, _emulated_on, facet="device"),
+        "clocks": _field("the clock mode", _REFUSE, _clocks, facet="clocks"),
+        "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
+        "engine": _field("the engine", _REFUSE, lambda info: _as_text(info.engine.partition(" ")[0]), facet="engine"),
+        "processor": _field("the processor", _REFUSE, lambda info: _as_text(info.processor), facet="processor", chosen=True),
+        "threads": _field("the number of threads", _REFUSE, lambda info: _as_text(info.threads), facet="threads", chosen=True),
+        "batch": _field("the batch size", _REFUSE, lambda info: _as_text(info.batch_size), facet="batch", chosen=True),
+        "precision": _field("the precision", _REFUSE, lambda info: _as_text(info.precision), facet="precision", chosen=True),
+        "accumulate": _field("accumulation", _REFUSE, _option("accumulate"), facet="options", chosen=True),
+        "classes": _field("the classes", _REFUSE, _option("classes"), facet="options", chosen=True, of_model=True),
+        "image size": _field("the image size", _REFUSE, _option("image_size"), facet="options", chosen=True, of_model=True),
+        "frames per step": _field("the frames of a step", _REFUSE, _option("frames_per_step"), facet="options", chosen=True),
+        "data": _field("the data", _REFUSE, _data, facet="data", of_model=True),
+        "recording": _field("how it was recorded", _REFUSE, lambda info: "imported" if info.imported else "by wattstep", facet="recording"),
+        "power model": _field("where energy comes from", _ENERGY, _power_model),
+        "idle power subtracted": _field("the idle power subtracted", _ENERGY, lambda info: _as_text(info.options.get("subtract_idle") or ITS_OWN)),
+        "version": _field("the version of the engine", _WARN, _version),
+        "python": _field("the version of python", _WARN, _of_environment("python")),
+        "numpy": _field("the version of numpy", _WARN, _of_environment("numpy")),
+        "kernel": _field("the kernel", _WARN, _of_device("kernel")),
+        "system": _field("the system", _WARN, _of_device("system")),
+        "sampling": _field("the sampling interval", _WARN, _sampling),
+        "tracing": _field("how often steps are traced", _WARN, lambda info: _as_text(info.trace)),
+        "left out": _field("the steps left out", _WARN, _left_out),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """The fields of a run, each in words; hashable.
+
+    Attributes:
+        values: Name of the field and its value, in the order of `FIELDS`.
+        state: Of the device, as a sweep had set it; "": as it was.
+    """
+
+    values: tuple[tuple[str, str], ...]
+    state: str = ""
+
+    def __getitem__(self, name: str) -> str:
+        return dict(self.values)[name]
+
+    @property
+    def named_values(self) -> tuple[tuple[str, str], ...]:
+        """Names and values, with the state of the device where one was set."""
+        return (*self.values, ("state", self.state)) if self.state else self.values
+
+    def limited(self, *rules: Rule) -> Configuration:
+        """With the fields of these rules only."""
+        own = tuple((name, value) for name, value in self.values if FIELDS[name].rule in rules)
+        return Configuration(values=own, state=self.state)
+
+    def differences(self, other: Configuration, *rules: Rule) -> dict[str, tuple[str, str]]:
+        """By field of these rules: what it is here and there, where that is not the same."""
+        mine, theirs = (
+            dict(self.limited(*rules).named_values),
+            dict(other.limited(*rules).named_values),
+        )
+        return {
+            name: (mine.get(name, ""), theirs.get(name, ""))
+            for name in dict.fromkeys([*mine, *theirs])
+            if mine.get(name) != theirs.get(name)
+        }
+
+
+def configuration_of(info: RunFacts, state: str = "") -> Configuration:
+    """Configuration of a run.
+
+    Args:
+        info: Its description.
+        state: Of the device, as a sweep had set it; "": as it was.
+    """
+    values = tuple((name, field.read(info)) for name, field in FIELDS.items())
+    return Configuration(values=values, state=state)
+
+
+def warnings(configurations: Sequence[Configuration]) -> list[str]:
+    """In what runs differ that may be taken together all the same, a line each."""
+    notes = []
+    one_machine = len({configuration["device"] for configuration in configurations}) == 1
+    for name, field in FIELDS.items():
+        values = sorted({configuration[name] for configuration in configurations})
+        if field.rule is not Rule.WARN or len(values) < 2:
+            continue
+        if name not in OF_SYSTEM or one_machine:
+            notes.append(f"different {field.words.removeprefix('the ')}: {' and '.join(values)}")
+    return notes

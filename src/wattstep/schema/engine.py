@@ -1,0 +1,300 @@
+"""The door of a framework: what every engine gives, and what it makes of a workload that is to be trained.
+
+Engines and trainers inherit from `Engine` and `Trainer`: what is abstract there is all that one has
+to give; the rest says that a framework lacks it, until it is overridden.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from wattstep.errors import InvalidValueError, MissingPartError
+from wattstep.schema.ceilings import Asked, Ceilings
+from wattstep.schema.step_memory import MemoryTracker, Meter
+from wattstep.schema.tracer import Code, Tracer
+from wattstep.schema.workload import DataFacts, Preparation, Specification
+
+Mark = Callable[[str], None]
+
+
+def ignore_phase(name: str) -> None:
+    """For steps that nobody records."""
+
+
+class Classifier(Protocol):
+    """A trainer whose samples have a class each: what training by the day (`daily`) needs of it."""
+
+    @property
+    def samples(self) -> tuple[int, int]:
+        """Number of samples to train on, and number held out."""
+        ...
+
+    def restrict(self, indices: Sequence[int], *, seed: int) -> None:
+        """From now on draws from these samples only, in an order of its own.
+
+        Args:
+            indices: Among the samples to train on.
+            seed: Of the order.
+        """
+        ...
+
+    def right_on(self, indices: Sequence[int], *, held_out: bool = False) -> list[bool]:
+        """Mask of the samples that the model classifies correctly.
+
+        Args:
+            indices: Among the samples that are held out, or those to train on.
+            held_out: Which of the two.
+        """
+        ...
+
+    def load_weights(self, path: Path) -> None:
+        """Reads the model alone of what `Trainer.save` wrote; the optimizer stays fresh.
+
+        Raises:
+            OSError: The file cannot be read.
+            RuntimeError: It belongs to another model.
+        """
+        ...
+
+    def hash_weights(self) -> str:
+        """SHA-256 over all parameters and buffers, in hexadecimal digits."""
+        ...
+
+    def seed(self, number: int) -> None:
+        """Seeds whatever the model draws (dropout) from here on."""
+        ...
+
+
+class Trainer(Protocol):
+    """A workload on an engine, ready to train.
+
+    Attributes:
+        engine: What it trains on.
+        model: The framework's own object, all of it.
+        data: Which data it trains on.
+    """
+
+    engine: Engine
+    model: Any
+    data: DataFacts
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of an operation; None where that is not known."""
+        return self.engine.threads()
+
+    @property
+    def classifier(self) -> Classifier | None:
+        """None where samples have no class each, or the engine does not train by the day."""
+        return None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Further facts of how it trains, JSON-ready; e.g. "frames_per_step"."""
+        return {}
+
+    @abstractmethod
+    def step(self, mark: Mark = ignore_phase) -> float:
+        """Runs one training step; returns its loss.
+
+        Args:
+            mark: Told "data", "forward", "backward", "optimizer" where each phase begins.
+        """
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Evaluation of the model on held-out samples; see `Training.evaluate`."""
+        return {}
+
+    def model_facts(self) -> dict[str, Any]:
+        """Parameters (all and trainable) and layers that hold any; empty where nothing counts them."""
+        return {}
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of what training keeps or makes at every step: "parameters", "gradients", ...
+
+        Empty where the framework does not tell them.
+        """
+        return {}
+
+    def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker | None:
+        """Follows the memory of one step; None where the framework does not let it be followed.
+
+        Args:
+            meter: Measures around each operation.
+            device: The kind of device whose memory is asked for.
+        """
+        return None
+
+    def save(self, path: Path) -> int:
+        """Writes model and optimizers, whole or not at all; returns the bytes written.
+
+        Raises:
+            OSError: It cannot be written.
+            InvalidValueError: The engine keeps no checkpoints.
+        """
+        raise InvalidValueError(f"{self.engine.name} keeps no checkpoints of its trainings")
+
+    def load(self, path: Path) -> None:
+        """Reads what `save` wrote for the same workload.
+
+        Raises:
+            OSError: The file cannot be read.
+            RuntimeError: It belongs to another model.
+            InvalidValueError: The engine keeps no checkpoints.
+        """
+        raise InvalidValueError(f"{self.engine.name} keeps no checkpoints of its trainings")
+
+
+class TrainingHooks(Protocol):
+    """Hooks in the networks and optimizers of a training that somebody else's trainer runs."""
+
+    def step_begins(self) -> None:
+        """Nothing runs: what an exception left open is closed."""
+        ...
+
+    def discover(self, on: bool) -> None:
+        """Looks for networks, or stops to."""
+        ...
+
+    def remove(self) -> None:
+        """Takes all of them out."""
+        ...
+
+
+class Engine(Protocol):
+    """A framework that trains. What is said without a call loads nothing of it.
+
+    Attributes:
+        name: As on the command line: the name of the framework's module, which says, once it is in
+            `sys.modules`, that the framework is loaded.
+        processors: Of `schema.workload.PROCESSORS`, those that it records trainings on.
+    """
+
+    name: str
+    processors: Sequence[str] = ("cpu",)
+
+    def load(self) -> None:
+        """Loads the framework.
+
+        Raises:
+            MissingPartError: It is not installed.
+        """
+        try:
+            import_module(self.name)
+        except ModuleNotFoundError as error:
+            raise MissingPartError(f"{self.name} is not installed") from error
+
+    @abstractmethod
+    def prepare(
+        self,
+        workload: Specification,
+        preparation: Preparation,
+        *,
+        threads: int | None = None,
+        processor: str = "cpu",
+        precision: str = "fp32",
+    ) -> Trainer:
+        """Builds model, optimizer and data.
+
+        Args:
+            workload: What to train; begin with its `check`.
+            preparation: Batch size, seed, data and shape.
+            threads: Of an operation; the framework's own choice where None.
+            processor: One of `PROCESSORS`.
+            precision: One of `PRECISIONS`.
+
+        Raises:
+            InvalidValueError: A setting cannot be used, or the data there cannot be read.
+            MissingPartError: The framework, or another library, is not installed.
+        """
+
+    def version(self) -> str:
+        """Name and version for a run's description, e.g. "torch 2.4.0"; the framework is loaded."""
+        return f"{self.name} {sys.modules[self.name].__version__}"
+
+    def threads(self) -> int | None:
+        """Threads of an operation in this process, None: not known; the framework is loaded."""
+        return None
+
+    def tracer(self, code: Code) -> Tracer | None:
+        """Tracer of its operations; None where it cannot be traced. The framework is loaded."""
+        return None
+
+    def samples_in(self, batch: Any) -> int | None:
+        """Samples of a batch: the rows of its first tensor; None where there is none."""
+        return None
+
+    def listen(self, listener: Any, marker: str) -> None:
+        """Tells of somebody's own script what it does, for as long as the process lives.
+
+        An engine that does not override this tells nothing: such a script marks its own steps.
+
+        Args:
+            listener: Told as `engines.torch.hooks.Listener` is.
+            marker: What ends a step, see `engines.markers`.
+        """
+
+    def follow(self, listener: Any) -> TrainingHooks | None:
+        """Tells of a training of somebody else's trainer what runs in its steps, until it is removed.
+
+        None where the framework does not tell.
+
+        Args:
+            listener: Told as `engines.torch.phase_hooks.PhaseListener` is.
+        """
+        return None
+
+    def bytes_of_tensors(self) -> int:
+        """Bytes of all tensors of this process in main memory; the framework is loaded.
+
+        Raises:
+            InvalidValueError: The framework does not tell them.
+        """
+        raise InvalidValueError(f"{self.name} does not tell how much memory its tensors take")
+
+    def device_memory(self, processor: str) -> Any:
+        """Memory of the device that a processor stands for; None where that is the CPU.
+
+        What it is: `engines.torch.device_memory.DeviceMemory`; also a `Meter`.
+
+        Raises:
+            InvalidValueError: There is no such processor here.
+        """
+        if processor != "cpu":
+            raise InvalidValueError(f"--processor {processor}: {self.name} runs on the CPU only")
+        return None
+
+    def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
+        """Facts that are counted from the model itself, JSON-ready.
+
+        Returns:
+            "parameters", "trainable_parameters", "layers", "weight_layers" as it trains;
+            "published" ("classes", "image_size", "parameters" of the published configuration);
+            "forward_flops_per_sample".
+
+        Raises:
+            WattstepError: The workload cannot be built, or nothing counts it.
+        """
+        raise InvalidValueError(f"nothing counts the layers of a workload on {self.name}")
+
+    def counted_from(self) -> tuple[Sequence[Path], Sequence[str]]:
+        """Dependencies of `count`: files of code, and versions of libraries."""
+        return (), ()
+
+    def ceilings(self, asked: Asked, tell: Callable[[str], None]) -> Ceilings:
+        """Measured ceilings of this machine with the framework.
+
+        Args:
+            asked: What is to be measured.
+            tell: Hears what is measured next.
+
+        Raises:
+            InvalidValueError: The engine measures none, or has no such threads or precisions.
+            MissingPartError: The framework is not installed.
+        """
+        raise InvalidValueError(f"{self.name} measures no ceilings")

@@ -1,0 +1,142 @@
+"""A figure: a number with its unit, uncertainty, status and source, so that no bare number leaves the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from wattstep.errors import InvalidValueError
+from wattstep.schema.sanitize import plain
+from wattstep.schema.spelling import spell
+
+
+class Status(str, Enum):
+    """Origin of a number, from the strongest to the weakest."""
+
+    COUNTED = "counted"  # exact: parameters, FLOPs
+    MEASURED = "measured"  # a sensor or a clock
+    ATTRIBUTED = "attributed"  # a measured whole, divided among parts by a stated method
+    REPLAYED = "replayed"  # recorded sensors
+    MODELLED = "modelled"  # computed from measured activity by a model
+    PREDICTED = "predicted"  # no such run took place
+    MISSING = "missing"  # no value, with a reason
+
+    @property
+    def rank(self) -> int:
+        """Position from strong (0) to weak."""
+        return list(Status).index(self)
+
+
+def weakest(statuses: Iterable[Status]) -> Status:
+    """The status of something made from several inputs: that of the weakest of them."""
+    return max(statuses, key=lambda status: status.rank)
+
+
+_ORDER = (
+    "value", "unit", "low", "high", "confidence", "n", "method", "systematic", "status", "source",
+    "reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A number that leaves the analysis.
+
+    Its text is `18.4 ms (17.5 to 19.3, measured)` or `missing: reason`. `float(figure)` is the value
+    in `unit`, and `f"{figure:.3f}"` formats that; of a missing one both raise InvalidValueError.
+
+    Attributes:
+        value: The number in `unit`, or None where the status is missing.
+        unit: SI unit ("s", "J", "W", "B", "samples/s") or "ratio".
+        low: Lower end of the statistical interval, same unit.
+        high: Upper end of the statistical interval, same unit.
+        confidence: Coverage of the interval, e.g. 0.95.
+        n: How many observations the statistic rests on.
+        method: How value and interval were computed, with the unit that was resampled.
+        systematic: Relative error of the sensor (gain, offset, half of its smallest step), kept apart
+            from the interval.
+        status: How the number came about.
+        source: The sensor, clock or model that it rests on.
+        reason: Why it is missing, or what the reader must know.
+    """
+
+    value: float | None
+    unit: str
+    status: Status
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    n: int | None = None
+    method: str | None = None
+    systematic: float | None = None
+    source: str | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.status is Status.MISSING:
+            if self.value is not None:
+                raise InvalidValueError("a missing figure has no value")
+            if not self.reason:
+                raise InvalidValueError("a missing figure needs a reason")
+        elif self.value is None or self.value != self.value:
+            raise InvalidValueError(f"a figure that is {self.status.value} needs a value")
+
+    @property
+    def missing(self) -> bool:
+        """True if there is no value."""
+        return self.status is Status.MISSING
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"missing: {plain(self.reason)}"
+        spelt = spell(self.value, self.unit, self.low, self.high, self.systematic)
+        beside = ", ".join(part for part in (spelt.interval, self.status.value) if part)
+        return f"{spelt.value} ({beside})"
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else str(self)
+
+    def __float__(self) -> float:
+        if self.value is None:
+            raise InvalidValueError(f"the figure has no value: {plain(self.reason)}")
+        return float(self.value)
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval's width, 0 without one; what it reaches upward where 0 cut it off."""
+        if self.value is None or self.low is None or self.high is None:
+            return 0.0
+        half = (self.high - self.low) / 2
+        return max(half, self.high - self.value) if self.low == 0 else half
+
+    def scaled(self, factor: float, unit: str) -> Figure:
+        """Figure in another unit: value and interval times `factor` (positive)."""
+
+        def times(number: float | None) -> float | None:
+            return None if number is None else number * factor
+
+        return replace(
+            self, value=times(self.value), low=times(self.low), high=times(self.high), unit=unit
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, JSON-ready, in the order of the design."""
+        # Not `asdict`, which copies deeply: documents hold tens of thousands of figures.
+        return {**{key: getattr(self, key) for key in _ORDER}, "status": self.status.value}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Figure:
+        """The inverse of `to_dict`."""
+        return cls(**{**document, "status": Status(document["status"])})
+
+
+def missing(unit: str, reason: str) -> Figure:
+    """A figure that has no value, with the reason."""
+    return Figure(value=None, unit=unit, status=Status.MISSING, reason=reason)
+
+
+def counted(value: float, unit: str, source: str) -> Figure:
+    """A figure that is exact."""
+    return Figure(value=value, unit=unit, status=Status.COUNTED, source=source)

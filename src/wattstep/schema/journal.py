@@ -1,0 +1,83 @@
+"""The binary rows that a trainer appends while it records, and the files that a run consists of."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+# Each with its letter in `struct`, and in numpy: time in ns, CPU time of the process in ns, value,
+# kind, code (a name, see NAMES), step.
+MARK_FIELDS = (
+    ("t", "q"),
+    ("cpu", "q"),
+    ("value", "d"),
+    ("kind", "H"),
+    ("code", "H"),
+    ("index", "I"),
+)
+MARK = struct.Struct("<" + "".join(letter for _, letter in MARK_FIELDS))
+
+# Files of a run.
+RUN = "run.json"
+JOURNAL = "journal"
+MARKS = "marks.bin"
+OPERATIONS = "operations.bin"
+NAMES = "names.jsonl"  # one JSON line a name: [table, code, text]
+TICKS = "ticks.bin"
+COSTS = "costs.bin"
+LOCK = "lock"
+HOLDER = "holder"  # number and start time of the process that holds the lock
+
+SAMPLE_HEADER = 2  # t_ns, errno, then the values
+MISSING = -(2**63)
+
+
+def samples_name(number: int) -> str:
+    """The journal of the read with this number; `sampling/child.py` spells it by itself."""
+    return f"samples-{number:02d}.bin"
+
+
+class Mark(IntEnum):
+    """Kinds of rows in the journal of marks. 0 is a row that was never written."""
+
+    STEP_START = 1  # value: samples of the step (NaN: not known); code: 1 where it is traced
+    STEP_END = 2  # value: loss (NaN: not known)
+    PHASE = 3  # code: the phase that begins; it lasts until the next one or the step's end
+    LAYER_START = 4  # code: a top-level layer
+    LAYER_END = 5
+    WINDOW_START = 6  # a tracing window is being opened; nothing in it counts as training
+    WINDOW_END = 7
+    REST_START = 8  # code: a stretch between steps that has a name (evaluation)
+    REST_END = 9
+    MEMORY = 10  # code: category; value: bytes
+    # value: high-water mark in bytes since the last PEAK; code: 1 if a window lay in it, 2 if it is
+    # that of work beside the training
+    PEAK = 11
+    RESIDENT = 12  # value: resident bytes; code: 0 before a window, 1 after it
+    EVALUATION = 13  # code: measure; value: what it came to; step: steps done
+    SAMPLES = 14  # value: samples that this step takes, where its beginning did not know
+    UPDATE = 15  # code: what an optimizer has just updated; all since the mark before led to it
+    # value: how long in ns a thread was kept from running in the traced step, of that which waited
+    # longest (NaN: not known); code: how often it was made to give way
+    WAITED = 16
+
+
+# One row an operation instance: int64 all, so that a cut file loses at most its last row.
+OPERATION_FIELDS = (
+    "step",
+    "window",
+    "name",  # code in the table of names
+    "kind",  # code
+    "layer",  # code; -1: no single layer
+    "phase",  # code
+    "shapes",  # code
+    "thread",
+    "start_ns",
+    "end_ns",
+    "parent",  # position within the window; -1: none
+    "flops",  # -1: not known
+    "bytes",  # read by the operation; -1: not known
+    "allocated",  # bytes allocated minus freed
+    "outermost",  # 1: no operation of the framework encloses it
+)
+OPERATION = struct.Struct(f"<{len(OPERATION_FIELDS)}q")

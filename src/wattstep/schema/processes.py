@@ -1,0 +1,106 @@
+"""Child processes of wattstep: how they are started and listened to."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_START = """\
+import sys
+try:
+    import importlib
+    sys.path[:] = sys.argv.pop(1).splitlines()
+    module, function = sys.argv.pop(1).split(":")
+    code = getattr(importlib.import_module(module), function)()
+except KeyboardInterrupt:
+    code = 130
+raise SystemExit(code)
+"""
+
+
+def child_command(entry: str, *arguments: str) -> list[str]:
+    """The command that calls `entry` ("module:function") in a child with the same import path.
+
+    `-m` would put the user's working directory first, and a file of theirs could shadow a library;
+    here the child searches exactly where the parent does. The function finds `arguments` from
+    `sys.argv[1]` on; what it returns is the exit code.
+    """
+    paths = "\n".join(str(Path(entry or ".").absolute()) for entry in sys.path)
+    return [sys.executable, "-c", _START, paths, entry, *arguments]
+
+
+def _not_looking(silent_s: float) -> None:
+    """For those who only listen."""
+
+
+def listen(
+    reading: int,
+    hear: Callable[[dict[str, Any]], None],
+    look: Callable[[float], None] = _not_looking,
+    every_s: float = 0.5,
+) -> bool:
+    """Passes on what a child says, as JSON lines on a pipe, until it ends; closes the pipe.
+
+    Args:
+        reading: Our end of the pipe; the child holds the only other one.
+        hear: Told each line; one that the child's end cut off is none.
+        look: Called after each news, and while none come, with the seconds since the last.
+        every_s: How often it is called while none come.
+
+    Returns:
+        Whether Ctrl-C came meanwhile. The child got it as well, and what it says then still counts.
+    """
+    stopped, unread, heard = False, b"", time.monotonic()
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        while True:
+            try:
+                while b"\n" in unread:
+                    line, _, unread = unread.partition(b"\n")
+                    hear(json.loads(line))
+                look(time.monotonic() - heard)
+                if not select.select([pipe], [], [], every_s)[0]:
+                    continue
+                heard = time.monotonic()
+                data = pipe.read(65536)
+                if not data:
+                    return stopped
+                unread += data
+            except KeyboardInterrupt:
+                stopped = True
+
+
+def outwait(child: subprocess.Popen[Any]) -> int:
+    """The exit code of a child, which gets Ctrl-C as well and may take its time to end."""
+    while True:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+@contextmanager
+def ends_with_us(child: subprocess.Popen[Any]) -> Iterator[None]:
+    """Passes SIGTERM on to a child, which would go on without us (torchrun ends ranks so)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        child.send_signal(number)
+
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,168 @@
+"""Checks of the fields of `run.json`, made once when it is read, so that nobody after has to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Final, get_args
+
+from wattstep.schema.channel import Channel, Domain, Kind, Origin
+from wattstep.schema.checks import (
+    INT32,
+    INT64,
+    UINT64,
+    Check,
+    at_least,
+    facts,
+    listed,
+    mapping,
+    number,
+    one_of,
+    or_none,
+    record,
+    string,
+    whole,
+    yes_no,
+)
+from wattstep.schema.goal import Goal
+
+
+def scale(value: Any) -> float:
+    """Value of a raw integer.
+
+    Raises:
+        ValueError: It is no number, or 0.
+    """
+    if number(value) == 0:
+        raise ValueError("a scale of 0 tells nothing")
+    return float(value)
+
+
+def _pair(value: Any) -> tuple[int, ...]:
+    """Two times in ns: monotonic and wall clock less it, or begin and end."""
+    pair = listed(whole(-INT64, INT64))(value)
+    if len(pair) != 2:
+        raise ValueError("no pair of times")
+    return tuple(pair)
+
+
+def _goal(value: Any) -> str:
+    Goal.parse(string(value))  # InvalidValueError is a ValueError
+    return str(value)
+
+
+_TEXT: Final = or_none(string)
+_COUNT: Final = or_none(whole(1, INT64))
+_FROM_0: Final = or_none(at_least(0))
+CHANNEL: Final[Mapping[str, Check]] = {
+    "name": string,
+    "unit": string,
+    "kind": one_of(*get_args(Kind)),
+    "domain": one_of(*get_args(Domain)),
+    "role": string,
+    "source": string,
+    "scale": scale,
+    "wrap": or_none(whole(1, UINT64 + 1)),
+    "core": or_none(whole(0, INT32)),
+    "resolution": _FROM_0,
+    "status": one_of(*get_args(Origin)),
+    "window_s": _FROM_0,
+    "observed_share": _FROM_0,
+    "limit": or_none(number),
+    "note": string,
+}
+WITH_DEFAULT: Final = frozenset(f.name for f in fields(Channel) if f.default is not MISSING)
+_READ: Final[Mapping[str, Check]] = {
+    "number": whole(0, INT32),
+    "sensor": string,
+    "path": string,
+    "parser": string,
+    "every": whole(1, INT64),
+    "channels": listed(record(CHANNEL, WITH_DEFAULT)),
+}
+_DATA: Final[Mapping[str, Check]] = {
+    "name": string,
+    "stand_in": yes_no,
+    "stands_for": _TEXT,
+    "sha256": string,
+    "samples": whole(0, INT64),
+}
+_CLUSTER: Final = facts(
+    {"cores": listed(whole(0, INT32)), "max_hz": _FROM_0}, needed=("kind", "cores")
+)
+_MACHINE: Final[Mapping[str, Check]] = {
+    "cores": or_none(whole(0, INT32)),
+    "memory": or_none(whole(0, INT64)),
+    "clusters": or_none(listed(_CLUSTER)),
+    "governors": or_none(facts()),
+}
+_LOOK: Final = facts(
+    {
+        "at_ns": whole(-INT64, INT64),
+        "compute_s": listed(at_least(0)),
+        "memory_s": listed(at_least(0)),
+        "right": yes_no,
+    }
+)
+_CANARY: Final[Mapping[str, Check]] = {
+    "version": or_none(whole(0, INT32)),
+    "kind": string,
+    "before": or_none(_LOOK),
+    "after": or_none(_LOOK),
+}
+_OPTIONS: Final[Mapping[str, Check]] = {
+    "accumulate": _COUNT,
+    "exclude": or_none(listed(string)),
+    "frames_per_step": _FROM_0,
+    "until": or_none(_goal),
+}
+_CONDITIONS: Final[Mapping[str, Check]] = {
+    "ambient": or_none(facts({"value": or_none(number)})),
+    "forecast": or_none(facts()),
+}
+_ASKED: Final[Mapping[str, Check]] = {
+    **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(whole(0, INT64))),
+    "seconds": _FROM_0,
+}
+_POWER: Final[Mapping[str, Check]] = {
+    "name": string,
+    "idle_watts_a_core": at_least(0),
+    "busy_watts_a_core": at_least(0),
+    "source": string,
+}
+RUN: Final[Mapping[str, Check]] = {
+    "schema_version": whole(0, INT32),
+    "state": string,
+    "created": string,
+    "workload": string,
+    "title": string,
+    "engine": string,
+    "batch_size": _COUNT,
+    "threads": _COUNT,
+    "precision": _TEXT,
+    "processor": _TEXT,
+    "seed": or_none(whole(-UINT64, UINT64)),
+    "interval_s": at_least(0),
+    "warmup": whole(0, INT64),
+    "trace": string,
+    "first_step": whole(0, INT64),
+    "data": or_none(record(_DATA)),
+    "device": facts({**_MACHINE, "emulated_on": or_none(facts(_MACHINE))}),
+    "target": string,
+    "conditions": facts(_CONDITIONS),
+    "canary": facts(_CANARY),
+    "imported": facts(),
+    "calibration": or_none(facts()),
+    "environment": facts(),
+    "model": facts({"parameters": or_none(whole(0, INT64))}),
+    "options": facts(_OPTIONS),
+    "asked": facts(_ASKED),
+    "power_model": or_none(facts(_POWER, needed=tuple(_POWER))),
+    "scheduling": string,
+    "reads": listed(record(_READ)),
+    "absent": mapping(string),
+    "notes": listed(string),
+    "lost": mapping(whole(-INT64, INT64)),
+    "gaps": listed(_pair),
+    "clocks": listed(_pair),
+}

@@ -1,0 +1,96 @@
+"""Parsers of what users write on the command line and in Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import Any
+
+from wattstep.errors import InvalidValueError
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)?")
+LEAST_INTERVAL_S = 0.001
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+# Watts a core when idle and when busy, from public sources.
+POWER_MODELS: Mapping[str, tuple[float, float, str]] = {
+    "vcpu": (
+        0.74,
+        3.5,
+        "Cloud Carbon Footprint methodology: average least and most watts of a virtual CPU at AWS, "
+        "from SPECpower",
+    ),
+}
+
+
+def setting(default: Any, help: str = "", metavar: str | None = None, *, option: str = "") -> Any:
+    """A field of settings, with all that the command line says of it.
+
+    Args:
+        default: Of the field, and of the option.
+        help: Text of the option; "": there is none, or a command has its own.
+        metavar: What stands for its value.
+        option: Its name, without "--", where it is not the field's.
+    """
+    return field(default=default, metadata={"help": help, "metavar": metavar, "option": option})
+
+
+def option_of(settings: type, name: str) -> str:
+    """Spelling of a setting on the command line, without "--"."""
+    named = {each.name: each.metadata.get("option") for each in fields(settings)}
+    return named.get(name) or name.replace("_", "-")
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds from "10ms", "1.5 s" or a number of seconds.
+
+    Raises:
+        InvalidValueError: It is no duration, or not above 0.
+    """
+    if isinstance(text, (int, float)):
+        seconds = float(text)
+    else:
+        match = _DURATION.fullmatch(text.strip())
+        if match is None:
+            raise InvalidValueError(f"{text!r} is not a duration: write 10ms, 1s or 2min")
+        seconds = float(match[1]) * _SECONDS[match[2] or "s"]
+    if not 0 < seconds < float("inf"):
+        raise InvalidValueError(f"a duration of {text} cannot be used: it must be above 0")
+    return seconds
+
+
+def parse_interval(text: str | float) -> float:
+    """The sampler's period in seconds.
+
+    Raises:
+        InvalidValueError: It is no duration, or below 1 ms.
+    """
+    seconds = parse_duration(text)
+    if seconds < LEAST_INTERVAL_S:
+        raise InvalidValueError(
+            f"--interval {seconds * 1e3:g}ms is too fine: 1ms is the finest that is sampled"
+        )
+    return seconds
+
+
+def parse_power_model(text: str | None) -> dict[str, Any] | None:
+    """The power model that is asked for: "vcpu", or "linear:IDLE,BUSY" in watts a core.
+
+    Raises:
+        InvalidValueError: It is neither.
+    """
+    if text is None:
+        return None
+    if text in POWER_MODELS:
+        idle, busy, source = POWER_MODELS[text]
+    else:
+        match = re.fullmatch(r"linear:(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)", text)
+        if match is None or float(match[2]) < float(match[1]):
+            known = ", ".join(POWER_MODELS)
+            raise InvalidValueError(
+                f"--power-model {text!r} is neither one of {known} nor linear:IDLE,BUSY "
+                "(watts a core, e.g. linear:0.5,3)"
+            )
+        idle, busy, source = float(match[1]), float(match[2]), "given by the user"
+    return {"name": text, "idle_watts_a_core": idle, "busy_watts_a_core": busy, "source": source}

@@ -1,0 +1,74 @@
+"""The memory of one step that is followed operation by operation: what measures it, what follows it, what is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
+
+
+class Meter(Protocol):
+    """Measures all memory of the process, or of a device, around one operation."""
+
+    def begin(self) -> int:
+        """Gives free memory back, resets the high-water mark, and says what is in use in bytes."""
+        ...
+
+    def end(self) -> int:
+        """The high-water mark since then in bytes."""
+        ...
+
+    def absent(self, address: int, size: int) -> int:
+        """Number of bytes from an address on that are allocated only, and take no memory."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepMemory:
+    """The memory of a step at the moment when most was in use.
+
+    Attributes:
+        categories: Bytes of tensors by category at that moment.
+        highest: Bytes of each category at its own highest.
+        before: Bytes of tensors that were there before the step.
+        phase: In which phase the moment lies.
+        operation: Which operation ran, e.g. "aten.convolution.default".
+        layer: The module that it belongs to, or None.
+        operations: How many ran in the step.
+        demand: All memory in use at that moment as the meter saw it; None without a meter.
+        scratch: Of that, what the operation itself took beyond the tensors that it made.
+        untouched: Of `categories`, what was never written to and takes no memory; only those that
+            have any.
+    """
+
+    categories: dict[str, int]
+    highest: dict[str, int]
+    before: int
+    phase: str
+    operation: str
+    layer: str | None
+    operations: int
+    demand: int | None
+    scratch: int | None
+    untouched: dict[str, int]
+
+
+class MemoryTracker(Protocol):
+    """While active, follows every storage that an operation takes or makes."""
+
+    def __enter__(self) -> MemoryTracker: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def phase(self, name: str) -> None:
+        """A phase of the step begins."""
+        ...
+
+    def result(self) -> StepMemory:
+        """Memory of the step that has ended."""
+        ...

@@ -1,0 +1,342 @@
+"""Protocols of workloads: facts, data, and how they train, whatever the framework."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from wattstep.errors import InvalidValueError
+
+Phase = Callable[[str], AbstractContextManager[None]]
+
+PRECISIONS: Final = ("fp32", "bf16", "amp")
+PROCESSORS: Final = ("cpu", "cuda")
+RATE_RULES: Final = ("linear", "sqrt", "fixed")
+# What a preparation consists of, in the order in which most workloads go about it.
+PARTS: Final = ("model", "data", "optimizer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The configuration of the literature, at which its parameter count holds.
+
+    Attributes:
+        classes: Classes that the published network tells apart, or None where it has none.
+        image_size: Height and width of its images, or None where it sees none.
+    """
+
+    classes: int | None
+    image_size: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadFacts:
+    """Facts of a workload, known before it runs.
+
+    Attributes:
+        name: As on the command line, e.g. "densenet40".
+        title: As in the literature, e.g. "DenseNet40-12".
+        domain: Application domain, e.g. "computer vision".
+        task: What is learnt.
+        dominant_layer: The kind of layer that takes most of the time, as the paper names it.
+        dataset: The official data set.
+        input_shape: One sample as the model sees it by default, without the batch.
+        source: Paper of the architecture.
+        published: The configuration of the literature.
+        classes: As it trains by default; None where it has no classes to choose.
+        image_size: As it trains by default; None where there is no size to choose.
+        least_image_size: The smallest that the network can see.
+        precisions: Of `PRECISIONS`, those that it can train in.
+    """
+
+    name: str
+    title: str
+    domain: str
+    task: str
+    dominant_layer: str
+    dataset: str
+    input_shape: tuple[int, ...]
+    source: str
+    published: Published = Published(classes=None, image_size=None)
+    classes: int | None = None
+    image_size: int | None = None
+    least_image_size: int = 1
+    precisions: tuple[str, ...] = PRECISIONS
+
+    @property
+    def tokens_per_sample(self) -> int | None:
+        """Tokens of one sample as the model sees it, padding included; None: it has no tokens.
+
+        Of a translation those of both sentences.
+        """
+        return math.prod(self.input_shape) if self.domain == "language" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFacts:
+    """Data that a run used.
+
+    Attributes:
+        name: e.g. "CIFAR-10" or "scikit-learn sample photographs in 32×32 patches".
+        stand_in: Whether it stands in for the official data set.
+        stands_for: The official data set that it stands in for, or None.
+        sha256: Hash over the arrays that the training sees (inputs and targets).
+        samples: How many samples there are.
+    """
+
+    name: str
+    stand_in: bool
+    stands_for: str | None
+    sha256: str
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """Options for building a workload.
+
+    Attributes:
+        batch_size: Samples of one forward pass.
+        accumulate: Forward and backward passes before the optimizer steps.
+        seed: Of weights, order of the data and everything else that is drawn.
+        data_dir: Where official data lies; stand-ins are used where it is None or lacks it.
+        classes: None for the workload's own.
+        image_size: None for the workload's own.
+        rate_rule: How the learning rate follows the batch: "linear" (Goyal et al., arXiv
+            1706.02677, section 2.1), "sqrt" (Krizhevsky, arXiv 1404.5997, section 5) or "fixed".
+        on_part: Told when one of `PARTS` begins, or goes on; None where nobody asks.
+    """
+
+    batch_size: int
+    accumulate: int = 1
+    seed: int = 0
+    data_dir: Path | None = None
+    classes: int | None = None
+    image_size: int | None = None
+    rate_rule: str = "linear"
+    on_part: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+
+    def begin(self, part: str) -> None:
+        """Says that one of `PARTS` begins, or goes on."""
+        if self.on_part is not None:
+            self.on_part(part)
+
+    def rate(self, rate: float, *, at_batch: int) -> float:
+        """The learning rate for this batch, from the one that is right at another."""
+        ratio = self.batch_size * self.accumulate / at_batch
+        exponent = {"linear": 1.0, "sqrt": 0.5, "fixed": 0.0}[self.rate_rule]
+        return float(rate * ratio**exponent)
+
+    def classes_for(self, facts: WorkloadFacts) -> int:
+        """The classes to build for.
+
+        Raises:
+            InvalidValueError: The workload has none to choose, or too few are asked for.
+        """
+        if facts.classes is None:
+            raise InvalidValueError(f"{facts.name} has no classes to choose")
+        return facts.classes if self.classes is None else self.classes
+
+    def image_size_for(self, facts: WorkloadFacts) -> int:
+        """The height and width to build for.
+
+        Raises:
+            InvalidValueError: The workload has none to choose.
+        """
+        if facts.image_size is None:
+            raise InvalidValueError(f"{facts.name} has no image size to choose")
+        return facts.image_size if self.image_size is None else self.image_size
+
+    def check(self, facts: WorkloadFacts) -> None:
+        """Refuses what the workload cannot be built with; every `prepare` begins with it.
+
+        Raises:
+            InvalidValueError: A setting does not fit the workload.
+        """
+        for name, value in (("batch", self.batch_size), ("accumulate", self.accumulate)):
+            if value < 1:
+                raise InvalidValueError(f"{facts.name} needs a {name} of at least 1, not {value}")
+        if self.rate_rule not in RATE_RULES:
+            known = ", ".join(RATE_RULES)
+            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
+        if self.classes is not None:
+            if facts.classes is None:
+                raise InvalidValueError(f"--classes: {facts.name} has no classes to choose")
+            if self.classes < facts.classes:
+                raise InvalidValueError(
+                    f"--classes {self.classes}: the data of {facts.name} has {facts.classes}"
+                )
+        if self.image_size is not None:
+            if facts.image_size is None:
+                raise InvalidValueError(f"--image-size: {facts.name} has no image size to choose")
+            if self.image_size < facts.least_image_size:
+                raise InvalidValueError(
+                    f"--image-size {self.image_size}: {facts.name} sees images from "
+                    f"{facts.least_image_size}×{facts.least_image_size} on"
+                )
+
+
+class Turn(Protocol):
+    """Part of a step that ends in an update by one optimizer; most trainings have one, adversarial ones have two."""
+
+    optimizer: Any
+
+    def next_batch(self, phase: Phase) -> Any:
+        """The next batch; `with phase("game"):` marks time that is not data loading."""
+        ...
+
+    def loss(self, batch: Any) -> Any:
+        """Forward pass and loss of one batch: a scalar of the framework."""
+        ...
+
+
+class Training(Protocol):
+    """A workload that is ready to train.
+
+    Attributes:
+        data: Which data.
+        model: The framework's own object, all of it.
+        turns: What a step does, in this order.
+    """
+
+    data: DataFacts
+    model: Any
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """Phases of a step, in order."""
+        ...
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Evaluation of the model on samples that it never trains on.
+
+        "loss"; where there are classes "accuracy" (ratio); "judged": on how many samples; and
+        where several positions of a sample are judged (tokens) "positions": how many in all.
+        Empty where the workload has no such measure.
+
+        The model is in evaluation mode while it runs, and as it was before afterwards.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSource:
+    """Source of a supervised workload's samples; numpy alone reads them.
+
+    Attributes:
+        reader: "module:function": from a folder of data, or None, to `workloads.data.samples.Samples`.
+        inputs: What they are, so that an engine knows how to give them to the model: "images"
+            (bytes, normalised by `MEAN` and `DEVIATION` of the reader's module), "integers",
+            "numbers", "speech" (waveforms, as cepstral coefficients), "waveforms".
+        options: Further arguments of the reader.
+    """
+
+    reader: str
+    inputs: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSettings:
+    """Optimizer of the parameters.
+
+    Attributes:
+        name: "sgd", "adam", "adamw" or "rmsprop".
+        rate: The learning rate.
+        at_batch: Samples of a step for which that rate is right; None: it follows no batch.
+        decays: "all" parameters, or "matrices" alone.
+        options: Further hyperparameters, by their usual names ("momentum", "weight_decay", ...).
+    """
+
+    name: str
+    rate: float
+    at_batch: int | None = None
+    decays: str = "all"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def rate_for(self, preparation: Preparation) -> float:
+        """The learning rate at the batch of a preparation."""
+        if self.at_batch is None:
+            return self.rate
+        return preparation.rate(self.rate, at_batch=self.at_batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implementation:
+    """A workload on one engine, as places "module:attribute".
+
+    Attributes:
+        model: What makes the model. It is given the `architecture`, and `classes` and `image_size`
+            where it takes them.
+        training: What makes the training of model, specification and preparation; None: the
+            engine's own for supervised learning.
+    """
+
+    model: str
+    training: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specification:
+    """A workload without a framework: what is known of it, its data, hyperparameters and loss.
+
+    Attributes:
+        facts: What is known of it.
+        samples: What it trains on; None where its training makes them (a game).
+        loss: "cross entropy", "mean squared error", "detection", "adversarial", "Q-learning".
+        accuracy: Whether outputs are scores of classes, so that an evaluation has an accuracy.
+        evaluated: Held-out samples, at most, that an evaluation looks at.
+        optimizer: How parameters are updated; None where its training knows.
+        architecture: Further arguments of the model.
+        engines: How each engine makes it, by name.
+    """
+
+    facts: WorkloadFacts
+    samples: SampleSource | None = None
+    loss: str = "cross entropy"
+    accuracy: bool = True
+    evaluated: int = 512
+    optimizer: OptimizerSettings | None = None
+    architecture: Mapping[str, Any] = field(default_factory=dict)
+    engines: Mapping[str, Implementation] = field(default_factory=dict)
+
+    def on(self, engine: str) -> Implementation:
+        """Builder of the workload for an engine.
+
+        Raises:
+            InvalidValueError: It does not.
+        """
+        if engine not in self.engines:
+            known = ", ".join(self.engines) or "none"
+            raise InvalidValueError(
+                f"{self.facts.name} does not train on {engine} (engines: {known})"
+            )
+        return self.engines[engine]
+
+    def check(self, engine: str, preparation: Preparation, precision: str) -> None:
+        """Refuses what an engine does not make, or what the workload cannot be built with.
+
+        Raises:
+            InvalidValueError: A setting does not fit.
+        """
+        self.on(engine)
+        self.check_precision(precision)
+        preparation.check(self.facts)
+
+    def check_precision(self, precision: str) -> None:
+        """Refuses a precision that nobody knows, or this workload cannot train in.
+
+        Raises:
+            InvalidValueError: It is one of the two.
+        """
+        if precision not in PRECISIONS:
+            raise InvalidValueError(f"--precision {precision}: there are {', '.join(PRECISIONS)}")
+        facts = self.facts
+        if precision not in facts.precisions:
+            raise InvalidValueError(
+                f"--precision {precision}: {facts.name} trains in {', '.join(facts.precisions)} only"
+            )

@@ -1,0 +1,1 @@
+"""Statistics that know nothing of training: intervals, tests, discoveries, change points, forecasts."""

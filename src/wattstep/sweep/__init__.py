@@ -1,0 +1,1 @@
+"""Sweeps of configurations on one host or many."""

@@ -1,1 +1,0 @@
-"""What the framework says of its own operations while they run."""

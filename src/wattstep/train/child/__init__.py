@@ -1,0 +1,1 @@
+"""A training in a fresh child process, under a limit of memory, and how it ended."""

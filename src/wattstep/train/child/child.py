@@ -1,0 +1,147 @@
+"""A child process under a limit: what it says, what is seen of its memory, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from wattstep.schema.processes import child_command, listen, outwait
+from wattstep.train.child.limits import Cage
+
+LOOK_EVERY_S: Final = 0.5  # at the child's memory: 50 µs of this process
+# A step may take minutes; a child that says nothing for longer hangs.
+SILENT_S = 1800.0
+# Some versions of OpenBLAS ask for 32 MiB again and again, for ever, when they do not get them.
+FULL_SILENT_S = 300.0
+FULL_ROOM: Final = 64 * 1024**2
+_TAIL: Final = 65536  # bytes of a child's output that are looked into
+
+Hear = Callable[[dict[str, Any]], None]
+
+
+@dataclass(kw_only=True)
+class Ending:
+    """End of a child, and what was seen of it until then.
+
+    Attributes:
+        code: As `subprocess.Popen.returncode`: below 0 for a signal.
+        pid: Its number.
+        error: Message of its error, or None.
+        kind: Name of the error's class, where it says so.
+        problem: Why its run ended early, or None.
+        interrupted: Whether the user stopped it.
+        steps: Of its last news.
+        last_resident: Resident memory in bytes when it was last looked at.
+        peak_resident: Most resident memory that was seen, in bytes.
+        hung: Whether it was ended because it said nothing for long.
+        full: Whether its data segments were at their limit when they were last looked at.
+    """
+
+    code: int = 0
+    pid: int = 0
+    error: str | None = None
+    kind: str | None = None
+    problem: str | None = None
+    interrupted: bool = False
+    steps: int = 0
+    last_resident: int | None = None
+    peak_resident: int | None = None
+    hung: bool = False
+    full: bool = False
+
+
+class GuardedChild:
+    """A process that works for us within its bounds, and says on a pipe where it is.
+
+    Args:
+        entry: Function that it calls, "module:function"; that finds the descriptor for its news, then
+            `arguments`, from `sys.argv[1]` on.
+        arguments: See `entry`.
+        cage: Its limit.
+        output: Where what it writes goes; our standard error where None.
+        ends_with_us: Whether the kernel ends it when this process ends, however that ends.
+        cores: Those that it and its children may run on; None: those that we may.
+    """
+
+    def __init__(
+        self,
+        entry: str,
+        arguments: Sequence[str],
+        cage: Cage,
+        *,
+        output: IO[bytes] | None = None,
+        ends_with_us: bool = False,
+        cores: Sequence[int] | None = None,
+    ) -> None:
+        reading, writing = os.pipe()
+        guard = {**cage.guard, **({"parent": os.getpid()} if ends_with_us else {})}
+        guard |= {} if cores is None else {"cores": list(cores)}
+        guarded = ["wattstep.train.child.guard:main", json.dumps(guard)] if guard else []
+        try:
+            self.process = subprocess.Popen(
+                child_command(*guarded, entry, str(writing), *arguments),
+                stdout=output or sys.stderr,  # what a workload prints must not land in our JSON
+                stderr=output,
+                pass_fds=[writing],
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        self._news = reading
+        self._most_data = cage.guard.get("data")
+        self._ending = Ending(pid=self.process.pid)
+
+    def follow(self, hear: Hear) -> Ending:
+        """Waits for its end, and passes on what it says until then."""
+
+        def take(news: dict[str, Any]) -> None:
+            self._note(news)
+            hear(news)
+
+        self._ending.interrupted = listen(self._news, take, self._look, LOOK_EVERY_S)
+        self._ending.code = outwait(self.process)
+        self._ending.interrupted |= self._ending.code == 130
+        return self._ending
+
+    def _note(self, news: dict[str, Any]) -> None:
+        """Notes the news that every child calls the same."""
+        ending = self._ending
+        if "progress" in news:
+            ending.steps = max(ending.steps, news["progress"]["steps"])
+        ending.error = news.get("error") or ending.error
+        ending.kind = news.get("kind") or ending.kind
+        ending.problem = news.get("problem") or ending.problem
+
+    def _look(self, silent_s: float) -> None:
+        """At its memory; the high-water mark may be reset by its own recorder, so the most counts."""
+        ending = self._ending
+        with suppress(OSError):
+            text = Path(f"/proc/{ending.pid}/status").read_text(encoding="utf-8")
+            sizes = dict(line.split(":", 1) for line in text.splitlines() if line[:2] == "Vm")
+            if "VmRSS" in sizes:
+                ending.last_resident = _bytes(sizes["VmRSS"])
+                ending.peak_resident = max(ending.peak_resident or 0, _bytes(sizes["VmHWM"]))
+                if self._most_data is not None:
+                    ending.full = _bytes(sizes["VmData"]) + FULL_ROOM > self._most_data
+        if silent_s > (FULL_SILENT_S if ending.full else SILENT_S):
+            ending.hung = True
+            self.process.kill()
+
+
+def tail(output: IO[bytes]) -> str:
+    """The end of what a child wrote into a file."""
+    output.seek(max(output.seek(0, os.SEEK_END) - _TAIL, 0))
+    return output.read().decode("utf-8", errors="replace")
+
+
+def _bytes(kilobytes: str) -> int:
+    return int(kilobytes.split()[0]) * 1024

@@ -1,0 +1,76 @@
+"""Machine of a measurement: its facts, versions, and one measurement at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from wattstep.engines import ENGINES
+from wattstep.record.sensors import machine
+from wattstep.schema.configuration import MACHINE
+from wattstep.schema.version import VERSION
+
+# Of the same board, a kernel keeps now more and now less of the memory for itself.
+_MEMORY_SLACK: Final = 0.02
+_LOCK: Final = "wattstep-measuring.lock"
+
+
+def this_machine() -> dict[str, Any]:
+    """Facts that must not differ between outcomes that stand side by side; memory in bytes."""
+    facts = machine.describe()
+    return {key: facts[key] for key in (*MACHINE, "memory")}
+
+
+def versions() -> dict[str, str]:
+    """Versions of wattstep and of the engines' frameworks, without loading them."""
+    by_name = {"wattstep": VERSION}
+    # Without its framework every configuration is refused, and says what is missing.
+    for name in ENGINES.own:
+        with suppress(metadata.PackageNotFoundError):
+            by_name[name] = metadata.version(name)
+    return by_name
+
+
+def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """In what two machines differ, in words; what one of them does not tell does not count."""
+    return [
+        f"{key} was {before[key]}, now {now[key]}"
+        for key in before
+        if key in now and not _same(key, before[key], now[key])
+    ]
+
+
+def _same(key: str, before: Any, now: Any) -> bool:
+    if key == "memory" and before and now:
+        return bool(abs(before - now) <= _MEMORY_SLACK * before)
+    return bool(before == now)
+
+
+@contextmanager
+def one_at_a_time(folder: Path | None = None) -> Iterator[None]:
+    """Waits until nobody else on this machine measures within this context.
+
+    Args:
+        folder: Where all who measure here look; the system's folder for temporary files.
+    """
+    descriptor = _opened(Path(folder or tempfile.gettempdir(), _LOCK))
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # which lets go, as does the end of this process
+
+
+def _opened(path: Path) -> int:
+    """The file of the lock, which may be another user's: it is never written into."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # anybody may have put something there
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        return os.open(path, flags | os.O_CREAT, 0o644)

@@ -1,0 +1,102 @@
+"""Runs the parts of a daily training in fresh processes, and the entry of those."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from wattstep.errors import RecordingError, WattstepError
+from wattstep.schema.processes import child_command, ends_with_us, listen, outwait
+from wattstep.train.daily.days import train_days
+from wattstep.train.daily.folder import DailyFolder
+from wattstep.train.daily.pretraining import pretrain
+
+News = Callable[[dict[str, Any]], None]
+
+
+def train_daily(folder: DailyFolder, sizes: Sequence[int], on_news: News) -> None:
+    """Trains what is not done yet: the pre-training once, then the days of each batch size.
+
+    Raises:
+        WattstepError: A part failed.
+        KeyboardInterrupt: The user stopped it.
+    """
+    if folder.server() is None:
+        run_part(folder, None, on_news)
+    for size in sizes:
+        if len(folder.days(size)) <= folder.settings().days:
+            run_part(folder, size, on_news)
+
+
+def run_part(folder: DailyFolder, batch_size: int | None, on_news: News) -> None:
+    """Pre-trains (no batch size) or trains the days of a batch size, in a child process.
+
+    Raises:
+        WattstepError: The child failed; with its error, or how it ended.
+        KeyboardInterrupt: The user stopped it; the days that were done are kept.
+    """
+    reading, writing = os.pipe()
+    what = json.dumps({"folder": str(folder.path), "batch_size": batch_size})
+    try:
+        child = subprocess.Popen(
+            child_command("wattstep.train.daily.child:main", str(writing), what),
+            stdout=sys.stderr,  # what a workload prints must not land in our JSON
+            pass_fds=[writing, *([] if folder.lock is None else [folder.lock])],
+        )
+    finally:
+        os.close(writing)
+    errors: list[str] = []
+
+    def hear(news: dict[str, Any]) -> None:
+        if "error" in news:
+            errors.append(str(news["error"]))
+        else:
+            on_news(news)
+
+    with ends_with_us(child):
+        stopped = listen(reading, hear)
+        code = outwait(child)
+    if stopped or code == 130:
+        raise KeyboardInterrupt
+    if errors:
+        raise WattstepError(errors[-1])
+    if code != 0:
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise RecordingError(
+            f"the training process {how}; the days that were done are kept: the same command goes on"
+        )
+
+
+def main() -> int:
+    """Entry of the child: where news goes, and what to do, as JSON."""
+    news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
+
+    def tell(document: dict[str, Any]) -> None:
+        news.write(json.dumps(document) + "\n")
+
+    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+        tell({"warning": str(message)})
+
+    warnings.showwarning = warn
+    asked = json.loads(sys.argv[2])
+    folder = DailyFolder(Path(asked["folder"]))
+    try:
+        if asked["batch_size"] is None:
+            pretrain(folder.settings(), folder, tell)
+        else:
+            train_days(folder.settings(), folder, asked["batch_size"], tell)
+    except WattstepError as error:
+        tell({"error": str(error)})
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        tell({"error": f"{folder.path} cannot be written: {error.strerror or error}"})
+        return 2
+    return 0

@@ -1,0 +1,137 @@
+"""The document of a daily training: what each day brought and cost, as figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from wattstep import workloads
+from wattstep.errors import DamagedRunError
+from wattstep.run import Run, load
+from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.stats.statistics import change_figure, share_figure
+from wattstep.train.daily.folder import DailyFolder
+
+CLOCK = "monotonic clock"
+# Figure 10 and the text beside it (Liu et al., arXiv 1906.04278): the start, and after 17 days;
+# the batch sizes are not named.
+PAPER = {
+    "workload": "densenet40",
+    "images_per_day": 64,
+    "accuracy": [{"day": 0, "accuracy": 0.6065}, {"day": 17, "accuracy": 0.6132}],
+}
+
+
+def describe(folder: DailyFolder, sizes: Sequence[int] | None = None) -> dict[str, Any]:
+    """JSON-ready but for figures.
+
+    Args:
+        sizes: Batch sizes; None: all that have begun.
+    """
+    settings = folder.settings()
+    facts = workloads.find(settings.workload).facts
+    server = folder.server() or {}
+    chosen = [size for size in folder.batches() if sizes is None or size in sizes]
+    return {
+        "folder": str(folder.path),
+        "workload": facts.name,
+        "title": facts.title,
+        "images_per_day": settings.images_per_day,
+        "days": settings.days,
+        "epochs_per_day": settings.epochs_per_day,
+        "precision": settings.precision,
+        "rate_rule": settings.rate_rule,
+        "seed": settings.seed,
+        "data": server.get("data"),
+        "pretrained": {"goal": settings.pretrain, **server},
+        "batches": [_batch(folder, size, settings.days) for size in chosen],
+        "paper": PAPER,
+    }
+
+
+def _batch(folder: DailyFolder, size: int, days: int) -> dict[str, Any]:
+    rows = folder.days(size)
+
+    @cache
+    def opened(name: str) -> Run:
+        return load(folder.batch(size) / name)
+
+    described = [_day(row, rows[0], opened) for row in rows]
+    spent = described[1:]
+    return {
+        "batch_size": size,
+        "complete": rows[-1]["day"] == days,
+        "steps_per_day": folder.settings().steps_per_day(size),
+        "weights_sha256": rows[0]["weights_sha256"],
+        "runs": sorted({str(folder.batch(size) / row["run"]) for row in rows[1:]}),
+        "days": described,
+        "total_time": _sum([day["time"] for day in spent], "s"),
+        "total_energy": _sum([day["energy"] for day in spent], "J"),
+    }
+
+
+def _day(row: dict[str, Any], first: dict[str, Any], opened: Any) -> dict[str, Any]:
+    row_document: dict[str, Any] = {
+        "day": row["day"],
+        "accuracy": share(row["held_out"], "held-out samples"),
+        "gain": paired(row["held_out"], first["held_out"], "held-out samples"),
+        "forgetting": paired(first["remembered"], row["remembered"], "samples of the server"),
+    }
+    if row["day"]:
+        row_document["new_accuracy"] = share(
+            row["new"], "the day's samples, after training on them"
+        )
+        row_document["loss"] = row["loss"]
+        row_document["steps"] = row["steps"]
+        row_document["samples"] = row["samples"]
+        row_document["time"] = Figure(
+            value=(row["end_ns"] - row["begin_ns"]) * 1e-9, unit="s", n=row["steps"],
+            status=Status.MEASURED, source=CLOCK, method="from the day's first step to its last",
+        )  # fmt: skip
+        row_document["energy"] = _energy(row, opened)
+    return row_document
+
+
+def _energy(row: dict[str, Any], opened: Any) -> Figure:
+    """Of the span that `time` is measured over."""
+    try:
+        energy = opened(row["run"]).series.energy
+    except DamagedRunError as error:
+        return missing("J", f"its run cannot be read: {error}")
+    if isinstance(energy, str):
+        return missing("J", energy)
+    import numpy as np
+
+    span = np.array([row["begin_ns"]]), np.array([row["end_ns"]])
+    gains, covered = energy.curve.difference(*span)
+    if not covered[0] > 0 or not math.isfinite(gains[0]):
+        return missing("J", f"no samples of {energy.source} while the day was trained")
+    return Figure(
+        value=float(gains[0] / covered[0]), unit="J", status=energy.status, source=energy.source,
+        method="between the day's first step and its last", reason=energy.note,
+    )  # fmt: skip
+
+
+def share(bits: str, of: str) -> Figure:
+    """The share of ones."""
+    return share_figure(bits.count("1"), len(bits), of)
+
+
+def paired(bits: str, before: str, of: str) -> Figure:
+    """The share of ones less that of `before`, on the same samples."""
+    won = sum(a > b for a, b in zip(bits, before, strict=True))
+    lost = sum(a < b for a, b in zip(bits, before, strict=True))
+    return change_figure(won, lost, len(bits), of)
+
+
+def _sum(figures: Sequence[Figure], unit: str) -> Figure:
+    values = [figure.value for figure in figures if figure.value is not None]
+    if not figures or len(values) < len(figures):
+        gaps = [figure.reason for figure in figures if figure.value is None]
+        return missing(unit, gaps[0] or "not known" if gaps else "no day is done")
+    return Figure(
+        value=sum(values), unit=unit, n=len(values), source=figures[0].source,
+        status=weakest(figure.status for figure in figures), method="sum over the days",
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""The folder of a daily training: its settings, the server's model, and the days of each batch size."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.store.folder import read_plain, replacing
+from wattstep.store.lock import lock_folder
+from wattstep.train.daily.settings import DailySettings
+
+SETTINGS = "daily.json"
+WEIGHTS = "pretrained.pt"
+SERVER = "pretrained.json"
+DAYS = "days.json"
+REPORT = "report.html"
+LOCK = "daily.lock"
+
+
+class DailyFolder:
+    """Everything is written whole, so that a command that was killed can be given again.
+
+    Args:
+        path: The folder; made by `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.weights = path / WEIGHTS
+        self.lock: int | None = None  # the descriptor that keeps the folder to one command
+
+    def open(self, settings: DailySettings) -> None:
+        """Makes the folder, or checks that it is of the same settings; holds it until `close`.
+
+        Raises:
+            InvalidValueError: It belongs to another daily training, or cannot be made.
+            RunExistsError: Another command trains in it.
+        """
+        try:
+            self._check_place()
+            self.path.mkdir(parents=True, exist_ok=True)
+            if self.lock is None:
+                self.lock = lock_folder(self.path, LOCK, "another wattstep daily")
+            self._settle(asdict(settings))
+        except OSError as error:
+            raise InvalidValueError(f"{self.path} cannot be made: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    def _check_place(self) -> None:
+        """Refuses what is no folder, or one that is full of something else."""
+        if not self.path.exists() or (self.path / SETTINGS).exists():
+            return
+        if not self.path.is_dir() or any(path.name != LOCK for path in self.path.iterdir()):
+            raise InvalidValueError(f"{self.path} holds something else: choose another --out")
+
+    def _settle(self, document: dict[str, Any]) -> None:
+        """Writes the settings, where there are not others that count."""
+        if (self.path / SETTINGS).exists():
+            settings = read(self.path / SETTINGS)
+            other = [key for key in document if settings.get(key) != document[key]]
+            if other and self.server() is not None:
+                raise InvalidValueError(
+                    f"{self.path} holds a daily training with another {', '.join(other)}: "
+                    "choose another --out, or remove it first"
+                )
+        write(self.path / SETTINGS, document)
+
+    def settings(self) -> DailySettings:
+        """Settings that it was made for.
+
+        Raises:
+            DamagedRunError: It is no daily training.
+        """
+        return DailySettings(**read(self.path / SETTINGS))
+
+    def server(self) -> dict[str, Any] | None:
+        """Result of the pre-training, or None where it is not done."""
+        done = (self.path / SERVER).exists() and self.weights.exists()
+        return read(self.path / SERVER) if done else None
+
+    def keep_server(self, document: dict[str, Any]) -> None:
+        """After the weights: with this the pre-training is done."""
+        write(self.path / SERVER, document)
+
+    def batch(self, size: int) -> Path:
+        """The folder of a batch size."""
+        return self.path / f"batch-{size}"
+
+    def batches(self) -> list[int]:
+        """Those that have begun."""
+        names = [path.parent.name for path in self.path.glob(f"batch-*/{DAYS}")]
+        return sorted(int(name.removeprefix("batch-")) for name in names)
+
+    def days(self, size: int) -> list[dict[str, Any]]:
+        """The days that are done, the server's model as day 0."""
+        path = self.batch(size) / DAYS
+        return list(read(path)["days"]) if path.exists() else []
+
+    def keep_days(self, size: int, days: list[dict[str, Any]]) -> None:
+        """After the checkpoint of the last of them, which then replaces those before it."""
+        write(self.batch(size) / DAYS, {"days": days})
+        last = self.checkpoint(size, days[-1]["day"])
+        for path in self.batch(size).glob("day-*.pt"):
+            if path != last:
+                path.unlink()
+
+    def checkpoint(self, size: int, day: int) -> Path:
+        """Checkpoint of the training after that day."""
+        return self.batch(size) / f"day-{day:03d}.pt"
+
+    def new_run(self, size: int) -> Path:
+        """The folder of the next run: one for each time that the command went on."""
+        number = 1
+        while (path := self.batch(size) / f"run-{number}").exists():
+            number += 1
+        return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A JSON document.
+
+    Raises:
+        DamagedRunError: It cannot be read.
+    """
+    try:
+        document = json.loads(read_plain(path))
+    except (OSError, ValueError) as error:
+        raise DamagedRunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise DamagedRunError(f"{path} does not hold what it should")
+    return document
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Replaces a JSON document as a whole."""
+    with replacing(path) as file:
+        file.write(json.dumps(document, indent=1).encode())

@@ -1,0 +1,75 @@
+"""Settings of a daily training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from wattstep.errors import InvalidValueError
+from wattstep.schema.goal import Goal
+from wattstep.schema.settings import parse_power_model, setting
+from wattstep.schema.workload import PRECISIONS, RATE_RULES, Preparation
+
+SERVER_BATCH = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class DailySettings:
+    """See the options of `wattstep daily`; what is the same for all batch sizes.
+
+    Attributes:
+        pretrain: Accuracy on held-out samples that the server trains to, as in `Goal.parse`.
+        rate_rule: How the learning rate follows the batch; see `Preparation`.
+
+    The others: as the help of their options says.
+    """
+
+    workload: str
+    images_per_day: int = setting(64, "New samples a day.", "N")
+    days: int = setting(17, "Days.", "N")
+    epochs_per_day: int = setting(1, "How often a day trains on each of its samples.", "N")
+    pretrain: str = setting("accuracy=0.6", "Held-out accuracy of the server's model.", "GOAL")
+    pretrain_seconds: float = setting(3600.0, "The most that the server's training may take.", "S")
+    judged: int = setting(2000, "Samples, at most, on which an accuracy is taken.", "N")
+    threads: int | None = None
+    precision: str = "fp32"
+    rate_rule: str = "linear"
+    seed: int = 0
+    data_dir: str | None = setting(None, option="data")
+    power_model: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("images_per_day", "days", "epochs_per_day", "judged", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidValueError(
+                    f"--{name.replace('_', '-')} {value}: it must be at least 1"
+                )
+        for name, known in (("precision", PRECISIONS), ("rate_rule", RATE_RULES)):
+            if getattr(self, name) not in known:
+                raise InvalidValueError(
+                    f"--{name.replace('_', '-')} {getattr(self, name)}: "
+                    f"there are {', '.join(known)}"
+                )
+        if Goal.parse(self.pretrain).measure != "accuracy":
+            raise InvalidValueError(f"--pretrain {self.pretrain}: write accuracy=0.6")
+        if self.pretrain_seconds <= 0:
+            raise InvalidValueError("--pretrain-seconds must be above 0")
+        if self.data_dir is not None and not Path(self.data_dir).is_dir():
+            raise InvalidValueError(f"--data {self.data_dir}: there is no such folder")
+        parse_power_model(self.power_model)
+
+    def preparation(self, batch_size: int) -> Preparation:
+        """Preparation that the workload is built from."""
+        return Preparation(
+            batch_size=batch_size,
+            seed=self.seed,
+            data_dir=None if self.data_dir is None else Path(self.data_dir),
+            rate_rule=self.rate_rule,
+        )
+
+    def steps_per_day(self, batch_size: int) -> int:
+        """So many that each sample is seen `epochs_per_day` times; the last batch is filled up
+        with samples of the same day.
+        """
+        return -(-self.images_per_day * self.epochs_per_day // batch_size)

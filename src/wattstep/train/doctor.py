@@ -1,0 +1,126 @@
+"""Diagnosis of what this machine can measure, at what cost, and what not and why: two seconds of sampling, read back."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wattstep.record.recorder import Recorder, RecordingWarning
+from wattstep.record.sensors import SENSORS
+from wattstep.record.sensors import load as load_sensor
+from wattstep.run import Run, load
+from wattstep.schema.journal import MARKS, OPERATIONS
+from wattstep.schema.report_rows import SampledChannel
+from wattstep.schema.run_report import json_of
+
+SECONDS = 2.0
+BUSY_SHARE = 0.5  # of the time, so that counters of busy and of idle time both move
+
+
+OF_OTHERS = {
+    "sampler": "the sampler itself",
+    "companion": "the sampler's companion, which reads what no file gives",
+    "replay": "the sensors of the recording",
+}
+
+
+def diagnose(
+    interval: str = "10ms", seconds: float = SECONDS, target: str | None = None
+) -> dict[str, Any]:
+    """Samples a target for a moment, with a half-busy process as the training.
+
+    Args:
+        interval: Of the sampler.
+        seconds: How long.
+        target: Where the sensors are, this machine where it is None.
+
+    Returns:
+        JSON-ready: "device", "target", "total" (what its power is the sum of, or why there is
+        none), "notes", "sensors" (each with its channels, or the reason why it is absent),
+        "sampler" and "disk_bytes_an_hour".
+
+    Raises:
+        WattstepError: Sampling is not possible at all.
+    """
+    with tempfile.TemporaryDirectory(prefix="wattstep-") as folder, warnings.catch_warnings():
+        # What it warns of stands in the run's notes, which are shown.
+        warnings.simplefilter("ignore", RecordingWarning)
+        path = Path(folder) / "doctor"
+        about = {"workload": "doctor"}
+        recorder = Recorder(path, interval=interval, trace="none", target=target, about=about)
+        with recorder:
+            _half_busy(recorder, seconds)
+            # Samples only: marks are reserved in chunks, and depend on how long a step is.
+            files = (path / "journal").glob("*.bin")
+            own_files = [f for f in files if not f.name.startswith(("replay-", MARKS, OPERATIONS))]
+            size = sum(f.stat().st_size for f in own_files)
+        run = load(path)
+        report = run.report()
+        return {
+            "device": report.device,
+            "interval": interval,
+            "target": run.info.target,
+            "total": _total(run),
+            "notes": list(run.info.notes),
+            "sensors": _sensors(run, report.channels),
+            "sampler": json_of(report.recording),
+            "disk_bytes_an_hour": size / seconds * 3600,
+        }
+
+
+def _total(run: Run) -> dict[str, Any]:
+    """Source of the whole's power, and what its channels say that it leaves out."""
+    energy = run.series.energy
+    if isinstance(energy, str):
+        return {"source": None, "status": None, "note": energy}
+    return {"source": energy.source, "status": energy.status.value, "note": energy.note}
+
+
+def _half_busy(recorder: Recorder, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with recorder.step():
+            busy_until = time.monotonic() + 0.02 * BUSY_SHARE
+            while time.monotonic() < busy_until:
+                pass
+            time.sleep(0.02 * (1 - BUSY_SHARE))
+
+
+def _sensors(run: Run, sampled: Sequence[SampledChannel]) -> list[dict[str, Any]]:
+    by_sensor: dict[str, list[str]] = {}
+    for read in run.info.reads:
+        by_sensor.setdefault(read.sensor, []).extend(c.name for c in read.channels)
+    channels = {channel.name: channel for channel in sampled}
+    rows = []
+    for name in dict.fromkeys(("sampler", *SENSORS, *by_sensor, *run.info.absent)):
+        what = load_sensor(name).description if name in SENSORS else OF_OTHERS.get(name, "")
+        row: dict[str, Any] = {"name": name, "description": what}
+        if name in run.info.absent:
+            row |= {"present": False, "reason": run.info.absent[name], "channels": []}
+        else:
+            documents = [_channel(run, channels[c]) for c in by_sensor.get(name, ())]
+            row |= {"present": True, "reason": None, "channels": documents}
+        rows.append(row)
+    return rows
+
+
+def _channel(run: Run, channel: SampledChannel) -> dict[str, Any]:
+    row = json_of(channel)
+    if not channel.samples:
+        return {**row, "value": None, "resolution_seen": None}
+    _, value = run.series.raw(channel.name)
+    known = value[np.isfinite(value)]
+    steps = np.abs(np.diff(known))
+    steps = steps[steps > 0]
+    smallest = float(steps.min()) if len(steps) else None
+    return {
+        **row,
+        "value": float(known[-1]),
+        "resolution_seen": channel.resolution_seen or smallest,
+    }

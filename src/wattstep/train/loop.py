@@ -1,0 +1,477 @@
+"""The loop that trains a workload on an engine under a recorder; every command and sweep uses this one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from wattstep import engines, workloads
+from wattstep.errors import RecordingError, WattstepError
+from wattstep.live.so_far import LiveForecast
+from wattstep.record.recorder import Recorder
+from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.schema.engine import Trainer
+from wattstep.schema.goal import Goal
+from wattstep.schema.oom_messages import ran_out
+from wattstep.schema.settings import parse_duration
+from wattstep.schema.workload import WorkloadFacts
+from wattstep.store.files import new_name
+from wattstep.train.environment import (
+    AMBIENT_UNKNOWN,
+    FAN_UNKNOWN,
+    add_environment,
+    canary,
+    surroundings,
+)
+from wattstep.train.environment.crowding import (
+    cores_of_others,
+    default_threads,
+    too_many_threads,
+    usable_cores,
+)
+from wattstep.train.environment.sustaining import MOST_S as SUSTAIN_SECONDS
+from wattstep.train.environment.sustaining import Sustaining
+from wattstep.train.environment.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
+from wattstep.train.foreground import measure_foreground
+from wattstep.train.memory.step import track_step
+from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
+from wattstep.train.time_to_target import TimeToTarget
+
+# Of the seconds that were asked for, from the first step of the warm-up on:
+STEPS_TIMES = 2.0  # until then the least steps are waited for
+MOST_TIMES = 3.0  # until then traced steps and what follows memory may go on
+FEWEST_STEPS = 3  # that count, whatever they take
+BESIDE_S = 10.0  # where steps were asked for: for what comes after them, or as long as those took
+MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
+# How long a run with a goal may take, where neither steps nor seconds are given.
+GOAL_SECONDS = 3600.0
+REPORT_NS = 100_000_000
+FORECAST_AT = 0.2  # share of the run from which on what is said to be left is kept in its record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Progress of a run.
+
+    Attributes:
+        stage: "preparing", "waiting until steady", "idle before", "training", "tracing" (the last
+            traced steps), "idle after", "following memory", "foreground" or "writing".
+        share: Of the run that is done, from 0 to 1.
+        steps: Steps done.
+        loss: Of the last step.
+        said: Further state, in a few words.
+        ahead: Time, joules and battery: used and left, in a few words.
+        unpowered: Why there are no joules among that; "" where there are, or nothing is left.
+    """
+
+    stage: str
+    share: float = 0.0
+    steps: int = 0
+    loss: float | None = None
+    said: str = ""
+    ahead: str = ""
+    unpowered: str = ""
+
+
+def train(
+    settings: TrainingSettings,
+    report: Callable[[Progress], None],
+    warn: Callable[[str], None] = lambda text: None,
+) -> Recorder:
+    """Trains and records.
+
+    Args:
+        settings: The settings.
+        report: Told where it is.
+        warn: Told at once what will make the training slow.
+
+    Returns:
+        The recorder, closed; its `path` is the run, its `problem` says why it ended early.
+
+    Raises:
+        WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
+    """
+    report(Progress(stage="preparing"))
+    crowded = None
+    if settings.threads is None:  # said before torch is loaded, which others make take long, too
+        crowded = too_many_threads(default_threads(), usable_cores(), cores_of_others())
+    if crowded is not None:
+        warn(crowded)
+    workload = workloads.find(settings.workload)
+    trainer = engines.find(settings.engine).prepare(
+        workload,
+        settings.preparation,
+        threads=settings.threads,
+        processor=settings.processor,
+        precision=settings.precision,
+    )
+    time_to_target = None
+    if settings.until is not None:
+        goal = Goal.parse(settings.until)
+        time_to_target = TimeToTarget(goal, trainer, every=settings.evaluate_every)
+    recorder = Recorder(
+        settings.out or Path("runs") / new_name(settings.workload),
+        interval=settings.interval,
+        trace=settings.trace_mode,
+        warmup=settings.warmup,
+        model=trainer.model,
+        engine=trainer.engine,
+        power_model=settings.power_model,
+        target=settings.target,
+        about=_describe(settings, workload.facts, trainer),
+    )
+    if crowded is not None:
+        recorder.note(crowded)
+    with recorder:
+        _surround(settings, recorder, report)
+        _Loop(settings, trainer, recorder, report, time_to_target).run()
+        report(Progress(stage="writing", share=1.0, steps=recorder.index))
+    return recorder
+
+
+def _surround(
+    settings: TrainingSettings, recorder: Recorder, report: Callable[[Progress], None]
+) -> None:
+    """Records what is known of the surroundings, and waits before the first step."""
+    facts = surroundings(recorder.info.reads, settings.ambient, settings.target)
+    if "ambient" not in facts and (settings.stable or settings.sustain):
+        recorder.note(AMBIENT_UNKNOWN)
+    if settings.fan is not None:
+        facts.setdefault("fan", {"words": settings.fan, "source": "given by the user"})
+    if "fan" not in facts and (settings.stable or settings.sustain):
+        recorder.note(FAN_UNKNOWN)
+    add_environment(recorder, **facts)
+    if settings.stable:
+        steady = wait_until_steady(
+            recorder, lambda share: report(Progress(stage="waiting until steady", share=share))
+        )
+        add_environment(recorder, stable=steady)
+    _stay_idle(settings, recorder, report, BEFORE)
+    if settings.canary:
+        canary.watch(recorder, canary.BEFORE)
+
+
+def _stay_idle(
+    settings: TrainingSettings, recorder: Recorder, report: Callable[[Progress], None], name: str
+) -> None:
+    """Samples the machine's power at rest for as long as is asked for, while nothing runs."""
+    if settings.idle is None:
+        return
+    stage, steps = name.replace("_", " "), recorder.index
+    stay_idle(
+        recorder,
+        name,
+        parse_duration(settings.idle),
+        lambda share: report(Progress(stage=stage, share=share, steps=steps)),
+    )
+
+
+def _tokens(facts: WorkloadFacts) -> dict[str, int]:
+    """Of a workload of tokens, how many a sample has."""
+    tokens = facts.tokens_per_sample
+    return {} if tokens is None else {"tokens_per_sample": tokens}
+
+
+def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer) -> dict[str, Any]:
+    """Describes the run by its settings, the workload's facts and the trainer."""
+    shape = {
+        "classes": settings.classes or facts.classes,
+        "image_size": settings.image_size or facts.image_size,
+        **trainer.options,
+        "until": settings.until,
+        "subtract_idle": settings.subtract_idle,
+        "exclude": list(settings.excluded) or None,
+    }
+    return {
+        "workload": facts.name,
+        "title": facts.title,
+        "engine": trainer.engine.version(),
+        "batch_size": settings.batch_size,
+        "threads": trainer.threads,
+        "precision": settings.precision,
+        "processor": settings.processor,
+        "seed": settings.seed,
+        "data": trainer.data,
+        # What the sensors say of the surroundings is added when they are known.
+        "conditions": {
+            **surroundings((), settings.ambient, settings.target),
+            **({} if settings.cooled is None else {"cooldown": dict(settings.cooled)}),
+        },
+        "calibration": settings.calibration,
+        "model": {**trainer.model_facts(), **_tokens(facts)},
+        "asked": settings.asked,
+        "options": {
+            "accumulate": settings.accumulate,
+            "rate_rule": settings.rate_rule,
+            **{key: value for key, value in shape.items() if value is not None},
+        },
+    }
+
+
+class _Loop:
+    """Steps until the run has what it was asked for."""
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        trainer: Trainer,
+        recorder: Recorder,
+        report: Callable[[Progress], None],
+        time_to_target: TimeToTarget | None,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._trainer = trainer
+        self._recorder = recorder
+        self._report = report
+        self._samples = settings.batch_size * settings.accumulate
+        self._reported = 0
+        self._warmed = 0  # when the warm-up began, and when it was over
+        self._begun = 0
+        self._windows = 0  # traced steps so far
+        self._window_ns = 0  # what the last of them took
+        self._clean = 0  # steps that count
+        self._after_traced = False
+        self._diverged = False
+        self._time_to_target = time_to_target
+        self._sustaining: Sustaining | None = None
+        self._steady = False
+        self._eta = LiveForecast(recorder.path, recorder.info)
+        self._forecast: dict[str, Any] = {}
+
+    def run(self) -> None:
+        recorder, settings = self._recorder, self._settings
+        time_to_target = self._time_to_target
+        if time_to_target is not None:
+            time_to_target.begin(recorder)
+        self._warmed = self._clock()
+        for _ in range(settings.warmup):
+            self._step("training", 0.0)
+        self._clean = 0
+        self._begun = self._clock()
+        if settings.sustain:
+            seconds = None if settings.steps is not None else settings.seconds or SUSTAIN_SECONDS
+            self._sustaining = Sustaining(
+                recorder, self._begun * 1e-9, most_s=seconds, most_steps=settings.steps
+            )
+        share = 0.0
+        while share < 1 and recorder.problem is None:
+            self._step("training", share)
+            share = self._share()
+            last = share >= 1
+            self._look_at_eta(share)
+            if time_to_target is not None and time_to_target.ended(
+                last=last, diverged=self._diverged
+            ):
+                break
+        if self._sustaining is not None:
+            add_environment(recorder, sustain=self._sustaining.found())
+        self._keep_forecast()
+        if recorder.problem is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Traced steps that a short run still lacks, and the sizes of what it holds.
+
+        All of it is bounded in time: what does not fit is left out, and the run says so.
+        """
+        recorder, settings = self._recorder, self._settings
+        took = self._clock() - self._begun
+        step = took / max(self._clean, 1)
+        until, words = self._until(took)
+        wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
+        # A run that was too short for its traced steps gets them now, with clean ones between; one
+        # it has in any case.
+        for _ in range(max(wanted - recorder.windows, 0)):
+            clean = LEAST_CLEAN if recorder.windows else 0
+            needed = clean * step + max(step, self._window_ns)
+            if recorder.windows and self._clock() + needed > until:
+                recorder.note(
+                    f"traced steps: {recorder.windows}, not {wanted}: more would have taken {words}"
+                )
+                break
+            for _ in range(clean):
+                self._step("tracing", recorder.windows / wanted)
+            recorder.trace_next()
+            self._step("tracing", recorder.windows / wanted)
+        left = until - self._clock()  # what idles, or is told apart, takes nothing of it
+        if settings.canary and recorder.problem is None:
+            canary.watch(recorder, canary.AFTER)
+        _stay_idle(settings, recorder, self._report, AFTER)
+        # The optimizer's state exists only after its first step.
+        sizes = self._trainer.memory()
+        if wanted and recorder.problem is None:
+            if MEMORY_STEPS * step > left:
+                recorder.note(
+                    "memory by category is not known: following a step's memory would have taken "
+                    f"{words}"
+                )
+            else:
+                sizes.update(self._followed())
+        for category, size in sizes.items():
+            recorder.memory(category, size)
+        if settings.foreground is not None and recorder.problem is None:
+            self._report(Progress(stage="foreground", share=1.0, steps=recorder.index))
+            measure_foreground(
+                recorder, self._trainer.step, seconds=settings.foreground, nice=settings.nice
+            )
+
+    def _until(self, took_ns: int) -> tuple[float, str]:
+        """When what comes beside the measured steps is to end, and what more of it would have been."""
+        if self._ends_by_time:
+            seconds = self._settings.seconds or DEFAULT_SECONDS
+            words = f"more than {MOST_TIMES:g} times the {seconds:g} s that were asked for"
+            return self._warmed + MOST_TIMES * seconds * 1e9, words
+        most = max(took_ns, BESIDE_S * 1e9)
+        return self._clock() + most, "longer than the measured steps themselves"
+
+    @property
+    def _ends_by_time(self) -> bool:
+        """Seconds are asked for, and nothing else."""
+        return self._knows_its_end and self._settings.steps is None
+
+    def _followed(self) -> dict[str, int]:
+        """Makes a step beside the record, whose memory is followed operation by operation."""
+        self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
+        try:
+            with self._recorder.apart("memory"):
+                return track_step(self._trainer)
+        except RecordingError as error:
+            self._recorder.note(f"memory by category is not known: {error}")
+            return {}
+
+    def _look_at_eta(self, share: float) -> None:
+        """Every other second what was used, and what is left of the steps or the time that were asked for."""
+        if share >= 1 or not self._eta.due():
+            return
+        self._eta.look()
+        if not self._forecast and share >= FORECAST_AT and not self._eta.time_left.missing:
+            self._forecast = {"after_steps": self._clean, **self._eta.document()}
+            self._forecast_ns = time.perf_counter_ns()
+
+    @property
+    def _knows_its_end(self) -> bool:
+        """A goal, or a steady state, may end it at any time."""
+        return self._time_to_target is None and not self._settings.sustain
+
+    def _keep_forecast(self) -> None:
+        """Writes the forecast into the run, with the time that it took in the end."""
+        if self._forecast:
+            came = (time.perf_counter_ns() - self._forecast_ns) * 1e-9
+            add_environment(
+                self._recorder, forecast={**self._forecast, "time_came": round(came, 6)}
+            )
+
+    def _share(self) -> float:
+        """Of the run that is done."""
+        if self._steady and self._clean >= self._settings.least_steps:
+            return 1.0
+        if self._settings.steps is not None:
+            return self._clean / self._settings.steps
+        default = DEFAULT_SECONDS if self._time_to_target is None else GOAL_SECONDS
+        default = default if self._sustaining is None else SUSTAIN_SECONDS
+        seconds = self._settings.seconds or default
+        now = self._clock()
+        elapsed, with_warmup = (now - self._begun) * 1e-9, (now - self._warmed) * 1e-9
+        if with_warmup > STEPS_TIMES * seconds and self._clean >= FEWEST_STEPS:
+            if self._clean < self._settings.least_steps:
+                self._recorder.note(
+                    f"measuring ended after {self._clean} clean steps, not "
+                    f"{self._settings.least_steps}: so many would have taken more than "
+                    f"{STEPS_TIMES:g} times the {seconds:g} s that were asked for"
+                )
+            return 1.0
+        return min(elapsed / seconds, self._clean / self._settings.least_steps)
+
+    def _step(self, stage: str, share: float) -> None:
+        recorder, steps = self._recorder, self._recorder.steps
+        begin = self._clock()
+        steps.begin(self._samples)
+        marked = steps.phases_on
+        try:
+            loss = self._trainer.step(steps.mark)
+        except BaseException:
+            steps.abandon()
+            raise
+        steps.end(loss)
+        traced = marked and recorder.windows > self._windows
+        if traced:
+            self._windows = recorder.windows
+            self._window_ns = self._clock() - begin
+        counts = not (traced or self._after_traced)
+        self._clean += counts
+        if self._sustaining is not None:
+            self._sustain(begin, counts)
+        self._after_traced = traced  # the step after a traced one finds back to its habits
+        if not math.isfinite(loss) and not self._diverged:
+            self._diverged = True
+            recorder.note(
+                f"the loss is not a finite number from step {recorder.index - 1} on: "
+                "what was timed is not a training that works"
+            )
+        now = self._clock()
+        if now - self._reported > REPORT_NS:
+            self._reported = now
+            detail = "" if self._sustaining is None else self._sustaining.said
+            training = stage == "training"
+            self._report(
+                Progress(
+                    stage=stage, share=share, steps=recorder.index, loss=loss, said=detail,
+                    ahead=self._eta.words() if training else "",
+                    unpowered=self._eta.unpowered if training and self._knows_its_end else "",
+                )
+            )  # fmt: skip
+
+    def _sustain(self, begin_ns: int, counts: bool) -> None:
+        """Tells what watches the training of a step that has just ended."""
+        assert self._sustaining is not None
+        now = self._clock()
+        self._steady = self._sustaining.step(
+            now * 1e-9, (now - begin_ns) * 1e-9, self._samples, counts=counts
+        )
+
+
+def main() -> int:
+    """Entry of the child process that trains: settings as JSON, news as JSON lines on fd 3+."""
+    news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
+
+    def say(document: dict[str, Any]) -> None:
+        news.write(json.dumps(document) + "\n")
+
+    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+        say({"warning": str(message)})
+
+    warnings.showwarning = warn
+    try:
+        settings = TrainingSettings(**json.loads(sys.argv[2]))
+        recorder = train(
+            settings,
+            lambda progress: say({"progress": asdict(progress)}),
+            lambda text: say({"warning": text}),
+        )
+    except WattstepError as error:
+        say({"error": str(error), "kind": type(error).__name__})
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except (MemoryError, RuntimeError, ImportError, OSError) as error:
+        message = (str(error).splitlines() or [""])[0]
+        if ran_out(error):
+            say({"error": f"memory ran out: {message or 'try a smaller batch'}"})
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            say({"error": f"the disk is full: {message}", "kind": RecordingError.__name__})
+        else:
+            raise  # a mistake of ours, with its traceback
+        return 2
+    say({"run": str(recorder.path), "problem": recorder.problem})
+    return 0

@@ -1,0 +1,121 @@
+"""GPU memory of a training: the allocator's share by category, and what lies outside of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wattstep.recorded import memory
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.train.memory.step import StepFootprint
+
+KEPT: Final = "kept_by_kernels"
+OUTSIDE: Final = "outside_allocator"
+_SOURCE = "torch's allocator of the GPU's memory"
+_METHODS: Final = {
+    "kernel_scratch": (
+        Status.MEASURED,
+        "most handed out during that operation, less what was before and the tensors that it made",
+    ),
+    KEPT: (
+        Status.MEASURED,
+        "handed out between steps and no tensor: space that kernels keep, rounding",
+    ),
+    memory.ALLOCATOR_FREE: (
+        Status.MEASURED,
+        "most that the allocator had from the driver, less the most that it had handed out",
+    ),
+    OUTSIDE: (
+        Status.MEASURED,
+        "what the driver counts as the process's, less what the allocator has from it: the "
+        "context, code of kernels, libraries",
+    ),
+    memory.UNEXPLAINED: (
+        Status.ATTRIBUTED,
+        "what is left: rounding of tensors made in the step; below 0 where undisturbed steps took "
+        "less than the one that was followed",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePeak:
+    """GPU memory that undisturbed steps took, in bytes.
+
+    Attributes:
+        name: Of the device.
+        allocated: The most that torch's allocator had handed out.
+        reserved: The most that it had from the driver.
+        outside: Memory that the process takes beside the allocator; None where that is not known.
+        reason: Why it is not.
+    """
+
+    name: str
+    allocated: int
+    reserved: int
+    outside: int | None
+    reason: str | None
+
+    @property
+    def whole(self) -> int:
+        """All that is known of."""
+        return self.reserved + (self.outside or 0)
+
+
+def peak_of(device: Any) -> DevicePeak:
+    """Reads what was most in use since the peaks were reset.
+
+    Args:
+        device: As `Engine.device_memory` gives it.
+    """
+    used, reason = device.used_by_process()
+    return DevicePeak(
+        name=device.name(),
+        allocated=device.peak_allocated,
+        reserved=device.peak_reserved,
+        outside=None if used is None else used - device.reserved,
+        reason=reason,
+    )
+
+
+def peak_figure(peak: DevicePeak) -> Figure:
+    """The most device memory that the process took in undisturbed steps."""
+    outside = (
+        "; the context and other memory outside of it is not known"
+        if peak.outside is None
+        else ", and what the driver counts beside that"
+    )
+    return Figure(
+        value=float(peak.whole),
+        unit="B",
+        status=Status.MEASURED,
+        source=_SOURCE if peak.outside is None else f"{_SOURCE}, and the driver",
+        method="most that the allocator had from the driver over steady steps" + outside,
+    )
+
+
+def breakdown(peak: DevicePeak, step: StepFootprint) -> dict[str, Figure]:
+    """Sizes of that memory by category; those that are not missing add up to `DevicePeak.whole`.
+
+    Args:
+        peak: Of undisturbed steps.
+        step: One that was followed on the same device.
+    """
+    outside = peak.outside or 0
+    sizes = memory.divide(
+        peak.whole,
+        demand=peak.allocated + outside,
+        tensors=step.tensors,
+        others={"kernel_scratch": step.kernel_scratch, KEPT: step.at_rest, OUTSIDE: outside},
+    )
+    tensors = {name: size for name, size in sizes.items() if name not in _METHODS}
+    others = {name: _figure(name, size) for name, size in sizes.items() if name in _METHODS}
+    if peak.outside is None:
+        others[OUTSIDE] = missing("B", peak.reason or "the driver was not asked")
+    return {**memory.figures(tensors), **others}
+
+
+def _figure(name: str, size: float) -> Figure:
+    status, method = _METHODS[name]
+    source = "the driver" if name == OUTSIDE else _SOURCE
+    return Figure(value=float(size), unit="B", status=status, source=source, method=method)

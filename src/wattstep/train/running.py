@@ -1,0 +1,70 @@
+"""Runs somebody's own script as Python itself would, in this process; Python 3.6 and later."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+INTERRUPTED = 130  # the exit code after Ctrl-C
+
+
+def run_script(
+    script: str, arguments: Sequence[str], note: Callable[[str], None], *, module: bool = False
+) -> int:
+    """Runs a script to its end; returns its exit code.
+
+    Args:
+        script: Its file, or the module's name.
+        arguments: Its own.
+        note: Told of the error that it ended with.
+        module: Whether it is a module (`python -m`).
+    """
+    try:
+        if module:
+            sys.path.insert(0, str(Path.cwd()))
+            sys.argv = [script, *arguments]
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            _run_file(script, arguments)
+    except SystemExit as ending:
+        return _exit_code(ending)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:
+        note(f"the script ended with {type(error).__name__}")
+        _print_error(error)
+        return 1
+    return 0
+
+
+def _run_file(script: str, arguments: Sequence[str]) -> None:
+    """The script becomes `__main__`, so that what it pickles and spawns finds it."""
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    sys.argv = [script, *arguments]
+    module = types.ModuleType("__main__")
+    module.__file__ = file = str(Path(script).absolute())
+    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    sys.modules["__main__"] = module
+    exec(compile(Path(file).read_bytes(), file, "exec"), module.__dict__)
+
+
+def _exit_code(ending: SystemExit) -> int:
+    if ending.code is None:
+        return 0
+    if isinstance(ending.code, int):
+        return ending.code
+    print(ending.code, file=sys.stderr)
+    return 1
+
+
+def _print_error(error: BaseException) -> None:
+    """The script's own traceback, without the frames that are ours."""
+    trace = error.__traceback__
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)

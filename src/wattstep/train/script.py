@@ -1,0 +1,160 @@
+"""Records somebody's own training script, unchanged: runs it, listens to its framework, and marks its steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from wattstep import engines
+from wattstep.engines.markers import check_marker
+from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
+from wattstep.record.recorder import Recorder
+from wattstep.record.tracing.schedule import TraceMode
+from wattstep.schema.processes import child_command, ends_with_us, outwait
+from wattstep.schema.settings import parse_interval, parse_power_model
+from wattstep.store.files import new_name
+from wattstep.train.environment import canary, check_target
+from wattstep.train.environment.crowding import crowded_default, others_beside
+from wattstep.train.listener import ScriptListener
+from wattstep.train.running import INTERRUPTED, run_script
+
+MARKED_OTHERWISE = (
+    " (another convention: --step-marker; under torchrun: torchrun --no-python wattstep profile "
+    "SCRIPT)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSettings:
+    """Settings of a script's run and of its recording.
+
+    Attributes:
+        script: File of the script, or the module's name.
+        module: Whether it is a module (`python -m`).
+        arguments: The script's own.
+        step_marker: Event that ends a step.
+        target: Where the sensors are, as `Recorder` takes it; or the device on which the script, or
+            for a phone the command, runs.
+        total_steps: As `Recorder` takes it.
+        script_output: "stdout", or "stderr" where standard output is for JSON.
+        output: Descriptor of a file of this process into which goes what the script would print on
+            the terminal, where a view has it; None: nothing does.
+    """
+
+    script: str
+    module: bool = False
+    arguments: tuple[str, ...] = ()
+    step_marker: str = "optimizer"
+    warmup: int = 3
+    interval: str = "10ms"
+    trace: str = "auto"
+    power_model: str | None = None
+    target: str | None = None
+    total_steps: int | None = None
+    script_output: str = "stdout"
+    output: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.total_steps is not None and self.total_steps < 1:
+            raise InvalidValueError(f"--total-steps {self.total_steps}: it must be at least 1")
+        TraceMode.parse(self.trace)
+        parse_power_model(self.power_model)
+        parse_interval(self.interval)
+        if parse_target(self.target).scheme in EXECUTION_HOSTS:  # what is there is seen there
+            return
+        check_target(self.target)
+        check_marker(self.step_marker)
+        if self.module and not _module_exists(self.script):
+            raise InvalidValueError(f"-m {self.script}: there is no such module")
+        if not self.module and not Path(self.script).is_file():
+            raise InvalidValueError(f"{self.script}: there is no such script")
+
+
+def _module_exists(name: str) -> bool:
+    """True if `python -m` would find the module, or its package: nothing of it is imported."""
+    top = name.partition(".")[0]
+    here = [str(Path.cwd()), *sys.path]
+    return top in sys.builtin_module_names or PathFinder.find_spec(top, here) is not None
+
+
+def run_name(settings: ProfileSettings) -> str:
+    """Of the run: the script's, and the rank under torchrun."""
+    stem = settings.script.rpartition(".")[2] if settings.module else Path(settings.script).stem
+    return new_name(stem) + rank_suffix()
+
+
+def rank_suffix() -> str:
+    """Tells the runs of one torchrun apart; "" elsewhere."""
+    rank = os.environ.get("RANK")
+    return "" if rank is None else f"-rank{rank}"
+
+
+def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
+    """Runs the script under a recorder in a child process.
+
+    Args:
+        settings: The script and its options.
+        out: Folder of the new run.
+
+    Returns:
+        The script's exit code and the run.
+    """
+    on_screen = sys.stderr if settings.output is None else settings.output
+    to_screen = settings.script_output == "stderr" or (settings.output and sys.stdout.isatty())
+    child = subprocess.Popen(
+        child_command("wattstep.train.script:main", json.dumps(asdict(settings)), out),
+        stdout=on_screen if to_screen else None,
+        stderr=settings.output,
+    )
+    with ends_with_us(child):
+        code = outwait(child)  # Ctrl-C went to the script as well, and it decides what it does
+    return (128 - code if code < 0 else code), Path(out)
+
+
+def main() -> None:
+    """Entry of the child process: settings as JSON."""
+    document = json.loads(sys.argv[1])
+    settings = ProfileSettings(**{**document, "arguments": tuple(document["arguments"])})
+    recorder = Recorder(
+        sys.argv[2],
+        interval=settings.interval,
+        trace=settings.trace,
+        warmup=settings.warmup,
+        power_model=settings.power_model,
+        target=settings.target,
+        total_steps=settings.total_steps,
+        about={"workload": Path(settings.script).stem, "engine": engines.DEFAULT},
+    )
+    others = others_beside()
+    try:
+        recorder.start()
+    except WattstepError as error:
+        print(f"wattstep: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    canary.watch_briefly(recorder, canary.BEFORE, canary.PLAIN)
+    script = ScriptListener(
+        recorder,
+        lambda: _warn_of(others, recorder),
+        lambda: canary.watch_briefly(recorder, canary.AFTER, canary.PLAIN),
+        MARKED_OTHERWISE,
+    )
+    engines.listen_to_script(script, settings.step_marker)
+    code = run_script(settings.script, settings.arguments, recorder.note, module=settings.module)
+    script.close(interrupted=code == INTERRUPTED)
+    # The script's own interpreter would end here: what it registered runs, then its exit code.
+    raise SystemExit(code)
+
+
+def _warn_of(others: float, recorder: Recorder) -> None:
+    """Once the script has said how many threads it wants: other programs may want the same cores."""
+    engine = engines.loaded() if others else None
+    warning = crowded_default(engine.threads(), others) if engine is not None else None
+    if warning is not None:
+        print(f"wattstep: {warning}", file=sys.stderr, flush=True)
+        recorder.note(warning)

@@ -1,0 +1,274 @@
+"""Settings of a training: each with its default, and the option of the command line for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wattstep import engines
+from wattstep.errors import InvalidValueError
+from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
+from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.schema.goal import Goal
+from wattstep.schema.settings import (
+    option_of,
+    parse_duration,
+    parse_interval,
+    parse_power_model,
+    setting,
+)
+from wattstep.schema.workload import PRECISIONS, RATE_RULES, Preparation
+
+LEAST_STEPS = 20  # clean steps of a run that is limited by time
+DEFAULT_SECONDS = 15.0
+EXCLUDABLE = ("throttled", "disturbed")
+_AT_LEAST_ONE = (
+    "batch_size", "threads", "steps", "least_steps", "accumulate", "classes", "image_size",
+    "evaluate_every",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Settings of a run.
+
+    Attributes:
+        batch_size: Samples of one forward pass; a step takes `accumulate` times as many.
+        steps: Measured steps after the warm-up, at least: traced ones come on top, and so do the
+            clean ones between those that a short run still lacks, which are measured, too; None: as
+            `seconds` say.
+        seconds: Measured time; up to twice as much for `least_steps` steps, and three times with
+            all that is recorded beside them; 15 where neither is given.
+        least_steps: See `seconds`.
+        rate_rule: How the learning rate follows the batch; see `Preparation`.
+        until: A goal as in `Goal.parse`.
+        evaluate_every: None: as many as keep evaluations to a fifth of the time.
+        out: Folder of the run, or None for a new one below `runs/`.
+        cooled: Result of the cool-down before the run (seconds, temperature, note).
+        target: Where the sensors are, as `Recorder` takes it; or, for a `remote.places.ExecutionHost`, the
+            device that trains.
+        calibration: Of this machine's power sensors, as `wattstep calibrate` writes it, or None.
+        foreground: Seconds of a foreground job alone, of training alone and of both, after the
+            recorded steps; None: none.
+        canary: Whether a small fixed piece of work before and after the training tells how fast the
+            machine itself is.
+
+    The others: as the help of their options says.
+    """
+
+    workload: str
+    batch_size: int = setting(4, option="batch")
+    steps: int | None = setting(
+        None,
+        "Measured steps after the warm-up, at least. Traced ones come on top, 10 in a short run, "
+        "with up to 3 measured ones before each.",
+        "N",
+    )
+    seconds: float | None = setting(
+        None,
+        "Measured time; up to twice as much for 20 steps. Traced steps and the memory of a step "
+        "come on top, up to three times in all. [default: 15]",
+        "S",
+    )
+    least_steps: int = LEAST_STEPS
+    warmup: int = setting(3, "First steps that do not count.", "N")
+    threads: int | None = setting(
+        None, "Threads of an operation. [default: the framework's choice]", "N"
+    )
+    engine: str = setting("torch", "Framework.")
+    processor: str = setting("cpu", "cpu.")
+    precision: str = setting(
+        "fp32",
+        "fp32; bf16 (weights, gradients and activations in bfloat16); amp (weights in fp32, "
+        "products of matrices in bfloat16).",
+        "KIND",
+    )
+    accumulate: int = setting(
+        1,
+        "Batches whose gradients are added up before the optimizer steps; a step takes "
+        "batch × accumulate samples.",
+        "N",
+    )
+    classes: int | None = setting(None, "Classes of the network. [default: the workload's]", "N")
+    image_size: int | None = setting(
+        None, "Height and width of images. [default: the workload's]", "N"
+    )
+    rate_rule: str = setting(
+        "linear", "How the learning rate follows the batch: linear, sqrt or fixed.", "RULE"
+    )
+    until: str | None = setting(
+        None,
+        "Train until an evaluation reaches it: accuracy=0.6 or loss=1.2. --steps or --seconds are "
+        "then the most that it may take. [default: an hour]",
+        "GOAL",
+    )
+    evaluate_every: int | None = setting(
+        None,
+        "Steps between evaluations. [default: a fifth of the time goes into them]",
+        "N",
+    )
+    interval: str = setting("10ms", "Period of the sampler, 1ms at the finest.", "DURATION")
+    trace: str = setting("auto", "Which steps are traced: auto, none or every:N.", "MODE")
+    seed: int = setting(0, "Of everything that is drawn.", "N")
+    data_dir: str | None = setting(
+        None,
+        "Folder with official data; stand-ins without it. With ssh://: on the board.",
+        "DIR",
+        option="data",
+    )
+    out: str | None = None
+    power_model: str | None = setting(
+        None,
+        "Where no power sensor is: vcpu, or linear:IDLE,BUSY in watts a core, for the training's "
+        "own CPU time. The figures are then marked as modelled.",
+        "MODEL",
+    )
+    target: str | None = setting(
+        None,
+        "Where the sensors are: local, replay:RECORDING (recorded ones play in their place) or "
+        "emulate:BOARD (a model of a board follows the load). Or the device that trains: "
+        "ssh://USER@BOARD, adb://SERIAL. [default: local]",
+        "TARGET",
+    )
+    idle: str | None = setting(
+        None,
+        "Leave the machine idle for so long before the first step and after the last, e.g. 30s: "
+        "its power at rest, cold and warm.",
+        "DURATION",
+    )
+    subtract_idle: str | None = setting(
+        None,
+        "With --idle: take the power at rest off the energy, that before or that after.",
+        "WHICH",
+    )
+    exclude: str | None = setting(
+        None,
+        "Steps that the figures leave out: throttled, disturbed, or both with a comma.",
+        "KIND,...",
+    )
+    stable: bool = setting(
+        False,
+        "Wait before the first step until temperature and frequency are steady, 10 minutes at "
+        "most.",
+    )
+    sustain: bool = setting(
+        False,
+        "Train until temperature, frequency and throughput are steady. --seconds or --steps are "
+        "then the most that it may take. [default: 75 minutes]",
+    )
+    ambient: float | None = setting(
+        None, "Ambient temperature, where no sensor tells it.", "CELSIUS"
+    )
+    fan: str | None = setting(
+        None,
+        "What cools the device where no sensor tells, in a few words: none, full speed.",
+        "WORDS",
+    )
+    cooled: Mapping[str, Any] | None = None
+    calibration: Mapping[str, Any] | None = None
+    foreground: float | None = setting(None, option="foreground-seconds")
+    nice: int = setting(0, "With --foreground: nice value of the training.", "N")
+    canary: bool = False
+
+    def __post_init__(self) -> None:
+        for name in _AT_LEAST_ONE:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidValueError(
+                    f"--{option_of(TrainingSettings, name)} {value}: it must be at least 1"
+                )
+        for name, known in (("precision", PRECISIONS), ("rate_rule", RATE_RULES)):
+            if getattr(self, name) not in known:
+                raise InvalidValueError(
+                    f"--{option_of(TrainingSettings, name)} {getattr(self, name)}: there are {', '.join(known)}"
+                )
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise InvalidValueError(f"--seconds {self.seconds:g}: it must be above 0")
+        if self.foreground is not None and not 0 < self.foreground < math.inf:
+            raise InvalidValueError(f"--foreground-seconds {self.foreground:g}: it must be above 0")
+        if not 0 <= self.nice <= 19:
+            raise InvalidValueError(f"--nice {self.nice}: it lies between 0 and 19")
+        if self.nice and self.foreground is None:
+            raise InvalidValueError("--nice is for the training beside a job: give --foreground")
+        if self.warmup < 0:
+            raise InvalidValueError(f"--warmup {self.warmup}: it cannot be negative")
+        engine = engines.find(self.engine)
+        if self.processor not in engine.processors:
+            raise InvalidValueError(
+                f"--processor {self.processor}: {engine.name} trains on "
+                f"{', '.join(engine.processors)} in this version"
+            )
+        from wattstep.train.environment import check_target  # which loads the recorder
+
+        away = parse_target(self.target).scheme in EXECUTION_HOSTS
+        if not (away or self.data_dir is None or Path(self.data_dir).is_dir()):
+            raise InvalidValueError(f"--data {self.data_dir}: there is no such folder")
+        if self.until is not None:
+            Goal.parse(self.until)
+        TraceMode.parse(self.trace)
+        parse_power_model(self.power_model)
+        if not away:  # what is there is seen there
+            check_target(self.target, self.ambient)
+        if self.calibration is not None and not away and self.target not in (None, "local"):
+            raise InvalidValueError("--calibration is of this machine's sensors: without --target")
+        self._check_environment()
+        parse_interval(self.interval)
+
+    def _check_environment(self) -> None:
+        from wattstep.train.environment import COLDEST_C, HOTTEST_C
+
+        if self.idle is not None:
+            parse_duration(self.idle)
+        if self.subtract_idle not in (None, "before", "after"):
+            raise InvalidValueError(f"--subtract-idle {self.subtract_idle}: before or after")
+        if self.subtract_idle is not None and self.idle is None:
+            raise InvalidValueError("--subtract-idle takes off what --idle measures: give --idle")
+        for kind in self.excluded:
+            if kind not in EXCLUDABLE:
+                known = ", ".join(EXCLUDABLE)
+                raise InvalidValueError(f"--exclude {self.exclude}: there are {known}")
+        if self.ambient is not None and not COLDEST_C <= self.ambient <= HOTTEST_C:
+            raise InvalidValueError(
+                f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C"
+            )
+        if self.sustain and self.until is not None:
+            raise InvalidValueError("--sustain and --until: a run ends for one reason, choose one")
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Kinds of steps that the figures leave out."""
+        if self.exclude is None:
+            return ()
+        return tuple(dict.fromkeys(kind.strip() for kind in self.exclude.split(",")))
+
+    @property
+    def preparation(self) -> Preparation:
+        """Preparation that the workload is built from."""
+        return Preparation(
+            batch_size=self.batch_size,
+            accumulate=self.accumulate,
+            seed=self.seed,
+            data_dir=None if self.data_dir is None else Path(self.data_dir),
+            classes=self.classes,
+            image_size=self.image_size,
+            rate_rule=self.rate_rule,
+        )
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """When it will end, as `RunInfo.asked` has it; empty where that is not known before."""
+        if self.until is not None or self.sustain:  # either may end it at any time
+            return {}
+        if self.steps is not None:
+            return {"clean_steps": self.steps}
+        return {"seconds": self.seconds or DEFAULT_SECONDS, "least_steps": self.least_steps}
+
+    @property
+    def trace_mode(self) -> str:
+        """A run of few steps spreads its traced ones over them; the schedule does the rest."""
+        if self.trace != "auto" or self.steps is None or self.steps > 100 * WANTED:
+            return self.trace
+        return f"every:{max(LEAST_CLEAN, self.steps // WANTED)}"

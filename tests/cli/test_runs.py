@@ -1,0 +1,37 @@
+"""`wattstep runs show` says of everything in a run's folder what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.run.made import Sampled, make_run, power
+
+from wattstep.cli import run_command_line
+
+
+def shown(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *more: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["wattstep", "runs", "show", *more])
+    assert run_command_line() == 0
+    return capfd.readouterr().out
+
+
+def test_what_is_no_plain_file_is_named_with_its_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_run(tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path
+    (path / "memory.parquet").unlink(missing_ok=True)
+    (path / "memory.parquet").symlink_to(tmp_path / "elsewhere")
+    (path / "notes").mkdir()
+    os.mkfifo(path / "pipe")
+    text = shown(capfd, monkeypatch, str(path)).splitlines()
+    assert "memory.parquet         not looked into: it is a link" in text
+    document = json.loads(shown(capfd, monkeypatch, str(path), "--json"))
+    assert document["left_out"] == {
+        "memory.parquet": "it is a link", "notes": "it is a folder", "pipe": "it is no plain file"
+    }  # fmt: skip
+    assert document["files"]["steps.parquet"] == (path / "steps.parquet").stat().st_size
+    assert not set(document["left_out"]) & set(document["files"])

@@ -1,0 +1,112 @@
+"""Two runs are alike, warned of or refused by one rule, whoever asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from docs.configuration_table import table
+from tests.comparison.made import INFO
+
+from wattstep.insight.compare.configuration import FACETS, refusal
+from wattstep.insight.compare.configuration import configuration_of as of_side
+from wattstep.insight.observe.concluding import notes_on_runs
+from wattstep.insight.observe.evidence import Observed
+from wattstep.insight.observe.groups import groups_of
+from wattstep.run.pooled import differences
+from wattstep.schema.configuration import FIELDS, MACHINE, Rule, configuration_of, warnings
+from wattstep.schema.run_info import RunInfo
+from wattstep.schema.workload import DataFacts
+from wattstep.train.child.local_machine import this_machine, unlike, versions
+
+DATA = DataFacts(name="MNIST", stand_in=False, stands_for=None, sha256="0", samples=9)
+BASE = replace(INFO, data=DATA, engine="torch 2.13", environment={"python": "3.11", "numpy": "2.1"})
+CHANGES: dict[str, dict[str, Any]] = {
+    "workload": {"workload": "other"},
+    "parameters": {"model": {"parameters": 5}},
+    "device": {"device": {**INFO.device, "model": "another"}},
+    "emulated on": {"device": {**INFO.device, "emulated_on": {"model": "laptop"}}},
+    "clocks": {"device": {**INFO.device, "power_mode": "15W"}},
+    "target": {"target": "emulate:jetson-tx2"},
+    "engine": {"engine": "mnn 2.13"},
+    "processor": {"processor": "cuda"},
+    "threads": {"threads": 7},
+    "batch": {"batch_size": 64},
+    "precision": {"precision": "bf16"},
+    "accumulate": {"options": {"accumulate": 2}},
+    "classes": {"options": {"classes": 100}},
+    "image size": {"options": {"image_size": 64}},
+    "frames per step": {"options": {"frames_per_step": 8}},
+    "data": {"data": replace(DATA, stand_in=True)},
+    "recording": {"imported": {"trace": {"file": "x"}}},
+    "power model": {"power_model": {"name": "vcpu", "core": 3.0}},
+    "idle power subtracted": {"options": {"subtract_idle": "before"}},
+    "version": {"engine": "torch 2.14"},
+    "python": {"environment": {"python": "3.12", "numpy": "2.1"}},
+    "numpy": {"environment": {"python": "3.11", "numpy": "2.2"}},
+    "kernel": {"device": {**INFO.device, "kernel": "6.9"}},
+    "system": {"device": {**INFO.device, "system": "Debian 13"}},
+    "sampling": {"interval_s": 0.5},
+    "tracing": {"trace": "every:9"},
+    "left out": {"options": {"exclude": ["disturbed"]}},
+}
+
+
+def observed(info: RunInfo, name: str) -> Observed:
+    return Observed(path=name, info=info, metrics={})
+
+
+def test_every_field_is_tried() -> None:
+    assert list(CHANGES) == list(FIELDS)
+
+
+@pytest.mark.parametrize("name", list(FIELDS))
+def test_all_who_ask_whether_runs_are_alike_follow_the_rule_of_the_field(name: str) -> None:
+    field, other = FIELDS[name], replace(BASE, **CHANGES[name])
+    a, b = configuration_of(BASE), configuration_of(other)
+    assert [key for key in FIELDS if a[key] != b[key]] == [name]
+
+    refused = field.rule is Rule.REFUSE
+    reason = refusal(of_side(BASE), of_side(other), frozenset(), ("A", "B"))
+    assert (reason is not None) is refused
+    if refused:
+        assert f"--across {field.facet}" in str(reason)
+        assert field.facet in FACETS
+
+    runs = [observed(BASE, "a"), observed(other, "b")]
+    apart = field.rule in (Rule.REFUSE, Rule.ENERGY) and name != "batch"
+    assert (len(groups_of(runs)) == 2) is apart
+
+    energy = SimpleNamespace(source="sensor")
+    pooled = [
+        SimpleNamespace(info=info, series=SimpleNamespace(energy=energy)) for info in (BASE, other)
+    ]
+    assert bool(differences(*pooled)) is (field.rule is not Rule.WARN)  # type: ignore[arg-type]
+
+    warned = warnings([a, b])
+    assert bool(warned) is (field.rule is Rule.WARN)
+    assert [note for note in notes_on_runs(runs) if note.startswith("different")] == warned
+
+
+@pytest.mark.parametrize("key", MACHINE)
+def test_a_sweep_asks_of_the_machine_what_the_field_device_asks(key: str) -> None:
+    here = {**this_machine(), key: "this"}
+    there = {**here, key: "that"}
+    assert unlike(here, there) == [f"{key} was this, now that"]
+    device = [configuration_of(replace(BASE, device=each))["device"] for each in (here, there)]
+    assert device[0] != device[1]
+
+
+def test_a_sweep_warns_of_the_version_as_the_table_says() -> None:
+    assert FIELDS["version"].rule is Rule.WARN
+    assert unlike({**versions(), "torch": "0"}, {**versions(), "torch": "1"}) == [
+        "torch was 0, now 1"
+    ]
+
+
+def test_the_documents_have_the_table() -> None:
+    page = Path(__file__).parents[2] / "docs" / "comparing.md"
+    assert table() in page.read_text(encoding="utf-8")

@@ -1,0 +1,60 @@
+"""The lists of `tiers.py` name what is there, and nothing else lets a test be run again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.tiers import MAY_RERUN, MOST_RERUNS, SMOKE, SYSTEM, TIERS, listed, tiers_of
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+
+
+def test_every_place_of_the_system_tests_is_there() -> None:
+    places = [place.partition("::")[0] for place in SYSTEM]
+    assert [place for place in places if not (TESTS / place).exists()] == []
+
+
+def test_every_smoke_test_is_one_of_the_system_tests() -> None:
+    assert [test for test in SMOKE if not listed(test.partition("::")[0], SYSTEM)] == []
+
+
+@pytest.mark.parametrize("tests", [SYSTEM, SMOKE, MAY_RERUN], ids=["system", "smoke", "may rerun"])
+def test_every_test_that_is_named_is_there(tests: Mapping[str, str]) -> None:
+    for test in tests:
+        place, _, name = test.partition("::")
+        assert not name or f"\ndef {name}(" in (TESTS / place).read_text(), test
+
+
+def test_at_most_twenty_tests_may_be_run_again_each_with_its_reason() -> None:
+    assert len(MAY_RERUN) <= MOST_RERUNS == 20
+    assert all(len(reason.split()) >= 3 for reason in MAY_RERUN.values())
+
+
+def test_nothing_else_runs_tests_again() -> None:
+    settings = [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci/run"]
+    assert [path.name for path in settings if "--reruns" in path.read_text()] == []
+    marked = [
+        path.relative_to(TESTS).as_posix()
+        for path in TESTS.rglob("*.py")
+        if re.search(r"mark\.flaky", path.read_text(errors="replace"))
+    ]
+    assert marked == ["conftest.py"]
+
+
+@pytest.mark.parametrize(
+    ("file", "tiers"),
+    [
+        ("stats/test_any.py", ("test", "slow")),
+        ("faults/test_any.py", ("system", "slow")),
+        ("faults/test_killed.py", TIERS),  # one of it is in both
+        ("reports/pages/test_notebook.py", TIERS),  # all but one are in `make test`
+    ],
+)
+def test_a_file_is_passed_over_only_where_none_of_its_tests_is_wanted(
+    file: str, tiers: tuple[str, ...]
+) -> None:
+    assert tiers_of(file) == tiers

@@ -1,0 +1,147 @@
+"""Which target runs which tests, and which tests may be run again: the only place that says so.
+
+`make test` has whatever is not listed here, and one test of each real component; `make test-system`
+has the rest, but for what is marked `slow`, which is `make test-slow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+# What pytest's option `--tier` may be, and the Makefile's targets.
+TIERS: Final = ("test", "system", "slow")
+
+# Folders, files and tests below `tests/` whose point is another process or a real component, and why.
+SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "agent/test_on_a_board.py": "the agent over a connection",
+        "agent/test_recording.py": "interpreters of old Pythons, as on a board",
+        "agent/test_tracing.py": "interpreters of old Pythons, as on a board",
+        "cli/test_agent.py": "interpreters of old Pythons, as on a board",
+        "cli/test_ahead.py": "trains through the command line",
+        "cli/test_commands.py": "trains through the command line, ends it by Ctrl-C and kill -9",
+        "cli/test_errors.py::test_a_script_without_torch_is_profiled_without_torch": (
+            "an interpreter without a library"
+        ),
+        "cli/test_errors.py::test_doctor_works_without_any_extra_and_prints_one_document": (
+            "an interpreter without a library"
+        ),
+        "cli/test_errors.py::test_help_works_without_any_extra": "an interpreter without a library",
+        "cli/test_errors.py::test_what_a_training_process_refuses_is_one_line_too": (
+            "a training process of its own"
+        ),
+        "cli/test_live.py": "a viewer beside a recording",
+        "cli/test_memory_command.py": "trains through the command line",
+        "cli/test_run_conditions.py": "trains through the command line",
+        "cli/test_sweep.py": "sweeps through the command line",
+        "cli/test_targets.py": "an ssh server",
+        "cli/test_without_torch.py": "an environment without torch",
+        "conditions/test_canary.py": "records with canaries",
+        "conditions/test_crowding.py::test_a_callback_warns_of_others_before_the_first_step": (
+            "programs that keep the cores busy"
+        ),
+        "conditions/test_crowding.py::test_a_script_is_warned_of_others_when_its_training_begins": (
+            "a script under its own process, programs that keep the cores busy"
+        ),
+        "daily": "trains for days, killed between them",
+        "docs/test_python.py::test_the_examples_run_as_they_stand": "trains and sweeps",
+        "exporting/test_trace_processor.py": "Perfetto's own reader, and its page in a browser",
+        "faults": "processes killed, disks full, runs of other users",
+        "fleet/phone": "adb, and the shell of phones",
+        "fleet/remote": "an ssh server",
+        "fleet/test_cluster.py": "a Dask cluster",
+        "fleet/test_fleet.py::test_two_boards_at_once_one_of_them_killed_in_the_middle": "ssh servers",
+        "fleet/test_limits.py": "children that run out of memory",
+        "fleet/test_listening.py": "children that are listened to",
+        "fleet/test_measuring.py": "sweeps killed by other processes",
+        "fleet/test_memory_of_workers.py": "a training with workers of its own",
+        "fleet/test_place.py": "sweeps beside each other",
+        "fleet/test_sweep_full_disk.py": "a full disk",
+        "footprint/test_life.py": "memory of a process while it trains",
+        "footprint/test_resident.py": "memory of a process",
+        "foreground/test_foreground_run.py": "a job beside a training",
+        "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
+        "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
+        "matrix": "every command on recorded runs",
+        "profiling": "scripts under a recorder",
+        "recorder": "records with the real sampler",
+        "reports/pages/paper/test_figures_in_browser.py": "a browser",
+        "reports/pages/test_hostile_pages.py::test_a_browser_runs_none_of_it": "a browser",
+        "reports/pages/test_in_browser.py": "a browser",
+        "reports/pages/test_lanes_in_browser.py": "a browser",
+        "reports/pages/test_notebook.py::test_a_browser_draws_it_in_both_themes_without_a_complaint": (
+            "a browser"
+        ),
+        "reports/pages/test_tables_in_browser.py": "a browser",
+        "sampling/test_attendant.py": "samplers killed and started again",
+        "sampling/test_child.py": "the real sampler",
+        "sampling/test_collector.py": "the real collector",
+        "sampling/test_hanging.py": "processes that hang",
+        "serving": "a server and its children, a browser",
+        "store/test_conversion_killed.py": "a conversion killed at work",
+        "targets/test_emulation.py": "emulated boards that are recorded",
+        "targets/test_phone.py": "adb",
+        "targets/test_replay.py": "recordings that are played while a real loop is recorded",
+        "training": "trains with the real sampler",
+        "watching/test_live_recordings.py": "a watcher beside a recording",
+        "workloads/test_language.py::test_a_small_batch_of_text_is_learnt_by_heart": "trains on",
+        "workloads/test_mobile.py::test_a_small_batch_is_learnt_by_heart": "trains on",
+        "workloads/test_names.py": "interpreters without a library",
+        "workloads/test_tiny.py::test_a_small_batch_is_learnt_by_heart": "trains on",
+        "workloads/test_vision.py::test_a_small_batch_is_learnt_by_heart": "trains on",
+    }
+)
+
+# Of these the one test of each real component that `make test` has as well.
+SMOKE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "agent/test_recording.py::test_marked_steps_become_a_run_with_the_times_of_the_script_s_own_clock": (
+            "the agent under old Pythons"
+        ),
+        "cli/test_commands.py::test_run_prints_one_document_with_a_run_for_each_batch_size": (
+            "the command line and the training process that it starts"
+        ),
+        "faults/test_killed.py::test_a_killed_sampler_is_started_again_and_the_gap_is_told": (
+            "a sampler that is killed"
+        ),
+        "fleet/phone/test_command.py::test_a_training_on_the_phone_becomes_a_run_with_its_steps_and_nothing_is_left": (
+            "adb"
+        ),
+        "fleet/remote/test_ssh.py::test_a_command_ends_with_its_output_its_errors_and_its_code": "ssh",
+        "fleet/test_cluster.py::test_a_worker_within_this_process_measures_and_hands_over_its_run": (
+            "Dask"
+        ),
+        "recorder/test_recorder.py::test_a_recorded_loop_becomes_a_run": "the sampler",
+        "recorder/test_tracing.py::test_traced_steps_have_operations_in_their_layers_and_phases": (
+            "the tracer beside the sampler"
+        ),
+        "reports/pages/test_in_browser.py::test_charts_are_drawn_without_a_complaint_or_a_request": (
+            "a browser"
+        ),
+        "sampling/test_collector.py::test_rows_of_push_sources_go_to_journals_like_those_of_the_sampler": (
+            "the collector"
+        ),
+        "serving/test_pages.py::test_the_list_has_every_run_and_says_which_are_damaged": "the server",
+        "targets/test_emulation.py::test_closing_ends_the_mover_and_removes_the_tree": "an emulated board",
+    }
+)
+
+# Tests that may be run again, twice at most, when they fail: at most MOST_RERUNS, each with what
+# outside of the code makes it fail. A race in the code or in the test is mended instead.
+MOST_RERUNS: Final = 20
+MAY_RERUN: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def listed(place: str, places: Mapping[str, str]) -> bool:
+    """Whether a test or a file (its path below `tests/`) is listed, or what it lies in."""
+    return any(place == one or place.startswith((f"{one}/", f"{one}::")) for one in places)
+
+
+def tiers_of(place: str) -> tuple[str, ...]:
+    """The tiers that may have a test in a file."""
+    if not listed(place, SYSTEM):
+        parts = any(one.startswith(f"{place}::") for one in SYSTEM)
+        return TIERS if parts else ("test", "slow")
+    return TIERS if any(test.startswith(f"{place}::") for test in SMOKE) else ("system", "slow")

@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "calibrate": "wattstep.cli.calibrate:calibrate",
         "export": "wattstep.cli.export:export",
         "runs": "wattstep.cli.runs:runs",
+        "show": "wattstep.cli.show:show",
         "serve": "wattstep.cli.serve:serve",
         "query": "wattstep.cli.query:query",
         "agent": "wattstep.cli.agent:agent",

@@ -1,0 +1,203 @@
+"""A run on one screen: its first figures, where a step goes, the best advice, and what mars them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from wattstep.insight.advise.advice import Advice
+from wattstep.report import machines, wording
+from wattstep.report.tables import seconds
+from wattstep.report.terminal.run import STYLES
+from wattstep.report.values import Shown, brief, plain, show
+from wattstep.schema.failures import Failures
+from wattstep.schema.metrics import HEADLINES
+from wattstep.schema.report_rows import CostRow
+from wattstep.schema.run_report import RunReport
+
+ALWAYS: Final = (  # of the first figures: where they are missing, the reason stands there
+    "step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory", "cpu_utilization"
+)  # fmt: skip
+NOT_FIRST: Final = ("system_peak_memory",)
+COSTLIEST: Final = 3  # operations
+MOST_PARTS: Final = 5  # of a bar; the others are one
+MOST_CAUTIONS: Final = 5
+BAR: Final = 30  # cells
+WIDEST: Final = 110  # columns that the screen takes
+SEGMENTS: Final = "█▓▒░"
+PLAIN_SEGMENTS: Final = "#=+."
+COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "red", "white")
+MORE: Final = "(more: wattstep show --full, explain, report)"
+INDENT: Final = (0, 0, 0, 2)
+
+
+def print_summary(report: RunReport, console: Console, advice: Sequence[Advice] | None = None) -> None:
+    """Prints a run on one screen.
+
+    Args:
+        report: Of the run.
+        console: Where to print.
+        advice: The best first; None: nobody asked for it.
+    """
+    failures = Failures()
+    width = min(console.width, WIDEST) if console.is_terminal else console.width
+    for part in (_head, _figures, _bars, _costliest):
+        made = failures.guard(part.__name__.strip("_"), lambda part=part: part(report, console), None)
+        if made is not None:
+            console.print(Padding(made, (0, 0, 1, 0)), width=width)
+    if advice is not None:
+        console.print(_advised(advice), width=width)
+    for line in (*_cautions(report), *(f"{each.part}: failed inside: {each.reason}" for each in failures)):
+        console.print(_marked("!", plain(line)), width=width)
+    if report.run:
+        console.print(Text(f"run: {plain(report.run)}"), Text(MORE, style="dim"), soft_wrap=True)
+
+
+def _head(report: RunReport, console: Console) -> Group:
+    _, *how = wording.setting(report) if report.engine else ("", *wording.setting(report))
+    batch = plain(f"batch {report.batch_size}")
+    title = " · ".join([wording.title(report), *(word for word in how if word != batch)])
+    where = [machines.short(report.device), machines.virtuality(report.device), plain(report.engine)]
+    where += [wording.imported_from(report), wording.steps(report)]
+    lines = [Text(title, style="bold"), Text(" · ".join(filter(None, where)), style="dim")]
+    return Group(*lines)
+
+
+def _figures(report: RunReport, console: Console) -> Grid | None:
+    rows = list(_rows(report))
+    if not rows:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_column(no_wrap=True)
+    for label, shown in rows:
+        if shown.missing:
+            grid.add_row(label, Text(f"— {shown.reason}", style="dim"), "")
+        else:
+            status = Text(shown.status, style=STYLES.get(shown.status, "dim"))
+            value = Text.assemble((shown.value, "bold"), f"  {shown.interval}" if shown.interval else "")
+            grid.add_row(label, value, status)
+    return grid
+
+
+def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
+    """The first figures; of missing ones those that are always asked for, one a reason."""
+    reasons: set[str] = set()
+    for name in HEADLINES:
+        if name in NOT_FIRST:
+            continue
+        shown = wording.show_metric(report.metrics, name)
+        if shown is None or (shown.missing and (name not in ALWAYS or shown.reason in reasons)):
+            continue
+        reasons.add(shown.reason if shown.missing else "")
+        yield wording.metric_of(report, name).label, shown
+
+
+def _bars(report: RunReport, console: Console) -> Grid | None:
+    rest = {name: figures.value("time") for name, figures in report.unattributed.items()}
+    ways = {
+        "time by phase": _parts(((row.phase, _seconds(row)) for row in report.phases), rest),
+        "energy by phase": _parts(((row.phase, row.figures.value("energy")) for row in report.phases), {}),
+        "time by kind": _parts(((row.kind, _seconds(row)) for row in report.kinds), rest),
+    }  # fmt: skip
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, parts in ways.items():
+        if len(parts) > 1:
+            grid.add_row(name, _bar(parts, console))
+    return grid if grid.rows else None
+
+
+def _seconds(row: CostRow) -> float | None:
+    return row.figures.value("time")
+
+
+def _parts(
+    named: Iterable[tuple[str, float | None]], rest: Mapping[str, float | None]
+) -> list[tuple[str, float]]:
+    """Parts of a whole that add up to 1, the largest first, small ones together last."""
+    known: dict[str, float] = {}
+    for name, value in (*named, *rest.items()):
+        if value and value > 0:
+            known[name] = known.get(name, 0.0) + value
+    whole = sum(known.values())
+    parts = sorted(((name, value / whole) for name, value in known.items()), key=lambda one: -one[1])
+    shown, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
+    if others:
+        name = others[0][0] if len(others) == 1 else f"{len(others)} others"
+        shown.append((name, sum(value for _, value in others)))
+    return shown
+
+
+def _bar(parts: Sequence[tuple[str, float]], console: Console) -> Text:
+    """A bar and what its segments are; of the names alone where nobody looks at it."""
+    glyphs = SEGMENTS if "utf" in console.encoding else PLAIN_SEGMENTS
+    text, end, reached = Text(), 0.0, 0
+    for n, (_, share) in enumerate(parts):
+        end += share
+        cells = round(end * BAR) - reached
+        reached += cells
+        text.append(glyphs[n % len(glyphs)] * cells, style=COLOURS[n % len(COLOURS)])
+    text.append("\n")
+    for n, (name, share) in enumerate(parts):
+        text.append(f"{glyphs[n % len(glyphs)]} ", style=COLOURS[n % len(COLOURS)])
+        text.append(f"{brief(name)} {100 * share:.0f} %".replace(" ", "\N{NO-BREAK SPACE}"))
+        text.append("  " * (n + 1 < len(parts)))
+    return text
+
+
+def _costliest(report: RunReport, console: Console) -> Grid | None:
+    rows = sorted(report.operations, key=seconds, reverse=True)[:COSTLIEST]
+    if not rows:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for _ in ("time", "share", "energy"):
+        grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(no_wrap=True)
+    for n, row in enumerate(rows):
+        place = ", ".join(brief(part) for part in (row.layer, row.phase) if part and not part.startswith("("))
+        name = brief(row.name) + (f" ({place})" if place else "")
+        figures = [row.figures.figure(key) for key in ("time", "share", "energy")]
+        shown = [show(figure) for figure in figures if figure is not None and not figure.missing]
+        cells = [each.value for each in shown] + [""] * (3 - len(shown))
+        status = shown[0].status if shown else "missing"
+        label = "costliest" if n == 0 else ""
+        grid.add_row(label, name, *cells, Text(status, style=STYLES.get(status, "dim")))
+    return grid
+
+
+def _advised(advice: Sequence[Advice]) -> Group:
+    if not advice:
+        return Group(_marked(">", "no advice: no condition of any holds here"))
+    best = advice[0]
+    gain = show(best.gain)
+    saves = "what it saves only a run can tell" if gain.missing else f"should save {gain.text} of the time of a sample"
+    more = f" ({len(advice) - 1} more: wattstep explain)" if len(advice) > 1 else ""
+    return Group(
+        _marked(">", f"{plain(best.title)}: {saves}{more}"), Padding(Text(plain(best.how), style="dim"), INDENT)
+    )
+
+
+def _cautions(report: RunReport) -> list[str]:
+    """What mars the figures, the gravest first."""
+    found = sorted(wording.cautions(report), key=lambda one: not one.grave)
+    lines = list(dict.fromkeys(one.text for one in found))
+    more = len(lines) - MOST_CAUTIONS
+    return [*lines[:MOST_CAUTIONS], *([f"{more} more: wattstep show --full"] if more > 0 else [])]
+
+
+def _marked(mark: str, text: str) -> Grid:
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=1)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, text)
+    return grid

@@ -100,10 +100,12 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
 
 
 def _bars(report: RunReport, console: Console) -> Grid | None:
-    rest = {name: figures.value("time") for name, figures in report.unattributed.items()}
+    rests = report.unattributed.items()
+    rest = {name: figures.value("time") for name, figures in rests}
+    joules = {name: figures.value("energy") for name, figures in rests}
     ways = {
         "time by phase": _parts(((row.phase, _seconds(row)) for row in report.phases), rest),
-        "energy by phase": _parts(((row.phase, row.figures.value("energy")) for row in report.phases), {}),
+        "energy by phase": _parts(((row.phase, row.figures.value("energy")) for row in report.phases), joules),
         "time by kind": _parts(((row.kind, _seconds(row)) for row in report.kinds), rest),
     }  # fmt: skip
     grid = Grid.grid(padding=(0, 2, 0, 0))
@@ -169,7 +171,7 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
         figures = [row.figures.figure(key) for key in ("time", "share", "energy")]
         shown = [show(figure) for figure in figures if figure is not None and not figure.missing]
         cells = [each.value for each in shown] + [""] * (3 - len(shown))
-        status = shown[0].status if shown else "missing"
+        status = ", ".join(dict.fromkeys(each.status for each in shown))
         label = "costliest" if n == 0 else ""
         grid.add_row(label, name, *cells, Text(status, style=STYLES.get(status, "dim")))
     return grid
@@ -189,7 +191,8 @@ def _advised(advice: Sequence[Advice]) -> Group:
 
 def _cautions(report: RunReport) -> list[str]:
     """What mars the figures, the gravest first."""
-    found = sorted(wording.cautions(report), key=lambda one: not one.grave)
+    known = [one for one in wording.cautions(report) if not one.slight]
+    found = sorted(known, key=lambda one: not one.grave)
     lines = list(dict.fromkeys(one.text for one in found))
     more = len(lines) - MOST_CAUTIONS
     return [*lines[:MOST_CAUTIONS], *([f"{more} more: wattstep show --full"] if more > 0 else [])]

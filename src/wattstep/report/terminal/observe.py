@@ -56,7 +56,9 @@ def print_observations(
         console.print(Padding(_overview(told), (1, 0)))
     if untold:
         console.print(f"{UNTESTED}: {', '.join(untold)}", highlight=False)
-    console.print(Text(f"numbers, rules and reasons: --full, --only N (Paper: {PAPER})", style="dim"))
+    console.print(
+        Text(f"numbers, rules and reasons: --full, --only N (Paper: {PAPER})", style="dim")
+    )
 
 
 def _heading(observations: Sequence[Observation], evidence: Evidence) -> str:
@@ -65,7 +67,7 @@ def _heading(observations: Sequence[Observation], evidence: Evidence) -> str:
         _counted(counts["holds"], "holds", "hold"),
         _counted(counts["does not hold"], "does not hold", "do not hold"),
         _counted(counts["undecided"], "is undecided", "are undecided"),
-        _counted(counts[UNTESTED], UNTESTED, UNTESTED),
+        _counted(counts["cannot be tested here"], UNTESTED, UNTESTED),
     ]
     what = [_things(len(evidence.runs), "run")]
     what += [_things(len(evidence.daily), "daily training")] if evidence.daily else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from rich.console import Console, Group
@@ -32,11 +33,13 @@ WIDEST: Final = 110  # columns that the screen takes
 SEGMENTS: Final = "█▓▒░"
 PLAIN_SEGMENTS: Final = "#=+."
 COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "red", "white")
-MORE: Final = "(more: wattstep show --full, explain, report)"
+MORE: Final = "more: wattstep show --full, explain, report"
 INDENT: Final = (0, 0, 0, 2)
 
 
-def print_summary(report: RunReport, console: Console, advice: Sequence[Advice] | None = None) -> None:
+def print_summary(
+    report: RunReport, console: Console, advice: Sequence[Advice] | None = None
+) -> None:
     """Prints a run on one screen.
 
     Args:
@@ -47,22 +50,30 @@ def print_summary(report: RunReport, console: Console, advice: Sequence[Advice] 
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
     for part in (_head, _figures, _bars, _costliest):
-        made = failures.guard(part.__name__.strip("_"), lambda part=part: part(report, console), None)
+        made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
     if advice is not None:
         console.print(_advised(advice), width=width)
-    for line in (*_cautions(report), *(f"{each.part}: failed inside: {each.reason}" for each in failures)):
+    for line in (
+        *_cautions(report),
+        *(f"{each.part}: failed inside: {each.reason}" for each in failures),
+    ):
         console.print(_marked("!", plain(line)), width=width)
     if report.run:
-        console.print(Text(f"run: {plain(report.run)}"), Text(MORE, style="dim"), soft_wrap=True)
+        console.print(Text(f"run: {plain(report.run)}"), soft_wrap=True)
+        console.print(Text(MORE, style="dim"))
 
 
 def _head(report: RunReport, console: Console) -> Group:
     _, *how = wording.setting(report) if report.engine else ("", *wording.setting(report))
     batch = plain(f"batch {report.batch_size}")
     title = " · ".join([wording.title(report), *(word for word in how if word != batch)])
-    where = [machines.short(report.device), machines.virtuality(report.device), plain(report.engine)]
+    where = [
+        machines.short(report.device),
+        machines.virtuality(report.device),
+        plain(report.engine),
+    ]
     where += [wording.imported_from(report), wording.steps(report)]
     lines = [Text(title, style="bold"), Text(" · ".join(filter(None, where)), style="dim")]
     return Group(*lines)
@@ -81,7 +92,9 @@ def _figures(report: RunReport, console: Console) -> Grid | None:
             grid.add_row(label, Text(f"— {shown.reason}", style="dim"), "")
         else:
             status = Text(shown.status, style=STYLES.get(shown.status, "dim"))
-            value = Text.assemble((shown.value, "bold"), f"  {shown.interval}" if shown.interval else "")
+            value = Text.assemble(
+                (shown.value, "bold"), f"  {shown.interval}" if shown.interval else ""
+            )
             grid.add_row(label, value, status)
     return grid
 
@@ -130,7 +143,9 @@ def _parts(
         if value and value > 0:
             known[name] = known.get(name, 0.0) + value
     whole = sum(known.values())
-    parts = sorted(((name, value / whole) for name, value in known.items()), key=lambda one: -one[1])
+    parts = sorted(
+        ((name, value / whole) for name, value in known.items()), key=lambda one: -one[1]
+    )
     shown, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
     if others:
         name = others[0][0] if len(others) == 1 else f"{len(others)} others"
@@ -166,7 +181,9 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
         grid.add_column(no_wrap=True, justify="right")
     grid.add_column(no_wrap=True)
     for n, row in enumerate(rows):
-        place = ", ".join(brief(part) for part in (row.layer, row.phase) if part and not part.startswith("("))
+        place = ", ".join(
+            brief(part) for part in (row.layer, row.phase) if part and not part.startswith("(")
+        )
         name = brief(row.name) + (f" ({place})" if place else "")
         figures = [row.figures.figure(key) for key in ("time", "share", "energy")]
         shown = [show(figure) for figure in figures if figure is not None and not figure.missing]
@@ -182,10 +199,15 @@ def _advised(advice: Sequence[Advice]) -> Group:
         return Group(_marked(">", "no advice: no condition of any holds here"))
     best = advice[0]
     gain = show(best.gain)
-    saves = "what it saves only a run can tell" if gain.missing else f"should save {gain.text} of the time of a sample"
+    saves = (
+        "what it saves only a run can tell"
+        if gain.missing
+        else f"should save {gain.text} of the time of a sample"
+    )
     more = f" ({len(advice) - 1} more: wattstep explain)" if len(advice) > 1 else ""
     return Group(
-        _marked(">", f"{plain(best.title)}: {saves}{more}"), Padding(Text(plain(best.how), style="dim"), INDENT)
+        _marked(">", f"{plain(best.title)}: {saves}{more}"),
+        Padding(Text(plain(best.how), style="dim"), INDENT),
     )
 
 

@@ -30,7 +30,7 @@ def shown(width: int, *advice: Advice, encoding: str = "utf-8", **changes: Any) 
     return stream.read()
 
 
-@pytest.mark.parametrize("width, lines", [(80, 40), (120, 32)])
+@pytest.mark.parametrize(("width", "lines"), [(80, 40), (120, 32)])
 def test_a_run_takes_one_screen_and_stays_within_it(width: int, lines: int) -> None:
     text = shown(width, BEST)
     assert len(text.splitlines()) <= lines, text

@@ -19,6 +19,7 @@ from wattstep.schema.failures import contained
 # or used, and loads what it needs only when it runs.
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "demo": "wattstep.cli.demo:demo",
         "doctor": "wattstep.cli.doctor:doctor",
         "boards": "wattstep.cli.boards:boards",
         "suite": "wattstep.cli.suite:suite",

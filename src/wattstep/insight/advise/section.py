@@ -45,10 +45,12 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> Section:
     )
 
 
-def ranked(run: Run) -> list[Advice]:
-    """The advice whose condition holds, the most gain first."""
+def ranked(run: Run) -> list[Advice] | None:
+    """The advice whose condition holds, the most gain first; None where operations are not known."""
     work = work_of(run)
-    return [] if isinstance(work, str) else list(_ranked(all_advice(Facts(run, work, ()))).values())
+    if isinstance(work, str):
+        return None
+    return list(_ranked(all_advice(Facts(run, work, ()))).values())
 
 
 def _ranked(pieces: Mapping[str, Advice | str]) -> dict[str, Advice]:

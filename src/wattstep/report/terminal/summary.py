@@ -24,6 +24,8 @@ from wattstep.schema.run_report import RunReport
 ALWAYS: Final = (  # of the first figures: where they are missing, the reason stands there
     "step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory", "cpu_utilization"
 )  # fmt: skip
+OF_IMPORTED: Final = ("step_time", "energy_per_step")
+NOT_KNOWN: Final = "not known"  # the engine of a log
 NOT_FIRST: Final = ("system_peak_memory",)
 COSTLIEST: Final = 3  # operations
 MOST_PARTS: Final = 5  # of a bar; the others are one
@@ -45,7 +47,7 @@ def print_summary(
     Args:
         report: Of the run.
         console: Where to print.
-        advice: The best first; None: nobody asked for it.
+        advice: The best first; None: there can be none.
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
@@ -72,11 +74,22 @@ def _head(report: RunReport, console: Console) -> Group:
     where = [
         machines.short(report.device),
         machines.virtuality(report.device),
-        plain(report.engine),
+        "" if report.engine == NOT_KNOWN else plain(report.engine),
     ]
-    where += [wording.imported_from(report), wording.steps(report)]
+    where += [wording.imported_from(report), _steps(report)]
     lines = [Text(title, style="bold"), Text(" · ".join(filter(None, where)), style="dim")]
     return Group(*lines)
+
+
+def _steps(report: RunReport) -> str:
+    """How many steps of which kind; kinds that there are none of are left out."""
+    counts = report.steps.to_dict()
+    kinds = [f"{count:,} {plain(kind)}" for kind, count in counts.items()
+             if count and kind not in ("recorded", "settling")]  # fmt: skip
+    recorded = counts.get("recorded")
+    if not recorded:
+        return wording.steps(report)
+    return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds)}"
 
 
 def _figures(report: RunReport, console: Console) -> Grid | None:
@@ -102,11 +115,12 @@ def _figures(report: RunReport, console: Console) -> Grid | None:
 def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
     """The first figures; of missing ones those that are always asked for, one a reason."""
     reasons: set[str] = set()
+    always = OF_IMPORTED if report.imported else ALWAYS
     for name in HEADLINES:
         if name in NOT_FIRST:
             continue
         shown = wording.show_metric(report.metrics, name)
-        if shown is None or (shown.missing and (name not in ALWAYS or shown.reason in reasons)):
+        if shown is None or (shown.missing and (name not in always or shown.reason in reasons)):
             continue
         reasons.add(shown.reason if shown.missing else "")
         yield wording.metric_of(report, name).label, shown
@@ -119,6 +133,7 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
     ways = {
         "time by phase": _parts(((row.phase, _seconds(row)) for row in report.phases), rest),
         "energy by phase": _parts(((row.phase, row.figures.value("energy")) for row in report.phases), joules),
+        "energy by rail": _parts(_rails(report), {}),
         "time by kind": _parts(((row.kind, _seconds(row)) for row in report.kinds), rest),
     }  # fmt: skip
     grid = Grid.grid(padding=(0, 2, 0, 0))
@@ -128,6 +143,13 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
         if len(parts) > 1:
             grid.add_row(name, _bar(parts, console))
     return grid if grid.rows else None
+
+
+def _rails(report: RunReport) -> list[tuple[str, float | None]]:
+    """Energy of the rails that make the total; of all where none of them does."""
+    within = {each.name for each in report.channels if each.role.endswith("_part")}
+    totals = [name for name in report.energy_by_rail if name not in within]
+    return [(name, report.energy_by_rail[name].value) for name in totals or report.energy_by_rail]
 
 
 def _seconds(row: CostRow) -> float | None:

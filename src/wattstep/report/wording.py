@@ -16,6 +16,10 @@ from wattstep.schema.metrics import Metric as Metric
 from wattstep.schema.run_report import RunReport
 from wattstep.schema.workload import DataFacts
 
+ALWAYS = (
+    "step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory", "cpu_utilization"
+)  # fmt: skip
+ALWAYS_OF_IMPORTED = ("step_time", "energy_per_step")
 STATUS_MEANINGS = {
     "counted": "exact, such as parameters and FLOPs",
     "measured": "read from a sensor or a clock",
@@ -85,6 +89,11 @@ def _of_others(report: RunReport) -> bool:
     figure = report.metrics.figure("cpu_utilization")
     seen = figure is None or figure.status is Status.MEASURED
     return bool(sensors(report.device)) and not seen
+
+
+def always_asked(report: RunReport) -> tuple[str, ...]:
+    """The metrics that are missed where they are missing: the first screen says why."""
+    return ALWAYS_OF_IMPORTED if report.imported else ALWAYS
 
 
 def figures_of(report: RunReport) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,22 +13,17 @@ from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
 from wattstep.report import machines, wording
+from wattstep.report.divisions import Part, divisions
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.run import STYLES
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.schema.failures import Failures
 from wattstep.schema.metrics import HEADLINES
-from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
-ALWAYS: Final = (  # of the first figures: where they are missing, the reason stands there
-    "step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory", "cpu_utilization"
-)  # fmt: skip
-OF_IMPORTED: Final = ("step_time", "energy_per_step")
 NOT_KNOWN: Final = "not known"  # the engine of a log
 NOT_FIRST: Final = ("system_peak_memory",)
 COSTLIEST: Final = 3  # operations
-MOST_PARTS: Final = 5  # of a bar; the others are one
 MOST_CAUTIONS: Final = 5
 BAR: Final = 30  # cells
 WIDEST: Final = 110  # columns that the screen takes
@@ -115,7 +110,7 @@ def _figures(report: RunReport, console: Console) -> Grid | None:
 def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
     """The first figures; of missing ones those that are always asked for, one a reason."""
     reasons: set[str] = set()
-    always = OF_IMPORTED if report.imported else ALWAYS
+    always = wording.always_asked(report)
     for name in HEADLINES:
         if name in NOT_FIRST:
             continue
@@ -127,67 +122,31 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
 
 
 def _bars(report: RunReport, console: Console) -> Grid | None:
-    rests = report.unattributed.items()
-    rest = {name: figures.value("time") for name, figures in rests}
-    joules = {name: figures.value("energy") for name, figures in rests}
-    ways = {
-        "time by phase": _parts(((row.phase, _seconds(row)) for row in report.phases), rest),
-        "energy by phase": _parts(((row.phase, row.figures.value("energy")) for row in report.phases), joules),
-        "energy by rail": _parts(_rails(report), {}),
-        "time by kind": _parts(((row.kind, _seconds(row)) for row in report.kinds), rest),
-    }  # fmt: skip
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, parts in ways.items():
-        if len(parts) > 1:
-            grid.add_row(name, _bar(parts, console))
+    grid.add_column(no_wrap=True)
+    for division in divisions(report):
+        status = Text(division.status, style=STYLES.get(division.status, "dim"))
+        grid.add_row(division.title, _bar(division.parts, console), status)
     return grid if grid.rows else None
 
 
-def _rails(report: RunReport) -> list[tuple[str, float | None]]:
-    """Energy of the rails that make the total; of all where none of them does."""
-    within = {each.name for each in report.channels if each.role.endswith("_part")}
-    totals = [name for name in report.energy_by_rail if name not in within]
-    return [(name, report.energy_by_rail[name].value) for name in totals or report.energy_by_rail]
-
-
-def _seconds(row: CostRow) -> float | None:
-    return row.figures.value("time")
-
-
-def _parts(
-    named: Iterable[tuple[str, float | None]], rest: Mapping[str, float | None]
-) -> list[tuple[str, float]]:
-    """Parts of a whole that add up to 1, the largest first, small ones together last."""
-    known: dict[str, float] = {}
-    for name, value in (*named, *rest.items()):
-        if value and value > 0:
-            known[name] = known.get(name, 0.0) + value
-    whole = sum(known.values())
-    parts = sorted(
-        ((name, value / whole) for name, value in known.items()), key=lambda one: -one[1]
-    )
-    shown, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
-    if others:
-        name = others[0][0] if len(others) == 1 else f"{len(others)} others"
-        shown.append((name, sum(value for _, value in others)))
-    return shown
-
-
-def _bar(parts: Sequence[tuple[str, float]], console: Console) -> Text:
+def _bar(parts: Sequence[Part], console: Console) -> Text:
     """A bar and what its segments are; of the names alone where nobody looks at it."""
     glyphs = SEGMENTS if "utf" in console.encoding else PLAIN_SEGMENTS
     text, end, reached = Text(), 0.0, 0
-    for n, (_, share) in enumerate(parts):
-        end += share
+    for n, part in enumerate(parts):
+        end += part.share
         cells = round(end * BAR) - reached
         reached += cells
         text.append(glyphs[n % len(glyphs)] * cells, style=COLOURS[n % len(COLOURS)])
     text.append("\n")
-    for n, (name, share) in enumerate(parts):
+    for n, part in enumerate(parts):
         text.append(f"{glyphs[n % len(glyphs)]} ", style=COLOURS[n % len(COLOURS)])
-        text.append(f"{brief(name)} {100 * share:.0f} %".replace(" ", "\N{NO-BREAK SPACE}"))
+        text.append(
+            f"{brief(part.name)} {100 * part.share:.0f} %".replace(" ", "\N{NO-BREAK SPACE}")
+        )
         text.append("  " * (n + 1 < len(parts)))
     return text
 

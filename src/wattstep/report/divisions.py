@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wattstep.schema.figure import Figure, weakest
+from wattstep.schema.figures import Figures
 from wattstep.schema.run_report import RunReport
 
 MOST_PARTS: Final = 5  # the others are one
@@ -19,10 +20,13 @@ class Part:
     Attributes:
         name: Of the phase, the kind or the rail.
         share: Of the whole, 0 to 1.
+        figure: What the report says of it: its share of the step's time, or its energy; None of
+            several together.
     """
 
     name: str
     share: float
+    figure: Figure | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,39 +53,44 @@ class Division:
 
 def divisions(report: RunReport) -> list[Division]:
     """How time and energy of a step divide; what no operation covers is a part by its name."""
-    rests = report.unattributed.items()
-    seconds = [(name, figures.figure("time")) for name, figures in rests]
-    joules = [(name, figures.figure("energy")) for name, figures in rests]
-    phases, kinds = report.phases, report.kinds
+    rests = [(name, figures) for name, figures in report.unattributed.items()]
+    phases = [*((row.phase, row.figures) for row in report.phases), *rests]
+    kinds = [*((row.kind, row.figures) for row in report.kinds), *rests]
     found = (
-        _division("time", "phase", [*((row.phase, row.time) for row in phases), *seconds]),
-        _division("energy", "phase", [*((row.phase, row.energy) for row in phases), *joules]),
-        _division("energy", "rail", _rails(report)),
-        _division("time", "kind", [*((row.kind, row.time) for row in kinds), *seconds]),
+        _division("time", "phase", phases, "time", "share"),
+        _division("energy", "phase", phases, "energy", "energy"),
+        _division("energy", "rail", _rails(report), "energy", "energy"),
+        _division("time", "kind", kinds, "time", "share"),
     )
     return [each for each in found if len(each.parts) > 1]
 
 
-def _rails(report: RunReport) -> list[tuple[str, Figure | None]]:
+def _rails(report: RunReport) -> list[tuple[str, Figures]]:
     """Energy of the rails that make the total; of all where none of them does."""
     within = {each.name for each in report.channels if each.role.endswith("_part")}
     totals = [name for name in report.energy_by_rail if name not in within]
-    return [(name, report.energy_by_rail[name]) for name in totals or report.energy_by_rail]
+    rails = report.energy_by_rail
+    return [(name, Figures({"energy": rails[name]})) for name in totals or rails]
 
 
-def _division(of: str, by: str, named: Iterable[tuple[str, Figure | None]]) -> Division:
-    known: dict[str, float] = {}
+def _division(
+    of: str, by: str, named: Iterable[tuple[str, Figures]], divided: str, told: str
+) -> Division:
+    """Parts by the figure `divided`, each with the figure `told` where it is of one row."""
+    values: dict[str, float] = {}
+    figures: dict[str, Figure | None] = {}
     statuses = []
-    for name, figure in named:
+    for name, row in named:
+        figure = row.figure(divided)
         if figure is not None and figure.value is not None and figure.value > 0:
-            known[name] = known.get(name, 0.0) + figure.value
+            figures[name] = None if name in values else row.figure(told)
+            values[name] = values.get(name, 0.0) + figure.value
             statuses.append(figure.status)
-    whole = sum(known.values())
-    ranked = sorted(known.items(), key=lambda one: -one[1])
-    parts = [Part(name, value / whole) for name, value in ranked]
+    whole = sum(values.values())
+    ranked = sorted(values, key=lambda name: -values[name])
+    parts = [Part(name, values[name] / whole, figures[name]) for name in ranked]
     shown, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
-    if others:
-        name = others[0].name if len(others) == 1 else f"{len(others)} others"
-        shown.append(Part(name, sum(one.share for one in others)))
+    if len(others) > 1:
+        others = [Part(f"{len(others)} others", sum(one.share for one in others))]
     status = weakest(statuses).value if statuses else ""
-    return Division(of=of, by=by, parts=tuple(shown), status=status)
+    return Division(of=of, by=by, parts=(*shown, *others), status=status)

@@ -83,15 +83,16 @@ def _divided(report: RunReport) -> list[dict[str, Any]]:
     """The step as bars, time and energy of the same parts together."""
     found: dict[str, dict[str, Any]] = {}
     for division in divisions(report):
-        by = found.setdefault(division.by, {"by": division.by, "bars": [], "colors": {}})
+        group = found.setdefault(division.by, {"by": division.by, "bars": [], "parts": {}})
+        segments = []
         for part in division.parts:
-            series = SERIES[len(by["colors"]) % len(SERIES)]
-            of_phase = charts.color_of(part.name) if division.by == "phase" else series
-            by["colors"].setdefault(part.name, of_phase)
-        by["bars"].append(
-            {"of": division.of, "status": division.status, "parts": [(plain(p.name), p.share, by["colors"][p.name])
-                                          for p in division.parts]}
-        )  # fmt: skip
+            series = SERIES[len(group["parts"]) % len(SERIES)]
+            color = charts.color_of(part.name) if division.by == "phase" else series
+            known = group["parts"].setdefault(plain(part.name), {"color": color, "figures": []})
+            known["figures"] += [] if part.figure is None else [show(part.figure)]
+            segments.append((plain(part.name), part.share, known["color"]))
+        bar = {"of": division.of, "status": division.status, "segments": segments}
+        group["bars"].append(bar)
     return list(found.values())
 
 
@@ -120,7 +121,10 @@ def _headlines(report: RunReport) -> dict[str, Any]:
     for known, shown in cards:
         if shown.missing and known.label in asked:
             unknown.setdefault(shown.reason, []).append((known, shown))
-    others = [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
+    others = [
+        (known, shown) for known, shown in cards if shown.missing and known.label not in asked
+    ]
+    others += [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
     return {
         "cards": [(known, shown) for known, shown in cards if not shown.missing],
         "unknown": [(figures, reason) for reason, figures in unknown.items()],

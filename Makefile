@@ -9,7 +9,8 @@ DEMO = demo
 .PHONY: demo test test-system test-slow test-all test-burning fuzz check lint types format contracts docs bench picture clean
 
 demo: .venv/.runs
-	@rm -rf $(DEMO)/runs $(DEMO)/report.html
+	@rm -rf $(DEMO)
+	@.venv/bin/wattstep demo --out $(DEMO)/jetson
 	@echo "training three workloads of three domains, 15 s each"
 	@.venv/bin/wattstep run squeezenet char-cnn dqn --seconds 15 --power-model vcpu --out $(DEMO)/runs
 	@.venv/bin/wattstep report $(DEMO)/runs -o $(DEMO)/report.html

@@ -171,7 +171,7 @@ def test_a_training_of_ours_has_the_view_and_then_its_table(tmp_path: Path) -> N
     during, _, after = view.seen.partition(LEFT)
     assert ENTERED in during
     assert b"modelled" in after
-    assert b"Metrics" in after
+    assert b"Step time (mean)" in after
     assert wattstep.load(tmp_path / "it").info.asked == {"clean_steps": 20}
 
 

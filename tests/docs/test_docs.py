@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from docs.commands_table import document
 
 from wattstep.cli import COMMANDS
 from wattstep.engines import ENGINES
@@ -30,8 +31,13 @@ def test_every_link_and_file_named_in_a_document_exists(document: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_in_the_readme(command: str) -> None:
-    assert f"wattstep {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_command_is_in_the_list_of_commands(command: str) -> None:
+    assert f"`wattstep {command}`" in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def test_the_list_of_commands_is_what_the_commands_say() -> None:
+    written = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert written == document(written), "python docs/commands_table.py docs/commands.md"
 
 
 @pytest.mark.parametrize("workload", names())

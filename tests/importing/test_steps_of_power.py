@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wattstep.cli.demo import RECORDING as ORIN
 from wattstep.errors import InvalidValueError
 from wattstep.formats.plain_csv import SUM, parse
 from wattstep.importing.importer import ImportSettings, import_run
@@ -16,7 +17,6 @@ from wattstep.recorded.period.even_beat import even_beat
 from wattstep.recorded.period.weak_period import weak_period
 from wattstep.run import Run, load
 
-ORIN = Path(__file__).parents[1] / "fixtures" / "orin-vgg9" / "vgg9_cifar10_train.csv.gz"
 THREE = ("gpu+soc", "cpu+cv", "i/o_(5v0)")
 
 

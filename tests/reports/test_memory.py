@@ -79,7 +79,7 @@ def starved(batch: int) -> Footprint:
 
 def printed(footprints: list[Footprint]) -> str:
     stream = io.StringIO()
-    print_footprints(footprints, Console(file=stream, width=100))
+    print_footprints(footprints, Console(file=stream, width=100), full=True)
     return stream.getvalue()
 
 

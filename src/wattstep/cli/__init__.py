@@ -19,6 +19,7 @@ from wattstep.schema.failures import contained
 # or used, and loads what it needs only when it runs.
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "demo": "wattstep.cli.demo:demo",
         "doctor": "wattstep.cli.doctor:doctor",
         "boards": "wattstep.cli.boards:boards",
         "suite": "wattstep.cli.suite:suite",
@@ -40,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "calibrate": "wattstep.cli.calibrate:calibrate",
         "export": "wattstep.cli.export:export",
         "runs": "wattstep.cli.runs:runs",
+        "show": "wattstep.cli.show:show",
         "serve": "wattstep.cli.serve:serve",
         "query": "wattstep.cli.query:query",
         "agent": "wattstep.cli.agent:agent",

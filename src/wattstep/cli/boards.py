@@ -76,13 +76,13 @@ def memory_of(facts: dict[str, Any]) -> str:
 
 
 def _show_all(rows: Sequence[dict[str, Any]], here: Board | None) -> None:
-    from rich.console import Console
+    from wattstep.cli.screen import screen
 
     table = _table("name", "total", "cores", "memory")
     table.columns[0].no_wrap = True
     for facts in rows:
         table.add_row(facts["name"], total_of(facts), cores_of(facts), memory_of(facts))
-    console = Console()
+    console = screen()
     console.print(table, markup=False, highlight=False)
     console.print()
     console.print(f"{_this_machine(here)} More: wattstep boards NAME", highlight=False)

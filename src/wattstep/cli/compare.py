@@ -7,16 +7,14 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.saying import say
+from wattstep.cli.screen import screen
 from wattstep.errors import InvalidValueError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 WITH = "--with"  # stands among the paths, where an option can take one value only
 TOLERANCE = "5%"
@@ -65,6 +63,7 @@ def compare(
             "--strict", help="With --baseline: 1 also where a regression cannot be excluded."
         ),
     ] = False,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -73,7 +72,7 @@ def compare(
     # What is made from here on is kept to the end: collecting would walk it again and again.
     gc.disable()
     try:
-        _compare_or_hold(groups, across, metric, baseline, tolerance, strict, json, quiet)
+        _compare_or_hold(groups, across, metric, baseline, tolerance, strict, full, json, quiet)
     finally:
         gc.enable()
 
@@ -85,6 +84,7 @@ def _compare_or_hold(
     baseline: list[Path] | None,
     tolerance: str,
     strict: bool,
+    full: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -101,13 +101,14 @@ def _compare_or_hold(
         raise InvalidValueError("--strict goes with --baseline")
     if tolerance != TOLERANCE:
         raise InvalidValueError("--tolerance goes with --baseline")
-    _compare(groups, facets, metric, as_json, quiet)
+    _compare(groups, facets, metric, full, as_json, quiet)
 
 
 def _compare(
     groups: list[list[Path]],
     across: Sequence[str],
     metric: str | None,
+    full: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -127,9 +128,9 @@ def _compare(
     from wattstep.report.terminal.compare import print_comparison, print_matrix
 
     if isinstance(comparison, Comparison):
-        print_comparison(comparison, _console())
+        print_comparison(comparison, screen(), full)
     else:
-        print_matrix(comparison, _console())
+        print_matrix(comparison, screen())
 
 
 def _hold(
@@ -156,7 +157,7 @@ def _hold(
     else:
         from wattstep.report.terminal.compare import print_gate
 
-        print_gate(gate, _console())
+        print_gate(gate, screen())
     if gate.exit_code:
         raise typer.Exit(gate.exit_code)
 
@@ -212,9 +213,3 @@ def _dump(document: object) -> None:
     from wattstep.report.json_document import dump
 
     dump(document, sys.stdout, indented=False)  # rows of thousands of operations
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console()

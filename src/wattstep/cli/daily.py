@@ -93,11 +93,10 @@ def _show(folder: DailyFolder, sizes: list[int], as_json: bool) -> None:
 
         dump({"daily": document, "report": str(report)}, sys.stdout)
         return
-    from rich.console import Console
-
+    from wattstep.cli.screen import screen
     from wattstep.report.terminal.daily import print_daily
 
-    console = Console()
+    console = screen()
     print_daily(document, console)
     console.print(
         f"\nreport: {report.absolute().as_uri()}", markup=False, highlight=False, soft_wrap=True

@@ -45,11 +45,12 @@ def _diagnose_there(target: Parsed, interval: str) -> dict[str, Any]:
 
 
 def _show(diagnosis: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    from wattstep.cli.screen import screen
+
+    console = screen()
     for line in (*_device(diagnosis["device"]), *diagnosis["notes"], _total(diagnosis["total"])):
         console.print(line, markup=False, highlight=False)
     table = Table(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from wattstep.cli.opening import open_runs
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.saying import say, say_failures
 from wattstep.schema.failures import Failures
+
+if TYPE_CHECKING:
+    from wattstep.insight.explain.section import Section
 
 
 def explain(
@@ -25,30 +28,33 @@ def explain(
             "--section", "-s", help="Only this section; again for another.", metavar="NAME"
         ),
     ] = None,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Explain where time and energy go: below the sampling interval, between operations, and what would help."""
-    from rich.console import Console
+    """Explain where time and energy go, and what would make them less; the advice first, evidence on request."""
     from rich.markup import escape
 
     from wattstep.cli.folders import expand
+    from wattstep.cli.screen import screen
     from wattstep.insight.explain import chosen_sections
     from wattstep.insight.explain import explain as explained
     from wattstep.report.json_document import dump
-    from wattstep.report.terminal.explain import print_section
+    from wattstep.report.terminal.explain import print_brief, print_section
     from wattstep.report.values import plain
     from wattstep.run import load
 
     names = chosen_sections(section or [])
-    console = Console()
+    console = screen()
+    whole = not json and (full or bool(section))
     failures = Failures()
     opened, damaged = open_runs(expand(runs), load, failures)
 
     def one(path: Path) -> dict[str, Any]:
         run = next(run for run in opened if run.path == path)
         beside = [other for other in opened if other is not run]
-        sections = []
+        sections: list[dict[str, Any]] = []
+        found: list[Section] = []
         if not json:
             console.print(f"[bold]{escape(plain(path))}[/bold]", highlight=False)
         for name in names:
@@ -58,9 +64,12 @@ def explain(
                 sections.append(section.document())
                 if section.failure:
                     failures.add(f"{path.name}: {name}", section.failure)
-                if not json:
+                found.append(section)
+                if whole:
                     part = f"{path.name}: {name}, as it is printed"
                     failures.guard(part, partial(print_section, section, console), None)
+        if not (json or whole):
+            failures.guard(f"{path.name}: printing", partial(print_brief, found, console), None)
         return {"run": str(path), "sections": sections}
 
     documents, cut = open_runs([run.path for run in opened], one, failures)

@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import Json, Name, Out, Quiet, run_folder
+from wattstep.cli.options import Full, Json, Name, Out, Quiet, run_folder
 from wattstep.errors import InvalidValueError
 
 
@@ -94,6 +94,7 @@ def import_(
     ] = None,
     out: Out = Path("runs"),
     name: Name = None,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -128,4 +129,4 @@ def import_(
         folder = Path(run_folder(out, name, new_name(settings.called)))
         with bar_of("importing", quiet=quiet or json) as show:
             import_run(settings, folder, show)
-    show_runs([folder], json)
+    show_runs([folder], json, full)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Batches, Json, MemoryLimit, Quiet, find_memory_limit, parse_batches
+from wattstep.cli.options import (
+    Batches,
+    Full,
+    Json,
+    MemoryLimit,
+    Quiet,
+    find_memory_limit,
+    parse_batches,
+)
 from wattstep.cli.saying import say
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import RecordingError
@@ -35,6 +43,7 @@ def memory(
         Optional[Path],  # noqa: UP045
         typer.Option("--output", "-o", help="An HTML file with charts.", metavar="FILE"),
     ] = None,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -68,7 +77,7 @@ def memory(
             footprints.append(describe_life(settings, life, described))
     finally:  # one that fails does not take those before it away
         if footprints:
-            _show(footprints, json, output)
+            _show(footprints, full, json, output)
 
 
 def _progress(title: str, quiet: bool) -> Any:
@@ -79,7 +88,7 @@ def _progress(title: str, quiet: bool) -> Any:
     return tell
 
 
-def _show(footprints: list[Footprint], as_json: bool, output: Path | None) -> None:
+def _show(footprints: list[Footprint], full: bool, as_json: bool, output: Path | None) -> None:
     if output is not None:
         from wattstep.report.html.memory import write_footprints
 
@@ -94,11 +103,10 @@ def _show(footprints: list[Footprint], as_json: bool, output: Path | None) -> No
 
         dump({"memory": [one.to_dict() for one in footprints]}, sys.stdout)
         return
-    from rich.console import Console
-
+    from wattstep.cli.screen import screen
     from wattstep.report.terminal.memory import print_footprints
 
-    console = Console()
-    print_footprints(footprints, console)
+    console = screen()
+    print_footprints(footprints, console, full)
     if output is not None:
         console.print(f"report: {output.absolute().as_uri()}", soft_wrap=True, highlight=False)

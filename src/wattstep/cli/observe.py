@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from wattstep.cli.opening import open_runs
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.saying import say, say_failures
 from wattstep.errors import DamagedRunError
 from wattstep.schema.failures import Failures
@@ -39,6 +39,7 @@ def observe(
             help="Observations, by their numbers in the paper, e.g. 4,8.", metavar="N,..."
         ),
     ] = None,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -61,11 +62,10 @@ def observe(
         document = {"observations": documents, "conditions": conditions, "damaged": damaged}
         dump({**document, "failures": failures.documents()}, sys.stdout)
         return
-    from rich.console import Console
-
+    from wattstep.cli.screen import screen
     from wattstep.report.terminal.observe import print_observations
 
-    print_observations(observations, evidence, Console())
+    print_observations(observations, evidence, screen(), full or only is not None)
 
 
 def _evidence(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The result, and nothing else.")]
+Full = Annotated[bool, typer.Option("--full", help="All tables of a run, in place of one screen.")]
 Live = Annotated[
     bool,
     typer.Option(

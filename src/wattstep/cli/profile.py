@@ -11,7 +11,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Json, Live, Name, Out, Quiet, run_folder
+from wattstep.cli.options import Full, Json, Live, Name, Out, Quiet, run_folder
 from wattstep.cli.saying import say
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import DamagedRunError, InvalidValueError
@@ -26,7 +26,7 @@ CONTEXT = {
 
 @with_settings(
     "module", "step_marker", "warmup", "interval", "trace", "power_model", "target", "sent",
-    "total_steps", "out", "name", "live", "json", "quiet",
+    "total_steps", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def profile(
     context: typer.Context,
@@ -69,6 +69,7 @@ def profile(
     out: Out = Path("runs"),
     name: Name = None,
     live: Live = False,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -106,8 +107,7 @@ def profile(
             settings = replace(settings, output=output)
             code, path = place.profile(settings, folder, *map(str, sent or ()))
     try:
-        if json or not quiet:
-            show_runs([path], json)
+        show_runs([path], json, full)
     except DamagedRunError as error:
         if code == 0:
             raise

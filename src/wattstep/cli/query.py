@@ -137,11 +137,10 @@ def _show(answer: Answer, json: bool, csv: bool, output: Path | None, rows: int)
     elif csv:
         query_rows.write_csv(answer, sys.stdout)
     else:
-        from rich.console import Console
-
+        from wattstep.cli.screen import screen
         from wattstep.report.terminal.query import print_answer
 
-        print_answer(answer, Console(), rows)
+        print_answer(answer, screen(), rows)
 
 
 def _list_tables(as_json: bool) -> None:
@@ -156,11 +155,10 @@ def _list_tables(as_json: bool) -> None:
             ],
         } for table in TABLES]})  # fmt: skip
         return
-    from rich.console import Console
-
+    from wattstep.cli.screen import screen
     from wattstep.report.terminal.query import print_tables
 
-    print_tables(TABLES, Console())
+    print_tables(TABLES, screen())
 
 
 def _size(text: str) -> int:

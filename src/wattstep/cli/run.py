@@ -14,6 +14,7 @@ import typer
 from wattstep.cli.options import (
     Batches,
     Cooldown,
+    Full,
     Json,
     Live,
     MemoryLimit,
@@ -36,7 +37,7 @@ from wattstep.errors import InvalidValueError
     "accumulate", "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
     "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "stable", "sustain",
-    "ambient", "fan", "cooldown", "canary", "out", "name", "live", "json", "quiet",
+    "ambient", "fan", "cooldown", "canary", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def run(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],
@@ -74,6 +75,7 @@ def run(
     out: Out = Path("runs"),
     name: Name = None,
     live: Live = False,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -140,7 +142,7 @@ def run(
     finally:  # one that fails does not take those before it away
         place.close()
         if paths:
-            show_runs(paths, json)
+            show_runs(paths, json, full)
 
 
 def unknown_temperature() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Final, Optional
 
 import typer
 
@@ -12,6 +14,8 @@ from wattstep.cli.options import Json
 from wattstep.cli.saying import say, say_failures
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
+
+HEADLINES: Final = ("step_time", "energy_per_step")  # of a list
 
 
 def runs(
@@ -36,25 +40,76 @@ def runs(
 
 
 def _list(folder: Path, as_json: bool) -> None:
+    from wattstep.cli.progress import list_progress
     from wattstep.store.listing import listed
 
     rows = [listed(path.parent)[0] for path in sorted(folder.glob("*/run.json"))]
     failures = Failures()
-    for row in rows:
-        if "failure" in row:
-            failures.add(row["run"], row["failure"])
+    with list_progress("reading", len(rows), quiet=as_json) as tell:
+        for row in rows:
+            tell(row["run"])
+            if "failure" in row:
+                failures.add(row["run"], row["failure"])
+            elif row["problem"] is None:
+                nothing: dict[str, Any] = {}
+                ask = partial(_headlines, Path(row["run"]))
+                row["figures"] = failures.guard(row["run"], ask, nothing)
     say_failures(failures)
     if as_json:
         from wattstep.report.json_document import dump
 
         dump({"runs": rows, "failures": failures.documents()}, sys.stdout)
-        return
-    for row in rows:
-        batch = "" if row.get("batch_size") is None else f", batch {row['batch_size']}"
-        rest = row.get("problem") or f"{row['workload']}{batch}, {row['engine']}"
-        print(plain(f"{row['run']}  {row['state']}  {rest}"))
-    if not rows:
+    elif rows:
+        _print(rows)
+    else:
         say(f"no runs in {folder}")
+
+
+def _headlines(path: Path) -> dict[str, Any]:
+    """The figures of a list, JSON-ready; none of a run whose files are damaged."""
+    from wattstep.errors import DamagedRunError
+    from wattstep.store.cache import cached_of_run
+
+    def compute() -> dict[str, Any]:
+        from wattstep.run import load
+
+        try:
+            metrics = load(path).metrics
+        except DamagedRunError:
+            return {}
+        known = {name: metrics.figure(name) for name in HEADLINES}
+        return {name: figure.to_dict() for name, figure in known.items() if figure is not None}
+
+    found: dict[str, Any] = cached_of_run("headlines", path, compute)
+    return found
+
+
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from wattstep.cli.screen import screen
+    from wattstep.report.values import show
+    from wattstep.schema.figure import Figure
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("date", "workload", "batch", "step time", "energy a step", "run"):
+        numeric = heading in ("batch", "step time", "energy a step")
+        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in sorted(rows, key=lambda row: row.get("created") or ""):
+        if row["problem"]:
+            what, batch, figures = f"{row['state']}: {row['problem']}", None, {}
+        else:
+            what, batch, figures = row["workload"], row["batch_size"], row.get("figures", {})
+            what += f" ({row['state']})" if row["state"] != "closed" else ""
+        shown = [
+            show(Figure.from_dict(figures[n])).value if n in figures else "" for n in HEADLINES
+        ]
+        date = plain(row.get("created") or "")[:16].replace("T", " ")
+        cells = (date, plain(what), "" if batch is None else str(batch), *shown, plain(row["run"]))
+        grid.add_row(*map(Text, cells))
+    screen().print(grid)
 
 
 def _show(path: Path, as_json: bool) -> None:

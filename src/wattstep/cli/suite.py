@@ -133,8 +133,9 @@ def _amount(value: float | None, unit: str = "") -> str:
 
 
 def _show_all(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from wattstep.cli.screen import screen
 
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     # Data sets with long names give way; names and counts do not.
@@ -151,7 +152,7 @@ def _show_all(rows: list[dict[str, Any]]) -> None:
                 _amount(row["parameters"]), _amount(row["forward_flops_per_sample"]),
             )  # fmt: skip
         table.add_row()
-    console = Console()
+    console = screen()
     console.print(table)
     console.print(
         "Counted from our own code: params as it trains; FLOP of a sample's forward pass, a "
@@ -164,8 +165,9 @@ def _domain(row: dict[str, Any]) -> str:
 
 
 def _show_one(row: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from wattstep.cli.screen import screen
 
     published = row["published"]
     at = [
@@ -199,6 +201,6 @@ def _show_one(row: dict[str, Any]) -> None:
         )
         for error in paper["errors"]:
             table.add_row("its error", error)
-    console = Console()
+    console = screen()
     console.print(f"{row['name']}: {row['title']}", style="bold", markup=False, highlight=False)
     console.print(table, markup=False, highlight=False)

@@ -314,11 +314,10 @@ def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
 
         dump({**document, "report": None if report is None else str(report)}, sys.stdout)
         return
-    from rich.console import Console
-
+    from wattstep.cli.screen import screen
     from wattstep.report.terminal.sweep import print_sweep
 
-    console = Console()
+    console = screen()
     print_sweep(document, console)
     if report is not None:
         console.print(

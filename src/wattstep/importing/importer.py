@@ -19,7 +19,7 @@ from wattstep.importing.operations import TraceTables, tables_of
 from wattstep.importing.steps_of_power import PowerSteps, steps_of_power
 from wattstep.importing.telemetry import Telemetry, merged, read_telemetry
 from wattstep.importing.traces import is_trace, read_trace
-from wattstep.schema.channel import Channel
+from wattstep.schema.channel import Channel, Origin
 from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.settings import parse_duration
 from wattstep.store.writing import write_run
@@ -46,6 +46,8 @@ class ImportSettings:
         workload: What was trained; None: the first file's name.
         units: Of columns of CSV whose heading says none: "mW" for all, "NAME=mW" for one.
         find_steps: Whether steps are looked for in the power of a log without a trace.
+        replayed: Whether the logs stand in for a training of one's own, as a demonstration does:
+            their figures are `replayed`.
     """
 
     trace: Path | None = None
@@ -60,6 +62,7 @@ class ImportSettings:
     workload: str | None = None
     units: tuple[str, ...] = ()
     find_steps: bool = True
+    replayed: bool = False
 
     def __post_init__(self) -> None:
         if self.trace is None and not self.telemetry:
@@ -219,7 +222,8 @@ def _describe(
         for log in aligned.logs
     ]
     imported["alignment"] = list(aligned.documents)
-    reads = tuple(_read(number, log) for number, log in enumerate(logs))
+    status: Origin = "replayed" if settings.replayed else "measured"
+    reads = tuple(_read(number, log, status) for number, log in enumerate(logs))
     notes = [*(trace.notes if trace else ()), *(tables.notes if tables else ())]
     notes += [f"{log.file}: {note}" for log in aligned.logs for note in log.recording.notes]
     gpus = bool(tables is not None and tables.workload.get("gpus"))
@@ -257,20 +261,21 @@ def _device(
     return found
 
 
-def _read(number: int, log: Telemetry) -> PlannedRead:
+def _read(number: int, log: Telemetry, status: Origin) -> PlannedRead:
     return PlannedRead(
         number=number,
         sensor=log.recording.format,
         path=log.file,
         parser="imported",
         every=1,
-        channels=tuple(_named(channel, log.file) for channel in log.recording.channels),
+        channels=tuple(_named(channel, log.file, status) for channel in log.recording.channels),
     )
 
 
-def _named(channel: Channel, file: str) -> Channel:
+def _named(channel: Channel, file: str, status: Origin) -> Channel:
     """The channel, with where it comes from; its values are in its unit already."""
-    return replace(channel, scale=1.0, wrap=None, source=f"{channel.source}, from {file}")
+    source = f"{channel.source}, from {file}"
+    return replace(channel, scale=1.0, wrap=None, source=source, status=status)
 
 
 def _interval_s(logs: Sequence[Telemetry]) -> float:

@@ -35,8 +35,8 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Status, weakest
 
 NO_SENSOR = (
-    "no power sensor was found (see what could not be measured); ask for a power model with "
-    "--power-model to get a modelled figure"
+    "no power sensor was found: --power-model vcpu models power, and wattstep doctor says what was "
+    "looked for"
 )
 ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
 CARDS = "of the graphics cards alone: the rest of the machine is not in it"

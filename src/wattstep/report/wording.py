@@ -16,6 +16,10 @@ from wattstep.schema.metrics import Metric as Metric
 from wattstep.schema.run_report import RunReport
 from wattstep.schema.workload import DataFacts
 
+ALWAYS = (
+    "step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory", "cpu_utilization"
+)  # fmt: skip
+ALWAYS_OF_IMPORTED = ("step_time", "energy_per_step")
 STATUS_MEANINGS = {
     "counted": "exact, such as parameters and FLOPs",
     "measured": "read from a sensor or a clock",
@@ -35,15 +39,23 @@ _OF_IMPORTED = {
 }
 _WITH_IDLE = "_with_idle"
 _MOST_TITLE = 120  # characters
+SLIGHT = 0.01  # of the time that a host took away
 _ACRONYMS = {"cpu": "CPU", "gpu": "GPU", "sha256": "SHA-256", "p99": "99th percentile"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caution:
-    """Something that the reader must know before believing the figures."""
+    """Something that the reader must know before believing the figures.
+
+    Attributes:
+        grave: Figures may mislead without it.
+        text: A sentence.
+        slight: It hardly moves any figure here.
+    """
 
     grave: bool
     text: str
+    slight: bool = False
 
 
 def metric(name: str) -> Metric:
@@ -77,6 +89,11 @@ def _of_others(report: RunReport) -> bool:
     figure = report.metrics.figure("cpu_utilization")
     seen = figure is None or figure.status is Status.MEASURED
     return bool(sensors(report.device)) and not seen
+
+
+def always_asked(report: RunReport) -> tuple[str, ...]:
+    """The metrics that are missed where they are missing: the first screen says why."""
+    return ALWAYS_OF_IMPORTED if report.imported else ALWAYS
 
 
 def figures_of(report: RunReport) -> str:
@@ -212,6 +229,7 @@ def steps(report: RunReport) -> str:
 def cautions(report: RunReport) -> list[Caution]:
     """Cautions that come first: an unfinished record, a stand-in, a virtual machine."""
     texts: list[tuple[bool, str]] = []
+    slight = ""
     if report.state == "recording":
         texts.append((True, "This run is still being recorded; its figures will change."))
     if report.state == "recovered":
@@ -223,7 +241,10 @@ def cautions(report: RunReport) -> list[Caution]:
     if report.data is not None and report.data.stand_in:
         texts.append((False, f"The data are not the real ones: {_stand_in(report.data)}."))
     if virtuality(report.device):
-        texts.append((False, f"This is a {virtuality(report.device)}; {_stolen(report)}."))
+        text = f"This is a {virtuality(report.device)}; {_stolen(report)}."
+        stolen = report.metrics.figure("steal")
+        slight = text if stolen and stolen.value is not None and stolen.value < SLIGHT else ""
+        texts.append((False, text))
     if _only_traced(report):
         what = "All of it was" if report.operations_of == RECORDING else "All steps were"
         texts.append((False, f"{what} traced: the profiler's own cost is in the figures."))
@@ -234,7 +255,7 @@ def cautions(report: RunReport) -> list[Caution]:
         recorded = report.steps.recorded
         of = "" if recorded is None else f" of {recorded:,}"
         texts.append((False, f"Something disturbed {report.steps.disturbed:,}{of} steps."))
-    return [Caution(grave=grave, text=text) for grave, text in texts]
+    return [Caution(grave=grave, text=text, slight=text == slight) for grave, text in texts]
 
 
 def _only_traced(report: RunReport) -> bool:

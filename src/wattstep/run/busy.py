@@ -12,7 +12,7 @@ from wattstep.recorded.imported import is_span
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series
 from wattstep.run.energy import IDLE, idle_power, power_over, recorded
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, missing
 
 BUSY = "busy stretch"
 METHOD = "from the first to the last sample beyond idle power; its ends by the samples around them"
@@ -43,7 +43,7 @@ def busy_figures(series: Series) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "busy_time": Figure(
             value=(end[1] - begin[1]) * 1e-9, low=max(end[0] - begin[2], 0) * 1e-9,
-            high=(end[2] - begin[0]) * 1e-9, unit="s", confidence=0.95, status=Status.MEASURED,
+            high=(end[2] - begin[0]) * 1e-9, unit="s", confidence=0.95, status=energy.status,
             source=energy.source, method=METHOD,
         ),
         "busy_power": power_over(energy, np.array([[begin[1], end[1]]], np.int64), BUSY),

@@ -7,9 +7,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from wattstep import errors
+from wattstep.schema.version import VERSION
 from wattstep.store.folder import read_plain, replacing
 
 FOLDER = "wattstep"
@@ -53,3 +56,33 @@ def cached(name: str, key: str, compute: Callable[[], Any]) -> Any:
         with replacing(path) as file:
             file.write(json.dumps({"key": key, "value": value}).encode())
     return value
+
+
+def cached_of_run(what: str, run: Path, compute: Callable[[], Any]) -> Any:
+    """Result of `compute` for a run as it is now, from before or computed now; JSON-ready.
+
+    Args:
+        what: Begin of the file's name.
+        run: Folder of the run.
+        compute: What is kept until a file of the run changes, or wattstep's own code does.
+    """
+    name = hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:20]
+    return cached(f"{what}-{name}", _key(run), compute)
+
+
+def _key(run: Path) -> str:
+    """Cache key that changes with any file of a run, and with the code that computes its figures."""
+    files = sorted(
+        (entry.name, entry.stat().st_mtime_ns, entry.stat().st_size)
+        for entry in os.scandir(run)
+        if entry.is_file()
+    )
+    return json.dumps([_code(), files], ensure_ascii=True)
+
+
+@cache
+def _code() -> list[Any]:
+    """Version of wattstep, and when its code changed last: a checkout changes without its version."""
+    package = Path(errors.__file__).parent
+    changed = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
+    return [VERSION, changed]

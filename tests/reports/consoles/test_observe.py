@@ -15,10 +15,11 @@ from wattstep.report.terminal.observe import print_observations, written
 from wattstep.schema.figure import Status
 
 
-def printed(runs: Sequence[Observed], width: int, *names: str) -> str:
+def printed(runs: Sequence[Observed], width: int, *names: str, full: bool = True) -> str:
     stream = io.StringIO()
     evidence = Evidence(runs=runs)
-    print_observations(list(observe(evidence, names)), evidence, Console(file=stream, width=width))
+    console = Console(file=stream, width=width)
+    print_observations(list(observe(evidence, names)), evidence, console, full)
     return stream.getvalue()
 
 
@@ -36,14 +37,19 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_the_overview_comes_first_and_verdicts_on_a_model_are_marked() -> None:
-    lines = printed(RUNS, 120).splitlines()
-    assert (
-        "12 observations on 18 runs: 1 holds; 1 does not hold; 10 cannot be tested here" in lines[1]
-    )
+    lines = printed(RUNS, 120, full=False).splitlines()
+    heading = "12 observations on 18 runs: 1 holds; 1 does not hold; 10 cannot be tested here"
+    assert heading in lines[0]
     assert any("[A] threads 1" in line for line in lines)
     energy = next(line for line in lines if "Energy grows" in line)
-    assert "(on modelled sensors)" in energy
-    assert energy.rstrip().endswith("holds")
+    assert "than in proportion: holds (on modelled sensors" in energy
+
+
+def test_what_can_be_told_takes_one_screen_and_the_rest_one_line() -> None:
+    lines = printed(RUNS, 120, full=False).splitlines()
+    assert len(lines) <= 24
+    (rest,) = [line for line in lines if line.startswith("cannot be tested here: ")]
+    assert rest.strip() == "cannot be tested here: 1, 2, 3, 4, 5, 6, 7, 9, 11, 12"
 
 
 def test_what_speaks_against_an_observation_stands_first_with_the_papers_numbers() -> None:

@@ -88,13 +88,20 @@ class Operations:
 
 
 @pytest.fixture(scope="module")
-def operations(browser: Any, report: Path) -> Iterator[Operations]:
-    """One page for all: each test filters as it likes, and those that sort come last."""
+def opened(browser: Any, report: Path) -> Iterator[Operations]:
     permitted = ["clipboard-read", "clipboard-write"]
     found = Operations(browser, report, permissions=permitted)
     yield found
     assert found.complaints == []
     found.context.close()
+
+
+@pytest.fixture
+def operations(opened: Operations) -> Operations:
+    """The page as it opens: whatever another test filtered, sorted or asked for is forgotten."""
+    opened.page.reload()
+    opened.tools.get_by_role("searchbox").wait_for()
+    return opened
 
 
 def test_of_many_rows_the_first_are_there(operations: Operations) -> None:

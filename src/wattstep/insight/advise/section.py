@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from wattstep.insight.advise import all_advice
@@ -30,20 +30,32 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> Section:
     if isinstance(work, str):
         return Section(name="advice", title=TITLE, reason=work)
     pieces = all_advice(Facts(run, work, beside))
-    given = {name: one for name, one in pieces.items() if isinstance(one, Advice)}
-    ranked = sorted(given, key=lambda name: -_rank(given[name].gain))
+    given = _ranked(pieces)
     refused = [{"name": name.replace("_", " "), "reason": one} for name, one in pieces.items()
                if isinstance(one, str)]  # fmt: skip
-    rows = [_row(name, given[name]) for name in ranked]
+    rows = [_row(name, one) for name, one in given.items()]
     return Section(
         name="advice",
         title=TITLE,
-        sentences=tuple(_sentences([given[name] for name in ranked])),
+        sentences=tuple(_sentences(list(given.values()))),
         tables=(
             Table(name="advice", title="What to do", columns=COLUMNS, rows=tuple(rows)),
             Table(name="not_advised", title="Not advised", columns=REST, rows=tuple(refused)),
         ),
     )
+
+
+def ranked(run: Run) -> list[Advice] | None:
+    """The advice whose condition holds, the most gain first; None where operations are not known."""
+    work = work_of(run)
+    if isinstance(work, str):
+        return None
+    return list(_ranked(all_advice(Facts(run, work, ()))).values())
+
+
+def _ranked(pieces: Mapping[str, Advice | str]) -> dict[str, Advice]:
+    given = {name: one for name, one in pieces.items() if isinstance(one, Advice)}
+    return dict(sorted(given.items(), key=lambda one: -_rank(one[1].gain)))
 
 
 def _rank(gain: Figure) -> float:

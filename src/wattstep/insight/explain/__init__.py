@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SECTIONS: Final = Registry(
     "wattstep.sections",
     {
+        "advice": "wattstep.insight.advise.section:advice",
         "below_sampling": "wattstep.insight.explain.below_sampling:below_sampling",
         "steps": "wattstep.insight.explain.steps:steps",
         "variance": "wattstep.insight.explain.variance:variance",
@@ -27,7 +28,6 @@ SECTIONS: Final = Registry(
         "critical_path": "wattstep.insight.explain.critical_path:critical_path",
         "gpu": "wattstep.insight.explain.gpu:gpu",
         "processors": "wattstep.insight.explain.processors:processors",
-        "advice": "wattstep.insight.advise.section:advice",
     },
 )
 

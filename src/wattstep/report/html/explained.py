@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from wattstep.insight.explain import explain
 from wattstep.insight.explain.section import Section
-from wattstep.report.values import plain
+from wattstep.report.values import plain, show
 from wattstep.run.run import Run
 
+ADVICE = "advice"  # the section that stands in a box of its own
 MOST_INSTANCES = 60_000  # operations, one by one: with more it takes more than a second
 
 
@@ -26,9 +27,19 @@ def sections_of(run: Run) -> Sequence[Section] | str:
 def told(sections: Sequence[Section] | str) -> dict[str, object] | None:
     """Variables of the template: titles with their sentences, or a reason; None for nothing."""
     if isinstance(sections, str):
-        return {"reason": plain(sections), "sections": []}
-    titled = [(plain(one.title), _sentences(one)) for one in sections]
-    return {"reason": "", "sections": titled} if titled else None
+        return {"reason": plain(sections), "sections": [], "advice": []}
+    titled = [(plain(one.title), _sentences(one)) for one in sections if one.name != ADVICE]
+    advice = [each for one in sections if one.name == ADVICE for each in _advice(one)]
+    return {"reason": "", "sections": titled, "advice": advice} if sections else None
+
+
+def _advice(section: Section) -> list[dict[str, object]]:
+    """What to do, what it saves, why, and how to try it; the most gain first."""
+    return [
+        {"do": plain(row["do"]), "gain": show(row["gain"]), "why": plain(row["why"]),
+         "how": plain(row["how"])}
+        for table in section.tables if table.name == ADVICE for row in table.rows
+    ]  # fmt: skip
 
 
 def _sentences(section: Section) -> list[str]:

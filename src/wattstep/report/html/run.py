@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.report import conditions, machines, wording
+from wattstep.report.divisions import divisions
 from wattstep.report.html import charts
 from wattstep.report.html.learning import learning_charts
 from wattstep.report.html.page import (
@@ -31,6 +32,7 @@ from wattstep.schema.report_rows import SampledChannel
 from wattstep.schema.run_report import RunReport
 
 PART = "Part of a step"
+SERIES = tuple(f"--series-{n}" for n in range(1, 7))
 _TOP_OPERATIONS = 12
 _MOST_LAYER_BARS = 40
 # Shown in parts of their own.
@@ -48,6 +50,7 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
         "virtual": (lambda: machines.virtuality(report.device), ""),
         "cautions": (lambda: wording.cautions(report), []),
         "summary": (lambda: wording.summary(report), []),
+        "divided": (lambda: _divided(report), []),
         "step": (lambda: _parts_of_a_step(report, plots), None),
         "operations": (lambda: _operations(report, plots), None),
         "layers": (lambda: _layers(report, plots), None),
@@ -76,6 +79,23 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
     }
 
 
+def _divided(report: RunReport) -> list[dict[str, Any]]:
+    """The step as bars, time and energy of the same parts together."""
+    found: dict[str, dict[str, Any]] = {}
+    for division in divisions(report):
+        group = found.setdefault(division.by, {"by": division.by, "bars": [], "parts": {}})
+        segments = []
+        for part in division.parts:
+            series = SERIES[len(group["parts"]) % len(SERIES)]
+            color = charts.color_of(part.name) if division.by == "phase" else series
+            known = group["parts"].setdefault(plain(part.name), {"color": color, "figures": []})
+            known["figures"] += [] if part.figure is None else [show(part.figure)]
+            segments.append((plain(part.name), part.share, known["color"]))
+        bar = {"of": division.of, "status": division.status, "segments": segments}
+        group["bars"].append(bar)
+    return list(found.values())
+
+
 def _learning(report: RunReport, plots: Plots) -> list[Plot]:
     charts = learning_charts(report.evaluations)
     return _placed(plots.place(chart, title) for title, chart in charts.items())
@@ -96,11 +116,15 @@ def _headlines(report: RunReport) -> dict[str, Any]:
         name: shown for name in metrics if (shown := wording.show_metric(metrics, name)) is not None
     }
     cards = [(wording.metric_of(report, n), single[n]) for n in wording.HEADLINES if n in single]
+    asked = {wording.metric_of(report, name).label for name in wording.always_asked(report)}
     unknown: dict[str, list[tuple[wording.Metric, Shown]]] = {}
     for known, shown in cards:
-        if shown.missing:
+        if shown.missing and known.label in asked:
             unknown.setdefault(shown.reason, []).append((known, shown))
-    others = [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
+    others = [
+        (known, shown) for known, shown in cards if shown.missing and known.label not in asked
+    ]
+    others += [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
     return {
         "cards": [(known, shown) for known, shown in cards if not shown.missing],
         "unknown": [(figures, reason) for reason, figures in unknown.items()],

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from wattstep import errors
 from wattstep.errors import DamagedRunError
 from wattstep.report.query.runs import QueriedRun
 from wattstep.schema.failures import contained
 from wattstep.schema.figures import Figures
 from wattstep.schema.run_report import RunReport
-from wattstep.schema.version import VERSION
-from wattstep.store.cache import cached
+from wattstep.store.cache import cached_of_run
 
 AT_ONCE: Final = 2  # much of a run is worked out outside of Python's lock; more would take memory
 Rows = dict[str, list[dict[str, Any]]]
@@ -105,24 +98,5 @@ def _rows_of(run: QueriedRun, warn: Callable[[str], None]) -> Rows:
         warn(f"working out {run.name}")
         return rows_of(load(run.path).report())
 
-    name = hashlib.sha256(os.fsencode(run.path.resolve())).hexdigest()[:20]
-    rows: Rows = cached(f"figures-{name}", _key(run.path), compute)
+    rows: Rows = cached_of_run("figures", run.path, compute)
     return rows
-
-
-def _key(run: Path) -> str:
-    """Cache key that changes with any file of a run, and with the code that computes its figures."""
-    files = sorted(
-        (entry.name, entry.stat().st_mtime_ns, entry.stat().st_size)
-        for entry in os.scandir(run)
-        if entry.is_file()
-    )
-    return json.dumps([_code(), files], ensure_ascii=True)
-
-
-@cache
-def _code() -> list[Any]:
-    """Version of wattstep, and when its code changed last: a checkout changes without its version."""
-    package = Path(errors.__file__).parent
-    changed = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
-    return [VERSION, changed]

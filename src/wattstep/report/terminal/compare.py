@@ -36,16 +36,23 @@ _SHOWN: dict[Verdict, str] = {
 _STYLES = {"regression": "red", "cannot exclude": "yellow", "no regression": "green"}
 
 
-def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Prints two sides: the answer in words, what mars it, metrics, operations."""
+def print_comparison(comparison: Comparison, console: Console, full: bool = False) -> None:
+    """Prints two sides: the answer in words, what mars it, and the metrics.
+
+    Args:
+        comparison: Of two sides.
+        console: Where to print.
+        full: The operations and the canary as well.
+    """
     _print_sides(comparison.sides, console)
     console.print()
     for sentence in comparison.sentences:
         console.print(Text(plain(sentence)))
     _print_warnings(comparison.warnings, console)
     _print_metrics(comparison, console)
-    _print_operations(comparison.operations, console)
-    _print_drift(comparison.drift, console)
+    if full:
+        _print_operations(comparison.operations, console)
+        _print_drift(comparison.drift, console)
 
 
 def print_matrix(matrix: Matrix, console: Console) -> None:
@@ -122,13 +129,13 @@ def _print_metrics(comparison: Comparison, console: Console) -> None:
         grid.add_column(
             heading, justify="left" if plainly else "right", no_wrap=heading == "B against A"
         )
-    reasons: dict[str, None] = {}
+    reasons: dict[str, list[str]] = {}
     for name, compared in comparison.metrics.items():
         values = [_value(figure) for figure in (compared.a, compared.b)]
         verdict = _SHOWN[compared.verdict]
         grid.add_row(Text(metric(name).label), *values, _change(compared.ratio), Text(verdict))
         if compared.ratio.missing and compared.ratio.reason:
-            reasons[f"{metric(name).label}: {compared.ratio.reason}"] = None
+            reasons.setdefault(compared.ratio.reason, []).append(metric(name).label)
     console.print(grid)
     sides = (
         (metric(name).label, figure)
@@ -136,8 +143,9 @@ def _print_metrics(comparison: Comparison, console: Console) -> None:
         for figure in (compared.a, compared.b)
     )
     _print_statuses(sides, console)
-    for reason in reasons:
-        console.print(Padding(Text(plain(reason), style="dim"), INDENT))
+    for reason, names in reasons.items():
+        words = plain(f"not compared: {', '.join(names)}: {reason}")
+        console.print(Padding(Text(words, style="dim"), INDENT))
 
 
 def _print_operations(operations: ComparedOperations, console: Console) -> None:

@@ -1,7 +1,8 @@
-"""An explanation on a terminal: sentences, figures, tables."""
+"""An explanation on a terminal: the advice and a sentence a section, or all sentences, figures, tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,8 +16,47 @@ from wattstep.report.wording import metric
 from wattstep.schema.figure import Figure
 
 INDENT = (0, 0, 0, 2)
+ADVICE = "advice"
+ONLY_A_RUN = "what it saves only a run can tell"
+EVIDENCE = "evidence: --section NAME for one, --full for all"
 MOST_ROWS = 15
 MOST_OF_NAME = 12  # characters that names keep on a narrow terminal
+
+
+def print_brief(sections: Sequence[Section], console: Console) -> None:
+    """Prints the advice, what each other section comes to, and in one line each what cannot be told.
+
+    Args:
+        sections: Of one run.
+        console: Where to print.
+    """
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for section in sections:
+        if section.name == ADVICE and section.reason is None:
+            _print_advice(section, console)
+            continue
+        told = section.reason is None and section.sentences
+        words = section.sentences[0] if told else f"cannot be told: {section.reason}"
+        grid.add_row(section.name, Text(plain(words), style="" if told else "dim"))
+    console.print(Padding(grid, INDENT))
+    console.print(Padding(Text(EVIDENCE, style="dim"), INDENT))
+
+
+def _print_advice(section: Section, console: Console) -> None:
+    """What to do, what that saves, why, and how to try it."""
+    rows = [row for table in section.tables if table.name == ADVICE for row in table.rows]
+    for number, row in enumerate(rows, 1):
+        gain = show(row["gain"])
+        saves = ONLY_A_RUN if gain.missing else f"saves {gain.text} of a sample's time, predicted"
+        title = Text.assemble((f"{number}. {plain(row['do'])}", "bold"), f": {saves}")
+        console.print(Padding(title, INDENT))
+        for words in (row["why"], row["how"]):
+            console.print(Padding(Text(plain(words), style="dim"), (0, 0, 0, 5)))
+    if not rows:
+        console.print(Padding(Text(plain(section.sentences[0])), INDENT))
+    console.print()
 
 
 def print_section(section: Section, console: Console) -> None:

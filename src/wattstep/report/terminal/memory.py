@@ -14,13 +14,16 @@ from wattstep.report.memory_tables import Row
 from wattstep.report.values import BYTES_NOTE, Shown, brief, plain
 from wattstep.schema.footprint import Footprint
 
+MORE = "; --full: each category at its own highest moment, and stages of a training's life"
 
-def print_footprints(footprints: Sequence[Footprint], console: Console) -> None:
-    """Prints memory by category and by stage, a column for each batch size.
+
+def print_footprints(footprints: Sequence[Footprint], console: Console, full: bool = False) -> None:
+    """Prints memory by category, a column for each batch size.
 
     Args:
         footprints: The footprints.
         console: Where to print.
+        full: The highest of each category and the stages of a training's life as well.
     """
     for group in memory_tables.by_workload(footprints):
         console.print()
@@ -29,16 +32,18 @@ def print_footprints(footprints: Sequence[Footprint], console: Console) -> None:
         totals = memory_tables.total_rows(group)
         if categories:
             _print("When most memory is in use", categories, group, console, totals)
+        if categories and full:
             highest = memory_tables.highest_rows(group)
             _print("Most that a category takes in a step", highest, group, console)
-        stages = memory_tables.stage_rows(group)
-        _print("Most memory held, by stage of a training's life", stages, group, console)
+        if full or not categories:
+            stages = memory_tables.stage_rows(group)
+            _print("Most memory held, by stage of a training's life", stages, group, console)
         device = memory_tables.device_rows(group)
-        if device:
+        if device and full:
             _print("Most memory of the GPU held by torch, by stage", device, group, console)
         for note in memory_tables.notes(group):
             console.print(Padding(Text(note), (0, 0, 0, 2)))
-    console.print(Padding(Text(BYTES_NOTE), (0, 0, 0, 2)))
+    console.print(Padding(Text(BYTES_NOTE if full else BYTES_NOTE + MORE), (0, 0, 0, 2)))
 
 
 def _print(

@@ -1,4 +1,4 @@
-"""The twelve observations on a terminal: what holds here in a few lines, then each with its numbers."""
+"""The twelve observations on a terminal: what can be told here in a few lines; on request each with its numbers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,45 @@ from wattstep.schema.figure import Figure, Status
 
 INDENT = (0, 0, 0, 6)
 MOST_CASES = 12
+UNTESTED = "cannot be tested here"
 MARKS = {
     "holds": ("✓", "green"),
     "does not hold": ("✗", "red"),
     "undecided": ("?", "yellow"),
-    "cannot be tested here": ("·", "dim"),
+    UNTESTED: ("·", "dim"),
 }
 ONE_PROCESS = "by one process: weaker"
 
 
 def print_observations(
-    observations: Sequence[Observation], evidence: Evidence, console: Console
+    observations: Sequence[Observation], evidence: Evidence, console: Console, full: bool = False
 ) -> None:
-    """Prints the overview, then each observation."""
-    console.print()
+    """Prints what can be told of these runs, and in one line what cannot.
+
+    Args:
+        observations: As they were judged.
+        evidence: What they were judged by.
+        console: Where to print.
+        full: Each with its numbers, its rule, and the paper's figures.
+    """
     console.print(Text(_heading(observations, evidence), style="bold"))
     for letter, words in settings_by_letter(evidence.runs).items():
         console.print(Padding(Text(plain(f"[{letter}] {words}"), style="dim"), (0, 0, 0, 1)))
-    console.print(Padding(_overview(observations), (1, 0, 0, 0)))
-    for each in observations:
-        _print(each, console)
-    console.print()
-    console.print(Text(f"Paper: {PAPER}. --json has every case, figure and run.", style="dim"))
+    if full:
+        for each in observations:
+            _print(each, console)
+        console.print()
+        console.print(Text(f"Paper: {PAPER}. --json has every case, figure and run.", style="dim"))
+        return
+    told = [each for each in observations if each.verdict != UNTESTED]
+    untold = [str(each.about.number) for each in observations if each.verdict == UNTESTED]
+    if told:
+        console.print(Padding(_overview(told), (1, 0)))
+    if untold:
+        console.print(f"{UNTESTED}: {', '.join(untold)}", highlight=False)
+    console.print(
+        Text(f"numbers, rules and reasons: --full, --only N (Paper: {PAPER})", style="dim")
+    )
 
 
 def _heading(observations: Sequence[Observation], evidence: Evidence) -> str:
@@ -50,7 +67,7 @@ def _heading(observations: Sequence[Observation], evidence: Evidence) -> str:
         _counted(counts["holds"], "holds", "hold"),
         _counted(counts["does not hold"], "does not hold", "do not hold"),
         _counted(counts["undecided"], "is undecided", "are undecided"),
-        _counted(counts["cannot be tested here"], "cannot be tested here", "cannot be tested here"),
+        _counted(counts["cannot be tested here"], UNTESTED, UNTESTED),
     ]
     what = [_things(len(evidence.runs), "run")]
     what += [_things(len(evidence.daily), "daily training")] if evidence.daily else []
@@ -70,20 +87,19 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _overview(observations: Sequence[Observation]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    """Each with its verdict and what it rests on."""
+    table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
-    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for each in observations:
         mark, style = MARKS[each.verdict]
-        verdict = Text(each.verdict, style=style)
-        title = Text(plain(each.about.title), style="dim" if style == "dim" else "")
-        if each.marked:
-            title.append(f" (on {each.marked})", style="dim")
-        if each.weak:
-            title.append(f" ({ONE_PROCESS})", style="dim")
-        table.add_row(str(each.about.number), Text(mark, style=style), title, verdict)
+        words = Text(plain(each.about.title), style="bold")
+        words.append(f": {each.verdict}", style=style)
+        asides = [f"on {each.marked}"] * bool(each.marked) + [ONE_PROCESS] * each.weak
+        words.append(f" ({'; '.join(asides)})" if asides else "", style="dim")
+        words.append("".join(f"\n{plain(one)}" for one in each.sentences[:1]))
+        table.add_row(str(each.about.number), Text(mark, style=style), words)
     return table
 
 
@@ -103,7 +119,7 @@ def _print(observation: Observation, console: Console) -> None:
     console.print(head + verdict)
     for sentence in observation.sentences:
         console.print(Padding(Text(plain(sentence)), INDENT))
-    tested = [each for each in observation.cases if each.verdict != "cannot be tested here"]
+    tested = [each for each in observation.cases if each.verdict != UNTESTED]
     if tested:
         console.print(Padding(_cases(observation, tested), (1, 0, 0, 6)))
         if len(tested) > MOST_CASES:

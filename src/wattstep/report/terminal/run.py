@@ -26,7 +26,7 @@ _TOP_OPERATIONS = 12
 _MOST_STRETCHES = 12
 _MOST_WORDS = 400  # characters of evidence
 _TEXT_WIDTH = 12  # layers and phases; what is over is left to the name of the operation
-_STYLES = {
+STYLES = {
     "modelled": "yellow",
     "predicted": "magenta",
     "replayed": "cyan",
@@ -51,7 +51,7 @@ def print_runs(reports: Sequence[RunReport], console: Console) -> None:
     for report in reports:
         print_run(report, console)
     if len(reports) > 1:
-        _guarded("Comparison", partial(_print_comparison, reports, console), console)
+        _guarded("Comparison", partial(print_comparison, reports, console), console)
 
 
 def _guarded(name: str, print_part: Callable[[], None], console: Console) -> None:
@@ -228,7 +228,8 @@ def _print_recording(report: RunReport, console: Console) -> None:
     console.print(grid)
 
 
-def _print_comparison(reports: Sequence[RunReport], console: Console) -> None:
+def print_comparison(reports: Sequence[RunReport], console: Console) -> None:
+    """Prints one table of several runs, and what can be said of them together."""
     sides = wording.side_by_side(reports)
     rows = [
         {"run": title, **metrics}
@@ -262,7 +263,7 @@ def _print_table(name: str, shown: Table, console: Console) -> None:
 def _heading(column: Column) -> Text:
     if not column.status:
         return Text(brief(column.label))
-    return Text.assemble(column.label, "\n", (column.status, _STYLES.get(column.status, "")))
+    return Text.assemble(column.label, "\n", (column.status, STYLES.get(column.status, "")))
 
 
 def _cell(column: Column, cell: str | Shown | None) -> Text:
@@ -270,11 +271,11 @@ def _cell(column: Column, cell: str | Shown | None) -> Text:
         return Text(brief(cell or ""))
     if column.mixed and not cell.missing:
         return Text.assemble(cell.value, "\n", _status(cell.status))
-    return Text("missing" if cell.missing else cell.value, style=_STYLES.get(cell.status, ""))
+    return Text("missing" if cell.missing else cell.value, style=STYLES.get(cell.status, ""))
 
 
 def _status(status: str) -> Text:
-    return Text(status, style=_STYLES.get(status, ""))
+    return Text(status, style=STYLES.get(status, ""))
 
 
 def _grid(name: str) -> RichTable:

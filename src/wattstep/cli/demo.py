@@ -1,0 +1,70 @@
+"""`wattstep demo`: the power of a real training, recorded on a board, told and shown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from wattstep.cli.options import Json, Quiet
+
+if TYPE_CHECKING:
+    from wattstep.schema.run_report import RunReport
+
+RECORDING: Final = Path(__file__).parent / "recordings" / "orin-vgg9.csv.gz"
+CREDIT: Final = "recording: AmazingDD/Jetson-Energy-Monitor (MIT), VGG9 on CIFAR-10 on a Jetson AGX Orin, two epochs"
+TITLE: Final = "VGG9 on CIFAR-10"
+BATCH: Final = 64
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="Folder of the run and of its report.", metavar="DIR")
+    ] = Path("demo"),
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what a log of power alone tells of a training on a Jetson AGX Orin; needs nothing but wattstep."""
+    from wattstep.cli.progress import bar_of
+    from wattstep.cli.showing import show_runs
+    from wattstep.importing.importer import ImportSettings, import_run
+    from wattstep.report.html.report import Reported, read_run, write_report
+    from wattstep.schema.failures import Failures
+    from wattstep.store.files import new_name
+
+    settings = ImportSettings(
+        telemetry=(RECORDING,), units=("mW",), board="jetson-agx-orin", workload=TITLE,
+        batch_size=BATCH, replayed=True,
+    )  # fmt: skip
+    folder = out / new_name("orin-vgg9")
+    page = out / "report.html"
+    with bar_of("demo", quiet=quiet or json) as show:
+        import_run(settings, folder, lambda stage, share: show(stage, 0.5 * share))
+        show("drawing the report", 0.6)
+        reported = read_run(folder)
+        if isinstance(reported, Reported):
+            write_report([reported], page, [], [], Failures())
+    show_runs([folder], json)
+    if json or not isinstance(reported, Reported):
+        return
+    for sentence in (all_rails(reported.report), CREDIT):
+        print(sentence)
+    print(f"report: {page.absolute().as_uri()}", file=sys.stdout)
+
+
+def all_rails(report: RunReport) -> str:
+    """Sentence of what the sum of all rails says too much: one of them feeds another."""
+    from wattstep.report.values import plain, quantity
+
+    inside = {each.name for each in report.channels if each.role == "power_part"}
+    joules = {name: figure.value or 0.0 for name, figure in report.energy_by_rail.items()}
+    total = sum(value for name, value in joules.items() if name not in inside)
+    over = sum(value for name, value in joules.items() if name in inside)
+    names = ", ".join(plain(name) for name in joules if name in inside)
+    return (
+        f"the sum of all rails says {100 * over / total:.0f} % too much, "
+        f"{quantity(total + over, 'J')} a step in place of {quantity(total, 'J')}: {names} is fed by "
+        "a rail that counts already"
+    )

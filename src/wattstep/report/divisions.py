@@ -1,0 +1,96 @@
+"""A step divided: which shares of its time and energy are of which phase, kind of operation and rail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from wattstep.schema.figure import Figure, weakest
+from wattstep.schema.figures import Figures
+from wattstep.schema.run_report import RunReport
+
+MOST_PARTS: Final = 5  # the others are one
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a whole.
+
+    Attributes:
+        name: Of the phase, the kind or the rail.
+        share: Of the whole, 0 to 1.
+        figure: What the report says of it: its share of the step's time, or its energy; None of
+            several together.
+    """
+
+    name: str
+    share: float
+    figure: Figure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """A whole in parts that add up to it.
+
+    Attributes:
+        of: What is divided: "time" or "energy".
+        by: What the parts are: "phase", "kind" or "rail".
+        parts: The largest first, small ones together last; at least two.
+        status: The weakest of what is divided: "attributed", "modelled", ...
+    """
+
+    of: str
+    by: str
+    parts: tuple[Part, ...]
+    status: str
+
+    @property
+    def title(self) -> str:
+        """Such as "time by phase"."""
+        return f"{self.of} by {self.by}"
+
+
+def divisions(report: RunReport) -> list[Division]:
+    """How time and energy of a step divide; what no operation covers is a part by its name."""
+    rests = [(name, figures) for name, figures in report.unattributed.items()]
+    phases = [*((row.phase, row.figures) for row in report.phases), *rests]
+    kinds = [*((row.kind, row.figures) for row in report.kinds), *rests]
+    found = (
+        _division("time", "phase", phases, "time", "share"),
+        _division("energy", "phase", phases, "energy", "energy"),
+        _division("energy", "rail", _rails(report), "energy", "energy"),
+        _division("time", "kind", kinds, "time", "share"),
+    )
+    return [each for each in found if len(each.parts) > 1]
+
+
+def _rails(report: RunReport) -> list[tuple[str, Figures]]:
+    """Energy of the rails that make the total; of all where none of them does."""
+    within = {each.name for each in report.channels if each.role.endswith("_part")}
+    totals = [name for name in report.energy_by_rail if name not in within]
+    rails = report.energy_by_rail
+    return [(name, Figures({"energy": rails[name]})) for name in totals or rails]
+
+
+def _division(
+    of: str, by: str, named: Iterable[tuple[str, Figures]], divided: str, told: str
+) -> Division:
+    """Parts by the figure `divided`, each with the figure `told` where it is of one row."""
+    values: dict[str, float] = {}
+    figures: dict[str, Figure | None] = {}
+    statuses = []
+    for name, row in named:
+        figure = row.figure(divided)
+        if figure is not None and figure.value is not None and figure.value > 0:
+            figures[name] = None if name in values else row.figure(told)
+            values[name] = values.get(name, 0.0) + figure.value
+            statuses.append(figure.status)
+    whole = sum(values.values())
+    ranked = sorted(values, key=lambda name: -values[name])
+    parts = [Part(name, values[name] / whole, figures[name]) for name in ranked]
+    shown, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
+    if len(others) > 1:
+        others = [Part(f"{len(others)} others", sum(one.share for one in others))]
+    status = weakest(statuses).value if statuses else ""
+    return Division(of=of, by=by, parts=(*shown, *others), status=status)

@@ -1,0 +1,209 @@
+"""A run on one screen: its first figures, where a step goes, the best advice, and what mars them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from wattstep.insight.advise.advice import Advice
+from wattstep.report import machines, wording
+from wattstep.report.divisions import Part, divisions
+from wattstep.report.tables import seconds
+from wattstep.report.terminal.run import STYLES
+from wattstep.report.values import Shown, brief, plain, show
+from wattstep.schema.failures import Failures
+from wattstep.schema.metrics import HEADLINES
+from wattstep.schema.run_report import RunReport
+
+NOT_KNOWN: Final = "not known"  # the engine of a log
+NOT_FIRST: Final = ("system_peak_memory",)
+COSTLIEST: Final = 3  # operations
+MOST_CAUTIONS: Final = 5
+BAR: Final = 30  # cells
+WIDEST: Final = 110  # columns that the screen takes
+SEGMENTS: Final = "█▓▒░"
+PLAIN_SEGMENTS: Final = "#=+."
+COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "red", "white")
+MORE: Final = "more: wattstep show --full, explain, report"
+INDENT: Final = (0, 0, 0, 2)
+
+
+def print_summary(
+    report: RunReport, console: Console, advice: Sequence[Advice] | None = None
+) -> None:
+    """Prints a run on one screen.
+
+    Args:
+        report: Of the run.
+        console: Where to print.
+        advice: The best first; None: there can be none.
+    """
+    failures = Failures()
+    width = min(console.width, WIDEST) if console.is_terminal else console.width
+    for part in (_head, _figures, _bars, _costliest):
+        made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
+        if made is not None:
+            console.print(Padding(made, (0, 0, 1, 0)), width=width)
+    if advice is not None:
+        console.print(_advised(advice), width=width)
+    for line in (
+        *_cautions(report),
+        *(f"{each.part}: failed inside: {each.reason}" for each in failures),
+    ):
+        console.print(_marked("!", plain(line)), width=width)
+    if report.run:
+        console.print(Text(f"run: {plain(report.run)}"), soft_wrap=True)
+        console.print(Text(MORE, style="dim"))
+
+
+def _head(report: RunReport, console: Console) -> Group:
+    _, *how = wording.setting(report) if report.engine else ("", *wording.setting(report))
+    batch = plain(f"batch {report.batch_size}")
+    title = " · ".join([wording.title(report), *(word for word in how if word != batch)])
+    where = [
+        machines.short(report.device),
+        machines.virtuality(report.device),
+        "" if report.engine == NOT_KNOWN else plain(report.engine),
+    ]
+    where += [wording.imported_from(report), _steps(report)]
+    lines = [Text(title, style="bold"), Text(" · ".join(filter(None, where)), style="dim")]
+    return Group(*lines)
+
+
+def _steps(report: RunReport) -> str:
+    """How many steps of which kind; kinds that there are none of are left out."""
+    counts = report.steps.to_dict()
+    kinds = [f"{count:,} {plain(kind)}" for kind, count in counts.items()
+             if count and kind not in ("recorded", "settling")]  # fmt: skip
+    recorded = counts.get("recorded")
+    if not recorded:
+        return wording.steps(report)
+    return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds)}"
+
+
+def _figures(report: RunReport, console: Console) -> Grid | None:
+    rows = list(_rows(report))
+    if not rows:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_column(no_wrap=True)
+    for label, shown in rows:
+        if shown.missing:
+            grid.add_row(label, Text(f"— {shown.reason}", style="dim"), "")
+        else:
+            status = Text(shown.status, style=STYLES.get(shown.status, "dim"))
+            value = Text.assemble(
+                (shown.value, "bold"), f"  {shown.interval}" if shown.interval else ""
+            )
+            grid.add_row(label, value, status)
+    return grid
+
+
+def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
+    """The first figures; of missing ones those that are always asked for, one a reason."""
+    reasons: set[str] = set()
+    always = wording.always_asked(report)
+    for name in HEADLINES:
+        if name in NOT_FIRST:
+            continue
+        shown = wording.show_metric(report.metrics, name)
+        if shown is None or (shown.missing and (name not in always or shown.reason in reasons)):
+            continue
+        reasons.add(shown.reason if shown.missing else "")
+        yield wording.metric_of(report, name).label, shown
+
+
+def _bars(report: RunReport, console: Console) -> Grid | None:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_column(no_wrap=True)
+    for division in divisions(report):
+        status = Text(division.status, style=STYLES.get(division.status, "dim"))
+        grid.add_row(division.title, _bar(division.parts, console), status)
+    return grid if grid.rows else None
+
+
+def _bar(parts: Sequence[Part], console: Console) -> Text:
+    """A bar and what its segments are; of the names alone where nobody looks at it."""
+    glyphs = SEGMENTS if "utf" in console.encoding else PLAIN_SEGMENTS
+    text, end, reached = Text(), 0.0, 0
+    for n, part in enumerate(parts):
+        end += part.share
+        cells = round(end * BAR) - reached
+        reached += cells
+        text.append(glyphs[n % len(glyphs)] * cells, style=COLOURS[n % len(COLOURS)])
+    text.append("\n")
+    for n, part in enumerate(parts):
+        text.append(f"{glyphs[n % len(glyphs)]} ", style=COLOURS[n % len(COLOURS)])
+        text.append(
+            f"{brief(part.name)} {100 * part.share:.0f} %".replace(" ", "\N{NO-BREAK SPACE}")
+        )
+        text.append("  " * (n + 1 < len(parts)))
+    return text
+
+
+def _costliest(report: RunReport, console: Console) -> Grid | None:
+    rows = sorted(report.operations, key=seconds, reverse=True)[:COSTLIEST]
+    if not rows:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for _ in ("time", "share", "energy"):
+        grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(no_wrap=True)
+    for n, row in enumerate(rows):
+        place = ", ".join(
+            brief(part) for part in (row.layer, row.phase) if part and not part.startswith("(")
+        )
+        name = brief(row.name) + (f" ({place})" if place else "")
+        figures = [row.figures.figure(key) for key in ("time", "share", "energy")]
+        shown = [show(figure) for figure in figures if figure is not None and not figure.missing]
+        cells = [each.value for each in shown] + [""] * (3 - len(shown))
+        status = ", ".join(dict.fromkeys(each.status for each in shown))
+        label = "costliest" if n == 0 else ""
+        grid.add_row(label, name, *cells, Text(status, style=STYLES.get(status, "dim")))
+    return grid
+
+
+def _advised(advice: Sequence[Advice]) -> Group:
+    if not advice:
+        return Group(_marked(">", "no advice: no condition of any holds here"))
+    best = advice[0]
+    gain = show(best.gain)
+    saves = (
+        "what it saves only a run can tell"
+        if gain.missing
+        else f"should save {gain.text} of the time of a sample"
+    )
+    more = f" ({len(advice) - 1} more: wattstep explain)" if len(advice) > 1 else ""
+    return Group(
+        _marked(">", f"{plain(best.title)}: {saves}{more}"),
+        Padding(Text(plain(best.how), style="dim"), INDENT),
+    )
+
+
+def _cautions(report: RunReport) -> list[str]:
+    """What mars the figures, the gravest first."""
+    known = [one for one in wording.cautions(report) if not one.slight]
+    found = sorted(known, key=lambda one: not one.grave)
+    lines = list(dict.fromkeys(one.text for one in found))
+    more = len(lines) - MOST_CAUTIONS
+    return [*lines[:MOST_CAUTIONS], *([f"{more} more: wattstep show --full"] if more > 0 else [])]
+
+
+def _marked(mark: str, text: str) -> Grid:
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=1)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, text)
+    return grid

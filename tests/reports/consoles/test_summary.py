@@ -1,0 +1,102 @@
+"""A run on one screen: what it says, how long it is, that nothing stands there twice."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.reports import synthetic
+
+from wattstep.insight.advise.advice import Advice
+from wattstep.report.terminal.summary import print_summary
+from wattstep.schema.figure import Figure, Status, missing
+
+BEST = Advice(
+    title="Train batches of 8 instead of 4",
+    why="Costs that do not grow with the batch are 40 % of a step.",
+    gain=Figure(value=0.2, unit="ratio", low=0.1, high=0.3, status=Status.PREDICTED),
+    how="wattstep run lenet --batch 8",
+)
+
+
+def shown(width: int, *advice: Advice, encoding: str = "utf-8", **changes: Any) -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
+    console = Console(file=stream, width=width, no_color=True)
+    print_summary(synthetic.report(synthetic.document(**changes)), console, advice)
+    stream.seek(0)
+    return stream.read()
+
+
+@pytest.mark.parametrize(("width", "lines"), [(80, 40), (120, 32)])
+def test_a_run_takes_one_screen_and_stays_within_it(width: int, lines: int) -> None:
+    text = shown(width, BEST)
+    assert len(text.splitlines()) <= lines, text
+    *screen, path, more = text.splitlines()  # paths are never broken
+    assert max(map(len, [*screen, more])) <= width
+    assert path.startswith("run: runs/lenet-")
+
+
+def test_figures_come_with_interval_and_status() -> None:
+    text = " ".join(shown(120).split())
+    assert "Step time (mean) 3.41 ms 3.30 to 3.52 measured" in text
+    assert "Energy per step ≈ 14.2 mJ 12.1 to 16.9; sensor ± 20 % modelled" in text
+
+
+def test_a_reason_stands_there_once() -> None:
+    metrics = synthetic.document()["metrics"]
+    metrics |= dict.fromkeys(("energy_per_step", "energy_per_sample"), synthetic.missing("J"))
+    text = " ".join(shown(120, metrics=metrics).split())
+    assert text.count(synthetic.NO_RAPL) == 1
+    assert f"Energy per step — {synthetic.NO_RAPL}" in text
+
+
+def test_bars_divide_the_step_by_the_time_of_its_parts() -> None:
+    phases = [{"phase": name, "time": synthetic.figure(seconds, "s", "attributed")}
+              for name, seconds in (("forward", 3e-3), ("backward", 6e-3))]  # fmt: skip
+    rests = {"data": {"time": synthetic.figure(1e-3, "s", "attributed")}}
+    text = shown(120, phases=phases, rests=rests)
+    told = re.findall(r"(backward|forward|data)\s(\d+)\s%", text)[:3]
+    assert told == [("backward", "60"), ("forward", "30"), ("data", "10")]
+    (bar,) = re.findall(r"time by phase\s+([█▓▒]+)", text)
+    assert [bar.count(glyph) for glyph in "█▓▒"] == [18, 9, 3]
+
+
+def test_the_costliest_operations_are_those_of_most_time() -> None:
+    operations = [
+        synthetic.operation(f"op{n}", "fc", "forward", 1e-6 * (n + 1), None) for n in range(9)
+    ]
+    assert re.findall(r"op\d", shown(120, operations=operations)) == ["op8", "op7", "op6"]
+
+
+def test_the_best_advice_says_what_it_saves_and_how_to_try_it() -> None:
+    text = " ".join(shown(120, BEST, BEST).split())
+    assert "> Train batches of 8 instead of 4: should save ~ 20.0 % (10.0 to 30.0)" in text
+    assert "(1 more: wattstep explain)" in text
+    assert "wattstep run lenet --batch 8" in text
+
+
+def test_a_gain_that_nobody_knows_is_no_number() -> None:
+    untold = Advice(title="Quiet the machine", why="", gain=missing("ratio", "no"), how="stop them")
+    assert "Quiet the machine: what it saves only a run can tell" in shown(120, untold)
+
+
+def test_cautions_come_gravest_first_and_each_once() -> None:
+    notes = ["The sampler was lost at 12.3 s; samples end there."] * 2
+    marked = [line for line in shown(120, status_notes=notes).splitlines() if line.startswith("!")]
+    assert marked[0].startswith("! This run was never closed")
+    assert sum("The sampler was lost" in line for line in marked) == 1
+
+
+def test_no_sentence_stands_there_twice() -> None:
+    text = " ".join(shown(120, BEST).split())
+    sentences = [one for one in re.split(r"(?<=[.:;!])\s", text) if len(one) > 30]
+    assert len(sentences) == len(set(sentences))
+
+
+def test_names_are_harmless_and_unicode_is_not_needed() -> None:
+    text = shown(200)
+    assert "\x1b" not in text
+    assert "█" not in shown(120, encoding="ascii")

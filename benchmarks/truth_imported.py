@@ -81,7 +81,13 @@ CASES: dict[str, Case] = {
     "rate not stated, 4 min": Case(
         sensor=AVERAGE, steps=1500, align="offset:0.0000", rate=1e-4
     ),
-    "by load": Case(sensor=AVERAGE, align="load", off_s=0.05, changed=(("pauses", 1.0),)),
+    "by load": Case(sensor=AVERAGE, align="load", off_s=0.05, changed=(("pauses", 0.1),)),
+    "instant, new every 100 ms, pauses": Case(
+        sensor=replace(INSTANT, refresh_s=0.1), changed=(("pauses", 0.02),)
+    ),
+    "average 100 ms, pauses": Case(
+        sensor=replace(AVERAGE, window_s=0.1, read_s=0.1), changed=(("pauses", 0.02),)
+    ),
 }  # fmt: skip
 
 
@@ -112,7 +118,7 @@ def _program(case: Case, rng: Rng) -> Program:
         seconds = between(rng, case.low_s, case.high_s)
         items += [(n, 0, seconds, rng.uniform(4, 20)), (rest, 0, 3e-4, base)]
     changed = dict(case.changed)
-    between_s = 0.003 if not changed.pop("pauses", 0.0) else 0.1
+    between_s = changed.pop("pauses", 0.003)
     return Program(
         rows=tuple(rows), phases=("step",), kinds=(sequence_of(items),), steps=case.steps, traced=(),
         jitter=float(rng.choice([0.01, 0.05, 0.1])), speed=0.02, base_watts=base,

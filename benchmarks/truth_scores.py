@@ -187,6 +187,8 @@ class Judge:
             ("mean_power", "power", happened.watts),
             ("step_time", "time", happened.expected_s),
         ):
+            if self._sensor.constant and name == "mean_power":
+                continue  # it shows the mean of steps: in the gaps between them it is wrong itself
             self._figure("steps", quantity, name, metrics[name], truth, truth, seconds)
 
     # --- figures ------------------------------------------------------------------------------

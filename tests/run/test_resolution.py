@@ -311,3 +311,16 @@ def test_utilization_is_told_apart_by_kind_of_core(tmp_path: Path) -> None:
     one = {"cores": 3, "clusters": [{"kind": "A57", "cores": [0, 1, 2]}]}
     alike = load(make_run(tmp_path / "s", sampled, device=one).path)
     assert "cpu_cluster_utilization" not in alike.metrics()
+
+
+def test_a_gauge_that_always_shows_the_same_is_said_to_stand_still(tmp_path: Path) -> None:
+    """Its energy may be right, if the load never moves; nothing says that it looks at the load."""
+    still = Sampled(channel=power(name="VDD_IN"), raw=lambda t: 5000, every_ns=10 * MS)
+    moving = slow(20 * MS)
+    notes = [
+        " ".join(load(make_run(tmp_path / name, [sensor], steps=60).path).report().notes)
+        for name, sensor in (("still", still), ("moving", moving))
+    ]
+    assert "VDD_IN showed 5 W in all" in notes[0]
+    assert "it may stand still, whatever the load does" in notes[0]
+    assert "stand still" not in notes[1]

@@ -46,6 +46,8 @@ NO_CPU_TIME = (
     "the power model needs the CPU time of the training, which was not sampled; what it gives the "
     "machine as a whole is machine_energy_per_step"
 )
+MANY = 100  # values: a load that moves shows in them
+STANDS_STILL = "{} showed {:.3g} {} in all {:,} values: it may stand still, whatever the load does"
 LEFT_OUT = "{} value(s) of {} left out as failed reads: {:.3g} {} is many times all others"
 SATURATED = (
     "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
@@ -458,6 +460,20 @@ class Series:
             return None
         most = float(np.abs(self.samples[channel.name][1][at]).max())
         return LEFT_OUT.format(len(at), channel.name, most, channel.unit)
+
+    def standing_still(self) -> list[str]:
+        """Notes on gauges of power that always showed the same: nothing says that they look at this load."""
+        found = []
+        for channel in self.channels.values():
+            if channel.kind != "gauge" or channel.unit != "W" or channel.status == "modelled":
+                continue
+            if channel.name not in self.samples:
+                continue
+            value = self.raw(channel.name)[1]
+            value = value[np.isfinite(value)]
+            if len(value) >= MANY and not np.ptp(value):
+                found.append(STANDS_STILL.format(channel.name, value[0], channel.unit, len(value)))
+        return found
 
     def _saturated(self, channel: Channel) -> str | None:
         """Reason why the channel shows less than there is, where it was at the end of its range."""

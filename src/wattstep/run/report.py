@@ -191,7 +191,7 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         for part, t_ns in tables.info.lost.items():
             notes.append(f"{part}: nothing recorded from {(t_ns - begin) * 1e-9:.1f} s on")
         notes += [_gap_note(series.steps, gap) for gap in tables.info.gaps]
-    return notes
+    return notes + series.standing_still()
 
 
 def _gap_note(steps: Steps, gap: tuple[int, int]) -> str:

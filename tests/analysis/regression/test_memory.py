@@ -69,7 +69,7 @@ def asked(made: Sampled, delay: float, window: float) -> tuple[np.ndarray, np.nd
     root = np.linalg.cholesky(similarity(KINDS))
     plain = Explaining(observed, root).explain(delay, window)
     assert plain is not None
-    return plain.watts[:-1] * observed.kind_seconds(), changes(observed, root, plain, None)
+    return plain.watts[:-1] * observed.kind_seconds(), changes(observed, root, plain, None, None)
 
 
 @pytest.mark.parametrize("window", [0.02, 0.015])  # found, and documented as what it is not

@@ -57,7 +57,11 @@ class Memory:
 
 
 def changes(
-    observed: Observed, root: FloatArray, plain: Explained, delay: float | None
+    observed: Observed,
+    root: FloatArray,
+    plain: Explained,
+    delay: float | None,
+    window: float | None,
 ) -> FloatArray | str:
     """Change of energies in J under each memory, one row each, shape (m, k).
 
@@ -72,6 +76,7 @@ def changes(
         root: Lower root of the prior's covariance, shape (k + 1, k + 1).
         plain: The samples explained by the likeliest plain average.
         delay: Of the sensor in s, where it is known.
+        window: That it averages over in s, where it is known.
 
     Returns:
         The changes; or why nothing can be told: there clearly is a memory, and it matters much.
@@ -84,7 +89,8 @@ def changes(
     ]  # fmt: skip
     if not found:
         return np.zeros((0, kinds))
-    found += against.closer(max(found, key=_gained), delay)
+    free = window is None and not observed.counter
+    found += against.closer(max(found, key=_gained), delay, free)
     lasting = observed.kind_seconds()
 
     def of(memory: Memory) -> list[FloatArray]:
@@ -168,29 +174,39 @@ class _Against:
         tried = [self._memory(seconds, *each) for each in self._tries(seconds, delay)]
         return max((each for each in tried if each is not None), key=_gained, default=None)
 
-    def closer(self, best: Memory, delay: float | None) -> list[Memory]:
-        """Better ones nearby, by a simplex search over the time constant and the delay.
+    def closer(self, best: Memory, delay: float | None, free_window: bool) -> list[Memory]:
+        """Better ones nearby, by a simplex search over the time constant, the delay and the window.
+
+        A plain average that took the place of a memory has part of its time in its window: what is
+        left of the window beside the memory is shorter.
 
         Args:
             best: Of those that were tried.
             delay: Of the sensor in s, where it is known.
+            free_window: Whether the window may be another one.
         """
         found: list[Memory] = []
+        free_window = free_window and best.window > 0
 
         def score(free: FloatArray) -> float:
-            later = best.delay + float(free[1]) * best.seconds if delay is None else delay
+            window = best.window * math.exp(float(free[2])) if free_window else best.window
+            later = delay
+            if later is None:
+                later = best.delay + float(free[1]) * best.seconds + (best.window - window) / 2
             if later < self._least:
                 return IMPOSSIBLE
-            tried = self._memory(best.seconds * math.exp(float(free[0])), later, best.window)
+            tried = self._memory(best.seconds * math.exp(float(free[0])), later, window)
             if tried is None:
                 return IMPOSSIBLE
             found.append(tried)
             return -_gained(tried)
 
+        begin = np.array([[0, 0, 0], [0.25, 0, 0], [0, 0.25, 0], [0, 0, -0.25]])
+        count = 3 if free_window else 2
         optimize.minimize(
-            score, np.zeros(2), method="Nelder-Mead",
-            options={"initial_simplex": np.array([[0, 0], [0.25, 0], [0, 0.25]]),
-                     "maxfev": CLOSER, "xatol": 1e-3, "fatol": 0.1},
+            score, np.zeros(count), method="Nelder-Mead",
+            options={"initial_simplex": begin[: count + 1, :count], "maxfev": CLOSER * (count - 1),
+                     "xatol": 1e-3, "fatol": 0.1},
         )  # fmt: skip
         return sorted(found, key=_gained)[-KEPT:]
 

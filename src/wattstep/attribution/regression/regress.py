@@ -100,7 +100,7 @@ def regress(
         return _nothing("no operation takes any time in the traced steps")
     covariance = similarity(kinds)
     root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
-    documented = delay
+    documented = (delay, window)
     if like is not None and not like.delay.missing:
         delay, window = like.delay.value, like.window.value or window
     observed, sensors = _settled(observed, kinds, root, delay, window)
@@ -122,7 +122,7 @@ def regress(
         begun = explaining.explain(sensor.delay, sensor.window)
         if sensor.weight < UNLIKELY or begun is None or len(begun.rows.watts) < LEAST_ROWS:
             continue
-        other = changes(observed, root, begun, documented) if not answers else None
+        other = changes(observed, root, begun, *documented) if not answers else None
         if isinstance(other, str):
             return _nothing(other)
         fit = fitting.fit(begun, sensor, error, free)

@@ -278,6 +278,7 @@ for i in range(STEPS):
 LENET = """
 import json, sys, time, torch
 from torch import nn
+from wattstep.engines.step_phases import PhaseTeller
 from wattstep.engines.torch.phase_hooks import PhaseHooks
 torch.set_num_threads(1)
 model = nn.Sequential(
@@ -287,18 +288,6 @@ model = nn.Sequential(
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, y = torch.randn(4, 1, 28, 28), torch.randint(0, 10, (4,))
-class Silent:
-    def __init__(self, marked):
-        from wattstep.engines.step_phases import StepPhases
-        self.phases = StepPhases(marked)
-    def forward_begins(self, module, gradients): self.phases.enter("forward")
-    def forward_ends(self): self.phases.leave("forward")
-    def backward_begins(self): self.phases.enter("backward")
-    def backward_ends(self): self.phases.leave("backward")
-    def optimizer_begins(self): self.phases.enter("optimizer")
-    def optimizer_ends(self, name): self.phases.leave("optimizer"); self.phases.update(name)
-    def clearing_begins(self): self.phases.enter("clearing")
-    def clearing_ends(self): self.phases.leave("clearing")
 def step():
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
@@ -317,7 +306,7 @@ from wattstep.record.recorder import Recorder
 found = {"without": [], "unmarked steps": [], "marked steps": []}
 with Recorder(tempfile.mkdtemp() + "/run", trace="none") as recorder:
     recorder.begin_step()
-    listener = Silent(recorder)
+    listener = PhaseTeller(recorder)
     block(steps=50)
     for _ in range(int(sys.argv[1])):
         found["without"].append(block())

@@ -49,6 +49,15 @@ TAIL = """
 note("loop")
 json.dump(notes, open(NOTES, "w"))
 """
+WEIGHTS = """
+weights = [torch.randn(784, 256) / 28, torch.zeros(256), torch.randn(256, 10) / 16, torch.zeros(10)]
+for weight in weights:
+    weight.requires_grad_()
+def of(x, y):
+    a, b, c, d = weights
+    return nn.functional.cross_entropy(nn.functional.relu(x @ a + b) @ c + d, y)
+"""
+MARKERS = {"no module, updates by hand": "backward"}  # of scripts without an optimizer
 SCRIPTS = {
     "plain, no DataLoader": """
 model = net(784, 256, 256, 10)
@@ -58,7 +67,8 @@ for i in range(STEPS):
     note("optimizer"); optimizer.zero_grad()
     note("forward"); loss = nn.functional.cross_entropy(model(x), y)
     note("backward"); loss.backward()
-    note("optimizer"); torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0); optimizer.step()
+    note("clipping"); torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    note("optimizer"); optimizer.step()
 """,
     "gradients cleared last, own batches": """
 model = net(128, 512, 512, 10)
@@ -171,6 +181,52 @@ for i, (x, y) in enumerate(batches()):
         break
     note("data")
 """,
+    "gradient accumulation, clipped": """
+model = net(784, 256, 256, 10)
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+for i in range(4 * STEPS):
+    note("loop"); at = i * 32 % 960; x, y = X[at : at + 32], Y[at : at + 32]
+    note("forward"); loss = nn.functional.cross_entropy(model(x), y) / 4
+    note("backward"); loss.backward()
+    if i % 4 == 3:
+        note("clipping"); torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        note("optimizer"); optimizer.step(); optimizer.zero_grad()
+""",
+    "no module, gradients cleared before backward": WEIGHTS
+    + """
+optimizer = torch.optim.SGD(weights, lr=0.01, momentum=0.9, foreach=False)
+for i in range(STEPS):
+    note("loop"); at = i * 64 % 960; y = Y[at : at + 64]
+    x = torch.stack([one.roll(7) for one in X[at : at + 64]])
+    note("forward"); loss = of(x, y)
+    note("optimizer"); optimizer.zero_grad()
+    note("backward"); loss.backward()
+    note("optimizer"); optimizer.step()
+""",
+    "no module, gradients cleared first": WEIGHTS
+    + """
+optimizer = torch.optim.Adam(weights, foreach=False)
+for i in range(STEPS):
+    note("optimizer"); optimizer.zero_grad()
+    note("loop"); at = i * 64 % 960; y = Y[at : at + 64]
+    x = torch.stack([one.roll(7) for one in X[at : at + 64]])
+    note("forward"); loss = of(x, y)
+    note("backward"); loss.backward()
+    note("optimizer"); optimizer.step()
+""",
+    "no module, updates by hand": WEIGHTS
+    + """
+for i in range(STEPS):
+    note("loop"); at = i * 64 % 960; y = Y[at : at + 64]
+    x = torch.stack([one.roll(7) for one in X[at : at + 64]])
+    note("forward"); loss = of(x, y)
+    note("backward"); loss.backward()
+    note("optimizer")
+    with torch.no_grad():
+        for weight in weights:
+            weight -= 0.01 * weight.grad
+            weight.grad = None
+""",
     "actor-critic": """
 actor, critic = net(32, 256, 256, 8), net(32, 256, 256, 1)
 of_actor = torch.optim.Adam(actor.parameters(), foreach=False)
@@ -222,6 +278,7 @@ for i in range(STEPS):
 LENET = """
 import json, sys, time, torch
 from torch import nn
+from wattstep.engines.step_phases import PhaseTeller
 from wattstep.engines.torch.phase_hooks import PhaseHooks
 torch.set_num_threads(1)
 model = nn.Sequential(
@@ -231,18 +288,6 @@ model = nn.Sequential(
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, y = torch.randn(4, 1, 28, 28), torch.randint(0, 10, (4,))
-class Silent:
-    def __init__(self, marked):
-        from wattstep.engines.step_phases import StepPhases
-        self.phases = StepPhases(marked)
-    def forward_begins(self, module, gradients): self.phases.enter("forward")
-    def forward_ends(self): self.phases.leave("forward")
-    def backward_begins(self): self.phases.enter("backward")
-    def backward_ends(self): self.phases.leave("backward")
-    def optimizer_begins(self): self.phases.enter("optimizer")
-    def optimizer_ends(self, name): self.phases.leave("optimizer"); self.phases.update(name)
-    def clearing_begins(self): self.phases.enter("clearing")
-    def clearing_ends(self): self.phases.leave("clearing")
 def step():
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
@@ -261,7 +306,7 @@ from wattstep.record.recorder import Recorder
 found = {"without": [], "unmarked steps": [], "marked steps": []}
 with Recorder(tempfile.mkdtemp() + "/run", trace="none") as recorder:
     recorder.begin_step()
-    listener = Silent(recorder)
+    listener = PhaseTeller(recorder)
     block(steps=50)
     for _ in range(int(sys.argv[1])):
         found["without"].append(block())
@@ -276,13 +321,15 @@ print(json.dumps(found))
 """
 
 
-def profiled(text: str, steps: int, folder: Path) -> tuple[Run, list[tuple[int, str]]]:
+def profiled(
+    text: str, steps: int, folder: Path, marker: str = "optimizer"
+) -> tuple[Run, list[tuple[int, str]]]:
     """The run of a script, and what it noted."""
     script, notes, out = folder / "script.py", folder / "notes.json", folder / "runs"
     script.write_text(HEAD + text + TAIL)
     subprocess.run(
         [sys.executable, "-m", "wattstep", "profile", "--quiet", "--out", str(out), "--name", "run",
-         str(script), str(steps), str(notes)],
+         "--step-marker", marker, str(script), str(steps), str(notes)],
         check=True, timeout=600,
     )  # fmt: skip
     return load(out / "run"), [tuple(each) for each in json.loads(notes.read_text())]
@@ -319,10 +366,10 @@ def compare(steps: int, only: str | None) -> int:
         if only is not None and only not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            run, notes = profiled(text, steps, Path(folder))
+            run, notes = profiled(text, steps, Path(folder), MARKERS.get(name, "optimizer"))
             truth, found = noted(run, notes), told(run)
         cells = []
-        for phase in ("data", "forward", "backward", "optimizer", "loop"):
+        for phase in ("data", "forward", "backward", "clipping", "optimizer", "loop"):
             if phase in truth or phase in found:
                 a, b = truth.get(phase, 0.0), found.get(phase, 0.0)
                 worst = max(worst, abs(a - b))

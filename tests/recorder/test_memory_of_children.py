@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from wattstep import load
+from wattstep.run.memory import more_than_read
 
 SCRIPT = """
 import os, sys, time
@@ -47,4 +49,21 @@ def test_the_peak_with_forked_workers_counts_what_they_share_once(tmp_path: Path
     assert peak.status.value == "measured"
     assert "shared pages counted once" in peak.method
     assert children is None  # without a model nothing else has a category either
-    assert metrics["proportional_peak_memory"].value < peak.high
+    proportional = metrics["proportional_peak_memory"]
+    assert proportional.value < peak.high
+    assert proportional.low <= proportional.value <= proportional.high
+    assert proportional.high == peak.high  # where each page counts once, no page counts for less
+
+
+def test_what_a_step_held_between_two_reads_counts_beside_the_read() -> None:
+    """Reads at 1, 2 and 3 s; 10 MB come and go at 1.5 s, 30 MB at 2.5 s, of 100."""
+    samples = np.arange(0, 4_000_000_000, 100_000_000)
+    size = np.full(len(samples), 100e6)
+    size[15] += 10e6
+    size[25] += 30e6
+    size[38] += 70e6  # behind the last read
+    reads = np.array([1, 2, 3]) * 1_000_000_000
+    assert more_than_read(reads, (samples, size)).tolist() == [10e6, 30e6, 30e6]
+    size[20] += 20e6  # the second read saw these
+    assert more_than_read(reads, (samples, size)).tolist() == [20e6, 10e6, 30e6]
+    assert more_than_read(reads, (samples[:0], size[:0])).tolist() == [0, 0, 0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -226,7 +227,94 @@ def test_a_closure_s_forward_pass_is_not_the_optimizer_s(tmp_path: Path) -> None
     assert {phase for _, phase in calls(run, "AddmmBackward0")} == {"backward"}
 
 
+def functional(cleared_late: bool) -> Callable[[], None]:
+    """A training without a module: the batch is made of 3 rolls, the graph of products."""
+    torch.manual_seed(0)
+    first = torch.randn(6, 8, requires_grad=True)
+    second = torch.randn(8, 1, requires_grad=True)
+    optimizer = torch.optim.SGD([first, second], 0.01, foreach=False)
+    x = torch.randn(3, 6)
+
+    def step() -> None:
+        batch = torch.stack([row.roll(1) for row in x])
+        if not cleared_late:
+            optimizer.zero_grad()
+        loss = nn.functional.linear(batch, first.t()).tanh().mm(second).sum()
+        if cleared_late:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+@pytest.mark.parametrize("cleared_late", [False, True])
+def test_without_a_module_forward_is_what_builds_the_graph(
+    tmp_path: Path, cleared_late: bool
+) -> None:
+    """In traced steps each operation, the one that began the graph too; in clean ones the marks."""
+    run = profiled(tmp_path / "run", functional(cleared_late), steps=20)
+    plain = ("roll", "stack", "linear", "tanh", "mm", "sum", "add_")
+    phases = {name: {phase for _, phase in calls(run, f"aten::{name}")} for name in plain}
+    phases["TanhBackward0"] = {phase for _, phase in calls(run, "TanhBackward0")}
+    assert phases["roll"] == phases["stack"] == {"loop"}
+    assert phases["linear"] == phases["tanh"] == phases["mm"] == phases["sum"] == {"forward"}
+    assert phases["TanhBackward0"] == {"backward"}
+    assert phases["add_"] == {"optimizer"}
+    breakdown = run.breakdown
+    names, phase = breakdown.compensated.traced.names, breakdown.label("phase")
+    for row, position in enumerate(breakdown.compensated.phase.tolist()):
+        assert phase.of(row) == names[position]
+    marks, steps = run.tables.marks, run.series.steps
+    later = np.arange(2, len(steps.clean))  # the first tells that no network is called
+    marked, _ = marks.phases(steps, later, None)
+    late = ("loop", "forward", "optimizer", "forward", "backward", "optimizer")
+    early = ("loop", "optimizer", "loop", "forward", "backward", "optimizer")
+    assert marked.names == (late if cleared_late else early)
+
+
+def test_an_update_by_hand_is_the_optimizer_s_until_gradients_are_on_again(tmp_path: Path) -> None:
+    weights = torch.randn(4, 1, requires_grad=True)
+    x = torch.randn(3, 4)
+
+    def step() -> None:  # as with --step-marker backward
+        if weights.grad is not None:
+            with torch.no_grad():
+                weights.sub_(weights.grad)
+                weights.grad.zero_()
+        batch = x.roll(1)
+        (batch @ weights).exp().sum().backward()
+
+    run = profiled(tmp_path / "run", step)
+    for name, phase in (("sub_", "optimizer"), ("zero_", "optimizer"), ("roll", "loop"),
+                        ("matmul", "forward"), ("exp", "forward")):  # fmt: skip
+        assert {found for _, found in calls(run, f"aten::{name}")} == {phase}, name
+    assert torch.no_grad.__exit__.__module__ == "torch.autograd.grad_mode"
+    assert not hasattr(torch.no_grad.__exit__, "__wrapped__")
+
+
+def test_gradients_are_clipped_in_a_phase_of_their_own(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, foreach=False)
+    x = torch.randn(2, 4)
+
+    def step() -> None:
+        for _ in range(2):  # accumulated
+            model(x).exp().sum().backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False)
+            torch.nn.utils.clip_grad_value_(model.parameters(), 0.5, foreach=False)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    run = profiled(tmp_path / "run", step)
+    assert {phase for _, phase in calls(run, "aten::linalg_vector_norm")} == {"clipping"}
+    assert {phase for _, phase in calls(run, "aten::clamp_")} == {"clipping"}
+    assert {phase for _, phase in calls(run, "aten::add_")} >= {"optimizer"}
+    assert "clipping" in {row["phase"] for row in run.document()["phases"]}
+
+
 def test_hooks_leave_torch_as_it_was() -> None:
+    clippers = torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_
     before = (torch.autograd.backward, torch.autograd.grad, torch.optim.Optimizer.zero_grad)
     model = nn.Linear(2, 2)
     found: list[Any] = []
@@ -237,6 +325,7 @@ def test_hooks_leave_torch_as_it_was() -> None:
     assert found == [model]
     hooks.remove()
     assert (torch.autograd.backward, torch.autograd.grad, torch.optim.Optimizer.zero_grad) == before
+    assert (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_) == clippers
     assert not model._forward_hooks
     assert not model._forward_pre_hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks

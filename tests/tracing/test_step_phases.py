@@ -5,6 +5,7 @@ from __future__ import annotations
 from wattstep.engines.step_phases import (
     BACKWARD,
     CLEARING,
+    CLIPPING,
     DATA,
     FORWARD,
     MOST_EVENTS,
@@ -35,7 +36,7 @@ class Marked:
 
 
 def phases_of(*events: str, on: bool = True) -> list[str]:
-    """What is told of a step: "+" begins something, "-" ends it, "=" is an update."""
+    """What is told of a step: "+" begins something, "-" ends it, "=" is an update, "*" the begin of a graph, "#" the end of a block without gradients."""
     marked = Marked(on)
     phases = StepPhases(marked)
     phases.begin()
@@ -45,6 +46,10 @@ def phases_of(*events: str, on: bool = True) -> list[str]:
             phases.enter(what)
         elif sign == "-":
             phases.leave(what)
+        elif sign == "*":
+            phases.builds()
+        elif sign == "#":
+            phases.without_gradients()
         else:
             phases.update(lambda name=what: name)
     phases.end()
@@ -117,14 +122,80 @@ def test_what_a_script_does_between_clearing_and_the_call_of_a_network_is_not_fo
     assert told == ["loop", "data", "optimizer", "data", "forward", "backward", "optimizer"]
 
 
-def test_clipping_begins_the_optimizer_s_phase_where_the_gradients_were_done() -> None:
+def test_without_networks_forward_is_from_the_begin_of_the_graph_to_the_gradients() -> None:
+    once = ["loop", "forward", "backward", "optimizer"]
+    assert phases_of("*", *both(BACKWARD), *both(OPTIMIZER)) == once
+    cleared = phases_of("*", *both(CLEARING), *both(BACKWARD), *both(OPTIMIZER))
+    assert cleared == ["loop", "forward", "optimizer", "forward", *once[2:]]
+    loaded = phases_of(*both(DATA), "*", *both(BACKWARD), *both(OPTIMIZER))
+    assert loaded == ["loop", "data", *once[1:]]
+    twice = phases_of(*["*", *both(BACKWARD)] * 2, *both(OPTIMIZER))
+    assert twice == [*once[:3], *once]
+
+
+def test_a_graph_begins_once_and_a_network_s_is_its_own() -> None:
+    once = ["loop", "forward", "backward", "optimizer"]
+    assert phases_of("*", "*", *both(BACKWARD), *both(OPTIMIZER)) == once
+    assert phases_of("+forward", "*", "-forward", *both(BACKWARD), *both(OPTIMIZER)) == once
+    head = phases_of("*", *both(FORWARD), *both(BACKWARD), *both(OPTIMIZER))
+    assert head == once
+
+
+def test_a_closure_without_networks_goes_forward_within_the_optimizer_s() -> None:
+    told = phases_of("+optimizer", *both(CLEARING), "*", *both(BACKWARD), "-optimizer")
+    assert told == ["loop", "optimizer", "forward", "backward", "optimizer"]
+
+
+def test_forward_begins_at_the_moment_at_which_the_graph_does() -> None:
+    marked = Marked()
+    phases = StepPhases(marked)
+    phases.begin()
+    marked.now += 50  # the script's own
+    phases.builds()
+    began = marked.now
+    phases.enter(BACKWARD)
+    phases.leave(BACKWARD)
+    phases.end()
+    assert ("forward", began) in marked.told
+
+
+def test_clipping_is_a_phase_from_the_gradients_to_its_end() -> None:
     marked = Marked()
     phases = StepPhases(marked)
     phases.begin()
     phases.enter(BACKWARD)
     phases.leave(BACKWARD)
     done = marked.now
-    marked.now += 100  # clipping
+    marked.now += 10  # the parameters are listed
+    phases.enter(CLIPPING)
+    phases.leave(CLIPPING)
+    clipped = marked.now
+    phases.enter(OPTIMIZER)
+    phases.leave(OPTIMIZER)
+    phases.end()
+    assert marked.told[-2:] == [("clipping", done), ("optimizer", clipped)]
+
+
+def test_gradients_may_be_clipped_in_steps_that_accumulate() -> None:
+    batch = (*both(DATA), *both(FORWARD), *both(BACKWARD), *both(CLIPPING))
+    once = ["data", "forward", "backward", "clipping"]
+    assert phases_of(*batch, *batch, *both(OPTIMIZER)) == [
+        "loop",
+        *once,
+        "loop",
+        *once,
+        "optimizer",
+    ]
+
+
+def test_unscaling_begins_the_optimizer_s_phase_where_the_gradients_were_done() -> None:
+    marked = Marked()
+    phases = StepPhases(marked)
+    phases.begin()
+    phases.enter(BACKWARD)
+    phases.leave(BACKWARD)
+    done = marked.now
+    marked.now += 100  # unscaling
     phases.enter(OPTIMIZER)
     phases.end()
     assert marked.told[-1] == ("optimizer", done)
@@ -138,6 +209,38 @@ def test_a_closure_has_phases_of_its_own_within_the_optimizer_s() -> None:
 
 def test_an_update_by_hand_follows_the_gradients() -> None:
     assert phases_of(*both(FORWARD), *both(BACKWARD))[-1] == "optimizer"
+    once = ["loop", "forward", "backward"]
+    told = phases_of("*", *both(BACKWARD), "#", "#", *both(DATA))
+    assert told == [*once, "optimizer", "loop", "data"]
+    clipped = phases_of("*", *both(BACKWARD), *both(CLIPPING), "#", *both(DATA))
+    assert clipped == [*once, "clipping", "optimizer", "loop", "data"]
+
+
+def test_a_step_that_ends_with_the_gradients_begins_with_the_update_by_hand() -> None:
+    marked = Marked()
+    phases = StepPhases(marked)
+    for _ in range(2):
+        marked.told.clear()
+        phases.begin()
+        begun = marked.now
+        marked.now += 10
+        phases.without_gradients()
+        updated = marked.now
+        marked.now += 10  # an evaluation without gradients
+        phases.without_gradients()
+        phases.builds()
+        phases.enter(BACKWARD)
+        phases.leave(BACKWARD)
+        phases.end()
+        assert phases.by_hand
+    assert marked.told[:2] == [("optimizer", begun), ("loop", updated)]
+    assert [name for name, _ in marked.told[2:4]] == ["forward", "backward"]
+
+
+def test_what_an_optimizer_has_used_is_not_used_again_by_hand() -> None:
+    told = phases_of(*TRAINED, "#", *both(DATA))
+    assert told == ["loop", "forward", "backward", "optimizer", "loop", "data"]
+    assert phases_of(*both(BACKWARD), "+forward", "#", "-forward")[-1] == "forward"
 
 
 def test_an_exception_within_something_leaves_the_next_step_right() -> None:

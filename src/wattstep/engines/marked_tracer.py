@@ -6,7 +6,7 @@ import threading
 import time
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,12 +64,15 @@ class MarkedTracer(Tracer):
 
     Attributes:
         stamps: Times of the window's marks, in ns of the profiler's clock.
+        enclosed: Of those that lie within an operation, when it began.
     """
 
     def __init__(self, code: Code) -> None:
         self.code = code
         self.stamps: list[int] = []
+        self.enclosed: dict[int, int] = {}
         self._brackets: list[tuple[int, int]] = []
+        self._operations: Sequence[Any] = ()  # of the window that was finished
 
     # --- what a framework gives -----------------------------------------------------------------
 
@@ -85,7 +88,8 @@ class MarkedTracer(Tracer):
     def stamp(self) -> int:
         """The profiler's clock now, in ns.
 
-        Where only the trace tells times, puts a mark into it, and `operations` sets `stamps`.
+        Where only the trace tells times, puts a mark into it, and `operations` sets `stamps`, and
+        `enclosed` where marks may lie within operations.
         """
 
     @abstractmethod
@@ -136,6 +140,17 @@ class MarkedTracer(Tracer):
         for _ in range(AT_THE_ENDS):
             self.mark()
         self.close()
+        self._operations = self.operations()
+        self._clock = MarkedClock(self.stamps, self._brackets)
+
+    def moved(self) -> Mapping[int, int]:
+        """As `Tracer.moved`."""
+        marks = zip(self.stamps, self._brackets, strict=True)
+        return {
+            after: self._clock.map(self.enclosed[stamp])
+            for stamp, (_, after) in marks
+            if stamp in self.enclosed
+        }
 
     def cancel(self) -> None:
         """As `Tracer.cancel`."""
@@ -143,9 +158,12 @@ class MarkedTracer(Tracer):
 
     def rows(self, step: int, window: int, phases: Sequence[tuple[int, str]]) -> TracedStep:
         """As `Tracer.rows`."""
-        operations = self.operations()
-        clock = MarkedClock(self.stamps, self._brackets)
-        self.name_phases(operations, [(clock.of_mark(t_ns), name) for t_ns, name in phases])
+        operations, clock = self._operations, self._clock
+        self._operations = ()
+        starts = [clock.of_mark(t_ns) for t_ns, _ in phases]
+        names = [name for _, name in phases]
+        begins = [self.enclosed.get(start, start) for start in starts]
+        self.name_phases(operations, list(zip(begins, names, strict=True)))
         code, pack = self.code, OPERATION.pack
         rows = []
         for each in operations:

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 DATA: Final = "data"
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
+CLIPPING: Final = "clipping"  # of gradients
 OPTIMIZER: Final = "optimizer"
 LOOP: Final = "loop"  # the script's own code, where nothing tells what it is for
 CLEARING: Final = "clearing"  # of gradients
@@ -46,11 +47,15 @@ class StepPhases:
     """The phases of one step after another.
 
     What runs is told by its beginning and end: `data` is the loading of a batch, `forward` a call
-    of a network, `backward` the computation of gradients, `optimizer` the step of an optimizer or
-    the clearing of its gradients. What lies between two of them is named when the second begins:
+    of a network, `backward` the computation of gradients, `clipping` that of their norm or values,
+    `optimizer` the step of an optimizer or the clearing of its gradients. What lies between two of
+    them is named when the second begins:
 
-    - before `backward` it is `forward`: the loss;
-    - between `backward` and the step of an optimizer it is `optimizer`: clipping, unscaling;
+    - before `backward` it is `forward`: the loss; where no network is called, and it is known when
+      the autograd graph begins (`builds`), from there on;
+    - between `backward` and `clipping` it is `clipping`;
+    - between either and the step of an optimizer it is `optimizer`: unscaling; of a training that
+      has no optimizer, between either and the end of the first block without gradients;
     - else it goes on as what ran before it after `data` and `forward` (preparing the batch, losses
       between two networks), and is `loop` after `backward`, an optimizer, and the step's beginning;
       the clearing of gradients changes nothing: it may stand at either end of a step.
@@ -63,6 +68,7 @@ class StepPhases:
 
     Attributes:
         on: True if the step that runs carries marks; else nothing needs to be told.
+        by_hand: True if the last step that carried marks had no optimizer.
 
     Args:
         marked: Is told of the phases.
@@ -72,15 +78,19 @@ class StepPhases:
     def __init__(self, marked: Marked, *, loop: bool = True) -> None:
         self._marked = marked
         self._loop = loop
-        self.on = False
+        self.on = self.by_hand = False
         self._now: Callable[[], int] = perf_counter_ns
-        # When, what, and whether it began (1), ended (0), or is an update whose name `what` tells (2).
+        # When, what, and whether it began (1), ended (0), is an update whose name `what` tells (2), the
+        # begin of an autograd graph (3) or the end of a block without gradients (4).
         self._events: list[tuple[int, Any, int]] = []
         self._open: list[str] = []
         self._current = ""
         self._before = ""  # what ended last
         self._between = LOOP  # what follows it, where nothing else is known
         self._ended_ns = 0  # when it ended; 0: what runs has begun since
+        self._building = False  # an autograd graph is known to have begun, outside of networks
+        self._unused = False  # gradients are there that nothing has used; also of the step before
+        self._optimized = False  # an optimizer ran in this step
 
     def begin(self) -> None:
         """A step has begun."""
@@ -91,6 +101,7 @@ class StepPhases:
             self._events.clear()
             self._open.clear()
             self._current = self._before = ""
+            self._building = self._optimized = False
             self._between = LOOP if self._loop else DATA
 
     def enter(self, what: str) -> None:
@@ -105,6 +116,16 @@ class StepPhases:
         if self.on:
             self._events.append((self._now(), what, 0))
 
+    def builds(self) -> None:
+        """An operation keeps the first value for gradients: an autograd graph begins."""
+        if self.on:
+            self._events.append((self._now(), FORWARD, 3))
+
+    def without_gradients(self) -> None:
+        """A block without gradients has just ended, where an update by hand may have been made."""
+        if self.on:
+            self._events.append((self._now(), OPTIMIZER, 4))
+
     def update(self, name: Callable[[], str]) -> None:
         """An optimizer's step has just ended; `name` tells what it has updated."""
         if self.on:
@@ -117,6 +138,7 @@ class StepPhases:
             self._name()
             if self._before == BACKWARD and self._ended_ns and not self._open:
                 self._mark(OPTIMIZER, self._ended_ns)
+            self.by_hand = not self._optimized
             self.on = False
 
     def _name(self) -> None:
@@ -125,18 +147,40 @@ class StepPhases:
             if kind == 1:
                 self._settle(what)
                 self._open.append(what)
+                self._optimized |= what == OPTIMIZER
+                self._unused &= what not in (FORWARD, OPTIMIZER)
                 self._mark(_PHASE.get(what, what), at_ns)
             elif kind == 2:
                 self._marked.update(what(), at_ns)
+            elif kind == 3:
+                self._built(at_ns)
+            elif kind == 4:
+                self._updated_by_hand(at_ns)
             elif what in self._open:
                 self._left(what, at_ns)
         self._events.clear()
+
+    def _built(self, at_ns: int) -> None:
+        """A graph begins at that time; within anything but a closure it has a phase already."""
+        if self._building or (self._open and self._open[-1] != OPTIMIZER):
+            return
+        self._settle("")
+        self._building, self._unused, self._ended_ns = True, False, at_ns
+
+    def _updated_by_hand(self, at_ns: int) -> None:
+        """What has run since there were gradients has used them, unless something else has."""
+        if self._unused and not self._open:
+            self._mark(OPTIMIZER, self._ended_ns)
+            self._unused, self._ended_ns = False, at_ns
+            self._before, self._between = OPTIMIZER, LOOP
 
     def _left(self, what: str, at_ns: int) -> None:
         self._settle("")
         while self._open.pop() != what:
             pass  # what it held was ended by an exception
         self._ended_ns, self._before = at_ns, what
+        if what == BACKWARD:
+            self._building, self._unused = False, True
         if what != CLEARING:
             goes_on = what in (DATA, FORWARD) or not self._loop
             self._between = what if goes_on else LOOP
@@ -146,9 +190,11 @@ class StepPhases:
         if not self._ended_ns:
             return
         name = _PHASE.get(self._open[-1], self._open[-1]) if self._open else self._between
-        if coming == BACKWARD:
+        if coming == BACKWARD or self._building:
             name = FORWARD
-        elif coming == OPTIMIZER and self._before == BACKWARD:
+        elif coming == CLIPPING and self._before == BACKWARD:
+            name = CLIPPING
+        elif coming == OPTIMIZER and self._before in (BACKWARD, CLIPPING):
             name = OPTIMIZER
         self._mark(name, self._ended_ns)
         self._ended_ns = 0
@@ -188,6 +234,22 @@ class PhaseTeller:
     def backward_ends(self) -> None:
         """They have been."""
         self.phases.leave(BACKWARD)
+
+    def graph_begins(self) -> None:
+        """An operation outside of networks keeps the first value for gradients."""
+        self.phases.builds()
+
+    def no_gradients_end(self) -> None:
+        """A block without gradients has ended, in a training without optimizers."""
+        self.phases.without_gradients()
+
+    def clipping_begins(self) -> None:
+        """Gradients are clipped."""
+        self.phases.enter(CLIPPING)
+
+    def clipping_ends(self) -> None:
+        """They have been."""
+        self.phases.leave(CLIPPING)
 
     def optimizer_begins(self) -> None:
         """An optimizer makes its step."""

@@ -270,11 +270,15 @@ class StepMarker:
         windows, begun = self._windows, self._begun_ns
         traced = windows.traced
         late = self._started and self.samples == self.samples
-        self._write()
+        self._write_begin()
         if late:
             self._journal.add(Mark.SAMPLES, value=self.samples)
         if traced:
-            windows.finish()
+            moved = windows.finish()
+            self._pending = [
+                (kind, table, name, moved.get(t, t)) for kind, table, name, t in self._pending
+            ]
+        self._write()
         self._journal.add(STEP_END, 0, loss, self.index, cpu, now)
         self._begun_ns = 0
         self._marked = False
@@ -293,15 +297,23 @@ class StepMarker:
         Raises:
             OSError: The disk is full.
         """
+        self._write_begin()
         journal = self._journal
-        if not self._started:
-            journal.add(
-                STEP_START, self._code, self.samples, self.index, self._cpu_ns, self._begun_ns
-            )
-            self._started = True
         for kind, table, name, t_ns in self._pending:
             journal.add(kind, journal.code(table, name) if table else name, 0.0, 0, 0, t_ns)
         self._pending.clear()
+
+    def _write_begin(self) -> None:
+        """The step's own, once.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if not self._started:
+            self._journal.add(
+                STEP_START, self._code, self.samples, self.index, self._cpu_ns, self._begun_ns
+            )
+            self._started = True
 
     # --- within a step ------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class StepRecorder:
     def phase(self) -> Callable[..., None]:
         """`phase(name)`: the part of the step that begins here: "data", "forward", "backward", "optimizer".
 
-        A second argument is where it began in ns, if that is known only now; as `boundary` gave it.
+        Any other name will do; gradient clipping that is seen by itself is "clipping". A second argument is where it began in ns, if that is known only now; as `boundary` gave it.
         """
         return self._steps.phase
 

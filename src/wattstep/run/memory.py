@@ -11,6 +11,7 @@ from wattstep.recorded.child_memory import Added, Samples, added_memory, family_
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
 from wattstep.run.foreground import NAME as FOREGROUND
+from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing
 
 NO_PROCESS = "what was imported does not tell the memory of the training process"
@@ -34,7 +35,7 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
         "system_peak_memory": _system_peak(series),
         "memory_breakdown": memory.breakdown(events, peak, children),
     }
-    if children and (proportional := _proportional_peak(series)) is not None:
+    if children and (proportional := _proportional_peak(series, peak)) is not None:
         figures["proportional_peak_memory"] = proportional
     if highest := memory.highest_of(events):
         figures["memory_highest"] = highest
@@ -70,20 +71,55 @@ def _samples(series: Series, role: str) -> Samples:
     return next((series.raw(name) for name in names if name in series.samples), _NONE)
 
 
-def _proportional_peak(series: Series) -> Figure | None:
-    """Highest sum of the proportional sizes of the training and its children, read together."""
+def _proportional_peak(series: Series, peak: Figure) -> Figure | None:
+    """Highest sum of the proportional sizes of the training and its children, read together.
+
+    Args:
+        series: The samples.
+        peak: The same with each page counted once.
+    """
     (t_ns, own), (same_ns, children) = (_samples(series, role) for role in _FAMILY)
     if not len(t_ns) or not np.array_equal(t_ns, same_ns):
         return None
-    both = (own + children)[children > 0]
-    if not len(both):
+    there = children > 0
+    if not there.any():
         return None
+    both = own + children
+    more = more_than_read(t_ns, _samples(series, "resident_memory"))
+    lowest, value = float(both[there].max()), float((both + more)[there].max())
     return Figure(
-        value=float(both.max()), unit="B", n=len(both), status=Status.MEASURED,
-        source="/proc/PID/smaps_rollup",
+        value=value, unit="B", n=int(there.sum()), status=Status.MEASURED,
+        low=lowest, high=max(value, peak.high or 0.0), source="/proc/PID/smaps_rollup",
         method="highest sum of proportional sizes of the training and its children, of so many "
-        "reads: a page that n processes share counts 1/n, strangers among them; tracing counts",
+        "reads, and what the training had resident between two reads beside that: a page that n "
+        "processes share counts 1/n, strangers among them; tracing counts. The interval goes from "
+        "the highest read to where each page counts once",
     )  # fmt: skip
+
+
+def more_than_read(t_ns: IntArray, resident: Samples) -> FloatArray:
+    """What a process had resident between the neighbours of each read, above what it had at the read.
+
+    What a step takes and gives back is gone at most moments of a step, and reads are few.
+
+    Args:
+        t_ns: Times of the reads.
+        resident: Its samples.
+    """
+    known = np.isfinite(resident[1])
+    often_ns, size = resident[0][known], resident[1][known]
+    if not len(size):
+        return np.zeros(len(t_ns))
+    first, last = t_ns[np.maximum(np.arange(len(t_ns)) - 1, 0)], np.append(t_ns[1:], t_ns[-1:])
+    then = np.interp(
+        (t_ns - often_ns[0]).astype(float), (often_ns - often_ns[0]).astype(float), size
+    )
+    most = [
+        size[(often_ns >= begin) & (often_ns <= end)].max(initial=at)
+        for begin, end, at in zip(first, last, then, strict=True)
+    ]
+    more: FloatArray = np.array(most) - then
+    return more
 
 
 def _system_peak(series: Series) -> Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,8 +60,8 @@ class NoLayerMarks:
 class Tracer(Protocol):
     """Traces one step a window; an engine brings it along (`Engine.tracer`).
 
-    A window is `start`, `mark` wherever a phase begins, `finish` right after the step, then
-    `rows`; or `cancel` in the place of the last two. Whatever is raised ends the tracing of a run
+    A window is `start`, `mark` wherever a phase begins, `finish` right after the step, then `moved`
+    and `rows`; or `cancel` in the place of the last two. Whatever is raised ends the tracing of a run
     with a note, never the training; `OSError` stands for a full disk. `engines.marked_tracer` has
     the tracer of a framework whose clock can be marked.
     """
@@ -106,6 +106,13 @@ class Tracer(Protocol):
     @abstractmethod
     def finish(self) -> None:
         """Ends the window, right after the step."""
+
+    def moved(self) -> Mapping[int, int]:
+        """Marks of the window that was finished which lie within an operation, and when it began, in ns.
+
+        A phase that begins at such a mark begins with the operation.
+        """
+        return {}
 
     @abstractmethod
     def cancel(self) -> None:

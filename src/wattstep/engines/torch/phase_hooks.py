@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
+from torch.nn import utils as torch_nn_utils
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
+from wattstep.engines.torch.graph_sign import GraphSign
+
+CLIPPERS = ("clip_grad_norm_", "clip_grad_value_")
 MOST_NAMED = 2  # networks of one optimizer that its name tells
 
 
@@ -21,6 +25,10 @@ class Phases(Protocol):
     @property
     def on(self) -> bool:
         """True if the step carries marks."""
+
+    @property
+    def by_hand(self) -> bool:
+        """True if the last step that carried marks had no optimizer."""
 
 
 class PhaseListener(Protocol):
@@ -43,6 +51,18 @@ class PhaseListener(Protocol):
         """Gradients are being computed, by whatever function."""
 
     def backward_ends(self) -> None:
+        """They have been."""
+
+    def graph_begins(self) -> None:
+        """An operation keeps the first value for gradients; told where networks tell nothing."""
+
+    def no_gradients_end(self) -> None:
+        """A `torch.no_grad` ends; told where no optimizer tells of updates."""
+
+    def clipping_begins(self) -> None:
+        """Gradients are clipped."""
+
+    def clipping_ends(self) -> None:
         """They have been."""
 
     def optimizer_begins(self) -> None:
@@ -84,12 +104,18 @@ class PhaseHooks:
         self._depth = 0  # of modules, as the global hooks see it
         self._inside = 0  # of networks
         self._backward = 0
+        self._called = False  # a network has been, in the step that runs
+        self._graph = GraphSign(listener.graph_begins)
+        self._by_hand = False  # ends of `torch.no_grad` are heard of
+        self._without_networks = False  # steps go backward through what no network made
 
     def install(self) -> None:
         """Puts the hooks in; those at optimizers' steps are `watch_optimizers`."""
         self._wrap(torch.autograd, "backward", self._around_backward)
         self._wrap(torch.autograd, "grad", self._around_backward)
         self._wrap(torch_optimizer.Optimizer, "zero_grad", self._around_clearing)
+        for name in CLIPPERS:
+            self._wrap(torch_nn_utils, name, self._around_clipping)
         self.discover(True)
 
     def watch_optimizers(self) -> None:
@@ -110,6 +136,7 @@ class PhaseHooks:
         """Takes all of them out."""
         self.discover(False)
         self.hook_ends(False)
+        self._graph.remove()
         while self._undo:
             self._undo.pop()()
 
@@ -136,6 +163,12 @@ class PhaseHooks:
     def step_begins(self) -> None:
         """Nothing runs: what an exception left open is closed."""
         self._depth = self._inside = self._backward = 0
+        self._called = False
+        if self._without_networks and self._phases.on:
+            self._graph.look()
+        if self._phases.by_hand and not self._by_hand:
+            self._by_hand = True
+            self._wrap(torch.no_grad, "__exit__", self._around_no_gradients)
 
     def hook_ends(self, on: bool) -> None:
         """Hooks at the ends of networks, which steps without marks do not need; or none."""
@@ -178,6 +211,7 @@ class PhaseHooks:
             self._listener.forward_begins(module, torch.is_grad_enabled())
             return
         self._inside += 1
+        self._called = True
         if self._inside == 1 and not self._backward:
             self._listener.forward_begins(module, torch.is_grad_enabled())
 
@@ -209,11 +243,15 @@ class PhaseHooks:
                 return plain(*args, **kwargs)
             self._backward = 1
             self._listener.backward_begins()
+            self._without_networks = not self._called
+            self._graph.look_away()
             try:
                 return plain(*args, **kwargs)
             finally:
                 self._backward = 0
                 self._listener.backward_ends()
+                if self._without_networks:
+                    self._graph.look()
 
         return backward
 
@@ -229,6 +267,29 @@ class PhaseHooks:
                 self._listener.clearing_ends()
 
         return zero_grad
+
+    def _around_clipping(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def clip(*args: Any, **kwargs: Any) -> Any:
+            if not self._phases.on:
+                return plain(*args, **kwargs)
+            self._listener.clipping_begins()
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                self._listener.clipping_ends()
+
+        return clip
+
+    def _around_no_gradients(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def leave(block: Any, *args: Any) -> Any:
+            result = plain(block, *args)
+            if self._phases.on and self._phases.by_hand and not self._backward:
+                self._listener.no_gradients_end()
+            return result
+
+        return leave
 
     def name_of(self, optimizer: Any) -> str:
         """An optimizer by the networks whose parameters it has, else by its class."""

@@ -122,6 +122,7 @@ class TorchTracer(MarkedTracer):
         flat.give_optimizer_layers(self._layers.layers_of_tensors(self._optimizers))
         self._give_flops(flat.nodes, profile.kineto_results)
         self.stamps = sorted(flat.marks)
+        self.enclosed = flat.enclosed
         return flat.nodes
 
     def name_phases(self, operations: Sequence[_Node], phases: Sequence[tuple[int, str]]) -> None:
@@ -232,11 +233,13 @@ class _Flattening:
     Attributes:
         nodes: The rows, in the tracer's own clock.
         marks: When the marks of the clock were made, likewise.
+        enclosed: Of those made within an operation, when the outermost one began.
     """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.nodes: list[_Node] = []
         self.marks: list[int] = []
+        self.enclosed: dict[int, int] = {}
         self._paths = paths
         self._newest: dict[int, int] = {}  # of the storages that an address had in turn
 
@@ -259,6 +262,8 @@ class _Flattening:
             name = event.name
             if name == CLOCK:
                 self.marks.append((event.start_time_ns + event.end_time_ns) // 2)
+                if inside:
+                    self.enclosed[self.marks[-1]] = self._outermost(parent).start
                 continue
             node = _Node(
                 name, event.start_time_ns, event.end_time_ns,
@@ -290,6 +295,12 @@ class _Flattening:
             nodes.append(node)
             for child in reversed(event.children):
                 stack.append((child, position, layer, phase, since, inside, backward))
+
+    def _outermost(self, position: int) -> _Node:
+        """The operation that no other encloses, and in which this row lies."""
+        while not self.nodes[position].outermost:
+            position = self.nodes[position].parent
+        return self.nodes[position]
 
     def _take_inputs(self, node: _Node, fields: Any) -> None:
         shapes: list[Any] = []

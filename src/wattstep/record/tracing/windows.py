@@ -7,7 +7,7 @@ import gc
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +129,23 @@ class Windows:
         """A phase of the traced step has begun at a boundary."""
         self._phases.append((since_ns, name))
 
-    def finish(self) -> None:
+    def finish(self) -> Mapping[int, int]:
         """The step has ended: nothing after it is traced.
+
+        Returns:
+            Boundaries of its phases that have moved, and where to, in ns (`Tracer.moved`).
 
         Raises:
             OSError: The disk is full.
         """
         waited_ns, gave_way = waited_most(self._waits, waits())
-        self._guarded(self._tracing.finish)
+        moved: dict[int, int] = {}
+        with _no_collection():
+            self._guarded(self._tracing.finish)
+            if self.traced:  # else it has failed
+                self._guarded(lambda: moved.update(self._tracing.moved()))
         self._marks.add(Mark.WAITED, min(gave_way, 0xFFFF), waited_ns)
+        return moved
 
     def close(self, step: int) -> None:
         """Writes the rows of the step that was traced.
@@ -149,14 +157,8 @@ class Windows:
             return
         rows: list[bytes] = []
         number, phases = self.schedule.windows, self._phases
-        # The events are many and hold no cycles: collecting would walk the training's own objects.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with _no_collection():
             self._guarded(lambda: rows.append(self._tracing.rows(step, number, phases).rows))
-        finally:
-            if collecting:
-                gc.enable()
         if rows:
             write_whole(self._operations, rows[0])
             self.schedule.after_window(step, time.perf_counter_ns() - self._begin_ns)
@@ -239,6 +241,18 @@ class Windows:
                 "the high-water mark of memory could not be reset: the peak covers the process's "
                 "whole life, tracing included"
             )
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """The events are many and hold no cycles: collecting would walk the training's own objects."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def own_status(key: str) -> float:

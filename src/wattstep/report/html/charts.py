@@ -17,6 +17,7 @@ Chart = dict[str, Any]
 _PHASE_COLORS = {
     "forward": "--forward",
     "backward": "--backward",
+    "clipping": "--other",
     "optimizer": "--optimizer",
     "data": "--data",
     "evaluation": "--evaluation",

@@ -375,6 +375,10 @@ class BoardTracer:
         """As `Tracer.finish`."""
         self.window.finish()
 
+    def moved(self):
+        """As `Tracer.moved`: no mark lies within an operation."""
+        return {}
+
     def cancel(self):
         """As `Tracer.cancel`; one that cannot be ended is noted."""
         window, self.window = self.window, None

@@ -25,7 +25,7 @@ class GraphSign:
 
     def __init__(self, found: Callable[[], None]) -> None:
         self._found = found
-        self._autograd: Any = getattr(torch._C, "_autograd", None)
+        self._autograd: Any = getattr(getattr(torch, "_C", None), "_autograd", None)
         self._known = hasattr(self._autograd, "_top_saved_tensors_default_hooks")
         self._hooks = (self._pack, _unpack)
         self._disable: Any = None  # torch's own, while ours stands in its place

@@ -20,7 +20,7 @@ def main() -> None:
         )
         page = browser.new_page(viewport={"width": width, "height": height})
         page.goto(report.as_uri())
-        page.locator(".main-svg").first.wait_for()
+        page.locator(".divided, .main-svg").first.wait_for()
         page.screenshot(path=str(picture))
         browser.close()
 

@@ -149,3 +149,14 @@ def test_a_run_that_is_given_twice_is_told_once(
     page = tmp_path / "r.html"
     assert called(monkeypatch, str(run), str(tmp_path), "-o", str(page), "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 1
+
+
+def test_the_papers_figures_stand_where_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run without power draws only some of them."""
+    run, page = made(tmp_path, 4), tmp_path / "r.html"
+    assert called(monkeypatch, str(run), "-o", str(page), "-q") == 0
+    assert "paper-figure-" not in page.read_text()
+    assert called(monkeypatch, str(run), "-o", str(page), "-q", "--paper") == 0
+    assert 'id="paper-figure-3"' in page.read_text()

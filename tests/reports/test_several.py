@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.reports.synthetic import figure, missing, report
+from tests.reports.synthetic import document, figure, missing, report
 
 from wattstep.report.several import summary_of_all
 
@@ -76,3 +76,9 @@ def test_what_only_one_run_has_is_no_question() -> None:
     both = run("C", figure(2.0, "s"), energy_per_token=figure(0.03, "J"))
     assert "token" not in " ".join(summary_of_all([report(language), report(other)]))
     assert about("for a token", language, both).startswith("A needs the least energy for a token")
+
+
+def test_runs_of_different_networks_are_not_ranked() -> None:
+    one, other = document(), document(workload="resnet50", title="ResNet-50")
+    sentences = summary_of_all([report(one), report(other)])
+    assert sentences == ["These are 2 runs of different workloads."]

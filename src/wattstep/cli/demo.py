@@ -45,7 +45,7 @@ def demo(
         show("drawing the report", 0.6)
         reported = read_run(folder)
         if isinstance(reported, Reported):
-            write_report([reported], page, [], [], Failures())
+            write_report([reported], page, failures=Failures(), paper=False)
     show_runs([folder], json)
     if json or not isinstance(reported, Reported):
         return

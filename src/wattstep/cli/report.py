@@ -32,6 +32,13 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path(
         "report.html"
     ),
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="The TX2 paper's figures from these runs, also where some cannot be drawn.",
+        ),
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -41,7 +48,7 @@ def report(
         return
     empty = [path for path in runs if _holds_nothing(path)] if len(runs) > 1 else []
     contents = find([path for path in runs if path not in empty] or runs)
-    _report_runs(contents, empty, output, json, quiet)
+    _report_runs(contents, empty, output, paper, json, quiet)
 
 
 def _holds_nothing(path: Path) -> bool:
@@ -55,7 +62,12 @@ def _holds_nothing(path: Path) -> bool:
 
 
 def _report_runs(
-    contents: FolderContents, empty: Sequence[Path], output: Path, as_json: bool, quiet: bool
+    contents: FolderContents,
+    empty: Sequence[Path],
+    output: Path,
+    paper: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     from wattstep.report.html.report import Unreadable, write_report
 
@@ -70,8 +82,10 @@ def _report_runs(
     daily = [_daily(path) for path in contents.daily]
     if not reported and not daily:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
+    # Sweeps and daily trainings are made for them.
+    paper = paper or bool(contents.outcomes or contents.daily)
     failures = Failures()
-    _written(output, lambda: write_report(reported, output, unreadable, daily, failures))
+    _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
     days = {"daily": daily} if daily else {}
     documents = {"runs": [run.report.to_dict() for run in reported], **days}
     _tell(documents, unreadable, failures, output, as_json)

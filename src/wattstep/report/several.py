@@ -15,7 +15,7 @@ _MOST_NAMED = 4
 def summary_of_all(reports: Sequence[RunReport]) -> list[str]:
     """The answer to each question that the runs' figures can be asked, and what mars it.
 
-    Intervals that overlap are said to: then nobody knows which run is the better one. Single
+    Runs of different networks are not ranked. Intervals that overlap are said to: then nobody knows which run is the better one. Single
     runs differ by more than their steps do; `wattstep compare` knows of that.
 
     Args:
@@ -24,6 +24,8 @@ def summary_of_all(reports: Sequence[RunReport]) -> list[str]:
     names = [brief(name) for name in wording.titles(reports)]
     sides = wording.side_by_side(reports)
     sentences = [f"These are {len(reports)} runs{_differing(reports)}."]
+    if not related(reports):
+        return sentences
     for metric, question in METRICS.items():
         if not question.best:
             continue
@@ -36,6 +38,11 @@ def summary_of_all(reports: Sequence[RunReport]) -> list[str]:
         "intervals; wattstep compare asks that."
     )
     return sentences
+
+
+def related(reports: Sequence[RunReport]) -> bool:
+    """True if the runs train one thing: only then is any of them the fastest, or needs least."""
+    return len({plain(one.workload) for one in reports}) == 1
 
 
 def _differing(reports: Sequence[RunReport]) -> str:

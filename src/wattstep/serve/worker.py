@@ -76,7 +76,7 @@ def _report(task: Task) -> None:
     unreadable += [Unreadable(path=place, reason=reason) for place, reason in task["left_out"]]
     if not runs:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
-    _write_page(render_report(runs, unreadable), task)
+    _write_page(render_report(runs, unreadable, paper=False), task)
 
 
 def _sweep(task: Task) -> None:

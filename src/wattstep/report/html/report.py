@@ -36,7 +36,7 @@ from wattstep.report.html.paper.readings import Daily, Readings, reading
 from wattstep.report.html.paper.section import paper_section
 from wattstep.report.html.run import rankings, run_section
 from wattstep.report.located import located
-from wattstep.report.several import summary_of_all
+from wattstep.report.several import related, summary_of_all
 from wattstep.report.tables import table
 from wattstep.report.values import BYTES_NOTE, plain
 from wattstep.run import Run, load
@@ -132,6 +132,7 @@ def write_report(
     unreadable: Sequence[Unreadable] = (),
     daily: Sequence[Daily] = (),
     failures: Failures | None = None,
+    paper: bool = True,
 ) -> None:
     """Writes the report of some runs as one HTML file, in one piece or not at all.
 
@@ -141,8 +142,9 @@ def write_report(
         unreadable: Runs that were asked for and cannot be shown.
         daily: Documents of daily trainings, as `daily.document` makes them.
         failures: Takes note of parts that failed inside.
+        paper: Whether the paper's figures were asked for; else they are there where all can be drawn.
     """
-    write_at_once(render_report(runs, unreadable, daily, failures), path)
+    write_at_once(render_report(runs, unreadable, daily, failures, paper), path)
 
 
 def render_report(
@@ -150,6 +152,7 @@ def render_report(
     unreadable: Sequence[Unreadable] = (),
     daily: Sequence[Daily] = (),
     failures: Failures | None = None,
+    paper: bool = True,
 ) -> str:
     """The report of some runs as the text of an HTML page; parts that failed are listed in it."""
     failures = Failures() if failures is None else failures
@@ -177,12 +180,12 @@ def render_report(
     scripts = [script_source(own_file(name)) for name in names]
     plotly = script_source(get_plotlyjs())
 
-    def paper() -> dict[str, Any] | None:
+    def figures_of_paper() -> dict[str, Any] | None:
         readings = [
             reading(report, run.three_steps, run.state)
             for report, run in zip(reports, runs, strict=True)
         ]
-        return paper_section(Readings(runs=readings, daily=daily), plots)
+        return paper_section(Readings(runs=readings, daily=daily), plots, paper)
 
     processes = [run.process for run in runs if run.process is not None]
     compared = failures.guard("comparison", lambda: compared_section(processes), None)
@@ -190,7 +193,7 @@ def render_report(
         environment.get_template("report.html").render,
         title=_page_title(reports, daily),
         overview=overview,
-        paper=failures.guard("the paper's figures", paper, None),
+        paper=failures.guard("the paper's figures", figures_of_paper, None),
         compared=compared,
         unreadable=unreadable,
         meanings=wording.STATUS_MEANINGS,
@@ -270,5 +273,8 @@ def _overview(reports: Sequence[RunReport], plots: Plots) -> dict[str, Any]:
     return {
         "summary": summary_of_all(reports),
         "table": table(rows, {"run": "Run", **differing}, labels),
-        "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots),
+        # Bars beside each other rank: runs of unrelated networks are not.
+        "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots)
+        if related(reports)
+        else [],
     }

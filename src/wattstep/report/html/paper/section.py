@@ -22,18 +22,20 @@ _LEAST, _MOST = 4, 64  # the batch sizes between which the paper tells of growth
 _FACTOR = "×"
 
 
-def paper_section(readings: Readings, plots: Plots) -> dict[str, Any] | None:
+def paper_section(readings: Readings, plots: Plots, asked: bool = True) -> dict[str, Any] | None:
     """Variables of the template `paper.html`; None where there is nothing to draw from.
 
     Args:
         readings: The runs and daily trainings of the report.
         plots: Where charts are placed.
+        asked: Whether somebody asked for them; else they stand there where all can be drawn.
     """
     if not readings.runs and not readings.daily:
         return None
-    figures = [
-        _figure(number, FIGURES[number].draw(readings), readings, plots) for number in FIGURES
-    ]
+    drawn = {number: FIGURES[number].draw(readings) for number in FIGURES}
+    if not asked and any(isinstance(each, NotDrawn) for each in drawn.values()):
+        return None
+    figures = [_figure(number, each, readings, plots) for number, each in drawn.items()]
     return {
         "figures": figures,
         "drawn": sum(figure["drawn"] for figure in figures),

@@ -142,7 +142,7 @@ def test_energy_is_that_of_the_steps(recorded: tuple[Run, Watched, Path]) -> Non
 def test_phases_and_layers_are_the_models_own(recorded: tuple[Run, Watched, Path]) -> None:
     run, _, _ = recorded
     assert {row["phase"] for row in run.document()["phases"]} == {
-        "data", "forward", "backward", "optimizer",
+        "data", "forward", "backward", "clipping", "optimizer",
     }  # fmt: skip
     assert any("transformer.h.0" in str(row["layer"]) for row in run.document()["layers"])
 

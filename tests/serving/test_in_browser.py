@@ -110,6 +110,7 @@ def test_a_report_opens_draws_and_leads_back(visit: Visit) -> None:
 
 def test_a_run_whose_names_are_scripts_opens_inert(visit: Visit) -> None:
     visit.row("<script>window.hacked=1<").locator(".open").click()
+    visit.page.locator(".chart").first.scroll_into_view_if_needed()
     visit.page.locator(".chart .main-svg").first.wait_for(state="attached")
     assert visit.page.evaluate("window.hacked") is None
     assert visit.page.locator("main img").count() == 0

@@ -139,7 +139,7 @@ def test_a_report_is_that_of_the_command(server: Server) -> None:
     assert isinstance(read, Reported)
     sent = server.open(f"/runs/{server.id('quick-run')}").text
     bare = re.sub(r'<p class="way-back".*?</p>', "", sent, count=1)
-    assert bare == render_report([read])
+    assert bare == render_report([read], paper=False)
 
 
 def test_a_report_of_several_names_what_it_left_out(server: Server) -> None:

@@ -107,7 +107,8 @@ def profile(
             settings = replace(settings, output=output)
             code, path = place.profile(settings, folder, *map(str, sent or ()))
     try:
-        show_runs([path], json, full)
+        if json or not quiet:
+            show_runs([path], json, full)
     except DamagedRunError as error:
         if code == 0:
             raise

@@ -15,6 +15,7 @@ from wattstep.cli.saying import say, say_failures
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
 
+FINISHED: Final = ("closed", "recovered")
 HEADLINES: Final = ("step_time", "energy_per_step")  # of a list
 
 
@@ -50,7 +51,7 @@ def _list(folder: Path, as_json: bool) -> None:
             tell(row["run"])
             if "failure" in row:
                 failures.add(row["run"], row["failure"])
-            elif row["problem"] is None:
+            elif row["problem"] is None and row["state"] in FINISHED:  # others are left as they are
                 nothing: dict[str, Any] = {}
                 ask = partial(_headlines, Path(row["run"]))
                 row["figures"] = failures.guard(row["run"], ask, nothing)

@@ -10,6 +10,7 @@ from tests.comparison.made import recorded
 from tests.serving.served import HOSTILE, STARTS_S, Server, serving
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+playwright.expect.set_options(timeout=120_000)  # on a crowded machine
 CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(

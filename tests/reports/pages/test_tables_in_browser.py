@@ -13,6 +13,7 @@ from wattstep.report.html.report import write_report
 from wattstep.report.tables import MOST_DRAWN
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+playwright.expect.set_options(timeout=120_000)  # on a crowded machine
 CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(

@@ -1,10 +1,12 @@
 """The sampler with all cores busy: lateness, ticks, share of a core, resident memory, first sample.
 
-    python benchmarks/sampler.py [--seconds 20] [--interval 10ms] [--json]
+    python benchmarks/sampler.py [--seconds 20] [--interval 10ms] [--idle] [--json]
 
 Peers in the same run, interleaved: the same child started without a session of its own and
-without any priority (as an ordinary library would start it), and a thread inside the busy Python
-process itself. One burning process a core stands for the training.
+without any priority (as an ordinary library would start it), a thread inside the busy Python
+process itself, and an empty loop of the same interpreter that wakes as often and reads nothing,
+which no sampler in Python can undercut. One burning process a core stands for the training;
+with --idle there is none, and each wake-up finds cold caches and a core asleep.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -106,6 +109,28 @@ def thread_inside(seconds: float, interval: float) -> dict[str, float | str]:
     }
 
 
+EMPTY_LOOP = """
+import sys, time
+open("/proc/self/timerslack_ns", "w").write("1")
+period, end = float(sys.argv[1]), time.monotonic() + float(sys.argv[2])
+deadline, used = time.monotonic(), time.process_time()
+while deadline < end:
+    deadline += period
+    time.sleep(max(0.0, deadline - time.monotonic()))
+print((time.process_time() - used) / float(sys.argv[2]))
+"""
+
+
+def empty_loop(seconds: float, interval: float) -> dict[str, float | str]:
+    """Share of a core that an interpreter takes that wakes as often, and reads nothing."""
+    arguments = [sys.executable, "-I", "-S", "-c", EMPTY_LOOP, str(interval), str(seconds)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    return {
+        "scheduling": "an interpreter that wakes as often and reads nothing",
+        "share_of_core": float(done.stdout),
+    }
+
+
 def cpu_time(pid: int) -> float:
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -125,18 +150,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--interval", default="10ms")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--idle", action="store_true", help="without burning processes")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     interval = parse_duration(options.interval)
     burners = [multiprocessing.Process(target=burn, daemon=True) for _ in os.sched_getaffinity(0)]
+    burners = [] if options.idle else burners
     for burner in burners:
         burner.start()
-    rows: dict[str, list[dict[str, float | str]]] = {"wattstep": [], "no session": [], "thread": []}
+    rows: dict[str, list[dict[str, float | str]]] = {
+        "wattstep": [], "no session": [], "thread": [], "empty loop": []
+    }  # fmt: skip
     for number in range(options.rounds):
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
         rows["wattstep"].append(child(options.seconds, interval, scheduled=True))
         rows["no session"].append(child(options.seconds, interval, scheduled=False))
         rows["thread"].append(thread_inside(options.seconds / 2, interval))
+        rows["empty loop"].append(empty_loop(options.seconds / 2, interval))
     for burner in burners:
         burner.terminate()
     if options.json:

@@ -27,7 +27,7 @@ class Children(Sensor):
         if not (process / "task" / str(pid) / "children").exists():
             return Absent(reason="the kernel does not list children (CONFIG_PROC_CHILDREN)")
         read = SensorRead(
-            path=str(process), parser="children", channels=child_channels(), least_period_s=0.25
+            path=str(process), parser="children", channels=child_channels(), least_period_s=0.5
         )
         return Present(reads=(read,))
 

@@ -45,6 +45,6 @@ class CoreWait(Sensor):
             parser="fields",
             arguments=(WAITED,),
             channels=(channel,),
-            least_period_s=0.02,
+            least_period_s=0.05,
         )
         return Present(reads=(read,))

@@ -66,5 +66,5 @@ def idle_read(core: int, paths: list[Path]) -> SensorRead | Absent:
         parser="sum",
         arguments=tuple(others),
         channels=(channel,),
-        least_period_s=0.1,
+        least_period_s=0.2,
     )

@@ -34,7 +34,7 @@ class PageFaults(Sensor):
             parser="process_stat",
             arguments=tuple(FIELDS.values()),
             channels=tuple(fault_channel(kind) for kind in FIELDS),
-            least_period_s=0.05,
+            least_period_s=0.1,
         )
         return Present(reads=(read,))
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from wattstep.insight.explain.section import Section
     from wattstep.report.export.export import Exported
     from wattstep.run import Run
+    from wattstep.schema.outcome import Outcome
     from wattstep.schema.run_report import RunReport
     from wattstep.sweep.sweep import SweepListener
     from wattstep.train.child.limits import MemoryLimit
-    from wattstep.train.child.outcome import Outcome
     from wattstep.train.loop import Progress
     from wattstep.train.settings import TrainingSettings
 
@@ -284,7 +284,7 @@ def sweep(
         sweep_here(plan, folder, listener)
     finally:
         folder.close()
-    return load_sweep(Path(out), warn=listener.warns)
+    return load_sweep(Path(out), warn=listener.warns).to_dict()
 
 
 class _Unwatched:

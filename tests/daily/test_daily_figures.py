@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wattstep.errors import InvalidValueError
-from wattstep.train.daily.document import paired, share
+from wattstep.train.daily.result import paired, share
 from wattstep.train.daily.settings import DailySettings
 from wattstep.train.daily.split import split
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,11 +16,12 @@ import torch
 from wattstep.errors import InvalidValueError, RunExistsError
 from wattstep.report.html.daily import render_daily
 from wattstep.run import load
+from wattstep.schema.daily_report import DailyReport
 from wattstep.train.daily.child import train_daily
 from wattstep.train.daily.days import train_days
-from wattstep.train.daily.document import describe
 from wattstep.train.daily.folder import DailyFolder
 from wattstep.train.daily.pretraining import prepare, pretrain
+from wattstep.train.daily.result import daily_report
 from wattstep.train.daily.settings import DailySettings
 
 SETTINGS = DailySettings(
@@ -32,6 +32,7 @@ import os, signal, sys
 from pathlib import Path
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
+from wattstep.schema.daily_report import DailyReport
 def tell(news):
     if news["day"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -59,40 +60,40 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> DailyFolder:
 
 
 @pytest.fixture(scope="module")
-def document(folder: DailyFolder) -> dict[str, Any]:
-    return describe(folder)
+def report(folder: DailyFolder) -> DailyReport:
+    return daily_report(folder)
 
 
-def test_all_batch_sizes_begin_with_the_same_weights(document: dict[str, Any]) -> None:
-    a, b = document["batches"]
-    assert a["weights_sha256"] == b["weights_sha256"]
-    assert a["days"][0]["accuracy"] == b["days"][0]["accuracy"]
-    assert a["days"][0]["accuracy"].value == pytest.approx(document["pretrained"]["accuracy"])
-    assert a["days"][0]["accuracy"].value >= 0.6
+def test_all_batch_sizes_begin_with_the_same_weights(report: DailyReport) -> None:
+    a, b = report.batches
+    assert a.weights_sha256 == b.weights_sha256
+    assert a.days[0].accuracy == b.days[0].accuracy
+    assert a.days[0].accuracy.value == pytest.approx(report.pretrained["accuracy"])
+    assert a.days[0].accuracy.value >= 0.6
 
 
-def test_every_day_trains_on_its_images_once(document: dict[str, Any]) -> None:
-    for batch, steps in zip(document["batches"], (4, 2), strict=True):
-        assert batch["complete"]
-        assert [day["day"] for day in batch["days"]] == [0, 1, 2, 3]
-        assert [day["steps"] for day in batch["days"][1:]] == [steps] * 3
-        assert [day["samples"] for day in batch["days"][1:]] == [32] * 3
+def test_every_day_trains_on_its_images_once(report: DailyReport) -> None:
+    for batch, steps in zip(report.batches, (4, 2), strict=True):
+        assert batch.complete
+        assert [day.day for day in batch.days] == [0, 1, 2, 3]
+        assert [day.steps for day in batch.days[1:]] == [steps] * 3
+        assert [day.samples for day in batch.days[1:]] == [32] * 3
 
 
-def test_the_run_of_a_batch_size_holds_the_steps_of_all_its_days(document: dict[str, Any]) -> None:
-    for batch, steps in zip(document["batches"], (12, 6), strict=True):
-        (path,) = batch["runs"]
+def test_the_run_of_a_batch_size_holds_the_steps_of_all_its_days(report: DailyReport) -> None:
+    for batch, steps in zip(report.batches, (12, 6), strict=True):
+        (path,) = batch.runs
         run = load(path)
         assert len(run.series.steps.index) == steps
         assert run.series.steps.samples.sum() == 96
         assert len(run.series.steps.rest_ns["evaluation"]) == 3
 
 
-def test_energy_says_that_a_model_gave_it(document: dict[str, Any]) -> None:
-    for batch in document["batches"]:
-        assert {day["energy"].status.value for day in batch["days"][1:]} == {"modelled"}
-        total = sum(day["energy"].value for day in batch["days"][1:])
-        assert batch["total_energy"].value == pytest.approx(total)
+def test_energy_says_that_a_model_gave_it(report: DailyReport) -> None:
+    for batch in report.batches:
+        assert {day.energy.status.value for day in batch.days[1:]} == {"modelled"}
+        total = sum(day.energy.value for day in batch.days[1:])
+        assert batch.total_energy.value == pytest.approx(total)
 
 
 def test_a_killed_training_goes_on_and_ends_where_an_undisturbed_one_does(
@@ -111,9 +112,9 @@ def test_a_killed_training_goes_on_and_ends_where_an_undisturbed_one_does(
     assert [row["run"] for row in rows[1:]] == ["run-1", "run-1", "run-2"]
     for key in ("held_out", "remembered", "loss"):
         assert [row.get(key) for row in rows] == [row.get(key) for row in whole]
-    (batch,) = describe(other)["batches"]
-    assert batch["complete"]
-    assert all(day["energy"].value is not None for day in batch["days"][1:])
+    (batch,) = daily_report(other).batches
+    assert batch.complete
+    assert all(day.energy.value is not None for day in batch.days[1:])
 
 
 def test_a_finished_training_is_not_begun_again(folder: DailyFolder) -> None:
@@ -181,8 +182,8 @@ def test_a_workload_without_classes_is_refused() -> None:
         prepare(settings, 4, "fp32")
 
 
-def test_the_report_is_one_page_with_the_papers_numbers(document: dict[str, Any]) -> None:
-    page = render_daily(document)
+def test_the_report_is_one_page_with_the_papers_numbers(report: DailyReport) -> None:
+    page = render_daily(report)
     assert "60.65 % to 61.32 % in 17 days" in page
     assert "not the real data" in page
     assert "http://" not in page.split("<script>")[0]

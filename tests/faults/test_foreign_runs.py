@@ -20,12 +20,12 @@ from wattstep.errors import DamagedRunError, WattstepError
 from wattstep.importing.recorded import prepare
 from wattstep.report.html.page import write_at_once
 from wattstep.run import load
+from wattstep.schema.outcome import Outcome
 from wattstep.serve.store_view import StoreView
 from wattstep.serve.worker import answer
 from wattstep.store.convert import convert
 from wattstep.store.folder import Folder
 from wattstep.sweep.folder import read_outcomes, read_sweep
-from wattstep.train.child.outcome import Outcome
 from wattstep.train.daily.folder import read as read_daily
 
 PATIENCE_S = 240  # a command that waits on a FIFO waits for ever

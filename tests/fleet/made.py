@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wattstep.schema.outcome import Configuration, Evidence, Outcome
 from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Configuration, Evidence, Outcome
 from wattstep.train.loop import Progress
 from wattstep.train.settings import TrainingSettings
 

@@ -22,6 +22,7 @@ from tests.fleet.test_fleet import Watched
 from tests.waiting import until
 
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.sweep.cluster import (
     ClusterHost,
     check_alike,
@@ -35,7 +36,6 @@ from wattstep.sweep.hosts import Task
 from wattstep.sweep.outcomes import baselines
 from wattstep.sweep.sweep import in_thread
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Configuration, Outcome
 
 pytest.importorskip("distributed")
 

@@ -23,6 +23,7 @@ from wattstep.errors import InvalidValueError, MissingPartError, RecordingError,
 from wattstep.remote.ssh import Connection, ConnectionLostError, Finished
 from wattstep.remote.ssh.board import RESTARTED
 from wattstep.report.sweep_table import fit_table
+from wattstep.schema.outcome import Configuration, Evidence, Outcome
 from wattstep.sweep.board import hottest_zone_of, nameless, sweep_fleet
 from wattstep.sweep.cooling import MOST_S
 from wattstep.sweep.fleet_file import Device
@@ -30,7 +31,6 @@ from wattstep.sweep.folder import SweepFolder, load_sweep, read_outcomes
 from wattstep.sweep.hosts import Host, Task, cool
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Configuration, Evidence, Outcome
 from wattstep.train.loop import Progress
 
 LONG_S = 120.0  # until something happens that takes a second where nothing else runs

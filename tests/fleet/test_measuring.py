@@ -17,12 +17,12 @@ from tests.fleet.made import Watched, opened, plan
 
 from wattstep.errors import WattstepError
 from wattstep.schema.journal import JOURNAL, OPERATIONS
+from wattstep.schema.outcome import Configuration
 from wattstep.sweep.folder import read_outcomes
 from wattstep.sweep.sweep import sweep_here
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.local import train_in_child
 from wattstep.train.child.measuring import Listener, measure
-from wattstep.train.child.outcome import Configuration
 from wattstep.train.loop import Progress
 from wattstep.train.settings import TrainingSettings
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from wattstep import load, workloads
+from wattstep.schema.outcome import Configuration
 from wattstep.train.child.limits import find_limit
 from wattstep.train.child.measuring import Listener, measure
-from wattstep.train.child.outcome import Configuration
 from wattstep.train.settings import TrainingSettings
 
 MIB = 1024**2

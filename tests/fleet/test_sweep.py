@@ -10,10 +10,10 @@ import pytest
 from tests.fleet.made import MACHINE, Measured, Watched, opened, outcome, plan
 
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
+from wattstep.schema.outcome import Evidence, Outcome
 from wattstep.sweep.folder import OUTCOMES, SWEEP, SweepFolder, load_sweep, read_outcomes
 from wattstep.sweep.outcomes import time_left
 from wattstep.sweep.sweep import sweep_here
-from wattstep.train.child.outcome import Evidence, Outcome
 
 
 def test_rounds_are_interleaved_and_batch_sizes_ascend() -> None:
@@ -196,7 +196,7 @@ def test_a_limit_that_bounds_nothing_is_said(tmp_path: Path) -> None:
 
 def test_the_document_says_what_the_paper_says_of_a_workload(tmp_path: Path) -> None:
     opened(tmp_path, plan(workloads=("lenet", "vgg19", "vgg16"))).close()
-    paper = load_sweep(tmp_path, print)["sweep"]["paper"]
+    paper = load_sweep(tmp_path, print).to_dict()["sweep"]["paper"]
     assert paper["trains"] == {"vgg19": "never starts", "vgg16": "yes"}
     assert "1906.04278" in paper["source"]
 
@@ -219,7 +219,7 @@ def test_a_damaged_line_is_passed_over_with_a_warning_and_runs_again(
     folder.close()
     assert measured.done == ["lenet-b2-t1-fp32-r1"]
     found = load_sweep(tmp_path, warn=lambda text: None)
-    names = [one["name"] for one in found["outcomes"]]
+    names = [one.configuration.name for one in found.outcomes]
     assert names == ["lenet-b1-t1-fp32-r1", "lenet-b2-t1-fp32-r1"]
 
 
@@ -261,5 +261,5 @@ def test_how_long_it_took_adds_up_over_interruptions(tmp_path: Path) -> None:
         folder = opened(tmp_path, plan())
         folder.save(seconds)
         folder.close()
-    assert load_sweep(tmp_path, print)["sweep"]["duration"] == 5.5
-    assert load_sweep(tmp_path, print)["sweep"]["machine"] == MACHINE
+    assert load_sweep(tmp_path, print).duration == 5.5
+    assert load_sweep(tmp_path, print).machine == MACHINE

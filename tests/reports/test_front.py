@@ -11,6 +11,7 @@ from wattstep.report.html.front_chart import front_chart
 from wattstep.report.html.sweep import render_sweep
 from wattstep.report.terminal.sweep import print_sweep
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.sweep_report import SweepReport
 
 
 def figure(value: float, unit: str) -> dict[str, Any]:
@@ -38,19 +39,20 @@ def outcome(state: str, rate: float, joules: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sweep(*outcomes: dict[str, Any]) -> dict[str, Any]:
+def sweep(*outcomes: dict[str, Any]) -> SweepReport:
     axes = {
         "workloads": ["lenet"], "batches": [4], "threads": [None], "precisions": ["fp32"],
         "devices": [None], "states": [o["configuration"]["state"] for o in outcomes],
         "repeats": [1],
     }  # fmt: skip
-    return {
+    document = {
         "sweep": {
             "path": "s", "schema": 1, "settings": {}, "axes": axes, "machine": {},
             "sessions": [1.0], "duration": 1.0, "paper": None,
         },
         "outcomes": list(outcomes),
     }  # fmt: skip
+    return SweepReport.from_dict(document)
 
 
 DOCUMENT = sweep(

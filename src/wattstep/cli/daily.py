@@ -79,25 +79,25 @@ def _progress(title: str, quiet: bool) -> Callable[[dict[str, Any]], None]:
 
 def _show(folder: DailyFolder, sizes: list[int], as_json: bool) -> None:
     from wattstep.report.html.daily import write_daily
-    from wattstep.train.daily.document import describe
     from wattstep.train.daily.folder import REPORT
+    from wattstep.train.daily.result import daily_report
 
-    document = describe(folder, sizes)
+    daily = daily_report(folder, sizes)
     report = folder.path / REPORT
     try:
-        write_daily(document, report)
+        write_daily(daily, report)
     except OSError as error:
         raise RecordingError(f"{report} cannot be written: {error.strerror or error}") from error
     if as_json:
         from wattstep.report.json_document import dump
 
-        dump({"daily": document, "report": str(report)}, sys.stdout)
+        dump({"daily": daily.to_dict(), "report": str(report)}, sys.stdout)
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.daily import print_daily
 
     console = screen()
-    print_daily(document, console)
+    print_daily(daily, console)
     console.print(
         f"\nreport: {report.absolute().as_uri()}", markup=False, highlight=False, soft_wrap=True
     )

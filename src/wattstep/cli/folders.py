@@ -11,7 +11,7 @@ from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError
 
 if TYPE_CHECKING:
-    from wattstep.train.child.outcome import Outcome
+    from wattstep.schema.outcome import Outcome
 
 SWEEP = "sweep.json"  # what the folder of a sweep is known by
 DAILY = "daily.json"  # and that of a daily training

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wattstep.insight.observe.evidence import Attempt, DailyCourse, Evidence, Observed
-    from wattstep.train.child.outcome import Outcome
+    from wattstep.schema.outcome import Outcome
 
 LINE_EVERY_S = 2.0
 
@@ -110,8 +110,8 @@ def _attempts(path: Path, outcomes: Sequence[Outcome]) -> list[Attempt]:
 
 def _daily(path: Path) -> list[DailyCourse]:
     from wattstep.insight.observe.evidence import DailyCourse
-    from wattstep.train.daily.document import paired, share
     from wattstep.train.daily.folder import DailyFolder
+    from wattstep.train.daily.result import paired, share
 
     folder = DailyFolder(path)
     settings = folder.settings()

@@ -18,6 +18,7 @@ from wattstep.schema.failures import Failures
 
 if TYPE_CHECKING:
     from wattstep.report.html.report import Reported, Unreadable
+    from wattstep.schema.daily_report import DailyReport
 
 MOST_EXPLAINED = 8  # runs of a report whose explanations stand in it
 
@@ -86,7 +87,7 @@ def _report_runs(
     paper = paper or bool(contents.outcomes or contents.daily)
     failures = Failures()
     _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
-    days = {"daily": daily} if daily else {}
+    days = {"daily": [one.to_dict() for one in daily]} if daily else {}
     documents = {"runs": [run.report.to_dict() for run in reported], **days}
     _tell(documents, unreadable, failures, output, as_json)
 
@@ -96,11 +97,11 @@ def _report_sweep(path: Path, output: Path, as_json: bool, quiet: bool) -> None:
     from wattstep.report.html.sweep import write_sweep_report
     from wattstep.sweep.folder import load_sweep
 
-    document = load_sweep(path, warn=lambda text: say(f"wattstep: {text}"))
+    sweep = load_sweep(path, warn=lambda text: say(f"wattstep: {text}"))
     reported, unreadable = _read(trained(path, read_sweep(path)), quiet)
     failures = Failures()
-    _written(output, lambda: write_sweep_report(document, output, reported, unreadable, failures))
-    _tell(document, unreadable, failures, output, as_json)
+    _written(output, lambda: write_sweep_report(sweep, output, reported, unreadable, failures))
+    _tell(sweep.to_dict(), unreadable, failures, output, as_json)
 
 
 def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
@@ -120,22 +121,22 @@ def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Se
     return reported, unreadable
 
 
-def _daily(path: Path) -> dict[str, Any]:
-    """The document of a daily training.
+def _daily(path: Path) -> DailyReport:
+    """Result of a daily training.
 
     Raises:
         DamagedRunError: No day has begun, or its days are damaged.
     """
-    from wattstep.train.daily.document import describe
     from wattstep.train.daily.folder import DailyFolder
+    from wattstep.train.daily.result import daily_report
 
     try:
-        document = describe(DailyFolder(path))
+        daily = daily_report(DailyFolder(path))
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
         raise DamagedRunError(f"{path}: its days are damaged") from error
-    if not document["batches"]:
+    if not daily.batches:
         raise DamagedRunError(f"{path} is a daily training of which no day has begun")
-    return document
+    return daily
 
 
 def _written(output: Path, write: Callable[[], None]) -> None:

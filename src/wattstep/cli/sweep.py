@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from wattstep.cli.sweep_progress import HostsProgress, SweepProgress
+    from wattstep.schema.sweep_report import SweepReport
     from wattstep.sweep.folder import SweepFolder
     from wattstep.sweep.plan import SweepPlan
     from wattstep.train.settings import TrainingSettings
@@ -307,18 +308,18 @@ def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
     """Writes the report of a sweep into its folder, and prints what fits."""
     from wattstep.sweep.folder import load_sweep
 
-    document = load_sweep(out, warn=lambda text: None)  # it was said when the folder was opened
-    report = _write_report(document, out, warn)
+    result = load_sweep(out, warn=lambda text: None)  # it was said when the folder was opened
+    report = _write_report(result, out, warn)
     if as_json:
         from wattstep.report.json_document import dump
 
-        dump({**document, "report": None if report is None else str(report)}, sys.stdout)
+        dump({**result.to_dict(), "report": None if report is None else str(report)}, sys.stdout)
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.sweep import print_sweep
 
     console = screen()
-    print_sweep(document, console)
+    print_sweep(result, console)
     if report is not None:
         console.print(
             f"\nreport: {report.absolute().as_uri()}",
@@ -328,14 +329,14 @@ def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
         )
 
 
-def _write_report(document: dict[str, Any], out: Path, warn: Callable[[str], None]) -> Path | None:
+def _write_report(result: SweepReport, out: Path, warn: Callable[[str], None]) -> Path | None:
     """The report, or None where it cannot be written: what stopped a sweep must still be said."""
     from wattstep.report.html.sweep import write_sweep_report
     from wattstep.sweep.folder import REPORT
 
     failures = Failures()
     try:
-        write_sweep_report(document, out / REPORT, failures=failures)
+        write_sweep_report(result, out / REPORT, failures=failures)
     except OSError as error:
         warn(f"{out / REPORT} cannot be written: {error.strerror or error}")
         return None

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.report.sweep_table import spell_duration
-from wattstep.train.child.outcome import Configuration, Outcome
+from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.train.loop import Progress as Stage
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from wattstep.report.values import Shown, plain, show
+from wattstep.schema.daily_report import DailyBatch, DailyReport
 from wattstep.schema.figure import Figure
-
-Document = Mapping[str, Any]
 
 COLUMNS = (
     ("accuracy", "Accuracy"),
@@ -20,18 +18,18 @@ COLUMNS = (
 )
 
 
-def heading(document: Document) -> str:
+def heading(daily: DailyReport) -> str:
     """Title, images a day, days and epochs, in one line."""
-    epochs = document["epochs_per_day"]
+    epochs = daily.epochs_per_day
     return (
-        f"{plain(document['title'])} · {document['images_per_day']} new samples a day for "
-        f"{document['days']} days, {epochs} epoch{'' if epochs == 1 else 's'} a day"
+        f"{plain(daily.title)} · {daily.images_per_day} new samples a day for "
+        f"{daily.days} days, {epochs} epoch{'' if epochs == 1 else 's'} a day"
     )
 
 
-def facts(document: Document) -> list[str]:
+def facts(daily: DailyReport) -> list[str]:
     """Provenance of the data and of the pretrained model, in sentences."""
-    server, data = document["pretrained"], document["data"] or {}
+    server, data = daily.pretrained, daily.data or {}
     lines = []
     if data:
         stands_for = data.get("stands_for")
@@ -52,36 +50,36 @@ def facts(document: Document) -> list[str]:
     return lines
 
 
-def rows(batch: Mapping[str, Any]) -> Iterator[tuple[int, list[Shown | None]]]:
+def rows(batch: DailyBatch) -> Iterator[tuple[int, list[Shown | None]]]:
     """The days of a batch size: number and cells in the order of `COLUMNS`."""
-    for day in batch["days"]:
-        yield day["day"], [_shown(day.get(key)) for key, _ in COLUMNS]
+    for day in batch.days:
+        yield day.day, [_shown(day.figures.get(key)) for key, _ in COLUMNS]
 
 
-def totals(batch: Mapping[str, Any]) -> list[Shown | None]:
+def totals(batch: DailyBatch) -> list[Shown | None]:
     """The last row of a batch size: what all days took together."""
-    figures = {"time": batch["total_time"], "energy": batch["total_energy"]}
+    figures = {"time": batch.total_time, "energy": batch.total_energy}
     return [_shown(figures.get(key)) for key, _ in COLUMNS]
 
 
-def reasons(batch: Mapping[str, Any]) -> list[str]:
+def reasons(batch: DailyBatch) -> list[str]:
     """Reasons why figures of a column are missing, each once."""
     distinct: dict[str, None] = {}
-    for day in batch["days"]:
+    for day in batch.days:
         for key, label in COLUMNS:
-            figure = day.get(key)
-            if isinstance(figure, Figure) and figure.missing:
+            figure = day.figures.get(key)
+            if figure is not None and figure.missing:
                 distinct[f"{label} is missing: {plain(figure.reason)}"] = None
     return list(distinct)
 
 
-def paper_note(document: Document) -> str:
+def paper_note(daily: DailyReport) -> str:
     """Result of the paper's Figure 10, in a sentence."""
-    first, last = document["paper"]["accuracy"]
+    (_, first), (days, last) = daily.paper.accuracy
     return (
-        f"The TX2 paper (Figure 10): DenseNet40 with {document['paper']['images_per_day']} images "
-        f"a day, {100 * first['accuracy']:.2f} % to {100 * last['accuracy']:.2f} % in "
-        f"{last['day']} days. It names neither the intervals nor how it chose the samples."
+        f"The TX2 paper (Figure 10): DenseNet40 with {daily.paper.images_per_day} images "
+        f"a day, {100 * first:.2f} % to {100 * last:.2f} % in "
+        f"{days} days. It names neither the intervals nor how it chose the samples."
     )
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wattstep.report.values import Shown, plain, quantity, show
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import missing
+from wattstep.schema.outcome import Outcome
+from wattstep.schema.sweep_report import SweepReport
 from wattstep.stats.front import non_dominated
 
 _TELLING = {"threads": "{} threads", "precision": "{}", "device": "on {}", "state": "{}"}
@@ -49,18 +51,14 @@ class Front:
     points: tuple[Point, ...]
 
 
-def fronts(document: Mapping[str, Any]) -> list[Front]:
-    """The front of each workload that was trained in at least two ways whose energy is known.
-
-    Args:
-        document: Of a sweep: `sweep` and `outcomes`.
-    """
-    by_workload: dict[str, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
-    for outcome in document["outcomes"]:
-        one = outcome["configuration"]
+def fronts(sweep: SweepReport) -> list[Front]:
+    """The front of each workload that was trained in at least two ways whose energy is known."""
+    by_workload: dict[str, dict[tuple[Any, ...], list[Outcome]]] = {}
+    for outcome in sweep.outcomes:
+        one = outcome.configuration
         if _cost(outcome) is not None:
-            key = (one["batch_size"], *(one.get(name) for name in _TELLING))
-            by_workload.setdefault(one["workload"], {}).setdefault(key, []).append(outcome)
+            key = (one.batch_size, *(getattr(one, name) for name in _TELLING))
+            by_workload.setdefault(one.workload, {}).setdefault(key, []).append(outcome)
     return [
         Front(workload=plain(name), points=_points(ways))
         for name, ways in by_workload.items()
@@ -68,7 +66,7 @@ def fronts(document: Mapping[str, Any]) -> list[Front]:
     ]
 
 
-def _points(ways: Mapping[tuple[Any, ...], Sequence[Mapping[str, Any]]]) -> tuple[Point, ...]:
+def _points(ways: Mapping[tuple[Any, ...], Sequence[Outcome]]) -> tuple[Point, ...]:
     differing = [n for n in range(len(next(iter(ways)))) if len({key[n] for key in ways}) > 1]
     points = sorted(
         (_point(key, outcomes, differing) for key, outcomes in ways.items()),
@@ -78,27 +76,26 @@ def _points(ways: Mapping[tuple[Any, ...], Sequence[Mapping[str, Any]]]) -> tupl
     return tuple(replace(p, on_front=mark) for p, mark in zip(points, marks, strict=True))
 
 
-def _point(
-    key: tuple[Any, ...], outcomes: Sequence[Mapping[str, Any]], differing: Sequence[int]
-) -> Point:
+def _point(key: tuple[Any, ...], outcomes: Sequence[Outcome], differing: Sequence[int]) -> Point:
     ranked = sorted(outcomes, key=lambda one: _cost(one) or (0.0, 0.0))
     middle = ranked[(len(ranked) - 1) // 2]
     seconds, joules = _cost(middle) or (0.0, 0.0)
     words = ["batch {}", *_TELLING.values()]
     settings = [words[n].format(key[n] or "default") for n in differing]
-    power = middle["figures"].get("mean_power")
+    power, energy = middle.figure("mean_power"), middle.figure("energy_per_sample")
     return Point(
         title=plain(", ".join(settings)),
         seconds=seconds,
         joules=joules,
-        energy=show(Figure.from_dict(middle["figures"]["energy_per_sample"])),
-        power=show(Figure.from_dict(power)) if power else None,
+        energy=show(missing("J", "not known") if energy is None else energy),
+        power=None if power is None else show(power),
         repeats=len(outcomes),
     )
 
 
-def _cost(outcome: Mapping[str, Any]) -> tuple[float, float] | None:
+def _cost(outcome: Outcome) -> tuple[float, float] | None:
     """Time and energy of a sample, or None where one of them is not known."""
-    throughput = (outcome["figures"].get("throughput") or {}).get("value")
-    energy = (outcome["figures"].get("energy_per_sample") or {}).get("value")
-    return (1 / throughput, float(energy)) if throughput and energy is not None else None
+    throughput, energy = outcome.figure("throughput"), outcome.figure("energy_per_sample")
+    if throughput is None or energy is None or not throughput.value or energy.value is None:
+        return None
+    return 1 / throughput.value, energy.value

@@ -1,19 +1,18 @@
-"""The table of what fits: workloads by batch size, from the document of a sweep; nothing is measured here."""
+"""The table of what fits: workloads by batch size, from the result of a sweep; nothing is measured here."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, Final
 
 from wattstep.report.values import Shown, plain, quantity, show
-from wattstep.schema.figure import Figure
-from wattstep.schema.figures import is_figure
+from wattstep.schema.outcome import Outcome
+from wattstep.schema.sweep_report import SweepReport
 
-Document = Mapping[str, Any]
-OutcomeDocument = Mapping[str, Any]
+# Workload, threads, precision, device, state: `Configuration.family`.
+Family = tuple[str, int | None, str, str | None, str]
 
 TRAINED: Final = "trained"
 BOARD: Final = "Jetson TX2 with 8 GB"
@@ -79,74 +78,67 @@ class FitTable:
     source: str = ""
 
 
-def fit_table(document: Document) -> FitTable:
-    """The table of what fits.
-
-    Args:
-        document: Of a sweep: `sweep` and `outcomes`.
-    """
-    axes = document["sweep"]["axes"]
-    batches = tuple(axes["batches"])
-    telling = [key for key in _TELLING if len(_values(axes, key)) > 1]
-    families: dict[tuple[Any, ...], list[OutcomeDocument]] = {}
-    for key in _families(document["sweep"]):
-        families[key] = []
-    for outcome in document["outcomes"]:
-        one = outcome["configuration"]
-        key = (one["workload"], *(one.get(name, "") for name in _TELLING))
-        families.setdefault(key, []).append(outcome)
-    paper = document["sweep"].get("paper") or {"source": "", "trains": {}}
+def fit_table(sweep: SweepReport) -> FitTable:
+    """The table of what fits."""
+    batches = sweep.axes.batches
+    telling = [key for key in _TELLING if len(_values(sweep, key)) > 1]
+    families: dict[Family, list[Outcome]] = {family: [] for family in sweep.families}
+    for outcome in sweep.outcomes:
+        families.setdefault(outcome.configuration.family, []).append(outcome)
     rows = tuple(
-        replace(_row(key, outcomes, batches, telling), paper=plain(paper["trains"].get(key[0], "")))
-        for key, outcomes in families.items()
+        replace(
+            _row(family, outcomes, batches, telling),
+            paper=plain(sweep.paper.trains.get(family[0], "")),
+        )
+        for family, outcomes in families.items()
     )
-    source = plain(paper["source"]) if any(row.paper for row in rows) else ""
+    source = plain(sweep.paper.source) if any(row.paper for row in rows) else ""
     return FitTable(batches=batches, rows=rows, source=source)
 
 
-def unfit(document: Document) -> list[tuple[str, str, list[str]]]:
+def unfit(sweep: SweepReport) -> list[tuple[str, str, list[str]]]:
     """Outcomes that need words: what, in which way it ended and why, and evidence or notes."""
     return [
         (
-            plain(outcome["name"]),
-            f"{plain(outcome['status'])}: {plain(outcome['reason'])}".removesuffix(": "),
+            plain(outcome.configuration.name),
+            f"{plain(outcome.status)}: {plain(outcome.reason)}".removesuffix(": "),
             evidence(outcome),
         )
-        for outcome in document["outcomes"]
-        if outcome["status"] not in _QUIET or outcome["evidence"]["notes"]
+        for outcome in sweep.outcomes
+        if outcome.status not in _QUIET or outcome.evidence.notes
     ]
 
 
-def evidence(outcome: OutcomeDocument) -> list[str]:
+def evidence(outcome: Outcome) -> list[str]:
     """Evidence of how a training process ended, in words."""
-    known = outcome["evidence"]
-    message = None if known["said"] in (None, outcome["reason"]) else plain(known["said"])
+    known = outcome.evidence
+    message = None if known.said in (None, outcome.reason) else plain(known.said)
     parts = [
-        ("exit code {}", known["exit_code"]),
-        ("signal {}", known["signal"]),
+        ("exit code {}", known.exit_code),
+        ("signal {}", known.signal),
         ("it said: {}", message),
-        ("the kernel said: {}", known["kernel"] and plain(known["kernel"])),
-        ("{} of its processes killed for memory", known["oom_kills"] or None),
-        ("its cgroup held {} at most", _bytes(known["cgroup_peak"])),
-        ("most resident memory seen {}", _bytes(known["peak_resident"])),
-        ("last seen {}", _bytes(known["last_resident"])),
-        ("begun {} times", outcome["attempts"] if outcome["attempts"] > 1 else None),
+        ("the kernel said: {}", known.kernel and plain(known.kernel)),
+        ("{} of its processes killed for memory", known.oom_kills or None),
+        ("its cgroup held {} at most", _bytes(known.cgroup_peak)),
+        ("most resident memory seen {}", _bytes(known.peak_resident)),
+        ("last seen {}", _bytes(known.last_resident)),
+        ("begun {} times", outcome.attempts if outcome.attempts > 1 else None),
     ]
     sentences = [text.format(plain(value)) for text, value in parts if value is not None]
-    return sentences + [plain(note) for note in known["notes"]]
+    return sentences + [plain(note) for note in known.notes]
 
 
-def facts(document: Document) -> list[tuple[str, str]]:
+def facts(sweep: SweepReport) -> list[tuple[str, str]]:
     """Extent, memory limits and duration of a sweep, by name."""
-    sweep, outcomes = document["sweep"], document["outcomes"]
-    limits = list(dict.fromkeys(one["limit"] for one in outcomes if one["limit"]))
-    asked = sweep["settings"].get("memory_limit")
+    outcomes = sweep.outcomes
+    limits = list(dict.fromkeys(one.limit for one in outcomes if one.limit))
+    asked = sweep.settings.get("memory_limit")
     counts = {
-        status: sum(one["status"] == status for one in outcomes)
-        for status in dict.fromkeys(one["status"] for one in outcomes)
+        status: sum(one.status == status for one in outcomes)
+        for status in dict.fromkeys(one.status for one in outcomes)
     }
-    cooled = sum(one["cooled"] for one in outcomes)
-    sessions = len(sweep["sessions"])
+    cooled = sum(one.cooled for one in outcomes)
+    sessions = len(sweep.sessions)
     in_sessions = f", in {sessions} turns" if sessions > 1 else ""
     rows = [
         ("Memory limit", "; ".join(plain(each) for each in limits) or _bytes(asked) or "none"),
@@ -154,10 +146,10 @@ def facts(document: Document) -> list[tuple[str, str]]:
             "Outcomes",
             ", ".join(f"{count} {plain(status)}" for status, count in counts.items()) or "none",
         ),
-        ("Not run yet", str(_planned(sweep) - len(outcomes))),
-        ("Whole sweep took", spell_duration(sweep["duration"]) + in_sessions),
+        ("Not run yet", str(sweep.planned - len(outcomes))),
+        ("Whole sweep took", spell_duration(sweep.duration) + in_sessions),
         ("Of that, cool-down", spell_duration(cooled) if cooled else "none"),
-        ("Machine", _machines(document)),
+        ("Machine", _machines(sweep)),
         ("Versions", _versions(outcomes)),
     ]
     return [(name, text) for name, text in rows if (name, text) not in _NOTHING_TO_SAY]
@@ -173,70 +165,59 @@ def spell_duration(seconds: float) -> str:
     return f"{minutes} min {left_s} s" if minutes else f"{whole} s"
 
 
-def _values(axes: Mapping[str, Sequence[Any]], key: str) -> Sequence[Any]:
-    """Values of an axis; sweeps of before November 2026 knew no states of a device."""
-    return axes.get("threads" if key == "threads" else f"{key}s", ("",))
-
-
-def _families(sweep: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
-    """Requested configurations, without their batch size; a fleet sends some workloads to some of its devices only."""
-    axes, workloads_of = sweep["axes"], sweep.get("workloads_of", {})
-    place = 1 + list(_TELLING).index("device")
-    for key in product(axes["workloads"], *(_values(axes, name) for name in _TELLING)):
-        if key[0] in workloads_of.get(key[place], axes["workloads"]):
-            yield key
-
-
-def _planned(sweep: Mapping[str, Any]) -> int:
-    axes = sweep["axes"]
-    return sum(1 for _ in _families(sweep)) * len(axes["batches"]) * len(axes["repeats"])
+def _values(sweep: SweepReport, key: str) -> Sequence[Any]:
+    """Values of the axis of a field of a configuration."""
+    values: Sequence[Any] = getattr(sweep.axes, "threads" if key == "threads" else f"{key}s")
+    return values
 
 
 def _row(
-    key: tuple[Any, ...],
-    outcomes: Sequence[OutcomeDocument],
+    family: Family,
+    outcomes: Sequence[Outcome],
     batches: Sequence[int],
     telling: Sequence[str],
 ) -> Row:
-    values = dict(zip(_TELLING, key[1:], strict=True))
+    values = dict(zip(_TELLING, family[1:], strict=True))
     words = [_TELLING[name].format(values[name] or "default") for name in telling]
     cells = tuple(
-        _cell([one for one in outcomes if one["configuration"]["batch_size"] == batch])
+        _cell([one for one in outcomes if one.configuration.batch_size == batch])
         for batch in batches
     )
     fits, verdict = _verdict(cells, batches)
-    title = ", ".join([plain(key[0]), *(plain(word) for word in words)])
+    title = ", ".join([plain(family[0]), *(plain(word) for word in words)])
     return Row(title=title, cells=cells, verdict=verdict, fits=fits)
 
 
-def _cell(outcomes: Sequence[OutcomeDocument]) -> Cell:
+def _cell(outcomes: Sequence[Outcome]) -> Cell:
     if not outcomes:
         return Cell(status="", words=("not run yet",))
-    other = [one for one in outcomes if one["status"] != TRAINED]
+    other = [one for one in outcomes if one.status != TRAINED]
     if other:
         first = other[0]
-        steps = first["evidence"]["steps"]
-        words = [plain(first["status"])]
-        if first["status"] in ("out of memory", "crashed", "killed"):
+        steps = first.evidence.steps
+        words = [plain(first.status)]
+        if first.status in ("out of memory", "crashed", "killed"):
             words.append(f"after {steps} step{'s' * (steps != 1)}" if steps else "never started")
         if len(other) < len(outcomes):
             words.append(f"{len(outcomes) - len(other)} of {len(outcomes)} trained")
-        return Cell(status=first["status"], words=tuple(words), reason=plain(first["reason"]))
+        return Cell(status=first.status, words=tuple(words), reason=plain(first.reason))
     middle = sorted(outcomes, key=_seconds)[(len(outcomes) - 1) // 2]
-    figures = {
-        name: show(Figure.from_dict(it)) for name, it in middle["figures"].items() if is_figure(it)
-    }
-    peak, step = figures.get("peak_memory"), figures.get("step_time")
+    peak, step = (_shown(middle, name) for name in ("peak_memory", "step_time"))
     words = [shown.value for shown in (peak, step) if shown is not None]
-    finite_losses = {one.get("finite") for one in outcomes}
+    finite_losses = {one.finite for one in outcomes}
     finite = False if False in finite_losses else None if None in finite_losses else True
     if finite is False:
         words.append("loss not finite")
-    elif middle["evidence"]["notes"]:
+    elif middle.evidence.notes:
         words.append("see its notes")
     return Cell(
         status=TRAINED, words=tuple(words) or (TRAINED,), peak=peak, step=step, finite=finite
     )
+
+
+def _shown(outcome: Outcome, name: str) -> Shown | None:
+    figure = outcome.figure(name)
+    return None if figure is None else show(figure)
 
 
 def _verdict(cells: Sequence[Cell], batches: Sequence[int]) -> tuple[bool, str]:
@@ -269,20 +250,20 @@ def _listed(batches: Sequence[int]) -> str:
     return ", ".join(map(str, batches))
 
 
-def _seconds(outcome: OutcomeDocument) -> float:
-    figure = outcome["figures"].get("step_time") or {}
-    return float(figure.get("value") or 0.0)
+def _seconds(outcome: Outcome) -> float:
+    figure = outcome.figure("step_time")
+    return (figure.value or 0.0) if figure is not None else 0.0
 
 
-def _machines(document: Document) -> str:
+def _machines(sweep: SweepReport) -> str:
     """The machine, or that of each device of a cluster."""
     devices = {
-        one["configuration"]["device"]: one["machine"]
-        for one in document["outcomes"]
-        if one["configuration"]["device"] is not None and one.get("machine")
+        one.configuration.device: one.machine
+        for one in sweep.outcomes
+        if one.configuration.device is not None and one.machine
     }
     parts = [f"{plain(device)}: {_machine(machine)}" for device, machine in devices.items()]
-    return "; ".join(parts) or _machine(document["sweep"]["machine"])
+    return "; ".join(parts) or _machine(sweep.machine)
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
@@ -295,12 +276,12 @@ def _machine(machine: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _versions(outcomes: Sequence[OutcomeDocument]) -> str:
+def _versions(outcomes: Sequence[Outcome]) -> str:
     """Versions of the software that measured, with counts where they differ."""
     counts = Counter(
-        ", ".join(f"{plain(part)} {plain(version)}" for part, version in one["versions"].items())
+        ", ".join(f"{plain(part)} {plain(version)}" for part, version in one.versions.items())
         for one in outcomes
-        if one.get("versions")
+        if one.versions
     )
     if len(counts) < 2:
         return "".join(counts)

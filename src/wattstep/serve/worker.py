@@ -83,20 +83,20 @@ def _sweep(task: Task) -> None:
     from wattstep.report.html.sweep import render_sweep
     from wattstep.sweep.folder import load_sweep
 
-    document = load_sweep(Path(task["paths"][0]), warn=lambda text: print(text, file=sys.stderr))
-    _write_page(render_sweep(document), task)
+    sweep = load_sweep(Path(task["paths"][0]), warn=lambda text: print(text, file=sys.stderr))
+    _write_page(render_sweep(sweep), task)
 
 
 def _daily(task: Task) -> None:
     from wattstep.errors import DamagedRunError
     from wattstep.report.html.daily import render_daily
-    from wattstep.train.daily.document import describe
     from wattstep.train.daily.folder import DailyFolder
+    from wattstep.train.daily.result import daily_report
 
     folder = DailyFolder(Path(task["paths"][0]))
     if not (sizes := folder.batches()):
         raise DamagedRunError("no day of this training is done yet")
-    _write_page(render_daily(describe(folder, sizes)), task)
+    _write_page(render_daily(daily_report(folder, sizes)), task)
 
 
 def _compare(task: Task) -> None:

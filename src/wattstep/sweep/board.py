@@ -22,6 +22,7 @@ from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
 from wattstep.remote.ssh.install import Board, look
 from wattstep.remote.ssh.job import Job
 from wattstep.remote.ssh.ssh import Address, SshConnection
+from wattstep.schema.outcome import Outcome
 from wattstep.sweep.cooling import hottest_zone
 from wattstep.sweep.fleet_file import Device
 from wattstep.sweep.folder import SweepFolder
@@ -30,7 +31,6 @@ from wattstep.sweep.plan import SweepPlan
 from wattstep.sweep.sweep import RETRY_S, HostsListener, Say, sweep_on
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Outcome
 from wattstep.train.loop import Progress
 
 _FILE: Final = b"\n--- "  # begins each file in what a board tells of its thermal zones

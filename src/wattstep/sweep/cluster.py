@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.schema.extras import require
+from wattstep.schema.outcome import Configuration, Evidence, Outcome, State
 from wattstep.sweep.cluster_task import TOPIC, measure_on_worker, unpack
 from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.hosts import Task
@@ -19,7 +20,6 @@ from wattstep.sweep.plan import SweepPlan
 from wattstep.sweep.sweep import HostsListener, sweep_on
 from wattstep.train.child.local_machine import this_machine, unlike
 from wattstep.train.child.measuring import Listener, recording_errors
-from wattstep.train.child.outcome import Configuration, Evidence, Outcome, State
 
 LABEL: Final = "device_"  # begins the names of the resources that stand for devices
 PATIENCE_S: Final = 600.0  # how long a label may be without any worker

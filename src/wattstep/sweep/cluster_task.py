@@ -12,10 +12,10 @@ from typing import Final
 
 from wattstep.errors import RecordingError
 from wattstep.schema.extras import require
+from wattstep.schema.outcome import Outcome
 from wattstep.sweep.hosts import LocalHost, Task
 from wattstep.sweep.outcomes import host_of
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Outcome
 
 TOPIC: Final = "wattstep"  # of the events by which a worker says that it begins
 

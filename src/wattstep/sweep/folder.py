@@ -7,19 +7,21 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.schema.journal import JOURNAL
+from wattstep.schema.outcome import Outcome
+from wattstep.schema.sweep_report import PaperRows, SweepReport
 from wattstep.store.files import write_whole
 from wattstep.store.folder import Folder, read_plain, replacing
 from wattstep.store.lock import lock_folder
 from wattstep.sweep.plan import SweepPlan, differences, joined
 from wattstep.train.child.local_machine import unlike
 from wattstep.train.child.measuring import recording_errors
-from wattstep.train.child.outcome import Outcome
 from wattstep.workloads.paper_table import PAPER, TABLE
 
 SWEEP: Final = "sweep.json"
@@ -210,29 +212,22 @@ def read_outcomes(path: Path, warn: Callable[[str], None]) -> dict[str, Outcome]
     return outcomes
 
 
-def load_sweep(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
-    """The document of a sweep: everything that JSON, the console and the HTML report show.
+def load_sweep(path: Path, warn: Callable[[str], None]) -> SweepReport:
+    """The result of a sweep: everything that JSON, the console and the HTML report show.
 
     Raises:
         DamagedRunError: It is no sweep or cannot be read.
     """
     sweep = read_sweep(path)
     outcomes = read_outcomes(path, warn)
-    return {
-        "sweep": {
-            "path": str(path),
-            **sweep,
-            "duration": sum(sweep["sessions"]),
-            "paper": _paper(sweep["axes"]["workloads"]),
-        },
-        "outcomes": [outcome.to_dict() for outcome in outcomes.values()],
-    }
+    report = SweepReport.from_dict({"sweep": {"path": str(path), **sweep}, "outcomes": ()})
+    return replace(report, outcomes=tuple(outcomes.values()), paper=_paper(report.axes.workloads))
 
 
-def _paper(workloads: Sequence[str]) -> dict[str, Any]:
+def _paper(workloads: Sequence[str]) -> PaperRows:
     """The paper's results for these workloads on its board of 8 GB, a Jetson TX2."""
     rows = {name: TABLE[name].trains for name in workloads if name in TABLE}
-    return {"source": PAPER, "trains": rows}
+    return PaperRows(source=PAPER, trains=rows)
 
 
 def _is_ours(run: Path) -> bool:

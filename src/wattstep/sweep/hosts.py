@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.sweep.cooling import Cooled, cool_down, hottest_zone
 from wattstep.train.child.limits import MemoryLimit, beyond_machine, find_limit
 from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.child.measuring import Listener, Measure, measure
-from wattstep.train.child.outcome import Configuration, Outcome
 from wattstep.train.environment.device_state import parse_state
 from wattstep.train.environment.keeper import Keeper
 from wattstep.train.loop import Progress

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from urllib.parse import urlsplit
 
-from wattstep.train.child.outcome import Configuration, Outcome
+from wattstep.schema.outcome import Configuration, Outcome
 
 
 def is_done(configuration: Configuration, outcomes: Mapping[str, Outcome]) -> bool:

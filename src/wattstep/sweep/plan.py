@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.outcome import Configuration
 from wattstep.schema.settings import option_of
 from wattstep.sweep.cooling import check_rule
-from wattstep.train.child.outcome import Configuration
 from wattstep.train.environment.device_state import DeviceState
 from wattstep.train.settings import TrainingSettings
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 from wattstep.errors import RecordingError, WattstepError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import DIED, RESTARTED
+from wattstep.schema.outcome import Configuration, Evidence, Outcome
 from wattstep.sweep.cooling import hottest_zone
 from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.hosts import Host, LocalHost, Task
@@ -22,7 +23,6 @@ from wattstep.sweep.outcomes import baselines, count_done, is_done, skipped, tim
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.local_machine import unlike, versions
 from wattstep.train.child.measuring import CONTINUES, Listener, Measure, measure
-from wattstep.train.child.outcome import Configuration, Evidence, Outcome
 from wattstep.train.environment.keeper import Keeper
 from wattstep.train.loop import Progress
 

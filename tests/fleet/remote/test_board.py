@@ -25,8 +25,8 @@ from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
 from wattstep.remote.ssh.job import Job
 from wattstep.remote.ssh.leftovers import Leftovers
+from wattstep.schema.outcome import Configuration
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Configuration
 from wattstep.train.loop import Progress
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings

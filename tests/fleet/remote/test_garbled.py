@@ -33,8 +33,8 @@ from wattstep.remote.ssh.bootstrap import JOB_NAME
 from wattstep.remote.ssh.install import look
 from wattstep.remote.ssh.job import complete
 from wattstep.remote.ssh.wording import MOST, inert, inert_lines
+from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Configuration, Outcome
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
 

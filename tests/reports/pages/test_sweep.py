@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +13,8 @@ from rich.console import Console
 from wattstep.report.html.sweep import render_sweep
 from wattstep.report.sweep_table import evidence, facts, fit_table, spell_duration, unfit
 from wattstep.report.terminal.sweep import print_sweep
+from wattstep.schema.outcome import Outcome
+from wattstep.schema.sweep_report import PaperRows, SweepReport
 
 NOTHING: dict[str, Any] = {
     "exit_code": None, "signal": None, "said": None, "kernel": None, "oom_kills": None,
@@ -43,6 +46,10 @@ def outcome(
     }  # fmt: skip
 
 
+def report(*outcomes: dict[str, Any], **axes: Any) -> SweepReport:
+    return SweepReport.from_dict(document(*outcomes, **axes))
+
+
 def document(*outcomes: dict[str, Any], **axes: Any) -> dict[str, Any]:
     workloads = list(dict.fromkeys(one["configuration"]["workload"] for one in outcomes))
     given = {
@@ -57,22 +64,22 @@ def document(*outcomes: dict[str, Any], **axes: Any) -> dict[str, Any]:
     return {"sweep": sweep, "outcomes": list(outcomes)}
 
 
-def verdicts(found: dict[str, Any]) -> list[str]:
+def verdicts(found: SweepReport) -> list[str]:
     return [row.verdict for row in fit_table(found).rows]
 
 
 def test_a_cell_says_peak_memory_and_step_time_or_what_happened() -> None:
     died = outcome("vgg", 4, "out of memory", evidence={"steps": 3})
-    row = fit_table(document(outcome("vgg", 1), died, outcome("vgg", 16, "skipped"))).rows[0]
+    row = fit_table(report(outcome("vgg", 1), died, outcome("vgg", 16, "skipped"))).rows[0]
     assert [cell.words for cell in row.cells] == [
         ("200 MB", "1.00 ms"), ("out of memory", "after 3 steps"), ("skipped",),
     ]  # fmt: skip
 
 
 def test_the_verdict_is_the_papers_column() -> None:
-    def row(*statuses: str) -> dict[str, Any]:
+    def row(*statuses: str) -> SweepReport:
         batches = zip((1, 4, 16), statuses, strict=False)
-        return document(*(outcome("net", batch, status) for batch, status in batches))
+        return report(*(outcome("net", batch, status) for batch, status in batches))
 
     assert verdicts(row("trained", "trained", "trained")) == ["yes"]
     assert verdicts(row("trained", "trained", "out of memory")) == ["up to batch 4"]
@@ -87,29 +94,28 @@ def test_the_verdict_is_the_papers_column() -> None:
 
 def test_of_repetitions_the_middle_one_stands_in_the_cell_and_one_that_failed_shows() -> None:
     times = [outcome("net", 1, step=step, repeat=n) for n, step in enumerate((3.0, 1.0, 2.0))]
-    cell = fit_table(document(*times, batches=[1])).rows[0].cells[0]
+    cell = fit_table(report(*times, batches=[1])).rows[0].cells[0]
     assert cell.words == ("200 MB", "2.00 s")
     killed = outcome("net", 1, "killed", repeat=3)
-    cell = fit_table(document(*times, killed, batches=[1])).rows[0].cells[0]
+    cell = fit_table(report(*times, killed, batches=[1])).rows[0].cells[0]
     assert cell.words == ("killed", "never started", "3 of 4 trained")
 
 
 def test_rows_tell_threads_apart_only_where_they_differ() -> None:
-    assert [row.title for row in fit_table(document(outcome("net", 1))).rows] == ["net"]
-    both = document(outcome("net", 1), threads=[1, None])
+    assert [row.title for row in fit_table(report(outcome("net", 1))).rows] == ["net"]
+    both = report(outcome("net", 1), threads=[1, None])
     assert [row.title for row in fit_table(both).rows] == ["net, 1 threads", "net, default threads"]
 
 
 def test_what_a_fleet_sends_elsewhere_does_not_stand_as_open() -> None:
     trained = outcome("net", 1)
     trained["configuration"]["device"] = "a"
-    found = document(trained, workloads=["net", "big"], devices=["a", "b"], batches=[1, 4])
-    found["sweep"]["workloads_of"] = {"a": ["net"], "b": ["net", "big"]}
+    old = report(trained, workloads=["net", "big"], devices=["a", "b"], batches=[1, 4])
+    found = replace(old, workloads_of={"a": ["net"], "b": ["net", "big"]})
     assert [row.title for row in fit_table(found).rows] == ["net, on a", "net, on b", "big, on b"]
     # Two batch sizes of three families, of which one is measured.
     assert dict(facts(found))["Not run yet"] == "5"
-    del found["sweep"]["workloads_of"]  # as a sweep was written before
-    assert len(fit_table(found).rows) == 4
+    assert len(fit_table(old).rows) == 4  # as a sweep was written before
 
 
 def test_evidence_is_in_words_with_units() -> None:
@@ -117,13 +123,13 @@ def test_evidence_is_in_words_with_units() -> None:
         "net", 1, "out of memory", reason="why",
         evidence={"signal": 9, "oom_kills": 1, "last_resident": 1_500_000_000, "said": "bad"},
     )  # fmt: skip
-    assert evidence(died) == [
+    assert evidence(Outcome.from_dict(died)) == [
         "signal 9", "it said: bad", "1 of its processes killed for memory", "last seen 1.50 GB",
     ]  # fmt: skip
 
 
 def test_facts_say_the_limit_how_it_was_enforced_and_how_long_it_took() -> None:
-    known = dict(facts(document(outcome("net", 1), outcome("net", 4, "killed"))))
+    known = dict(facts(report(outcome("net", 1), outcome("net", 4, "killed"))))
     assert known["Memory limit"] == "8 GiB by a memory cgroup v2 without swap"
     assert known["Outcomes"] == "1 trained, 1 killed"
     assert known["Not run yet"] == "1"
@@ -135,19 +141,17 @@ def test_facts_say_the_limit_how_it_was_enforced_and_how_long_it_took() -> None:
 def test_the_console_shows_table_and_evidence_at_80_columns() -> None:
     stream = io.StringIO()
     died = outcome("vgg", 4, "killed", reason="it was killed", evidence={"signal": 9})
-    print_sweep(document(outcome("vgg", 1), died), Console(file=stream, width=80))
+    print_sweep(report(outcome("vgg", 1), died), Console(file=stream, width=80))
     text = stream.getvalue()
     assert "successful training?" in text
     assert "200 MB" in text
-    assert "vgg-b4-r1: killed: it was killed" in text
+    assert "vgg-b4-t1-fp32-r1: killed: it was killed" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_the_page_asks_no_network_and_keeps_names_as_text() -> None:
     evil = "<script>alert(1)</script>"
-    page = render_sweep(
-        document(outcome("net", 1, "crashed", reason=evil, evidence={"said": evil}))
-    )
+    page = render_sweep(report(outcome("net", 1, "crashed", reason=evil, evidence={"said": evil})))
     assert evil not in page
     assert page.count("<script") == 2
     assert not re.search(r"""(?:src|href)=["'](?!data:,)""", page)
@@ -157,18 +161,18 @@ def test_the_page_asks_no_network_and_keeps_names_as_text() -> None:
 
 def test_notes_of_a_training_are_pointed_to_and_shown() -> None:
     note = "memory by category is not known"
-    strange = document(outcome("net", 1, evidence={"notes": [note]}), batches=[1])
+    strange = report(outcome("net", 1, evidence={"notes": [note]}), batches=[1])
     assert fit_table(strange).rows[0].cells[0].words == ("200 MB", "1.00 ms", "see its notes")
-    assert unfit(strange) == [("net-b1-r1", "trained", [note])]
+    assert unfit(strange) == [("net-b1-t1-fp32-r1", "trained", [note])]
 
 
 def test_a_training_whose_loss_was_no_number_fits_but_is_no_success() -> None:
-    def row(*finite: bool | None, died: str = "trained") -> dict[str, Any]:
+    def row(*finite: bool | None, died: str = "trained") -> SweepReport:
         told = [outcome("net", b, finite=f) for b, f in zip((1, 4), finite, strict=True)]
-        return document(*told, outcome("net", 16, died, finite=None), batches=[1, 4, 16])
+        return report(*told, outcome("net", 16, died, finite=None), batches=[1, 4, 16])
 
     assert fit_table(row(False, True)).rows[0].cells[0].words[-1] == "loss not finite"
-    only = document(outcome("net", 1, finite=False), batches=[1])
+    only = report(outcome("net", 1, finite=False), batches=[1])
     assert verdicts(only) == ["fits, but the loss is not finite"]
     assert not fit_table(only).rows[0].fits
     assert verdicts(row(True, False)) == ["fits, but the loss is not finite at batch 4"]
@@ -179,11 +183,11 @@ def test_a_training_whose_loss_was_no_number_fits_but_is_no_success() -> None:
 
 
 def test_the_papers_column_stands_only_where_the_paper_has_a_row() -> None:
-    plain = document(outcome("net", 1))
+    plain = report(outcome("net", 1))
     assert fit_table(plain).source == ""
     assert "the paper" not in render_sweep(plain).lower()
-    both = document(outcome("vgg19", 1), outcome("net", 1))
-    both["sweep"]["paper"] = {"source": "Liu et al.", "trains": {"vgg19": "never starts"}}
+    paper = PaperRows(source="Liu et al.", trains={"vgg19": "never starts"})
+    both = replace(report(outcome("vgg19", 1), outcome("net", 1)), paper=paper)
     assert [row.paper for row in fit_table(both).rows] == ["never starts", ""]
     stream = io.StringIO()
     print_sweep(both, Console(file=stream, width=120))
@@ -197,12 +201,10 @@ def test_the_papers_column_stands_only_where_the_paper_has_a_row() -> None:
 def test_machines_and_versions_are_named_and_counted_where_they_differ() -> None:
     new = outcome("net", 1, versions={"torch": "2.1"})
     old = outcome("net", 4, versions={"torch": "2.0"})
-    assert dict(facts(document(new)))["Versions"] == "torch 2.1"
-    assert dict(facts(document(new, old)))["Versions"] == (
+    assert dict(facts(report(new)))["Versions"] == "torch 2.1"
+    assert dict(facts(report(new, old)))["Versions"] == (
         "torch 2.1 (1 outcomes); torch 2.0 (1 outcomes)"
     )
     board = outcome("net", 1, machine={"model": "Jetson TX2", "cores": 6, "memory": 8 * 10**9})
     board["configuration"]["device"] = "tx2"
-    assert dict(facts(document(board)))["Machine"] == (
-        "tx2: Jetson TX2, 6 cores, 8.00 GB of memory"
-    )
+    assert dict(facts(report(board)))["Machine"] == ("tx2: Jetson TX2, 6 cores, 8.00 GB of memory")

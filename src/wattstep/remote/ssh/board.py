@@ -36,11 +36,11 @@ from wattstep.remote.ssh.install import (
 from wattstep.remote.ssh.job import RECONNECT_S, Followed, Job, Patience, Say, complete
 from wattstep.remote.ssh.ssh import Address, SshConnection
 from wattstep.remote.ssh.wording import each_text, inert, inert_lines
+from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.schema.settings import parse_duration
 from wattstep.store.files import make_above, new_name, remove_empty
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.measuring import Listener
-from wattstep.train.child.outcome import Configuration, Outcome
 from wattstep.train.loop import Progress
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings

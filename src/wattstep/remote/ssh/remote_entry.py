@@ -18,11 +18,11 @@ from wattstep.errors import WattstepError
 from wattstep.record.sensors.machine import describe
 from wattstep.remote.ssh.bootstrap import ENDING, JOB, NEWS
 from wattstep.run.calibration import check_device
+from wattstep.schema.outcome import Configuration
 from wattstep.train.child.limits import MemoryLimit, beyond_machine, find_limit
 from wattstep.train.child.local import train_in_child
 from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.child.measuring import Listener, measure
-from wattstep.train.child.outcome import Configuration
 from wattstep.train.doctor import diagnose
 from wattstep.train.loop import Progress
 from wattstep.train.script import ProfileSettings, profile_in_child

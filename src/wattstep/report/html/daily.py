@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,22 @@ from wattstep.report.html.page import (
     write_at_once,
 )
 from wattstep.report.wording import STATUS_MEANINGS
+from wattstep.schema.daily_report import DailyBatch, DailyReport
 
 _STATUSES = ("measured", "modelled", "missing")
 
 
-def write_daily(document: Mapping[str, Any], path: Path) -> None:
+def write_daily(daily: DailyReport, path: Path) -> None:
     """Writes the report, in one piece or not at all.
 
     Args:
-        document: As `daily.document` makes it.
+        daily: Its result.
         path: The file; an older one is replaced.
     """
-    write_at_once(render_daily(document), path)
+    write_at_once(render_daily(daily), path)
 
 
-def render_daily(document: Mapping[str, Any]) -> str:
+def render_daily(daily: DailyReport) -> str:
     """The report as the text of an HTML page."""
     environment = Environment(
         loader=PackageLoader("wattstep.report.html"),
@@ -45,15 +45,15 @@ def render_daily(document: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
     )
     plots = Plots()
-    plot = plots.place(accuracy_chart(document), "Accuracy on held-out samples by day")
+    plot = plots.place(accuracy_chart(daily), "Accuracy on held-out samples by day")
     scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
     return environment.get_template("daily.html").render(
-        heading=daily_tables.heading(document),
-        facts=daily_tables.facts(document),
-        paper=daily_tables.paper_note(document),
+        heading=daily_tables.heading(daily),
+        facts=daily_tables.facts(daily),
+        paper=daily_tables.paper_note(daily),
         plots=[plot],
         columns=[label for _, label in daily_tables.COLUMNS],
-        batches=[_batch(batch) for batch in document["batches"]],
+        batches=[_batch(batch) for batch in daily.batches],
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
         style=Markup(own_file("report.css")),
         scripts=scripts,
@@ -62,11 +62,11 @@ def render_daily(document: Mapping[str, Any]) -> str:
     )
 
 
-def _batch(batch: Mapping[str, Any]) -> dict[str, Any]:
+def _batch(batch: DailyBatch) -> dict[str, Any]:
     return {
-        "size": batch["batch_size"],
-        "steps": batch["steps_per_day"],
-        "complete": batch["complete"],
+        "size": batch.batch_size,
+        "steps": batch.steps_per_day,
+        "complete": batch.complete,
         "rows": list(daily_tables.rows(batch)),
         "totals": daily_tables.totals(batch),
         "reasons": daily_tables.reasons(batch),

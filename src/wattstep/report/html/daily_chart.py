@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wattstep.report.daily_tables import Document
 from wattstep.report.html.charts import Chart, series_color
 from wattstep.report.html.learning import intervals_of
 from wattstep.report.values import show
-from wattstep.schema.figure import Figure
+from wattstep.schema.daily_report import DailyBatch, DailyReport
 
 _HEIGHT = 380
 
 
-def accuracy_chart(document: Document) -> Chart:
+def accuracy_chart(daily: DailyReport) -> Chart:
     """Accuracy by day, a line for each batch size with its interval, and the paper's two points."""
-    traces = [
-        _line(batch, series_color(number)) for number, batch in enumerate(document["batches"])
-    ]
-    points = document["paper"]["accuracy"]
+    traces = [_line(batch, series_color(number)) for number, batch in enumerate(daily.batches)]
+    points = daily.paper.accuracy
     traces.append(
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": "published: DenseNet40, Jetson TX2, TensorFlow 1.13",
-            "x": [point["day"] for point in points],
-            "y": [point["accuracy"] for point in points],
+            "x": [day for day, _ in points],
+            "y": [accuracy for _, accuracy in points],
             "line": {"color": "--ink-soft", "dash": "longdash", "width": 1.2},
             "marker": {"color": "--ink-soft", "size": 11, "symbol": "diamond-tall-open"},
         }
@@ -42,15 +38,15 @@ def accuracy_chart(document: Document) -> Chart:
     return {"data": traces, "layout": layout, "tools": False}
 
 
-def _line(batch: Mapping[str, Any], color: str) -> dict[str, Any]:
-    accuracies: Sequence[Figure] = [day["accuracy"] for day in batch["days"]]
+def _line(batch: DailyBatch, color: str) -> dict[str, Any]:
+    accuracies = [day.accuracy for day in batch.days]
     known = all(figure.low is not None for figure in accuracies)
     return {
         **({"error_y": intervals_of(accuracies)} if known else {}),
         "type": "scatter",
         "mode": "lines+markers",
-        "name": f"batch {batch['batch_size']}",
-        "x": [day["day"] for day in batch["days"]],
+        "name": f"batch {batch.batch_size}",
+        "x": [day.day for day in batch.days],
         "y": [figure.value for figure in accuracies],
         "line": {"color": color, "width": 2},
         "marker": {"color": color, "size": 5},

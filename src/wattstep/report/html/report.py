@@ -32,7 +32,7 @@ from wattstep.report.html.page import (
     script_source,
     write_at_once,
 )
-from wattstep.report.html.paper.readings import Daily, Readings, reading
+from wattstep.report.html.paper.readings import Readings, reading
 from wattstep.report.html.paper.section import paper_section
 from wattstep.report.html.run import rankings, run_section
 from wattstep.report.located import located
@@ -41,6 +41,7 @@ from wattstep.report.tables import table
 from wattstep.report.values import BYTES_NOTE, plain
 from wattstep.run import Run, load
 from wattstep.run.timeline import Timeline
+from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.failures import Failure, Failures, contained
 from wattstep.schema.metrics import OWN
 from wattstep.schema.run_report import RunReport
@@ -130,7 +131,7 @@ def write_report(
     runs: Sequence[Reported],
     path: Path,
     unreadable: Sequence[Unreadable] = (),
-    daily: Sequence[Daily] = (),
+    daily: Sequence[DailyReport] = (),
     failures: Failures | None = None,
     paper: bool = True,
 ) -> None:
@@ -140,7 +141,7 @@ def write_report(
         runs: Runs as the report shows them.
         path: The file; its folder is made if need be, and an older file is replaced.
         unreadable: Runs that were asked for and cannot be shown.
-        daily: Documents of daily trainings, as `daily.document` makes them.
+        daily: Results of daily trainings.
         failures: Takes note of parts that failed inside.
         paper: Whether the paper's figures were asked for; else they are there where all can be drawn.
     """
@@ -150,7 +151,7 @@ def write_report(
 def render_report(
     runs: Sequence[Reported],
     unreadable: Sequence[Unreadable] = (),
-    daily: Sequence[Daily] = (),
+    daily: Sequence[DailyReport] = (),
     failures: Failures | None = None,
     paper: bool = True,
 ) -> str:
@@ -249,7 +250,7 @@ def _lane_bytes(sections: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(blob) for each in lanes for blob in each["blobs"].values())
 
 
-def _page_title(reports: Sequence[RunReport], daily: Sequence[Daily]) -> str:
+def _page_title(reports: Sequence[RunReport], daily: Sequence[DailyReport]) -> str:
     if not reports and daily:
         return "Training by the day"
     return wording.title(reports[0]) if len(reports) == 1 else f"{len(reports)} runs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,15 @@ from wattstep.report.html.page import (
 from wattstep.report.html.paper.readings import Readings, reading
 from wattstep.report.html.paper.section import paper_section
 from wattstep.report.html.report import Reported, Unreadable, note_failures
-from wattstep.report.sweep_table import BOARD, Document, evidence, facts, fit_table, unfit
+from wattstep.report.sweep_table import BOARD, evidence, facts, fit_table, unfit
 from wattstep.report.values import BYTES_NOTE, plain
 from wattstep.schema.failures import Failures
+from wattstep.schema.outcome import Outcome
+from wattstep.schema.sweep_report import SweepReport
 
 
 def write_sweep_report(
-    document: Document,
+    sweep: SweepReport,
     path: Path,
     runs: Sequence[Reported] = (),
     unreadable: Sequence[Unreadable] = (),
@@ -39,17 +41,17 @@ def write_sweep_report(
     """Writes the report of a sweep, in one piece or not at all.
 
     Args:
-        document: Of a sweep.
+        sweep: Its result.
         path: The file; an older one is replaced.
         runs: Its runs, from which the paper's figures are drawn; none: they are left out.
         unreadable: Runs of it that cannot be shown.
         failures: Takes note of parts that failed inside.
     """
-    write_at_once(render_sweep(document, runs, unreadable, failures), path)
+    write_at_once(render_sweep(sweep, runs, unreadable, failures), path)
 
 
 def render_sweep(
-    document: Document,
+    sweep: SweepReport,
     runs: Sequence[Reported] = (),
     unreadable: Sequence[Unreadable] = (),
     failures: Failures | None = None,
@@ -66,17 +68,17 @@ def render_sweep(
     )
     plots = Plots()
     nothing: list[tuple[Front, Plot | None]] = []
-    drawn = failures.guard("time and energy", lambda: _fronts(document, plots), nothing)
+    drawn = failures.guard("time and energy", lambda: _fronts(sweep, plots), nothing)
     paper = failures.guard("the paper's figures", lambda: _paper(runs, plots), None)
     # 4 MB, where there is no chart.
     plotly = [script_source(get_plotlyjs())] if plots.placed else []
     scripts = [*plotly, script_source(own_file("report.js"))]
     return environment.get_template("sweep.html").render(
-        table=fit_table(document),
-        facts=facts(document),
-        settings=_settings(document),
-        unfit=unfit(document),
-        outcomes=[_outcome(outcome) for outcome in document["outcomes"]],
+        table=fit_table(sweep),
+        facts=facts(sweep),
+        settings=_settings(sweep),
+        unfit=unfit(sweep),
+        outcomes=[_outcome(outcome) for outcome in sweep.outcomes],
         fronts=drawn,
         paper=paper,
         unreadable=unreadable,
@@ -90,11 +92,11 @@ def render_sweep(
     )
 
 
-def _fronts(document: Document, plots: Plots) -> list[tuple[Front, Plot | None]]:
+def _fronts(sweep: SweepReport, plots: Plots) -> list[tuple[Front, Plot | None]]:
     """Each workload's front with its chart."""
     return [
         (front, plots.place(front_chart(front), f"{front.workload}: energy and time of a sample"))
-        for front in fronts(document)
+        for front in fronts(sweep)
     ]
 
 
@@ -104,22 +106,22 @@ def _paper(runs: Sequence[Reported], plots: Plots) -> dict[str, Any] | None:
     return paper_section(Readings(runs=readings), plots)
 
 
-def _settings(document: Document) -> list[tuple[str, str]]:
+def _settings(sweep: SweepReport) -> list[tuple[str, str]]:
     """Settings that all configurations have in common, as far as they were chosen."""
-    chosen = document["sweep"]["settings"].items()
+    chosen = sweep.settings.items()
     return [(key.replace("_", " "), plain(value)) for key, value in chosen if value is not None]
 
 
-def _outcome(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    temperature = outcome["temperature"]
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    temperature = outcome.temperature
     return {
-        "name": plain(outcome["name"]),
-        "status": plain(outcome["status"]),
-        "state": outcome["status"].replace(" ", "-"),
-        "reason": plain(outcome["reason"]),
-        "seconds": outcome["ended"] - outcome["started"],
+        "name": plain(outcome.configuration.name),
+        "status": plain(outcome.status),
+        "state": outcome.status.replace(" ", "-"),
+        "reason": plain(outcome.reason),
+        "seconds": outcome.ended - outcome.started,
         "temperature": "" if temperature is None else f"{temperature:.1f} °C",
-        "run": plain(outcome["run"] or ""),
-        "worker": plain(outcome["worker"] or ""),
-        "evidence": "" if outcome["status"] == "trained" else "; ".join(evidence(outcome)),
+        "run": plain(outcome.run or ""),
+        "worker": plain(outcome.worker or ""),
+        "evidence": "" if outcome.status == "trained" else "; ".join(evidence(outcome)),
     }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -12,28 +9,29 @@ from rich.text import Text
 
 from wattstep.report import daily_tables
 from wattstep.report.values import Shown
+from wattstep.schema.daily_report import DailyBatch, DailyReport
 
 
-def print_daily(document: Mapping[str, Any], console: Console) -> None:
+def print_daily(daily: DailyReport, console: Console) -> None:
     """Prints what each day brought and cost, a table for each batch size.
 
     Args:
-        document: As `daily.document` makes it.
+        daily: Its result.
         console: Where to print.
     """
     console.print()
-    console.print(Text(daily_tables.heading(document), style="bold"))
-    for line in daily_tables.facts(document):
+    console.print(Text(daily_tables.heading(daily), style="bold"))
+    for line in daily_tables.facts(daily):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
-    for batch in document["batches"]:
+    for batch in daily.batches:
         _print_batch(batch, console)
-    console.print(Padding(Text(daily_tables.paper_note(document)), (1, 0, 0, 2)))
+    console.print(Padding(Text(daily_tables.paper_note(daily)), (1, 0, 0, 2)))
 
 
-def _print_batch(batch: Mapping[str, Any], console: Console) -> None:
-    steps = batch["steps_per_day"]
-    title = f"Batch {batch['batch_size']}, {steps} step{'' if steps == 1 else 's'} a day"
-    if not batch["complete"]:
+def _print_batch(batch: DailyBatch, console: Console) -> None:
+    steps = batch.steps_per_day
+    title = f"Batch {batch.batch_size}, {steps} step{'' if steps == 1 else 's'} a day"
+    if not batch.complete:
         title += " (not complete: the same command goes on)"
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
     table.add_column("day", justify="right")
@@ -44,9 +42,10 @@ def _print_batch(batch: Mapping[str, Any], console: Console) -> None:
     sums = map(_written, daily_tables.totals(batch))
     table.add_row("all", *sums, style="bold")
     console.print(Padding(table, (1, 0, 0, 2)))
-    last = batch["days"][-1]
-    notes = [f"accuracy on day {last['day']}: {daily_tables.interval(last['accuracy'])}"]
-    notes.append(f"gain since day 0: {daily_tables.interval(last['gain'])}")
+    last = batch.days[-1]
+    notes = [f"accuracy on day {last.day}: {daily_tables.interval(last.accuracy)}"]
+    if last.gain is not None:
+        notes.append(f"gain since day 0: {daily_tables.interval(last.gain)}")
     for note in [*notes, *daily_tables.reasons(batch)]:
         console.print(Padding(Text(note), (0, 0, 0, 2)))
 

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.report.front import Front, fronts
-from wattstep.report.sweep_table import BOARD, Cell, Document, facts, fit_table, unfit
+from wattstep.report.sweep_table import BOARD, Cell, facts, fit_table, unfit
 from wattstep.report.values import BYTES_NOTE, brief, plain
+from wattstep.schema.sweep_report import SweepReport
 
 _STYLES = {
     "trained": "",
@@ -25,19 +26,19 @@ _STYLES = {
 }
 
 
-def print_sweep(document: Document, console: Console) -> None:
+def print_sweep(sweep: SweepReport, console: Console) -> None:
     """Prints what fits, and the evidence for what does not.
 
     Args:
-        document: Of a sweep.
+        sweep: Its result.
         console: Where to print.
     """
-    _print_table(document, console)
-    for front in fronts(document):
+    _print_table(sweep, console)
+    for front in fronts(sweep):
         _print_front(front, console)
-    for name, text in facts(document):
+    for name, text in facts(sweep):
         console.print(Padding(Text(f"{name}: {text}", style="dim"), (0, 0, 0, 2)))
-    failures = unfit(document)
+    failures = unfit(sweep)
     if failures:
         console.print(Text("\nWhat did not train or left a note, and the evidence", style="bold"))
     for name, reason, evidence in failures:
@@ -46,8 +47,8 @@ def print_sweep(document: Document, console: Console) -> None:
             console.print(Padding(Text("; ".join(evidence), style="dim"), (0, 0, 0, 4)))
 
 
-def _print_table(document: Document, console: Console) -> None:
-    table = fit_table(document)
+def _print_table(sweep: SweepReport, console: Console) -> None:
+    table = fit_table(sweep)
     console.print(Text("\nWhat fits: peak memory and step time by batch size", style="bold"))
     grid = Table(
         box=box.SIMPLE_HEAD,

@@ -15,11 +15,11 @@ from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.run import load
 from wattstep.schema.figure import Figure, missing
 from wattstep.schema.metrics import OWN
+from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.train.child.child import tail
 from wattstep.train.child.limits import MemoryLimit, enforced
 from wattstep.train.child.local import heard_by, start_training
 from wattstep.train.child.local_machine import this_machine, versions
-from wattstep.train.child.outcome import Configuration, Outcome
 from wattstep.train.child.verdict import judge
 from wattstep.train.environment.device_state import parse_state
 from wattstep.train.loop import Progress

@@ -10,9 +10,9 @@ from typing import Final
 
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.oom_messages import says_no_stack, says_ran_out
+from wattstep.schema.outcome import Evidence, State
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage
-from wattstep.train.child.outcome import Evidence, State
 
 _KERNEL_LOG: Final = Path("/dev/kmsg")
 _LOG_CLOCK_S: Final = 2.0  # the log's clock and the monotonic one drift apart

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.reports.synthetic import figure, missing, report
 
 from wattstep.report.html.paper import readings as drawn_from
 from wattstep.report.html.paper.readings import Reading, Readings
+from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, Published
 from wattstep.schema.figure import Figure, Status
 
 CORES = (0.5, 0.1, 0.0, 0.2)  # busy
@@ -132,7 +134,7 @@ def without(name: str, reason: str, unit: str, **more: Any) -> dict[str, Any]:
     return {"metrics": metrics(1.0, **{name: missing(unit, reason)}), **more}
 
 
-def daily(**changes: Any) -> dict[str, Any]:
+def daily(**changes: Any) -> DailyReport:
     """A daily training of two days with two batch sizes."""
 
     def ratio(value: float, half: float = 0.02) -> Figure:
@@ -141,29 +143,19 @@ def daily(**changes: Any) -> dict[str, Any]:
             method="share", status=Status.MEASURED, source="held-out samples",
         )  # fmt: skip
 
-    return {
-        "folder": "daily/lenet",
-        "workload": "lenet",
-        "title": "LeNet-5",
-        "images_per_day": 64,
-        "days": 2,
-        "epochs_per_day": 1,
-        "data": None,
-        "pretrained": {"goal": "accuracy=0.6"},
-        "batches": [
-            {
-                "batch_size": size,
-                "days": [
-                    {"day": 0, "accuracy": ratio(0.6)},
-                    {"day": 1, "accuracy": ratio(0.61)},
-                    {"day": 2, "accuracy": ratio(0.62)},
-                ],
-            }
-            for size in (4, 16)
-        ],
-        "paper": {
-            "images_per_day": 64,
-            "accuracy": [{"day": 0, "accuracy": 0.6065}, {"day": 17, "accuracy": 0.6132}],
-        },
-        **changes,
-    }
+    accuracies = (ratio(0.6), ratio(0.61), ratio(0.62))
+    days = tuple(Day(day=number, accuracy=accuracy) for number, accuracy in enumerate(accuracies))
+    made = DailyReport(
+        folder="daily/lenet",
+        workload="lenet",
+        title="LeNet-5",
+        images_per_day=64,
+        days=2,
+        epochs_per_day=1,
+        pretrained={"goal": "accuracy=0.6"},
+        batches=tuple(DailyBatch(batch_size=size, days=days) for size in (4, 16)),
+        paper=Published(
+            workload="densenet40", images_per_day=64, accuracy=((0, 0.6065), (17, 0.6132))
+        ),
+    )
+    return replace(made, **changes)

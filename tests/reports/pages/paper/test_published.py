@@ -11,7 +11,7 @@ from wattstep.report.html.paper.published import label, published
 from wattstep.report.html.paper.readings import Readings
 from wattstep.report.html.paper.section import published_table
 from wattstep.report.values import Shown
-from wattstep.train.daily.document import PAPER
+from wattstep.train.daily.result import PAPER
 
 # As the text of arXiv 1906.04278 has them: figure, model, batch or day, and the words.
 STATED = {
@@ -54,8 +54,8 @@ def test_the_papers_models_are_workloads_of_the_suite() -> None:
 
 
 def test_the_days_are_those_that_daily_training_shows() -> None:
-    days = [{"day": one.day, "accuracy": one.value} for one in published(10)]
-    assert days == PAPER["accuracy"]
+    days = tuple((one.day, one.value) for one in published(10))
+    assert days == PAPER.accuracy
 
 
 def test_the_same_quantity_of_these_runs_stands_beside() -> None:

@@ -10,6 +10,7 @@ from tests.reports.synthetic import HOSTILE, HOSTILE_MARKUP
 
 from wattstep.report.html.report import Reported, render_report
 from wattstep.report.html.sweep import render_sweep
+from wattstep.schema.sweep_report import SweepReport
 
 
 def reported(*batches: int, workload: str = "lenet") -> list[Reported]:
@@ -50,7 +51,7 @@ def test_names_that_are_html_stay_text_in_the_page() -> None:
 
 
 def test_the_report_of_a_sweep_has_the_figures_of_its_runs() -> None:
-    sweep = {
+    document = {
         "sweep": {
             "axes": {"workloads": ["lenet"], "batches": [4, 64], "threads": [1],
                      "precisions": ["fp32"], "devices": [None], "repeats": [1]},
@@ -58,6 +59,7 @@ def test_the_report_of_a_sweep_has_the_figures_of_its_runs() -> None:
         },
         "outcomes": [],
     }  # fmt: skip
+    sweep = SweepReport.from_dict(document)
     assert 'id="paper"' not in render_sweep(sweep)
     page = render_sweep(sweep, reported(4, 64))
     assert 'id="paper-figure-8" open' in page

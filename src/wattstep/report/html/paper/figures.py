@@ -25,7 +25,7 @@ from wattstep.report.html.paper.by_batch import (
 )
 from wattstep.report.html.paper.drawn import Drawn, KeyEntry, NotDrawn, Panel
 from wattstep.report.html.paper.published import label, published
-from wattstep.report.html.paper.readings import WHOLE, Daily, Reading, Readings, names_of, pooled
+from wattstep.report.html.paper.readings import WHOLE, Reading, Readings, names_of, pooled
 from wattstep.report.html.paper.three_steps import (
     SUMMARY,
     Channel,
@@ -36,7 +36,7 @@ from wattstep.report.html.paper.three_steps import (
 from wattstep.report.tables import table
 from wattstep.report.values import plain, show
 from wattstep.run.three_steps import RAIL
-from wattstep.schema.figure import Figure
+from wattstep.schema.daily_report import DailyReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,17 +356,13 @@ def _draw_days(readings: Readings) -> Drawn | NotDrawn:
         )
     panels = [
         Panel(
-            title=daily_tables.heading(document),
-            chart=accuracy_chart(document),
-            statuses=("measured",),
+            title=daily_tables.heading(daily), chart=accuracy_chart(daily), statuses=("measured",)
         )
-        for document in readings.daily
+        for daily in readings.daily
     ]
-    facts = dict.fromkeys(
-        line for document in readings.daily for line in daily_tables.facts(document)
-    )
+    facts = dict.fromkeys(line for daily in readings.daily for line in daily_tables.facts(daily))
     texts = {"run": "Training", "batch": "Batch", "day": "Day"}
-    rows = [row for document in readings.daily for row in _day_rows(document)]
+    rows = [row for daily in readings.daily for row in _day_rows(daily)]
     return Drawn(
         panels=panels,
         sentences=[f"{line[:1].upper()}{line[1:]}." for line in facts],
@@ -374,16 +370,16 @@ def _draw_days(readings: Readings) -> Drawn | NotDrawn:
     )
 
 
-def _day_rows(document: Daily) -> list[dict[str, Any]]:
+def _day_rows(daily: DailyReport) -> list[dict[str, Any]]:
     return [
         {
-            "run": document["title"],
-            "batch": str(batch["batch_size"]),
-            "day": str(day["day"]),
-            **{name: figure for name, figure in day.items() if isinstance(figure, Figure)},
+            "run": daily.title,
+            "batch": str(batch.batch_size),
+            "day": str(day.day),
+            **day.figures,
         }
-        for batch in document["batches"]
-        for day in batch["days"]
+        for batch in daily.batches
+        for day in batch.days
     ]
 
 

@@ -12,11 +12,11 @@ from wattstep.insight.observe.estimates import as_figure, of_processes
 from wattstep.insight.observe.evidence import Observed, observed_of
 from wattstep.insight.observe.groups import Group, groups_of, settings_by_letter
 from wattstep.insight.observe.memory import INTERMEDIATE
+from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.figure import Figure, missing, weakest
 from wattstep.schema.figures import Metrics
 from wattstep.schema.run_report import RunReport
 
-Daily = Mapping[str, Any]  # the document of a daily training
 Timeline = Mapping[str, Any]
 
 WITH_IDLE = "energy_per_step_with_idle"
@@ -53,11 +53,11 @@ class Readings:
 
     Attributes:
         runs: The runs of the report.
-        daily: Documents of daily trainings.
+        daily: Results of daily trainings.
     """
 
     runs: Sequence[Reading] = ()
-    daily: Sequence[Daily] = ()
+    daily: Sequence[DailyReport] = ()
 
     @cached_property
     def groups(self) -> Sequence[Group]:

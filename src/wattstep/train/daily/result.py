@@ -1,15 +1,17 @@
-"""The document of a daily training: what each day brought and cost, as figures."""
+"""Result of a daily training: what each day brought and cost, as figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from wattstep import workloads
 from wattstep.errors import DamagedRunError
 from wattstep.run import Run, load
+from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, Published
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.stats.statistics import change_figure, share_figure
 from wattstep.train.daily.folder import DailyFolder
@@ -17,15 +19,11 @@ from wattstep.train.daily.folder import DailyFolder
 CLOCK = "monotonic clock"
 # Figure 10 and the text beside it (Liu et al., arXiv 1906.04278): the start, and after 17 days;
 # the batch sizes are not named.
-PAPER = {
-    "workload": "densenet40",
-    "images_per_day": 64,
-    "accuracy": [{"day": 0, "accuracy": 0.6065}, {"day": 17, "accuracy": 0.6132}],
-}
+PAPER = Published(workload="densenet40", images_per_day=64, accuracy=((0, 0.6065), (17, 0.6132)))
 
 
-def describe(folder: DailyFolder, sizes: Sequence[int] | None = None) -> dict[str, Any]:
-    """JSON-ready but for figures.
+def daily_report(folder: DailyFolder, sizes: Sequence[int] | None = None) -> DailyReport:
+    """Result of a daily training.
 
     Args:
         sizes: Batch sizes; None: all that have begun.
@@ -34,67 +32,67 @@ def describe(folder: DailyFolder, sizes: Sequence[int] | None = None) -> dict[st
     facts = workloads.find(settings.workload).facts
     server = folder.server() or {}
     chosen = [size for size in folder.batches() if sizes is None or size in sizes]
-    return {
-        "folder": str(folder.path),
-        "workload": facts.name,
-        "title": facts.title,
-        "images_per_day": settings.images_per_day,
-        "days": settings.days,
-        "epochs_per_day": settings.epochs_per_day,
-        "precision": settings.precision,
-        "rate_rule": settings.rate_rule,
-        "seed": settings.seed,
-        "data": server.get("data"),
-        "pretrained": {"goal": settings.pretrain, **server},
-        "batches": [_batch(folder, size, settings.days) for size in chosen],
-        "paper": PAPER,
-    }
+    return DailyReport(
+        folder=str(folder.path),
+        workload=facts.name,
+        title=facts.title,
+        images_per_day=settings.images_per_day,
+        days=settings.days,
+        epochs_per_day=settings.epochs_per_day,
+        precision=settings.precision,
+        rate_rule=settings.rate_rule,
+        seed=settings.seed,
+        data=server.get("data"),
+        pretrained={"goal": settings.pretrain, **server},
+        batches=tuple(_batch(folder, size, settings.days) for size in chosen),
+        paper=PAPER,
+    )
 
 
-def _batch(folder: DailyFolder, size: int, days: int) -> dict[str, Any]:
+def _batch(folder: DailyFolder, size: int, days: int) -> DailyBatch:
     rows = folder.days(size)
 
     @cache
     def opened(name: str) -> Run:
         return load(folder.batch(size) / name)
 
-    described = [_day(row, rows[0], opened) for row in rows]
-    spent = described[1:]
-    return {
-        "batch_size": size,
-        "complete": rows[-1]["day"] == days,
-        "steps_per_day": folder.settings().steps_per_day(size),
-        "weights_sha256": rows[0]["weights_sha256"],
-        "runs": sorted({str(folder.batch(size) / row["run"]) for row in rows[1:]}),
-        "days": described,
-        "total_time": _sum([day["time"] for day in spent], "s"),
-        "total_energy": _sum([day["energy"] for day in spent], "J"),
-    }
+    described = tuple(_day(row, rows[0], opened) for row in rows)
+    return DailyBatch(
+        batch_size=size,
+        complete=rows[-1]["day"] == days,
+        steps_per_day=folder.settings().steps_per_day(size),
+        weights_sha256=rows[0]["weights_sha256"],
+        runs=tuple(sorted({str(folder.batch(size) / row["run"]) for row in rows[1:]})),
+        days=described,
+        total_time=_sum([day.time for day in described if day.time is not None], "s"),
+        total_energy=_sum([day.energy for day in described if day.energy is not None], "J"),
+    )
 
 
-def _day(row: dict[str, Any], first: dict[str, Any], opened: Any) -> dict[str, Any]:
-    row_document: dict[str, Any] = {
-        "day": row["day"],
-        "accuracy": share(row["held_out"], "held-out samples"),
-        "gain": paired(row["held_out"], first["held_out"], "held-out samples"),
-        "forgetting": paired(first["remembered"], row["remembered"], "samples of the server"),
-    }
-    if row["day"]:
-        row_document["new_accuracy"] = share(
-            row["new"], "the day's samples, after training on them"
-        )
-        row_document["loss"] = row["loss"]
-        row_document["steps"] = row["steps"]
-        row_document["samples"] = row["samples"]
-        row_document["time"] = Figure(
+def _day(row: dict[str, Any], first: dict[str, Any], opened: Callable[[str], Run]) -> Day:
+    begun = Day(
+        day=row["day"],
+        accuracy=share(row["held_out"], "held-out samples"),
+        gain=paired(row["held_out"], first["held_out"], "held-out samples"),
+        forgetting=paired(first["remembered"], row["remembered"], "samples of the server"),
+    )
+    if not row["day"]:
+        return begun
+    return replace(
+        begun,
+        new_accuracy=share(row["new"], "the day's samples, after training on them"),
+        loss=row["loss"],
+        steps=row["steps"],
+        samples=row["samples"],
+        time=Figure(
             value=(row["end_ns"] - row["begin_ns"]) * 1e-9, unit="s", n=row["steps"],
             status=Status.MEASURED, source=CLOCK, method="from the day's first step to its last",
-        )  # fmt: skip
-        row_document["energy"] = _energy(row, opened)
-    return row_document
+        ),
+        energy=_energy(row, opened),
+    )  # fmt: skip
 
 
-def _energy(row: dict[str, Any], opened: Any) -> Figure:
+def _energy(row: dict[str, Any], opened: Callable[[str], Run]) -> Figure:
     """Of the span that `time` is measured over."""
     try:
         energy = opened(row["run"]).series.energy

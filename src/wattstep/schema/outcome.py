@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from wattstep.errors import DamagedRunError
+from wattstep.schema.figure import Figure
+from wattstep.schema.figures import is_figure
 
 State = Literal[
     "trained",
@@ -140,6 +142,11 @@ class Outcome:
     def final(self) -> bool:
         """True if the configuration is done with."""
         return self.status not in ("interrupted", "unrecorded")
+
+    def figure(self, name: str) -> Figure | None:
+        """A figure of its run, or None."""
+        document = self.figures.get(name)
+        return Figure.from_dict(document) if is_figure(document) else None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `name` is the configuration's."""

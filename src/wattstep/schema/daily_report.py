@@ -1,0 +1,144 @@
+"""Result of a daily training: what each day brought and cost, as consoles, pages and JSON show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from wattstep.schema.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day:
+    """A day of a daily training; on day 0, that of the server's model, nothing is trained.
+
+    Attributes:
+        accuracy: On held-out samples.
+        gain: Of accuracy since day 0, on the same samples.
+        forgetting: Accuracy on the server's samples on day 0 less that now.
+        new_accuracy: On the day's own samples, after training on them.
+        loss: Of the day's last step.
+        time: From the day's first step to its last.
+        energy: Of the span of `time`.
+    """
+
+    day: int
+    accuracy: Figure
+    gain: Figure | None = None
+    forgetting: Figure | None = None
+    new_accuracy: Figure | None = None
+    loss: float | None = None
+    steps: int | None = None
+    samples: int | None = None
+    time: Figure | None = None
+    energy: Figure | None = None
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """Its figures by name."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Figure)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready but for figures; what the day does not have is left out."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DailyBatch:
+    """Days of one batch size.
+
+    Attributes:
+        complete: True if all days are done.
+        weights_sha256: Of the weights that it began with.
+        runs: Folders of its runs.
+        total_time: Sum over the days.
+        total_energy: Sum over the days.
+    """
+
+    batch_size: int
+    days: tuple[Day, ...]
+    complete: bool = True
+    steps_per_day: int = 0
+    weights_sha256: str = ""
+    runs: tuple[str, ...] = ()
+    total_time: Figure | None = None
+    total_energy: Figure | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready but for figures."""
+        return {
+            "batch_size": self.batch_size,
+            "complete": self.complete,
+            "steps_per_day": self.steps_per_day,
+            "weights_sha256": self.weights_sha256,
+            "runs": list(self.runs),
+            "days": [day.to_dict() for day in self.days],
+            "total_time": self.total_time,
+            "total_energy": self.total_energy,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """Accuracy by day that somebody published: (day, accuracy) pairs."""
+
+    workload: str
+    images_per_day: int
+    accuracy: tuple[tuple[int, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        points = [{"day": day, "accuracy": accuracy} for day, accuracy in self.accuracy]
+        return {
+            "workload": self.workload,
+            "images_per_day": self.images_per_day,
+            "accuracy": points,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DailyReport:
+    """Result of a daily training.
+
+    Attributes:
+        title: Of the workload.
+        days: Number of days that are planned.
+        data: Facts of the data set, as the engine tells them, or None.
+        pretrained: Goal and result of the pre-training on the server, by name.
+        paper: Published accuracy beside it.
+    """
+
+    folder: str
+    workload: str
+    title: str
+    images_per_day: int
+    days: int
+    epochs_per_day: int
+    batches: tuple[DailyBatch, ...]
+    paper: Published
+    precision: str = "fp32"
+    rate_rule: str = ""
+    seed: int = 0
+    data: Mapping[str, Any] | None = None
+    pretrained: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready but for figures."""
+        return {
+            "folder": self.folder,
+            "workload": self.workload,
+            "title": self.title,
+            "images_per_day": self.images_per_day,
+            "days": self.days,
+            "epochs_per_day": self.epochs_per_day,
+            "precision": self.precision,
+            "rate_rule": self.rate_rule,
+            "seed": self.seed,
+            "data": self.data,
+            "pretrained": dict(self.pretrained),
+            "batches": [batch.to_dict() for batch in self.batches],
+            "paper": self.paper.to_dict(),
+        }

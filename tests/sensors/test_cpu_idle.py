@@ -31,10 +31,10 @@ def test_cores_come_in_the_order_of_their_numbers(tree):
     assert [read.channels[0].core for read in found.reads] == [0, 9, 10]
 
 
-def test_it_is_read_twenty_times_a_second(tree):
+def test_it_is_read_five_times_a_second(tree):
     found = IdleResidency().probe(tree(states(0, 1, 2)), 1)
     assert isinstance(found, Present)
-    assert found.reads[0].least_period_s == 0.1
+    assert found.reads[0].least_period_s == 0.2
 
 
 def test_a_core_with_an_unreadable_state_is_left_out_whole(tree, measure):

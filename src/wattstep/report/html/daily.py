@@ -7,7 +7,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from wattstep.report import daily_tables
 from wattstep.report.html.daily_chart import accuracy_chart
@@ -16,6 +15,7 @@ from wattstep.report.html.page import (
     content_policy,
     embedded,
     own_file,
+    plotting_library,
     script_source,
     write_at_once,
 )
@@ -46,7 +46,7 @@ def render_daily(daily: DailyReport) -> str:
     )
     plots = Plots()
     plot = plots.place(accuracy_chart(daily), "Accuracy on held-out samples by day")
-    scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
+    scripts = [plotting_library(), script_source(own_file("report.js"))]
     return environment.get_template("daily.html").render(
         heading=daily_tables.heading(daily),
         facts=daily_tables.facts(daily),

@@ -21,7 +21,7 @@ from wattstep.run.timeline import Timeline
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LANES_SCRIPTS = ("lanes_data.js", "lanes_drawing.js", "lanes.js")
-BUDGET = 6_000_000  # characters of all runs of a page; plotly takes 4.8 million of the 15 at most
+BUDGET = 6_000_000  # characters of all runs of a page; plotly takes 1.2 million of the 15 at most
 LEAST_BUDGET = 300_000  # that is left to them where the rest of a page takes more
 CHANNELS_SHARE = 0.5  # of the budget, at most; operations get what is left
 DIGITS = 5  # of the largest value of a channel

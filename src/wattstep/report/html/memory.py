@@ -8,7 +8,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from wattstep.report import memory_tables
 from wattstep.report.html.charts import Chart
@@ -17,6 +16,7 @@ from wattstep.report.html.page import (
     content_policy,
     embedded,
     own_file,
+    plotting_library,
     script_source,
     write_at_once,
 )
@@ -51,7 +51,7 @@ def render_footprints(footprints: Sequence[Footprint]) -> str:
     )
     plots = Plots()
     groups = [_group(group, plots) for group in memory_tables.by_workload(footprints)]
-    scripts = [script_source(get_plotlyjs()), script_source(own_file("report.js"))]
+    scripts = [plotting_library(), script_source(own_file("report.js"))]
     return environment.get_template("memory.html").render(
         groups=groups,
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},

@@ -61,6 +61,12 @@ def own_file(name: str) -> str:
     return (files("wattstep.report.html") / "templates" / name).read_text(encoding="utf-8")
 
 
+def plotting_library() -> Markup:
+    """plotly.js as it stands in a page, with scatter and bar charts alone: see vendor/README.md."""
+    source = files("wattstep.report.html") / "vendor" / "plotly-basic.min.js"
+    return script_source(source.read_text(encoding="utf-8"))
+
+
 def script_source(source: str) -> Markup:
     """A script as it stands in a page."""
     # A browser reads CR LF as LF before it computes the hash that the policy is about.

@@ -10,7 +10,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from wattstep.errors import DamagedRunError
 from wattstep.insight.compare.process import Process, process_of
@@ -29,6 +28,7 @@ from wattstep.report.html.page import (
     content_policy,
     embedded,
     own_file,
+    plotting_library,
     script_source,
     write_at_once,
 )
@@ -179,7 +179,7 @@ def render_report(
     ]
     names = ("report.js", *(LANES_SCRIPTS if any(run.timeline for run in runs) else ()))
     scripts = [script_source(own_file(name)) for name in names]
-    plotly = script_source(get_plotlyjs())
+    plotly = plotting_library()
 
     def figures_of_paper() -> dict[str, Any] | None:
         readings = [

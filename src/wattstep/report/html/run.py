@@ -10,6 +10,7 @@ from typing import Any
 from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import divisions
 from wattstep.report.html import charts
+from wattstep.report.html.flame import flame_chart
 from wattstep.report.html.learning import learning_charts
 from wattstep.report.html.page import (
     Plot,
@@ -218,6 +219,7 @@ def _operations(report: RunReport, plots: Plots) -> dict[str, Any] | None:
         "table": replace(table, notes=(*notes, *table.notes)),
         "plots": rankings(rows, "name", keys, plots, _TOP_OPERATIONS),
         "count": len(rows),
+        "flame": plots.place(flame_chart(report.operations, of), f"Operations by module, {of}"),
         "groups": groups(report.energy_groups, listed=True) if report.energy_groups else None,
         "phases": [
             (plain(phase), charts.color_of(phase))

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts as they come into view, in the colours of the theme that the reader chose; sorts,
+// Draws the charts, those in view first, in the colours of the theme that the reader chose; sorts,
 // filters and copies tables. Data only ever reach the page as text: nothing here writes HTML.
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
@@ -88,12 +88,39 @@
       if (!entry.isIntersecting) continue;
       watcher.unobserve(entry.target);
       later(ready);
-      later(() => draw(entry.target));
+      later(() => drawn.has(entry.target) || draw(entry.target));
     }
   }, { rootMargin: "600px" });
+  // The others follow one by one while nothing else is to be done, so that nothing that prints the
+  // page or takes its picture finds an empty place; those that are folded away wait to be opened.
+  function drawNext() {
+    const next = places.find((place) => !drawn.has(place) && place.offsetParent !== null);
+    if (!next) return;
+    draw(next);
+    later(drawNext);
+  }
   document.addEventListener("DOMContentLoaded", () => {
     places.forEach((place) => watcher.observe(place));
+    places.forEach(offerImages);
+    later(drawNext);
   });
+
+  // Every chart as a file, in the colours that it has.
+  function offerImages(place) {
+    const name = (place.getAttribute("aria-label") || place.id).toLowerCase()
+      .replaceAll(/[^a-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
+    const buttons = ["png", "svg"].map((format) => {
+      const button = element("button", { type: "button", textContent: format.toUpperCase() });
+      button.title = `Save this chart as ${format.toUpperCase()}`;
+      button.addEventListener("click", async () => {
+        await draw(place);
+        const scale = format === "png" ? 2 : 1;
+        Plotly.downloadImage(place, { format, scale, filename: name });
+      });
+      return button;
+    });
+    place.after(element("div", { className: "tools images" }, ...buttons));
+  }
 
   document.querySelectorAll("details").forEach((details) => {
     details.addEventListener("toggle", () => {
@@ -290,6 +317,12 @@
       this.table.tBodies[0].replaceChildren(...some.map((row) => row.place));
     }
 
+    // What one would paste into a text: cells as they stand, the status of a column in its heading.
+    written() {
+      const heading = this.columns.map(({ label, status }) => label + (status && `, ${status}`));
+      return [heading, ...this.shown.map(({ cells }) => cells.map((cell) => cell.text))];
+    }
+
     // Every number with all its digits, and what belongs to it in columns of its own.
     copied() {
       const parts = this.columns.map(({ label, numeric }, at) => {
@@ -370,12 +403,15 @@
     const many = rows.rows.length >= FILTERED_FROM;
     if (many) tools.append(filterOf(rows, number, tell), count, all);
     all.addEventListener("click", () => { rows.all = true; rows.draw(); tell(); });
-    const copies = { "Copy": [tabbed, "a spreadsheet"], "Markdown": [markdown, "a Markdown text"] };
+    const copies = {
+      "Copy": [() => tabbed(rows.copied()), "a spreadsheet, numbers with all digits"],
+      "Markdown": [() => markdown(rows.written()), "a Markdown text, as they stand"],
+    };
     const group = element("span", { className: "copies" });
     for (const [label, [spell, target]] of Object.entries(copies)) {
       const button = element("button", { type: "button", textContent: label });
-      button.title = `Copy the rows that are shown for ${target}, numbers with all digits`;
-      button.addEventListener("click", () => copy(spell(rows.copied()), tools, (done) => {
+      button.title = `Copy the rows that are shown for ${target}`;
+      button.addEventListener("click", () => copy(spell(), tools, (done) => {
         tell(done);
         if (!many) count.textContent = done;
       }));

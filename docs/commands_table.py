@@ -30,7 +30,7 @@ def _command(name: str, place: str) -> str:
     command = typer.main.get_command(app)
     rows = []
     for each in command.params:
-        if each.name == "help":
+        if each.name == "help" or getattr(each, "hidden", False):
             continue
         option = each.param_type_name == "option"
         words = [f"`{word}`" for word in (*each.opts, *each.secondary_opts)]

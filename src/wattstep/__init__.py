@@ -17,17 +17,21 @@ if TYPE_CHECKING:
     from wattstep.api import train as train
     from wattstep.integrations import log_run as log_run
     from wattstep.record.recorder import Recorder as Recorder
+    from wattstep.record.recorder import RecordingWarning as RecordingWarning
     from wattstep.report.query import query as query
     from wattstep.run import load as load
+    from wattstep.schema.figure import Figure as Figure
     from wattstep.schema.run_report import RunReport as RunReport
 
 __version__ = VERSION
 
 # Loaded on first use, from strings: `import wattstep` costs the standard library only.
 _PUBLIC = {
+    "Figure": "wattstep.schema.figure",
     "Recorder": "wattstep.record.recorder",
     "RecordingWarning": "wattstep.record.recorder",
     "RunReport": "wattstep.schema.run_report",
+    "WattstepCallback": "wattstep.integrations",
     "WattstepError": "wattstep.errors",
     "compare": "wattstep.api",
     "explain": "wattstep.api",
@@ -79,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_PUBLIC, *_CALLED]
+    return sorted(["__version__", *_PUBLIC, *_CALLED])

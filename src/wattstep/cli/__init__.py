@@ -6,8 +6,9 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -66,7 +67,6 @@ def run_command_line() -> int:
     app = typer.Typer(
         help=_HELP,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -78,7 +78,7 @@ def run_command_line() -> int:
         )
     app.callback(invoke_without_command=True)(_show_version)
     try:
-        app()
+        _call(app)
     except WattstepError as error:
         say(f"wattstep: {error}")
         return 2
@@ -95,6 +95,14 @@ def run_command_line() -> int:
         say(f"wattstep: failed inside, please report it: {contained(error)}")
         return FAILED
     return 0
+
+
+def _call(app: typer.Typer) -> None:
+    """Runs the command, with the defaults that environment and project give its options."""
+    from wattstep.cli.defaults import defaults
+
+    group: Any = typer.main.get_command(app)  # newer versions of typer have their own click
+    group(default_map=defaults(group.commands, os.environ, Path.cwd()))
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:

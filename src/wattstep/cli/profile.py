@@ -86,6 +86,11 @@ def profile(
         if script is not None:
             arguments = [script, *arguments]
         arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
+    elif script is not None and script.startswith("-"):
+        raise InvalidValueError(
+            f"{script}: wattstep profile has no such option (-h lists them); its options go before "
+            "the script, the script's own after it: wattstep profile --out DIR SCRIPT --epochs 3"
+        )
     elif script is not None:
         program = script
     else:

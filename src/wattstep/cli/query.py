@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -22,6 +23,10 @@ def query(
     sql: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(metavar="SQL", help="One SELECT of DuckDB's SQL; - reads it from the input."),
+    ] = None,
+    further: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(hidden=True),
     ] = None,
     runs: Annotated[
         Optional[list[Path]],  # noqa: UP045
@@ -68,7 +73,7 @@ def query(
         raise InvalidValueError("--json or --csv, not both")
     if output is not None:
         check_output(output)
-    text = read_sql(sql, file)
+    text = read_sql(sql, file, further or ())
     size = None if memory is None else _size(memory)
     from wattstep.report.query import ask
     from wattstep.report.values import plain
@@ -88,12 +93,19 @@ def query(
         raise type(error)(plain(error)) from error
 
 
-def read_sql(sql: str | None, file: Path | None) -> str:
+def read_sql(sql: str | None, file: Path | None, further: Sequence[str] = ()) -> str:
     """The query: given, of a file, or of the input.
 
     Raises:
-        InvalidValueError: There is none, or two, or it cannot be read.
+        InvalidValueError: There is none, or two, or it cannot be read, or runs stand beside it.
     """
+    beside = [word for word in (sql, *further) if word and word != "-" and Path(word).exists()]
+    if beside or further:
+        folders = " ".join(f"--runs {word}" for word in beside)
+        raise InvalidValueError(
+            f"{(beside or further)[0]}: runs are named by an option: "
+            f'wattstep query "SELECT ..." {folders or "--runs FOLDER"}'
+        )
     if (sql is None) == (file is None):
         raise InvalidValueError(
             'wattstep query "SELECT ..." (or -f FILE); --tables lists the tables'

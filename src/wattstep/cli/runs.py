@@ -32,6 +32,9 @@ def runs(
     """List recorded runs, or show what is in one before it is shared."""
     from wattstep.errors import InvalidValueError
 
+    if action == "list" and path is not None and not path.is_dir():
+        what = "is a file" if path.exists() else "is not there"
+        raise InvalidValueError(f"{path} {what}: wattstep runs list FOLDER takes a folder of runs")
     if action == "list":
         _list(path or Path("runs"), json)
     elif action == "show" and path is not None:

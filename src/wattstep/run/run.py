@@ -44,9 +44,13 @@ class Run:
         info = self.info
         return f"Run({str(self.path)!r}, {info.workload[:80]!r}, {info.state!r})"
 
+    def summary(self) -> str:
+        """The run on one screen, as `wattstep show` prints it: figures, bars, advice, cautions."""
+        # Reports lie above this package: they are called by name, as `import wattstep` does it.
+        return str(importlib.import_module("wattstep.report.terminal.summary").text(self))
+
     def _repr_html_(self) -> str:
         """HTML for a notebook."""
-        # Reports lie above this package: they are called by name, as `import wattstep` does it.
         pages = importlib.import_module("wattstep.report.html.notebook")
         return str(pages.picture(self))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from io import StringIO
 from typing import Final
 
 from rich.console import Console, Group
@@ -17,6 +18,7 @@ from wattstep.report.divisions import Part, divisions
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.run import STYLES
 from wattstep.report.values import Shown, brief, plain, show
+from wattstep.run import Run
 from wattstep.schema.failures import Failures
 from wattstep.schema.metrics import HEADLINES
 from wattstep.schema.run_report import RunReport
@@ -60,6 +62,15 @@ def print_summary(
     if report.run:
         console.print(Text(f"run: {plain(report.run)}"), soft_wrap=True)
         console.print(Text(MORE, style="dim"))
+
+
+def text(run: Run) -> str:
+    """A run on one screen as plain text, 100 columns wide."""
+    from wattstep.insight.advise.section import ranked
+
+    stream = StringIO()
+    print_summary(run.report(), Console(file=stream, width=100), ranked(run))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def _head(report: RunReport, console: Console) -> Group:

@@ -1,0 +1,33 @@
+"""A trace of torch.profiler as a run: python examples/import_trace.py [FOLDER] [TEGRASTATS-LOG].
+
+The trace is made here; on a Jetson, let tegrastats write a log beside the training, and give it.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+import wattstep
+
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/imported")
+folder.parent.mkdir(parents=True, exist_ok=True)
+trace = folder.with_suffix(".trace.json")
+model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(torch.randn(64, 256)).square().mean().backward()
+        optimizer.step()
+        profiler.step()
+profiler.export_chrome_trace(str(trace))
+
+log = ["--telemetry", sys.argv[2]] if len(sys.argv) > 2 else []
+command = ["wattstep", "import", "--trace", str(trace), *log]
+place = ["--out", str(folder.parent), "--name", folder.name, "--quiet"]
+subprocess.run([sys.executable, "-m", *command, *place], check=True)
+print(wattstep.load(folder).summary())

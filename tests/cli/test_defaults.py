@@ -1,0 +1,62 @@
+"""Defaults of options from the environment and from pyproject.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from wattstep.cli.defaults import defaults
+from wattstep.cli.run import run
+from wattstep.cli.show import show
+from wattstep.errors import InvalidValueError
+
+
+def commands() -> Any:
+    app = typer.Typer()
+    app.command("run")(run)
+    app.command("show")(show)
+    group: Any = typer.main.get_command(app)
+    return group.commands
+
+
+def found(folder: Path, **environment: str) -> dict[str, dict[str, Any]]:
+    return defaults(commands(), environment, folder)
+
+
+def test_the_environment_comes_before_the_file_and_a_command_s_table_before_all(
+    tmp_path: Path,
+) -> None:
+    text = '[tool.wattstep]\npower-model = "vcpu"\nseconds = 5\n[tool.wattstep.run]\nseconds = 7\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert found(below)["run"] == {"power_model": "vcpu", "seconds": 7}
+    assert found(below)["show"] == {}
+    given = found(below, WATTSTEP_SECONDS="9", WATTSTEP_STRICT="1", WATTSTEP_BATCH="")
+    assert given["run"] == {"power_model": "vcpu", "seconds": "9"}
+
+
+def test_without_a_file_or_a_table_of_ours_there_are_none(tmp_path: Path) -> None:
+    assert found(tmp_path)["run"] == {}
+    (tmp_path / "pyproject.toml").write_text('[tool.other]\nseconds = "x"\n')
+    assert found(tmp_path)["run"] == {}
+    (tmp_path / "pyproject.toml").write_text("[tool.other\n")  # that tool's business
+    assert found(tmp_path)["run"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tool.wattstep.run]\nsecond = 1\n", "did you mean seconds"),
+        ("[tool.wattstep.runn]\nseconds = 1\n", "did you mean run"),
+        ("[tool.wattstep\n", "cannot be read"),
+        ("[tool]\nwattstep = 3\n", "is no table"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(InvalidValueError, match=told):
+        found(tmp_path)

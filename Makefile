@@ -51,8 +51,8 @@ fuzz: .venv/.tests
 check: lint contracts types test
 
 lint: .venv/.tests
-	.venv/bin/ruff format --check src tests benchmarks docs
-	.venv/bin/ruff check src tests benchmarks docs
+	.venv/bin/ruff format --check src tests benchmarks docs examples
+	.venv/bin/ruff check src tests benchmarks docs examples
 
 # Benchmarks as well, since hours go by before one shows that a name has moved; not strictly.
 types: .venv/.tests
@@ -63,8 +63,8 @@ types: .venv/.tests
 	  --disable-error-code assignment --disable-error-code return-value
 
 format: .venv/.tests
-	.venv/bin/ruff check --fix src tests benchmarks docs
-	.venv/bin/ruff format src tests benchmarks docs
+	.venv/bin/ruff check --fix src tests benchmarks docs examples
+	.venv/bin/ruff format src tests benchmarks docs examples
 
 contracts: .venv/.tests
 	.venv/bin/lint-imports

@@ -46,6 +46,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
             "a script under its own process, programs that keep the cores busy"
         ),
         "daily": "trains for days, killed between them",
+        "docs/test_examples.py": "trains, and imports, in processes of its own",
         "docs/test_python.py::test_the_examples_run_as_they_stand": "trains and sweeps",
         "exporting/test_trace_processor.py": "Perfetto's own reader, and its page in a browser",
         "faults": "processes killed, disks full, runs of other users",

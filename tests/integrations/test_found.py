@@ -15,7 +15,7 @@ from wattstep.errors import MissingPartError
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names: set[str] = set()
-    for name in integrations.TRAINERS:
+    for name in (*integrations.TRAINERS, "transformers.trainer"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(
         integrations.importlib.util,
@@ -34,8 +34,17 @@ def test_of_two_the_imported_one_is_meant(there: set[str], monkeypatch: pytest.M
     there.update(integrations.TRAINERS)
     with pytest.raises(MissingPartError, match="both here: write from"):
         integrations._trainer()
-    monkeypatch.setitem(sys.modules, "transformers", sys)
+    monkeypatch.setitem(sys.modules, "transformers.trainer", sys)
     assert integrations._trainer() == "wattstep.integrations.transformers"
+
+
+def test_a_library_that_another_has_loaded_is_not_meant(
+    there: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there.update(integrations.TRAINERS)
+    monkeypatch.setitem(sys.modules, "lightning", sys)
+    monkeypatch.setitem(sys.modules, "transformers", sys)
+    assert integrations._trainer() == "wattstep.integrations.lightning"
 
 
 def test_without_a_trainer_the_recorder_is_named(there: set[str]) -> None:

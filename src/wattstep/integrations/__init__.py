@@ -23,6 +23,11 @@ TRAINERS: Final = MappingProxyType(
         "transformers": "wattstep.integrations.transformers",
     }
 )
+# The module that is loaded once a library's trainer is: Lightning itself loads transformers, by way of
+# torchmetrics, but not its trainer.
+_LOADED: Final = MappingProxyType(
+    {"lightning": "lightning", "transformers": "transformers.trainer"}
+)
 
 __all__ = ["WattstepCallback", "log_run"]
 
@@ -40,7 +45,7 @@ def _trainer() -> str:
         MissingPartError: No such library is installed, or it cannot be known which is meant.
     """
     there = [name for name in TRAINERS if importlib.util.find_spec(name) is not None]
-    meant = [name for name in there if name in sys.modules]
+    meant = [name for name in there if _LOADED[name] in sys.modules]
     if len(meant or there) == 1:
         return TRAINERS[(meant or there)[0]]
     if not there:

@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "data": "wattstep.cli.data:data",
         "run": "wattstep.cli.run:run",
         "profile": "wattstep.cli.profile:profile",
+        "attach": "wattstep.cli.attach:attach",
         "live": "wattstep.cli.live:live",
         "targets": "wattstep.cli.targets:targets",
         "memory": "wattstep.cli.memory:memory",

@@ -87,7 +87,8 @@ def line_of(snapshot: Snapshot) -> str:
     """A snapshot in one line."""
     from wattstep.report.terminal.glyphs import brief
 
-    parts = [snapshot.stage or snapshot.state, f"step {snapshot.steps:,}"]
+    parts = [snapshot.stage or snapshot.state]
+    parts += [f"step {snapshot.steps:,}"] if snapshot.steps else []
     time_of_step = snapshot.figures.get("step_time")
     if time_of_step is not None and time_of_step.value is not None:
         parts.append(f"{1e3 * time_of_step.value:.3g} ms a step (median)")

@@ -162,7 +162,11 @@ class _Run:
     def _stage(self, state: str) -> str:
         if state != RECORDING:
             return state
-        return self._so_far.beside or ("training" if self._so_far.steps.done else "no step yet")
+        if self._so_far.beside:
+            return self._so_far.beside
+        if "attached" in self._so_far.info.options:
+            return "recorded from outside"
+        return "training" if self._so_far.steps.done else "no step yet"
 
     def _elapsed(self) -> Figure:
         so_far = self._so_far

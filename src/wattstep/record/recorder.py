@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ class Recorder(StepRecorder):
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         self._lock = RunLock(folder)
         undo.callback(self._lock.release)
-        self._host = open_host(self._target, os.getpid(), folder)
+        self._host = open_host(self._target, self._process, folder)
         undo.callback(self._host.close)
         plan = self._plan(self._host)
         self._info = self._describe(plan.absent, plan.reads)
@@ -161,13 +161,27 @@ class Recorder(StepRecorder):
             self._operations,
             self.note,
             lambda: self._engine or engines.loaded(),
+            self._process,
         )
-        self._sampling = Attendant(plan, journal, functools.partial(open_clocks, os.getpid()))
+        self._sampling = Attendant(plan, journal, self._open_clocks)
         undo.callback(self._sampling.stop)
         self._hear(self._sampling.start())
         self._info = replace(self._info, scheduling=self._sampling.scheduling)
         write_info(folder, self._info)
         self._steps.start(self._marks, self._windows, own_clock=self._own_clock)
+
+    @property
+    def _process(self) -> int:
+        """Id of the process that trains."""
+        return os.getpid()
+
+    def _open_clocks(self, without: Collection[int] | None) -> list[int]:
+        """The perf counters of the training; see `Attendant`."""
+        return open_clocks(self._process, without)
+
+    def _environment(self) -> dict[str, Any]:
+        """Versions of what trains."""
+        return _environment()
 
     def _plan(self, host: SensorHost) -> Plan:
         sensors = _without_doubles(host.probe())
@@ -199,12 +213,16 @@ class Recorder(StepRecorder):
             trace=self._mode.text,
             device=self._host.device,
             target=self._target.text,
-            environment=_environment(),
+            environment=self._environment(),
             power_model=self._power_model,
             reads=reads,
             absent=absent,
             **fields,
         )
+
+    def _mark_last_peak(self) -> None:
+        """Marks the high-water mark of memory at the end."""
+        self._windows.mark_peak()
 
     def forget(self) -> None:
         """In a forked child: its steps are not ours, and the journals belong to the parent."""
@@ -224,7 +242,7 @@ class Recorder(StepRecorder):
             if self.problem is None:
                 self._windows.abandon(self.index)
                 self._steps.end_rest()
-                self._windows.mark_peak()
+                self._mark_last_peak()
         except OSError as error:
             self._cannot_write(error)
         self._hear(self._sampling.stop())
@@ -275,7 +293,7 @@ class Recorder(StepRecorder):
             info,
             engine=_version(engine) if unversioned else info.engine,
             threads=threads,
-            environment=_environment(),
+            environment=self._environment(),
             clocks=(*info.clocks, wall_clock()),
             notes=tuple(self._notes),
             lost=dict(self._lost),

@@ -19,6 +19,9 @@ NO_OPERATIONS = "no trace was imported: there are no operations"
 ELSEWHERE = "another tool recorded it: what that cost is not known"
 ONLY_TOTALS = "the trace keeps totals only: there are no steps"
 NO_STEPS = "the trace holds no step"
+ATTACHED = (
+    "it was recorded from outside, while it ran: no steps are marked, figures are of the whole"
+)
 UNMARKED = (
     "the trace marks no steps: say which of its annotations are steps (--step-name); figures are "
     "of the whole trace"

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wattstep.errors import DamagedRunError
-from wattstep.recorded.imported import Imported
+from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.phases import Phases, common_phases
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -185,7 +185,7 @@ class Tables:
             raise DamagedRunError(f"steps.parquet of {self.path}: {wrong}")
         traced = table["traced"].to_numpy(zero_copy_only=False)
         foreign = self.imported.is_import
-        without = foreign and not len(table)
+        absent = "" if len(table) else self._without_steps()
         spans = self.table("spans").to_pydict()
         rest: dict[str, list[tuple[int, int]]] = {}
         windows: list[tuple[int, int]] = []
@@ -210,10 +210,16 @@ class Tables:
             window_ns=pairs(windows),
             rest_ns={name: pairs(values) for name, values in rest.items()},
             only_traced=foreign and bool(len(table)) and bool(traced.all()),
-            absent=self.imported.without_steps(bool(self.summaries)) if without else "",
+            absent=absent,
             # runs of before December 2026 have none
             waited_s=floats("waited_ns") * 1e-9 if "waited_ns" in table.column_names else None,
         )
+
+    def _without_steps(self) -> str:
+        """Reason why there are no steps; "" where a recorder waited for some."""
+        if self.imported.is_import:
+            return self.imported.without_steps(bool(self.summaries))
+        return ATTACHED if "attached" in self.info.options else ""
 
     def cpu_ns(self) -> tuple[FloatArray, FloatArray]:
         """The process's own CPU clock at begin and end of each step in ns; NaN where not read."""

@@ -19,6 +19,7 @@ from wattstep.schema.workload import DataFacts
 ALWAYS = (
     "step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory", "cpu_utilization"
 )  # fmt: skip
+ALWAYS_ATTACHED = ("mean_power",)
 ALWAYS_OF_IMPORTED = ("step_time", "energy_per_step")
 STATUS_MEANINGS = {
     "counted": "exact, such as parameters and FLOPs",
@@ -91,8 +92,15 @@ def _of_others(report: RunReport) -> bool:
     return bool(sensors(report.device)) and not seen
 
 
+def attached(report: RunReport) -> bool:
+    """True if the training was recorded from outside, while it ran."""
+    return "attached" in report.options
+
+
 def always_asked(report: RunReport) -> tuple[str, ...]:
     """The metrics that are missed where they are missing: the first screen says why."""
+    if attached(report):
+        return ALWAYS_ATTACHED
     return ALWAYS_OF_IMPORTED if report.imported else ALWAYS
 
 
@@ -220,8 +228,8 @@ def steps(report: RunReport) -> str:
     kinds = [f"{counts[key]:,} {plain(key)}" for key in counts if key not in hidden]
     if "recorded" not in counts:
         return ", ".join(kinds)
-    if not counts["recorded"] and report.imported:
-        return "no steps were recorded"
+    if not counts["recorded"] and (report.imported or attached(report)):
+        return "recorded from outside: no steps" if attached(report) else "no steps were recorded"
     recorded = f"{counts['recorded']:,} step{'' if counts['recorded'] == 1 else 's'} recorded"
     return f"{recorded}: {', '.join(kinds)}" if kinds else recorded
 

@@ -110,6 +110,7 @@ def compute(
         "speed": lambda: _speed(series, breakdown),
         "time of processors": lambda: {"cpu_time_per_step": cpu_time_per_step(series, breakdown)},
         "time of traced steps": lambda: _traced_time(series, breakdown),
+        "time of the whole": lambda: _whole_time(series),
         "utilization": lambda: _utilization(tables, series, parts),
         "use of the GPU": lambda: {"gpu_utilization": gpu_utilization(series, parts)},
         "memory": lambda: memory_metrics(tables, series),
@@ -209,6 +210,30 @@ def _traced_time(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
         figures["recorded_time"] = breakdown.step_time
     if (gpu_time := breakdown.gpu_time()) is not None:
         figures["gpu_time"] = gpu_time
+    return figures
+
+
+def _whole_time(series: Series) -> dict[str, Any]:
+    """`recorded_time` and `recorded_cpu_time` of a training that was recorded from outside."""
+    span = series.recorded_ns
+    if not series.steps.absent or series.imported.is_import or span is None:
+        return {}
+    begin, end = span
+    figures = {
+        "recorded_time": Figure(
+            value=(end - begin) * 1e-9, unit="s", status=Status.MEASURED, source=CLOCK,
+            method="from the first sample to the last",
+        )
+    }  # fmt: skip
+    if series.process_cpu is None:
+        figures["recorded_cpu_time"] = missing("s", "CPU time of the training was not sampled")
+    else:
+        curve, source = series.process_cpu
+        figures["recorded_cpu_time"] = Figure(
+            value=float(curve.total[-1]), unit="s", source=source,
+            status=series.status_of("process_cpu_time", "process_cpu_time_coarse"),
+            method="sum over the recording",
+        )  # fmt: skip
     return figures
 
 

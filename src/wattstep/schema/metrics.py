@@ -98,7 +98,14 @@ _METRICS: Final = {
         thing="CPU time",
     ),
     "recorded_time": Metric(
-        label="Recorded time", meaning="From the beginning of the trace to its end", headline=True
+        label="Recorded time",
+        meaning="From the beginning of the recording to its end",
+        headline=True,
+    ),
+    "recorded_cpu_time": Metric(
+        label="CPU time",
+        meaning="CPU time of the training and its children in all the time that was recorded",
+        headline=True,
     ),
     "gpu_time": Metric(
         label="GPU time", meaning="Part of a step in which its work ran on any GPU", headline=True

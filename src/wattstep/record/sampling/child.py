@@ -440,7 +440,7 @@ def open_read(entry, descriptors, fds=None):
     if parser == "perf":
         if not descriptors:
             raise OSError(2, "no perf counters were passed on")
-        return read_perf(descriptors, os.getppid())
+        return read_perf(descriptors, arguments[0] if arguments else os.getppid())
     if parser == "threads":
         return read_threads(path)
     if parser in ("children", "family"):

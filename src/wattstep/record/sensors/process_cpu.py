@@ -74,7 +74,11 @@ class TaskClock(Sensor):
             resolution=1e-9,
         )
         return Present(
-            reads=(SensorRead(path="perf:task-clock", parser="perf", channels=(channel,)),)
+            reads=(
+                SensorRead(
+                    path="perf:task-clock", parser="perf", channels=(channel,), arguments=(pid,)
+                ),
+            )
         )
 
 

@@ -34,6 +34,7 @@ class Windows:
         operations: Descriptor of the journal of operations.
         note: Told of what the reader must know.
         engine: Finds what trains, when a tracer is first wanted; None: nothing that is known.
+        process: Whose memory is asked: a process id, or "self".
 
     Attributes:
         traced: True if the step that runs is traced.
@@ -49,7 +50,9 @@ class Windows:
         operations: int,
         note: Callable[[str], None],
         engine: Callable[[], Engine | None],
+        process: int | str = "self",
     ) -> None:
+        self._process = process
         self.schedule = Schedule(mode, warmup)
         self.traced = False
         self.opening = False
@@ -109,7 +112,7 @@ class Windows:
             self.stop(FOREIGN)
             return False
         self.mark_peak()
-        self._marks.add(Mark.RESIDENT, 0, own_status("VmRSS"))
+        self._marks.add(Mark.RESIDENT, 0, self._size("VmRSS"))
         self._begin_ns = time.perf_counter_ns()
         self._marks.add(Mark.WINDOW_START)
         self._phases = []
@@ -198,8 +201,8 @@ class Windows:
         """Marks what a window leaves behind, and begins the peak anew."""
         self.traced = False
         self._marks.add(Mark.WINDOW_END)
-        self._marks.add(Mark.RESIDENT, 1, own_status("VmRSS"))
-        self._marks.add(Mark.PEAK, 1, own_status("VmHWM"))
+        self._marks.add(Mark.RESIDENT, 1, self._size("VmRSS"))
+        self._marks.add(Mark.PEAK, 1, self._size("VmHWM"))
         self.reset_peak()
 
     def _guarded(self, work: Callable[[], Any]) -> None:
@@ -221,7 +224,19 @@ class Windows:
         Raises:
             OSError: The disk is full.
         """
-        self._marks.add(Mark.PEAK, 0, own_status("VmHWM"))
+        self._marks.add(Mark.PEAK, 0, self._size("VmHWM"))
+
+    def highest_resident(self) -> float:
+        """The high-water mark since it was last reset, in bytes.
+
+        Raises:
+            OSError: There is no such process.
+            ValueError: It has ended, and has no memory any more.
+        """
+        return self._size("VmHWM")
+
+    def _size(self, key: str) -> float:
+        return size_of_process(self._process, key)
 
     def end_apart(self) -> None:
         """Marks the peak of what has just run as no part of the training, and ends it.
@@ -229,13 +244,13 @@ class Windows:
         Raises:
             OSError: The disk is full.
         """
-        self._marks.add(Mark.PEAK, 2, own_status("VmHWM"))
+        self._marks.add(Mark.PEAK, 2, self._size("VmHWM"))
         self.reset_peak()
 
     def reset_peak(self) -> None:
         """Sets the high-water mark back to what is resident now (Linux 4.0 and later)."""
         try:
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+            Path(f"/proc/{self._process}/clear_refs").write_text("5", encoding="ascii")
         except OSError:
             self._note(
                 "the high-water mark of memory could not be reset: the peak covers the process's "
@@ -255,8 +270,13 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def own_status(key: str) -> float:
-    """A size from this process's own status, in bytes."""
-    data = Path("/proc/self/status").read_bytes()
+def size_of_process(process: int | str, key: str) -> float:
+    """A size from a process's status, in bytes.
+
+    Raises:
+        OSError: There is no such process.
+        ValueError: It has ended, and has no memory any more.
+    """
+    data = Path(f"/proc/{process}/status").read_bytes()
     at = data.index(key.encode() + b":")
     return float(data[at + len(key) + 1 : at + 40].split(None, 1)[0]) * 1024

@@ -17,7 +17,7 @@ settings.load_profile("short")
 
 # What fails inside of a part of an answer is raised, here and in processes that tests start: where
 # users get a line in its place, a test fails.
-os.environ.setdefault("WATTSTEP_STRICT", "1")
+os.environ.setdefault("WATTSTEP_FAIL_LOUDLY", "1")
 
 # With a thread for each core, every operation waits for whichever of them something else keeps from
 # its core: on four cores of which one is taken, sixty times as long as with three threads.

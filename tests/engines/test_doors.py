@@ -223,7 +223,7 @@ def test_a_metric_of_another_package_that_fails_costs_itself_alone(
         sites = [installed, tmp_path]
         # In tests what fails is raised, but for here: users have no such setting.
         return json.loads(
-            python("-m", "wattstep", *arguments, sites=sites, cwd=told, WATTSTEP_STRICT="")
+            python("-m", "wattstep", *arguments, sites=sites, cwd=told, WATTSTEP_FAIL_LOUDLY="")
         )
 
     compared = command("compare", "one", "two", "--json", "--across", "batch")["metrics"]

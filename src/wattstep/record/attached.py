@@ -57,6 +57,10 @@ class AttachedRecorder(Recorder):
     def _environment(self) -> dict[str, Any]:
         return {}
 
+    def __enter__(self) -> AttachedRecorder:
+        self.start()
+        return self
+
     def watch(self, until_s: float | None = None) -> bool:
         """Waits until the process ends, or for so many seconds.
 

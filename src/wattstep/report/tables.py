@@ -11,7 +11,7 @@ from wattstep.schema.figure import Figure
 from wattstep.schema.report_rows import CostRow, EnergyGroup
 
 # Rows that a browser lays out at once without a wait.
-MOST_DRAWN = 200
+MOST_DRAWN = 40
 
 Cell: TypeAlias = str | Shown | None
 Row: TypeAlias = Mapping[str, object]  # texts and figures by column

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from wattstep.errors import DamagedRunError, WattstepError
 
-STRICT: Final = "WATTSTEP_STRICT"  # in the environment: what fails is raised; the tests set it
+STRICT: Final = "WATTSTEP_FAIL_LOUDLY"  # in the environment: what fails is raised; the tests set it
 MOST_CHARACTERS: Final = 300
 Result = TypeVar("Result")
 

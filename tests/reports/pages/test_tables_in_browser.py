@@ -106,7 +106,7 @@ def operations(opened: Operations) -> Operations:
 
 
 def test_of_many_rows_the_first_are_there(operations: Operations) -> None:
-    assert operations.count == "300 rows, the first 200 are shown"
+    assert operations.count == "300 rows, the first 40 are shown"
     assert operations.names == [f"op{MANY - 1 - n}" for n in range(MOST_DRAWN)]
 
 
@@ -210,7 +210,7 @@ def test_a_table_is_used_with_the_keyboard_and_says_what_it_does(operations: Ope
     field = operations.tools.get_by_label("Filter")
     field.focus()
     operations.page.keyboard.type("backward")
-    assert operations.count == "100 of 300 rows"
+    assert operations.count == "100 of 300 rows, the first 40 are shown"
     head = operations.table.locator("thead th", has_text="Layer")
     head.get_by_role("button").focus()
     operations.page.keyboard.press("Enter")
@@ -265,7 +265,7 @@ def test_paper_is_light_whole_and_without_buttons(browser: Any, report: Path) ->
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.locator("details:not([open])").count() == 0
+    assert page.locator("details:not([open])").count() == closed
     assert page.locator(".chart:not(:has(.main-svg))").count() == 0
     for control in (".tools", ".theme"):
         assert not page.locator(control).first.is_visible()
@@ -274,6 +274,6 @@ def test_paper_is_light_whole_and_without_buttons(browser: Any, report: Path) ->
     assert page.locator("details:not([open])").count() == closed
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 22, 26)"
     pages = page.pdf(format="A4").count(b"/Type /Page\n")
-    assert pages > 2
+    assert 2 < pages <= 15
     assert found.complaints == []
     found.context.close()

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch._C._profiler import _RecordFunctionFast
-from torch.nn.modules import module as torch_module
+
+from wattstep.engines.torch.global_hooks import around_modules
 
 SCOPE = "wattstep.layer:"
 OUTSIDE = "(outside modules)"
@@ -31,10 +32,7 @@ class LayerScopes:
     def begin(self) -> None:
         """Hooks in."""
         self._open.clear()
-        self._handles = [
-            torch_module.register_module_forward_pre_hook(self._enter),
-            torch_module.register_module_forward_hook(self._leave, always_call=True),
-        ]
+        self._handles = around_modules(self._enter, self._leave)
 
     def end(self) -> None:
         """Hooks out, and closes what an exception left open."""

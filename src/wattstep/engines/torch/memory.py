@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.modules import module as torch_module
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -21,6 +20,7 @@ from wattstep.engines.torch.allocations import (
     Ledger,
     Storage,
 )
+from wattstep.engines.torch.global_hooks import around_modules
 from wattstep.schema.step_memory import Meter, StepMemory
 
 
@@ -246,10 +246,7 @@ class _Layers:
 
     def begin(self) -> None:
         """Hooks in: the framework's global ones, so that no module carries anything."""
-        self._handles = [
-            torch_module.register_module_forward_pre_hook(self._enter),
-            torch_module.register_module_forward_hook(self._leave, always_call=True),
-        ]
+        self._handles = around_modules(self._enter, self._leave)
 
     def end(self) -> None:
         """Hooks out."""

@@ -13,6 +13,7 @@ from torch.nn import utils as torch_nn_utils
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
+from wattstep.engines.torch.global_hooks import around_modules
 from wattstep.engines.torch.graph_sign import GraphSign
 
 CLIPPERS = ("clip_grad_norm_", "clip_grad_value_")
@@ -151,10 +152,7 @@ class PhaseHooks:
         """Looks for networks, or stops to."""
         if on and not self._discovery and hasattr(torch_module, "register_module_forward_hook"):
             self._depth = 0
-            self._discovery = [
-                torch_module.register_module_forward_pre_hook(self._module_begins),
-                register_forward_end(self._module_ends),
-            ]
+            self._discovery = around_modules(self._module_begins, self._module_ends)
         elif not on:
             for handle in self._discovery:
                 handle.remove()
@@ -310,14 +308,6 @@ class PhaseHooks:
             if any(trained):
                 (whole if all(trained) else part).append(name)
         return sorted(whole or part)[:MOST_NAMED]
-
-
-def register_forward_end(hook: Callable[..., None]) -> Any:
-    """A global hook at the ends of modules; from torch 2.1 on it is called after exceptions as well."""
-    try:
-        return torch_module.register_module_forward_hook(hook, always_call=True)
-    except TypeError:
-        return torch_module.register_module_forward_hook(hook)
 
 
 def _numbered(name: str) -> Iterator[str]:

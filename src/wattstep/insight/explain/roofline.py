@@ -60,7 +60,7 @@ def roofline(run: Run) -> Section:
         assert isinstance(ceilings, Ceilings)
         bounds = time_by_bound(run, work, placed)
         figures |= {f"{bound}_bound_time": figure for bound, figure in bounds.items()}
-        figures |= _at_ceilings(placed)
+        figures |= _at_ceilings(placed) | _ceilings(run, ceilings)
         sentences += _sentences(run, bounds, ceilings)
     cores = cores_of(run)
     if cores.crowded:
@@ -111,6 +111,13 @@ def _at_ceilings(placed: Placed) -> dict[str, Figure]:
             "those whose FLOPs or bytes are known",
         )
     }  # fmt: skip
+
+
+def _ceilings(run: Run, ceilings: Ceilings) -> dict[str, Figure]:
+    """The two lines of the roof, as far as they were measured."""
+    peak = ceilings.peak(precision_of(run, "convolution"))
+    found = {"peak_flops": peak, "memory_bandwidth": ceilings.memory.best}
+    return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def _sentences(run: Run, bounds: Mapping[Bound, Figure], ceilings: Ceilings) -> list[str]:

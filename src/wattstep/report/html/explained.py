@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from wattstep.insight.explain import explain
 from wattstep.insight.explain.section import Section
+from wattstep.report.html.explain_charts import charts_of
+from wattstep.report.html.page import Plot, Plots
 from wattstep.report.values import plain, show
 from wattstep.run.run import Run
 
@@ -24,11 +26,15 @@ def sections_of(run: Run) -> Sequence[Section] | str:
     return tuple(explain(run))
 
 
-def told(sections: Sequence[Section] | str) -> dict[str, object] | None:
-    """Variables of the template: titles with their sentences, or a reason; None for nothing."""
+def told(sections: Sequence[Section] | str, plots: Plots) -> dict[str, object] | None:
+    """Variables of the template: titles with sentences and pictures, or a reason; None for nothing."""
     if isinstance(sections, str):
         return {"reason": plain(sections), "sections": [], "advice": []}
-    titled = [(plain(one.title), _sentences(one)) for one in sections if one.name != ADVICE]
+    titled = [
+        (plain(one.title), _sentences(one), _plots(one, plots))
+        for one in sections
+        if one.name != ADVICE
+    ]
     advice = [each for one in sections if one.name == ADVICE for each in _advice(one)]
     return {"reason": "", "sections": titled, "advice": advice} if sections else None
 
@@ -40,6 +46,11 @@ def _advice(section: Section) -> list[dict[str, object]]:
          "how": plain(row["how"])}
         for table in section.tables if table.name == ADVICE for row in table.rows
     ]  # fmt: skip
+
+
+def _plots(section: Section, plots: Plots) -> list[Plot]:
+    placed = (plots.place(chart, title) for title, chart in charts_of(section))
+    return [plot for plot in placed if plot is not None]
 
 
 def _sentences(section: Section) -> list[str]:

@@ -173,7 +173,7 @@ def render_report(
     sections = [
         {
             **run_section(f"run-{number}", report, plots, failures),
-            "explained": told(run.explained),
+            "explained": told(run.explained, plots),
         }
         for number, (report, run) in enumerate(zip(reports, runs, strict=True), start=1)
     ]

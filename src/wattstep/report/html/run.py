@@ -35,7 +35,7 @@ from wattstep.schema.run_report import RunReport
 PART = "Part of a step"
 SERIES = tuple(f"--series-{n}" for n in range(1, 7))
 _TOP_OPERATIONS = 12
-_MOST_LAYER_BARS = 40
+_MOST_LAYER_BARS = 24
 # Shown in parts of their own.
 _APART = ("cpu_core_utilization", "idle_state_ratio", "memory_breakdown", "memory_highest")
 

@@ -161,22 +161,16 @@
   }
   if (theme !== "auto") wear(theme);
 
-  // On paper: light colours, every chart, and all details open; then all as it was.
-  let closed = [];
+  // On paper: light colours and every chart; details as the reader left them; then all as it was.
   window.addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
-    closed.forEach((details) => { details.open = true; });
     places.forEach((place) => drawn.add(place));
     wear("light");
     drawn.forEach((place) => Plotly.Plots.resize(place));
   });
-  window.addEventListener("afterprint", () => {
-    closed.forEach((details) => { details.open = false; });
-    wear(theme);
-  });
+  window.addEventListener("afterprint", () => wear(theme));
 
   // --- Tables: sorted, filtered, copied; of thousands of rows the first are shown. ------------------
-  const DRAWN = 200;
+  const DRAWN = 40;
   const FILTERED_FROM = 9; // rows; fewer are seen at a glance
   const COPIED_FROM = 3;
   const EXACT = ["number", "unit", "status", "low", "high"];

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import torch  # noqa: F401 - a training has loaded it, and with it what the canary needs
 
-from wattstep.record.tracing.windows import own_status
+from wattstep.record.tracing.windows import size_of_process
 from wattstep.train.environment.canary import work
 
 
@@ -23,11 +23,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=20)
     repetitions = parser.parse_args().repetitions
-    before, begin, used = own_status("VmRSS"), time.perf_counter(), time.process_time()
+    before, begin, used = size_of_process("self", "VmRSS"), time.perf_counter(), time.process_time()
     found = [work()]
     seconds, cpu = time.perf_counter() - begin, time.process_time() - used
     print(f"the first: {seconds:.3f} s, processor time {cpu:.3f} s", end=", ")
-    print(f"leaves {(own_status('VmRSS') - before) / 1e6:.2f} MB resident")
+    print(f"leaves {(size_of_process('self', 'VmRSS') - before) / 1e6:.2f} MB resident")
     found += [work() for _ in range(repetitions - 1)]
     for part in ("compute_s", "memory_s"):
         medians = [statistics.median(one[part]) for one in found]

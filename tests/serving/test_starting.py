@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import json
 import signal
 import socket
@@ -107,6 +108,8 @@ def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
     assert child is not None
     assert child.stdin is not None
     child.send_signal(signal.SIGSTOP)  # it stays at work for as long as it takes to kill it
+    stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    until(lambda: os.waitid(os.P_PID, child.pid, stopped))  # till then it may still read
     ended: list[str] = []
     task = {"task": "figures", "paths": [str(tmp_path)]}
     asking = threading.Thread(target=lambda: ended.append(worker.do(task).error))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import json
+import os
 import signal
 import socket
 import subprocess

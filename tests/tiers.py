@@ -69,6 +69,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "profiling": "scripts under a recorder",
         "recorder": "records with the real sampler",
         "reports/pages/paper/test_figures_in_browser.py": "a browser",
+        "reports/pages/test_first_screen_in_browser.py": "a browser",
         "reports/pages/test_hostile_pages.py::test_a_browser_runs_none_of_it": "a browser",
         "reports/pages/test_in_browser.py": "a browser",
         "reports/pages/test_lanes_in_browser.py": "a browser",

@@ -36,17 +36,19 @@ _UNCERTAIN = ("modelled", "predicted")
 _MOST_LABEL = 36  # characters that a phone has room for
 _MOST_NAMED_SERIES = 4
 _BAR_ROW = 42  # pixels
+_EDGE = 1.8  # pixels by which a curve is wider than the next one, which is drawn over it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """Bar with its name, colour and figure."""
+    """Bar with its name, layer, place in words, colour and figure."""
 
     name: str
     place: str
     shown: Shown
     interval: tuple[float, float] | None
     color: str
+    layer: str = ""
 
 
 @dataclass(kw_only=True)
@@ -199,6 +201,7 @@ def _bar(figure: Figure, row: Row, name: str, colors: Mapping[str, str]) -> Bar:
     color = color_of(str(row["phase"])) if row.get("phase") else "--series-1"
     return Bar(
         name=plain(row.get(name) or "(no name)"),
+        layer=plain(row["layer"]) if "layer" in others else "",
         place=" · ".join(plain(row[other]) for other in others),
         shown=show(figure),
         interval=None if low is None or high is None else (low, high),
@@ -241,7 +244,8 @@ def error_of(bars: Sequence[Bar]) -> dict[str, Any]:
 
 
 def _caption(bar: Bar) -> str:
-    named = f"{bar.name} · {bar.place}" if bar.place else bar.name
+    # The layer first: it tells operations of one name apart; the phase is in the colour.
+    named = f"{bar.layer} · {bar.name}" if bar.layer else bar.name
     return f"{_text(_short(named))}  <b>{_text(bar.shown.value)}</b>"
 
 
@@ -318,8 +322,10 @@ def _channel_panel(
         )
         for index, member in enumerate(members)
     ]
-    for trace in traces:
+    for below, trace in enumerate(reversed(traces)):
         trace["showlegend"] = named
+        # Those that coincide (two cores, both busy) are seen as edges of each other.
+        trace["line"]["width"] += _EDGE * min(below, _MOST_NAMED_SERIES)
     by_core = " by core" if any(member.get("core") is not None for member in members) else ""
     statuses = sorted({str(member["status"]) for member in members if member.get("status")})
     status = f" ({', '.join(statuses)})" if statuses else ""

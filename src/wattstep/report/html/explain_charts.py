@@ -80,12 +80,23 @@ def _roofline(section: Section) -> Chart | None:
     layout = {
         "height": 340,
         "margin": {"l": 58, "r": 8, "t": 8, "b": 44},
-        "xaxis": {"type": "log", "title": {"text": "FLOP per byte that must be moved"}},
-        "yaxis": {"type": "log", "title": {"text": "GFLOP/s"}},
+        "xaxis": _axis("FLOP per byte that must be moved"),
+        "yaxis": _axis("GFLOP/s"),
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "hovermode": "closest",
     }
     return {"data": [trace for trace in traces if trace], "layout": layout, "tools": True}
+
+
+def _axis(title: str) -> dict[str, Any]:
+    """A logarithmic axis with ticks at 1, 2 and 5 of each decade, all written in full."""
+    ticks = [n * 10.0**power for power in range(-6, 7) for n in (1, 2, 5)]
+    return {
+        "type": "log",
+        "title": {"text": title, "font": {"size": 11, "color": "--ink-soft"}, "standoff": 6},
+        "tickvals": ticks,
+        "ticktext": [f"{tick:g}" for tick in ticks],
+    }
 
 
 def _roof(section: Section, intensities: Sequence[float]) -> dict[str, Any]:

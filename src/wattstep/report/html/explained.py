@@ -30,12 +30,17 @@ def told(sections: Sequence[Section] | str, plots: Plots) -> dict[str, object] |
     """Variables of the template: titles with sentences and pictures, or a reason; None for nothing."""
     if isinstance(sections, str):
         return {"reason": plain(sections), "sections": [], "advice": []}
+    advice = [each for one in sections if one.name == ADVICE for each in _advice(one)]
+    said = {each["why"] for each in advice}
     titled = [
-        (plain(one.title), _sentences(one), _plots(one, plots))
+        (
+            plain(one.title),
+            [text for text in _sentences(one) if text not in said],
+            _plots(one, plots),
+        )
         for one in sections
         if one.name != ADVICE
     ]
-    advice = [each for one in sections if one.name == ADVICE for each in _advice(one)]
     return {"reason": "", "sections": titled, "advice": advice} if sections else None
 
 

@@ -35,6 +35,7 @@ from wattstep.report.html.page import (
 from wattstep.report.html.paper.readings import Readings, reading
 from wattstep.report.html.paper.section import paper_section
 from wattstep.report.html.run import rankings, run_section
+from wattstep.report.html.shared import told_once
 from wattstep.report.located import located
 from wattstep.report.several import related, summary_of_all
 from wattstep.report.tables import table
@@ -47,6 +48,7 @@ from wattstep.schema.metrics import OWN
 from wattstep.schema.run_report import RunReport
 
 MOST_CHARACTERS = 14_900_000  # of a page; those beyond ASCII take two bytes or three
+_TWO = 2  # sides of a comparison that says which is better
 _COMPARED = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory")
 _RANKED = ("step_time", "energy_per_step", "peak_memory")
 
@@ -167,9 +169,12 @@ def render_report(
     )
     plots = Plots()
     reports = [located(run.report, f"/runs/{number}") for number, run in enumerate(runs)]
+    processes = [run.process for run in runs if run.process is not None]
+    compared = failures.guard("comparison", lambda: compared_section(processes), None)
+    answered = compared is not None and len(compared.sides) == _TWO and not compared.refusal
     overview = None
     if len(runs) > 1:
-        overview = failures.guard("side by side", lambda: _overview(reports, plots), None)
+        overview = failures.guard("side by side", lambda: _overview(reports, plots, answered), None)
     sections = [
         {
             **run_section(f"run-{number}", report, plots, failures),
@@ -188,8 +193,6 @@ def render_report(
         ]
         return paper_section(Readings(runs=readings, daily=daily), plots, paper)
 
-    processes = [run.process for run in runs if run.process is not None]
-    compared = failures.guard("comparison", lambda: compared_section(processes), None)
     render = partial(
         environment.get_template("report.html").render,
         title=_page_title(reports, daily),
@@ -238,7 +241,8 @@ def _within_size(
             )
         ]
         failed = [(plain(one.part), plain(one.reason)) for one in failures]
-        page = render(runs=whole, failures=failed)
+        shared, each = told_once(whole) if len(whole) > 1 else (None, whole)
+        page = render(runs=each, shared=shared, failures=failed)
         over = len(page) - MOST_CHARACTERS
         if over <= 0 or budget <= LEAST_BUDGET:
             return page
@@ -256,7 +260,8 @@ def _page_title(reports: Sequence[RunReport], daily: Sequence[DailyReport]) -> s
     return wording.title(reports[0]) if len(reports) == 1 else f"{len(reports)} runs"
 
 
-def _overview(reports: Sequence[RunReport], plots: Plots) -> dict[str, Any]:
+def _overview(reports: Sequence[RunReport], plots: Plots, answered: bool) -> dict[str, Any]:
+    """The runs beside each other; which is best in words, unless a comparison has answered that."""
     sides = wording.side_by_side(reports)
     rows = [
         {"run": title, "engine": report.engine, "machine": machines.short(report.device), **metrics}
@@ -272,7 +277,7 @@ def _overview(reports: Sequence[RunReport], plots: Plots) -> dict[str, Any]:
         if len({row[key] for row in rows}) > 1
     }
     return {
-        "summary": summary_of_all(reports),
+        "summary": summary_of_all(reports)[: 1 if answered else None],
         "table": table(rows, {"run": "Run", **differing}, labels),
         # Bars beside each other rank: runs of unrelated networks are not.
         "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from wattstep.cli.saying import say
 from wattstep.train.loop import Progress as Stage
@@ -158,6 +159,17 @@ def list_progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[
             bar.update(task, advance=1, item=item)
 
         yield advance
+
+
+@contextmanager
+def stages_of(title: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Shows the stage of work that nobody knows the length of; what it yields is told each stage."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield (lambda stage: None) if quiet else (lambda stage: say(f"{title}: {stage}"))
+        return
+    with console.status(Text(title)) as status:
+        yield lambda stage: status.update(Text(f"{title}: {stage}"))
 
 
 @contextmanager

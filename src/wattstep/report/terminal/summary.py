@@ -32,7 +32,7 @@ WIDEST: Final = 110  # columns that the screen takes
 SEGMENTS: Final = "█▓▒░"
 PLAIN_SEGMENTS: Final = "#=+."
 COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "red", "white")
-MORE: Final = "more: wattstep show --full, explain, report"
+MORE: Final = "more: wattstep explain RUN, wattstep show RUN --full, wattstep report RUN"
 INDENT: Final = (0, 0, 0, 2)
 
 

@@ -148,6 +148,14 @@ def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_options_of_the_script_before_it_are_put_right(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    line = one_line(command("profile", "--epochs", "1", "train.py", "--lr", "0.1"))
+    assert "no such option" in line
+    assert line.endswith("wattstep profile train.py --epochs 1 --lr 0.1")
+    assert "SCRIPT --epochs 3" in one_line(command("profile", "--epochs", "1"))
+
+
 @pytest.mark.parametrize("name", ["show", "explain", "report", "observe", "compare", "export"])
 def test_a_file_in_place_of_a_run_says_what_to_write_instead(
     command: Any, tmp_path: Path, name: str

@@ -68,7 +68,8 @@ class Tables:
             convert(run, self.folder, state="recording" if recording else "recovered")
         except OSError as error:
             raise DamagedRunError(
-                f"{run} was never closed, and its tables cannot be written: {error.strerror or error}"
+                f"{run} was never closed, and its tables cannot be written: "
+                f"{error.strerror or error}; make room, or copy it to another disk, then open it again"
             ) from error
 
     def has(self, name: str) -> bool:

@@ -70,5 +70,6 @@ def show_runs(
         print_comparison(reports, console)
         for path in paths:
             print(f"run: {path}")
+        print("more: wattstep show RUN, wattstep compare RUN RUN, wattstep report RUN...")
     for own in bills:
         print_bill(own, console)

@@ -23,7 +23,7 @@ from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.train.environment import canary, check_target
-from wattstep.train.environment.crowding import crowded_default, others_beside
+from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
 from wattstep.train.listener import ScriptListener
 from wattstep.train.running import INTERRUPTED, run_script
 
@@ -163,11 +163,15 @@ def _say_warnings_in_one_line() -> None:
     usual, full, told = warnings.formatwarning, os.strerror(errno.ENOSPC), False
 
     def formatted(
-        message: Warning | str, category: type[Warning], file: str, at: int, line: str | None = None
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
     ) -> str:
         nonlocal told
         if not issubclass(category, RecordingWarning):
-            return usual(message, category, file, at, line)
+            return usual(message, category, filename, lineno, line)
         text = str(message).removeprefix("wattstep ")
         if full in text and told:
             return ""
@@ -183,4 +187,4 @@ def _warn_of(others: float, recorder: Recorder) -> None:
     warning = crowded_default(engine.threads(), others) if engine is not None else None
     if warning is not None:
         print(f"wattstep: {warning}", file=sys.stderr, flush=True)
-        recorder.note(warning)
+        recorder.note(as_note(warning))

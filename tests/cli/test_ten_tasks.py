@@ -37,7 +37,7 @@ def asked(*arguments: object, home: Path) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    sentences = re.split(r"(?<=[.:;!]) ", " ".join(done.stdout.split()))
+    sentences = re.split(r"(?<=[.;!]) ", " ".join(done.stdout.split()))
     long = [each for each in sentences if len(each.split()) > 5]
     assert [each for each in set(long) if long.count(each) > 1] == []  # none stands there twice
     return " ".join(" ".join(lines[:SCREEN]).split())

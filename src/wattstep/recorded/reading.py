@@ -27,7 +27,7 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.convert import NOT_TOLD, convert, recover
-from wattstep.store.files import read_info
+from wattstep.store.files import read_info, why_no_run
 from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
 from wattstep.store.writing import SCHEMAS
@@ -50,7 +50,7 @@ class Tables:
         self.path = run
         self.folder = run
         if not run.exists():
-            raise DamagedRunError(f"{run}: there is no such run")
+            raise DamagedRunError(why_no_run(run))
         if os.path.lexists(run / JOURNAL):
             self._open_journal(run)
         self.info: RunInfo = read_info(self.folder)
@@ -68,7 +68,8 @@ class Tables:
             convert(run, self.folder, state="recording" if recording else "recovered")
         except OSError as error:
             raise DamagedRunError(
-                f"{run} was never closed, and its tables cannot be written: {error.strerror or error}"
+                f"{run} was never closed, and its tables cannot be written: "
+                f"{error.strerror or error}; make room, or copy it to another disk, then open it again"
             ) from error
 
     def has(self, name: str) -> bool:

@@ -54,7 +54,7 @@ def roofline(run: Run) -> Section:
     figures = _whole(run, work)
     sentences = []
     if placed is None:
-        sentences.append(f"No ceilings: {ceilings}.")
+        sentences.append(f"{(words := str(ceilings))[:1].upper()}{words[1:]}.")
         figures |= {f"{bound}_bound_time": missing("s", str(ceilings)) for bound in WORDS}
     else:
         assert isinstance(ceilings, Ceilings)

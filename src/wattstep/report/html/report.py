@@ -40,6 +40,7 @@ from wattstep.report.several import related, summary_of_all
 from wattstep.report.tables import table
 from wattstep.report.values import BYTES_NOTE, plain
 from wattstep.run import Run, load
+from wattstep.run.three_steps import ThreeSteps
 from wattstep.run.timeline import Timeline
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.failures import Failure, Failures, contained
@@ -58,7 +59,7 @@ class Reported:
     Attributes:
         report: Report of the run.
         timeline: The whole run; None leaves its timeline out.
-        three_steps: Three steps of it, for the paper's figures; `{}` if there are none.
+        three_steps: Three steps of it, for the paper's figures.
         state: State of the device that a sweep had set; "": as it was.
         process: Data that comparisons need of it; None: it is not compared.
         explained: Sections of `wattstep explain`, or why they are left out.
@@ -67,7 +68,7 @@ class Reported:
 
     report: RunReport
     timeline: Timeline | None = None
-    three_steps: Mapping[str, Any] = field(default_factory=dict)
+    three_steps: ThreeSteps = field(default_factory=ThreeSteps)
     state: str = ""
     process: Process | None = None
     explained: Sequence[Section] | str = ()
@@ -118,7 +119,7 @@ def _reported(run: Run, state: str, explained: bool) -> Reported:
         report=report,
         timeline=timeline,
         three_steps=failures.guard(
-            "three steps", lambda: timeline.to_dict() if timeline else {}, {}
+            "three steps", lambda: timeline.three_steps if timeline else ThreeSteps(), ThreeSteps()
         ),
         state=state,
         process=failures.guard("comparison", lambda: process_of(report), None),

@@ -14,7 +14,7 @@ from wattstep.insight.observe.memory import INTERMEDIATE
 from wattstep.run.three_steps import ThreeSteps
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.figure import Figure, missing, weakest
-from wattstep.schema.figures import Metrics
+from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.run_report import RunReport
 
 WITH_IDLE = "energy_per_step_with_idle"
@@ -99,7 +99,7 @@ def names_of(group: Group, prefix: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _flat_metrics(report: RunReport) -> dict[str, Figure]:
+def _flat_metrics(report: RunReport) -> Figures:
     """Figures by name."""
     metrics = report.metrics
     figures = {
@@ -110,7 +110,7 @@ def _flat_metrics(report: RunReport) -> dict[str, Figure]:
     whole = figures.get(WITH_IDLE, figures.get("energy_per_step"))
     if whole is not None:
         figures[WHOLE] = whole
-    return {**figures, **_by_part(report), **_memory(metrics)}
+    return Figures({**figures, **_by_part(report), **_memory(metrics)})
 
 
 def _by_part(report: RunReport) -> dict[str, Figure]:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattstep.errors import DamagedRunError
@@ -30,6 +29,7 @@ from wattstep.report.html.page import (
     own_file,
     plotting_library,
     script_source,
+    template,
     write_at_once,
 )
 from wattstep.report.html.paper.readings import Readings, reading
@@ -159,13 +159,6 @@ def render_report(
     """The report of some runs as the text of an HTML page; parts that failed are listed in it."""
     failures = Failures() if failures is None else failures
     note_failures(runs, unreadable, failures)
-    environment = Environment(
-        loader=PackageLoader("wattstep.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plots = Plots()
     reports = [located(run.report, f"/runs/{number}") for number, run in enumerate(runs)]
     overview = None
@@ -192,7 +185,7 @@ def render_report(
     processes = [run.process for run in runs if run.process is not None]
     compared = failures.guard("comparison", lambda: compared_section(processes), None)
     render = partial(
-        environment.get_template("report.html").render,
+        template("report.html").render,
         title=_page_title(reports, daily),
         overview=overview,
         paper=failures.guard("the paper's figures", figures_of_paper, None),

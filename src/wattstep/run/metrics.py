@@ -388,7 +388,7 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
         for curve in ours:
             seconds = float(curve.covered_ns[-1]) * 1e-9
             share += float(curve.total[-1]) / seconds / cores if seconds > 0 else 0.0
-        method += ", and the share of the cores of the sampler and its companion"
+        method += ", and the share of the cores of the sampler and its collector"
     else:
         method += "; the sampler runs on a core that the training leaves free"
     return Figure(

@@ -134,7 +134,7 @@ def _one_of_each(notes: Sequence[str]) -> list[str]:
 
 
 def own_curves(series: Series) -> list[Curve]:
-    """CPU time of the training, of the sampler, of its companion and of an emulator."""
+    """CPU time of the training, of the sampler, of its collector and of an emulator."""
     own = [] if series.process_cpu is None else [series.process_cpu[0]]
     ours = (series.one(role) for role in (*OURS, EMULATOR))
     return own + [curve for curve in ours if curve is not None]

@@ -1,4 +1,4 @@
-"""Rows whose energy samples are too coarse for, filled from the regression over many steps; groups that cannot be told apart."""
+"""Rows whose energy samples are too coarse for, taken from the regression over many steps; groups that cannot be told apart."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def infer_convention(
     """
     current = supply.integer("CURRENT_NOW")
     if current is None:
-        return Unclear(reason="the battery tells no current")
+        return Unclear(reason="the battery reports no current")
     if plugged or supply.text("STATUS") != "Discharging":
         return Unclear(
             reason="tethered: the battery does not see what the phone draws, and the sign of its "

@@ -28,7 +28,7 @@ NO_SENSOR: Final = "no power sensor was found (--power-model gives a modelled fi
 NO_CPU_TIME: Final = "the power model needs the CPU time of the training, which is not sampled"
 NO_BATTERY: Final = "no battery runs the machine"
 NOT_FULL: Final = "the battery does not tell what it holds when full"
-NO_VOLTAGE: Final = "the battery tells its charge and no voltage: joules are no share of it"
+NO_VOLTAGE: Final = "the battery reports its charge but no voltage: energy cannot be related to it"
 
 
 class Meters:

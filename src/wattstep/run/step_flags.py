@@ -32,7 +32,7 @@ OURS = ("sampler_cpu_time", "companion_cpu_time")  # processes of ours: neither 
 EMULATOR = "emulator_cpu_time"  # of ours as well, but none of what recording costs
 MOST_SHOWN = 100
 NO_EVIDENCE = (
-    "no sensor tells of throttling here: no flag, no cap of the frequency, no temperature with a "
+    "no sensor shows throttling here: no flag, no cap of the frequency, no temperature with a "
     "known limit, and no frequency of a core beside its busy time"
 )
 

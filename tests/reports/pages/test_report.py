@@ -124,7 +124,7 @@ def test_every_status_is_explained(page: Page) -> None:
 def test_cautions_stand_above_the_figures(page: Page) -> None:
     assert page.text.index("The sampler was lost at 12.3 s") < page.text.index("Throughput")
     assert "a stand-in for MNIST" in page.text
-    assert "virtual machine (KVM); its host took away 0.34 % of the time" in page.text
+    assert "virtual machine (KVM); CPU time stolen by the hypervisor: 0.34 %" in page.text
 
 
 def test_hostile_names_are_text(page: Page) -> None:

@@ -148,7 +148,7 @@ def _with_fewer(run: Run, work: Work, cores: Cores) -> tuple[dict[str, Figure], 
             f"With {spoken_threads(cores.fitting)} a step should take {saving.value / step:.0%} less, as "
             "the steps did in which nothing else took a core."
         ]
-    reason = "no step was undisturbed, so nothing here tells how fast fewer threads are"
+    reason = "no step was undisturbed, so how fast fewer threads would be is unknown"
     threads = spoken_threads(cores.fitting)
     message = f"What training with {threads} brings is not known: {reason}"
     if most is not None:

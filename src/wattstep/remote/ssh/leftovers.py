@@ -124,7 +124,9 @@ class Leftovers:
         for job in board.jobs:
             Job(self._connection, board.executable, board.folder, job.id).remove()
         if not clean(self._connection, board, all_jobs=force):
-            raise RecordingError("somebody else uses the board now: its installation stays there")
+            raise RecordingError(
+                "the board is in use by another host: its installation stays there"
+            )
 
     def close(self) -> None:
         """Ends the connection."""

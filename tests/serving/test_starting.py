@@ -110,7 +110,7 @@ def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
     assert child.stdin is not None
     child.send_signal(signal.SIGSTOP)  # it stays at work for as long as it takes to kill it
     ended: list[str] = []
-    task = {"task": "figures", "paths": [str(tmp_path)]}
+    task = Task(task="figures", paths=[str(tmp_path)])
     asking = threading.Thread(target=lambda: ended.append(worker.do(task).error))
     asking.start()
     pipe = child.stdin.fileno()

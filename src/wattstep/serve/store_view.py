@@ -17,7 +17,7 @@ from wattstep.report import machines
 from wattstep.report.values import plain
 from wattstep.schema.failures import contained
 from wattstep.schema.journal import JOURNAL, RUN
-from wattstep.store.listing import ListedRun, RunFacts, listed
+from wattstep.store.listing import ListedFacts, ListedRun, listed
 from wattstep.store.lock import is_locked, is_recording
 from wattstep.sweep.folder import LOCK as SWEEP_LOCK
 from wattstep.sweep.folder import SWEEP
@@ -67,7 +67,7 @@ class Entry:
     title: str = ""
 
     @property
-    def facts(self) -> RunFacts | None:
+    def facts(self) -> ListedFacts | None:
         """Of a run whose `run.json` can be read."""
         return None if self.listed is None else self.listed.facts
 

@@ -13,7 +13,7 @@ from wattstep.store.files import read_info
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFacts:
+class ListedFacts:
     """What a list shows of a run beside its place and state.
 
     Attributes:
@@ -42,7 +42,7 @@ class ListedRun:
 
     run: str
     state: str
-    facts: RunFacts | None = None
+    facts: ListedFacts | None = None
     problem: str | None = None
     failure: str = ""
 
@@ -62,14 +62,18 @@ class ListedRun:
 def listed(path: Path) -> tuple[ListedRun, RunInfo | None]:
     """The line of a run, and its description; None where that is damaged."""
     try:
-        info = read_info(path)
+        return _row(path)
     except DamagedRunError as error:
         return ListedRun(run=str(path), state="damaged", problem=str(error)), None
     except Exception as error:
         reason = contained(error)
         problem = f"it failed: {reason}"
         return ListedRun(run=str(path), state="damaged", problem=problem, failure=reason), None
-    facts = RunFacts(
+
+
+def _row(path: Path) -> tuple[ListedRun, RunInfo]:
+    info = read_info(path)
+    facts = ListedFacts(
         workload=info.workload, batch_size=info.batch_size, engine=info.engine,
         created=info.created, imported=bool(info.imported),
     )  # fmt: skip

@@ -87,23 +87,25 @@ def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:
 
 def test_a_child_that_ends_over_a_run_is_that_run_s_failure_alone() -> None:
     from wattstep.serve.jobs import Worker
+    from wattstep.serve.task import Task
 
     worker = Worker()
-    assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
+    assert worker.do(Task(task="figures", paths=["/nothing"])).error.endswith("no such run")
     child = worker._child
     assert child is not None
     child.kill()
     child.wait()
-    assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
+    assert worker.do(Task(task="figures", paths=["/nothing"])).error.endswith("no such run")
     worker.kill()
     worker.end()
 
 
 def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
     from wattstep.serve.jobs import Worker
+    from wattstep.serve.task import Task
 
     worker = Worker()
-    worker.do({"task": "figures", "paths": ["/nothing"]})
+    worker.do(Task(task="figures", paths=["/nothing"]))
     child = worker._child
     assert child is not None
     assert child.stdin is not None
@@ -111,7 +113,7 @@ def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
     stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
     until(lambda: os.waitid(os.P_PID, child.pid, stopped))  # till then it may still read
     ended: list[str] = []
-    task = {"task": "figures", "paths": [str(tmp_path)]}
+    task = Task(task="figures", paths=[str(tmp_path)])
     asking = threading.Thread(target=lambda: ended.append(worker.do(task).error))
     asking.start()
     pipe = child.stdin.fileno()

@@ -49,7 +49,7 @@ def _list(folder: Path, as_json: bool) -> None:
     from wattstep.cli.progress import list_progress
     from wattstep.store.listing import listed
 
-    rows = [listed(path.parent)[0] for path in sorted(folder.glob("*/run.json"))]
+    rows = [listed(path.parent)[0].to_dict() for path in sorted(folder.glob("*/run.json"))]
     failures = Failures()
     with list_progress("reading", len(rows), quiet=as_json) as tell:
         for row in rows:

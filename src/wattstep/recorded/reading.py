@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,31 @@ from wattstep.store.lock import is_recording
 from wattstep.store.writing import SCHEMAS
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationTotal:
+    """All calls of an operation together; None where the tool's file does not say.
+
+    Attributes:
+        name: Of the kernel, copy or function.
+        kind: Of operation.
+        processor: "cpu", "gpu0", ...
+        calls: How many.
+        total_s: Time of all calls in s.
+        mean_s: Mean time of a call in s; likewise the others.
+    """
+
+    name: str | None
+    kind: str | None
+    processor: str | None
+    calls: int | None
+    total_s: float | None
+    mean_s: float | None
+    median_s: float | None
+    least_s: float | None
+    most_s: float | None
+    deviation_s: float | None
 
 
 class Tables:
@@ -168,12 +194,12 @@ class Tables:
         return rows
 
     @cached_property
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> tuple[OperationTotal, ...]:
         """Totals of operations from a tool that keeps no instances; empty where there are none."""
         if not self.has("summaries"):
-            return []
-        rows: list[dict[str, Any]] = self.table("summaries").to_pylist()
-        return rows
+            return ()
+        columns = [each.name for each in fields(OperationTotal)]
+        return tuple(OperationTotal(**row) for row in self.table("summaries", columns).to_pylist())
 
     def steps(self) -> Steps:
         """Steps, windows and rests.

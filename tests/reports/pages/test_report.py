@@ -126,7 +126,7 @@ def test_cautions_stand_on_the_first_screen_beside_the_advice(page: Page) -> Non
         "Operations that cost most"
     )
     assert "a stand-in for MNIST" in page.text
-    assert "virtual machine (KVM); its host took away 0.34 % of the time" in page.text
+    assert "virtual machine (KVM); CPU time stolen by the hypervisor: 0.34 %" in page.text
 
 
 def test_hostile_names_are_text(page: Page) -> None:

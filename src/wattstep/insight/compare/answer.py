@@ -113,7 +113,7 @@ def sentence(
         if None not in (compared.a.low, compared.b.low):  # they reach 0: the ratio may be anything
             return f"{topic}: no difference that can be shown: steps of each differ too much."
         clause = f"{words.subject} {words.verb} {_value_in_words(compared.ratio)} {words.thing}"
-        return f"{topic}: {clause}, and how sure that is cannot be told: no interval is known."
+        return f"{topic}: {clause}, with unknown certainty: no interval is known."
     limits = f"{words.subject} {words.verb} {between(compared.ratio)} {words.thing}"
     if single:
         return f"{topic}: no difference between these two runs that their steps can show: {limits}."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from wattstep.insight.explain.section import Section
+from wattstep.insight.explain.section import Row, Section
 from wattstep.report.html.charts import Chart, bars_of, color_of, phases_of, ranking
 from wattstep.report.html.plotly_text import inert
 from wattstep.report.values import plain, quantity
@@ -26,7 +26,7 @@ def charts_of(section: Section) -> list[tuple[str, Chart]]:
     return [] if chart is None else [(title, chart)]
 
 
-def _rows(section: Section, table: str) -> Sequence[Mapping[str, Any]]:
+def _rows(section: Section, table: str) -> Sequence[Row]:
     return next((each.rows for each in section.tables if each.name == table), ())
 
 
@@ -125,7 +125,7 @@ def _roof(section: Section, intensities: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def _hover(row: Mapping[str, Any], intensity: float, rate: float, time: float) -> str:
+def _hover(row: Row, intensity: float, rate: float, time: float) -> str:
     place = " · ".join(inert(plain(row[key])) for key in ("layer", "phase") if row.get(key))
     bound = row.get("bound")
     return (
@@ -135,7 +135,7 @@ def _hover(row: Mapping[str, Any], intensity: float, rate: float, time: float) -
     )
 
 
-def _number(row: Mapping[str, Any], key: str) -> float | None:
+def _number(row: Row, key: str) -> float | None:
     figure = row.get(key)
     return figure.value if isinstance(figure, Figure) else None
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattstep.errors import DamagedRunError
@@ -30,6 +29,7 @@ from wattstep.report.html.page import (
     own_file,
     plotting_library,
     script_source,
+    template,
     write_at_once,
 )
 from wattstep.report.html.paper.readings import Readings, reading
@@ -41,6 +41,7 @@ from wattstep.report.several import related, summary_of_all
 from wattstep.report.tables import table
 from wattstep.report.values import BYTES_NOTE, plain
 from wattstep.run import Run, load
+from wattstep.run.three_steps import ThreeSteps
 from wattstep.run.timeline import Timeline
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.failures import Failure, Failures, contained
@@ -60,7 +61,7 @@ class Reported:
     Attributes:
         report: Report of the run.
         timeline: The whole run; None leaves its timeline out.
-        three_steps: Three steps of it, for the paper's figures; `{}` if there are none.
+        three_steps: Three steps of it, for the paper's figures.
         state: State of the device that a sweep had set; "": as it was.
         process: Data that comparisons need of it; None: it is not compared.
         explained: Sections of `wattstep explain`, or why they are left out.
@@ -69,7 +70,7 @@ class Reported:
 
     report: RunReport
     timeline: Timeline | None = None
-    three_steps: Mapping[str, Any] = field(default_factory=dict)
+    three_steps: ThreeSteps = field(default_factory=ThreeSteps)
     state: str = ""
     process: Process | None = None
     explained: Sequence[Section] | str = ()
@@ -120,7 +121,7 @@ def _reported(run: Run, state: str, explained: bool) -> Reported:
         report=report,
         timeline=timeline,
         three_steps=failures.guard(
-            "three steps", lambda: timeline.to_dict() if timeline else {}, {}
+            "three steps", lambda: timeline.three_steps if timeline else ThreeSteps(), ThreeSteps()
         ),
         state=state,
         process=failures.guard("comparison", lambda: process_of(report), None),
@@ -160,13 +161,6 @@ def render_report(
     """The report of some runs as the text of an HTML page; parts that failed are listed in it."""
     failures = Failures() if failures is None else failures
     note_failures(runs, unreadable, failures)
-    environment = Environment(
-        loader=PackageLoader("wattstep.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plots = Plots()
     reports = [located(run.report, f"/runs/{number}") for number, run in enumerate(runs)]
     processes = [run.process for run in runs if run.process is not None]
@@ -194,7 +188,7 @@ def render_report(
         return paper_section(Readings(runs=readings, daily=daily), plots, paper)
 
     render = partial(
-        environment.get_template("report.html").render,
+        template("report.html").render,
         title=_page_title(reports, daily),
         overview=overview,
         paper=failures.guard("the paper's figures", figures_of_paper, None),

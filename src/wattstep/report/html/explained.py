@@ -31,7 +31,9 @@ def told(sections: Sequence[Section] | str, plots: Plots) -> dict[str, object] |
     """Variables of the template: titles with sentences and pictures, or a reason; None for nothing."""
     if isinstance(sections, str):
         return {"reason": plain(sections), "sections": [], "advice": []}
-    advice = [each for one in sections if one.name == ADVICE for each in _advice(one)]
+    advice = [
+        _advice(each) for one in sections if isinstance(one, AdviceSection) for each in one.pieces
+    ]
     said = {each["why"] for each in advice}
     titled = [
         (
@@ -41,9 +43,6 @@ def told(sections: Sequence[Section] | str, plots: Plots) -> dict[str, object] |
         )
         for one in sections
         if not isinstance(one, AdviceSection)
-    ]
-    advice = [
-        _advice(each) for one in sections if isinstance(one, AdviceSection) for each in one.pieces
     ]
     return {"reason": "", "sections": titled, "advice": advice} if sections else None
 

@@ -259,7 +259,7 @@ def test_the_sum_of_all_rails_is_said_to_be_off_where_one_feeds_another() -> Non
         for name, joules in {"gpu": 1.0, "system": 2.0, "ddr": 0.45}.items()
     }
     assert (
-        "The sum of all rails says 15% too much, 3.45 J a step in place of 3.00 J: ddr is fed by a "
+        "The sum of all rails says 15 % too much, 3.45 J a step in place of 3.00 J: ddr is fed by a "
         "rail that counts already."
     ) in sentences(synthetic.report(shown))
     shown["channels"][1]["role"] = "power_part"

@@ -85,12 +85,12 @@ def _idle(report: RunReport) -> Iterator[str]:
 def _energy(report: RunReport) -> Iterator[str]:
     for note in report.left_out:
         yield f"The total of energy: {note}."
-    yield from _counted_twice(report)
+    yield from counted_twice(report)
     for name, figure in report.energy_outside.items():
         yield f"Not in the total: {name}, in a step {in_words(show(figure))}."
 
 
-def _counted_twice(report: RunReport) -> Iterator[str]:
+def counted_twice(report: RunReport) -> Iterator[str]:
     """How far the sum of all rails is off, where some of those that are summed feed others."""
     inside = {row.name for row in report.channels if row.role == "power_part"}
     joules = {name: figure.value for name, figure in report.energy_by_rail.items() if figure.value}
@@ -100,7 +100,7 @@ def _counted_twice(report: RunReport) -> Iterator[str]:
         return
     wrong = total + sum(over.values())
     yield (
-        f"The sum of all rails says {wrong / total - 1:.0%} too much, {quantity(wrong, 'J')} a step in "
+        f"The sum of all rails says {100 * (wrong / total - 1):.0f} % too much, {quantity(wrong, 'J')} a step in "
         f"place of {quantity(total, 'J')}: {', '.join(over)} is fed by a rail that counts already."
     )
 

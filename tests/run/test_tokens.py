@@ -11,6 +11,7 @@ import pytest
 from wattstep import load, workloads
 from wattstep.run.tokens import energy_per_token, tokens_per_second
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures
 from wattstep.train.loop import train
 from wattstep.train.settings import TrainingSettings
 
@@ -19,7 +20,7 @@ LANGUAGE = {"bert": 384, "char-cnn": 128, "gpt": 256, "lora": 128, "seq2seq": 10
 
 def parts(tokens: int | None, **metrics: Figure) -> Any:
     model = {} if tokens is None else {"tokens_per_sample": tokens}
-    return SimpleNamespace(info=SimpleNamespace(model=model), metrics=metrics)
+    return SimpleNamespace(info=SimpleNamespace(model=model), metrics=Figures(metrics))
 
 
 def figure(value: float, unit: str, **more: Any) -> Figure:

@@ -114,7 +114,7 @@ def test_a_gate_prints_one_line_a_metric(wattstep, runs: Path) -> None:  # type:
         (["a0", "b0", "--metric", "speed"], "--metric speed: there are step_time"),
         (["a0", "b0", "--strict"], "--strict goes with --baseline"),
         (["a0", "b0", "--tolerance", "3%"], "--tolerance goes with --baseline"),
-        (["a0/run.json", "b0"], "is a file: a run is a folder"),
+        (["a0/run.json", "b0"], "is a file, and a run is a folder"),
         (["a0", "--with", "b0", "--baseline", "a1"], "runs are held against one baseline"),
         (["a0", "--baseline", "a1", "--tolerance", "lots"], "a share such as 5% or 0.05"),
         (["a0", "--baseline", "a1", "--metric", "x"], "--metric x"),

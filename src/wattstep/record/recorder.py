@@ -20,6 +20,7 @@ from typing import Any
 
 from wattstep import engines
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.record.hosts import SensorHost, open_host, parse_target
 from wattstep.record.marking import StepMarker
 from wattstep.record.sampling.attendant import Attendant
@@ -128,6 +129,7 @@ class Recorder(StepRecorder):
                 ) from error
             self._state = "recording"
             self._windows.reset_peak()
+            self._find_device()
             if self._model is not None:
                 self.watch_model(self._model)
             undo.pop_all()
@@ -237,8 +239,9 @@ class Recorder(StepRecorder):
             return
         self._state = "closing"
         atexit.unregister(self.close)
-        self._steps.stop()
         try:
+            self._steps.leave_device(wait=True)
+            self._steps.stop()
             if self.problem is None:
                 self._windows.abandon(self.index)
                 self._steps.end_rest()
@@ -370,8 +373,23 @@ class Recorder(StepRecorder):
     # --- housekeeping ---------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Once a second: what became of the sampler?"""
+        """Once a second: what became of the sampler? Does a device train by now?"""
         self._hear(self._sampling.news())
+        self._find_device()
+
+    def _find_device(self) -> None:
+        """Follows the device that trains, as soon as there is one."""
+        steps = self._steps
+        if steps.device_problem:
+            self.note(steps.device_problem)
+        engine = self._engine or engines.loaded()
+        if steps.device is not None or steps.device_problem or engine is None:
+            return
+        queue = engine.device_queue()
+        if queue is not None:
+            steps.follow_device(DeviceTimeline(queue, self._marks))
+            if self._info.processor is None:
+                self.about(processor=queue.processor)
 
     def _hear(self, news: Sequence[News]) -> None:
         """Notes what became of the sampler, and of sensors that the collector reads."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from wattstep.errors import InvalidValueError, MissingPartError
 from wattstep.schema.ceilings import Asked, Ceilings
+from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.step_memory import MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, Preparation, Specification
@@ -223,6 +224,10 @@ class Engine(Protocol):
 
     def tracer(self, code: Code) -> Tracer | None:
         """Tracer of its operations; None where it cannot be traced. The framework is loaded."""
+        return None
+
+    def device_queue(self) -> DeviceQueue | None:
+        """Queue of the device that this process trains on; None: on the host. The framework is loaded."""
         return None
 
     def samples_in(self, batch: Any) -> int | None:

@@ -60,6 +60,11 @@ class Mark(IntEnum):
     # value: how long in ns a thread was kept from running in the traced step, of that which waited
     # longest (NaN: not known); code: how often it was made to give way
     WAITED = 16
+    # Of the mark with this time: cpu: when the device came to it, in ns of its own clock; code: the
+    # device; index: how much later than the mark the device had not come to it yet, in ns; value: how
+    # much later it had
+    DEVICE = 17
+    DEVICE_END = 18  # from here on steps have no place on a device
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

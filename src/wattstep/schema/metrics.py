@@ -86,6 +86,19 @@ _METRICS: Final = {
         thing="time",
         best="{} has the shortest step: {}",
     ),
+    "host_step_time": Metric(
+        label="Host time per step",
+        meaning="Time from the begin of a step on the host until the host begins the next, where a "
+        "device runs behind it",
+        unit="s",
+        computed="wattstep.run.device_time:host_step_time",
+    ),
+    "run_ahead": Metric(
+        label="Host runs ahead by",
+        meaning="Time from the end of a step on the host until the device has done it",
+        unit="s",
+        computed="wattstep.run.device_time:run_ahead",
+    ),
     "cpu_time_per_step": Metric(
         label="CPU time per step",
         meaning="CPU time that the training takes in one step, on all cores together",

@@ -165,4 +165,12 @@ RUN: Final[Mapping[str, Check]] = {
     "lost": mapping(whole(-INT64, INT64)),
     "gaps": listed(_pair),
     "clocks": listed(_pair),
+    "device_clock": facts(
+        {
+            "device": string,
+            "uncertainty_ns": _FROM_0,
+            "rate": _FROM_0,
+            "anchors": or_none(whole(0, INT64)),
+        }
+    ),
 }

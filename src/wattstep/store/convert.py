@@ -33,6 +33,7 @@ from wattstep.schema.journal import (
     samples_name,
 )
 from wattstep.schema.run_info import RunInfo
+from wattstep.store.device_clock import DeviceTimes
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder
 from wattstep.store.lock import RunLock
@@ -60,6 +61,8 @@ STEPS = pa.schema(
         ("mark_kind", pa.list_(pa.int8())),
         ("mark_name", pa.list_(pa.string())),
         ("waited_ns", pa.int64()),  # of traced steps: how long a thread was kept from running
+        ("host_start_ns", pa.int64()),  # of steps on a device's timeline: when the host began,
+        ("host_end_ns", pa.int64()),  # and when it had asked for all of it
     ]
 )
 SPANS = pa.schema(
@@ -95,7 +98,7 @@ OPERATIONS_SCHEMA = pa.schema(
     ]
 )
 NOT_TOLD = frozenset(
-    {"launch", "waited_ns"}
+    {"launch", "waited_ns", "host_start_ns", "host_end_ns"}
 )  # columns that may be left out: nothing is known of them
 # What a tool that keeps no instances says of all calls of an operation together.
 SUMMARIES = pa.schema(
@@ -192,10 +195,11 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
     info = read_info(run)
     with run.inside(JOURNAL) as journal:
         names = _read_names(journal)
+        device = _device_times(journal)
         tables = {
             "samples": (SAMPLES, _samples(journal, info)),
-            "steps": (STEPS, _steps(journal, info, names)),
-            "spans": (SPANS, _spans(journal, names)),
+            "steps": (STEPS, _steps(journal, info, names, device)),
+            "spans": (SPANS, _spans(journal, names, device)),
             "memory": (MEMORY, _memory(journal, names)),
             "evaluations": (EVALUATIONS, _evaluations(journal, names)),
             "operations": (OPERATIONS_SCHEMA, _operations(journal, names)),
@@ -214,7 +218,30 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
                 raise DamagedRunError(f"the journal of {run.path} is garbled: {error}") from error
             raise
     folder.sync()
-    write_info(folder, replace(info, state=state))
+    write_info(folder, _told(replace(info, state=state), device, names))
+
+
+def _told(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInfo:
+    """The description, with what is known of the device's clock."""
+    if device is None or not device.clocks:
+        return info
+    clocks, notes = device.clocks, info.notes
+    if device.lost:
+        notes = (
+            *notes,
+            f"{device.lost} steps are left out: the recording ended before the device had said when "
+            "it came to them",
+        )
+    return replace(
+        info,
+        notes=notes,
+        device_clock={
+            "device": names[min(next(iter(clocks)), len(names) - 1)],
+            "uncertainty_ns": max(clock.uncertainty_ns for clock in clocks.values()),
+            "rate": next(iter(clocks.values())).rate,
+            "anchors": sum(clock.anchors for clock in clocks.values()),
+        },
+    )
 
 
 def write_table(
@@ -373,7 +400,19 @@ def _mark_blocks(journal: Folder) -> Iterator[npt.NDArray[Any]]:
     yield carry
 
 
-def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[str, Any]]:
+def _device_times(journal: Folder) -> DeviceTimes | None:
+    """When a device came to the marks; None where the host did all the work."""
+    rows = [
+        marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_END])]
+        for marks in _mark_blocks(journal)
+    ]
+    found = np.concatenate(rows)
+    return DeviceTimes(found, found["kind"] == Mark.DEVICE_END) if len(found) else None
+
+
+def _steps(
+    journal: Folder, info: RunInfo, names: list[str], device: DeviceTimes | None
+) -> Iterator[dict[str, Any]]:
     texts = np.array(names, dtype=object)
     for marks in _mark_blocks(journal):
         kind = marks["kind"]
@@ -383,35 +422,61 @@ def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[st
         # anew (evaluation came between) or never ended has no end of its own.
         at = np.searchsorted(starts, ends) - 1
         ends, starts = ends[at >= 0], starts[at[at >= 0]]
+        if device is not None:
+            kept = _reached(device, marks["t"][starts], marks["t"][ends])
+            starts, ends = starts[kept], ends[kept]
         if not len(ends):
             continue
         inner = np.isin(kind, WITHIN_STEPS)
         positions = np.flatnonzero(inner)
         low, high = np.searchsorted(positions, starts), np.searchsorted(positions, ends)
         chosen = np.concatenate([positions[a:b] for a, b in zip(low, high, strict=True)])
-        offsets = pa.array(np.concatenate([[0], np.cumsum(high - low)]).astype(np.int32))
+        inside = marks[chosen.astype(np.int64)]
+        within = np.repeat(np.arange(len(starts)), high - low)
         first, last = marks[starts], marks[ends]
+        start_ns, end_ns, mark_ns = first["t"], last["t"], inside["t"]
+        on_device = np.zeros(len(starts), bool)
+        if device is not None:
+            start_ns, on_device = device.of(start_ns)
+            end_ns, _ = device.of(end_ns)
+            start_ns = np.maximum.accumulate(start_ns)  # streams may overtake each other
+            end_ns = np.maximum(end_ns, start_ns)
+            mark_ns, known = device.of(mark_ns)
+            known |= ~on_device[within]  # a mark without an event would lie on another timeline
+            mark_ns = np.clip(mark_ns, start_ns[within], end_ns[within])[known]
+            inside, within = inside[known], within[known]
+        counts = np.bincount(within, minlength=len(starts))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         samples = _late_samples(marks, starts, ends, first["value"])
 
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
 
-        inside = marks[chosen.astype(np.int64)]
         yield {
             "index": first["index"].astype(np.int64),
-            "start_ns": first["t"],
-            "end_ns": last["t"],
+            "start_ns": start_ns,
+            "end_ns": end_ns,
             "cpu_start_ns": pa.array(first["cpu"], mask=first["cpu"] == 0),
             "cpu_end_ns": pa.array(last["cpu"], mask=last["cpu"] == 0),
             "samples": pa.array(samples, from_pandas=True),
             "loss": pa.array(last["value"], from_pandas=True),
             "warmup": first["index"] < info.first_step + info.warmup,
             "traced": first["code"] == 1,
-            "mark_ns": listed(inside["t"], pa.int64()),
+            "mark_ns": listed(mark_ns, pa.int64()),
             "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
             "mark_name": listed(texts[_known(inside["code"], names)], pa.string()),
             "waited_ns": _waited(marks, starts, ends),
+            "host_start_ns": pa.array(first["t"], mask=~on_device),
+            "host_end_ns": pa.array(last["t"], mask=~on_device),
         }
+
+
+def _reached(device: DeviceTimes, start_ns: Ints, end_ns: Ints) -> npt.NDArray[np.bool_]:
+    """Mask of the steps that the device is known to have come to, or that need none."""
+    known = device.of(start_ns)[1] & device.of(end_ns)[1]
+    kept: npt.NDArray[np.bool_] = known | ~device.expects(start_ns)
+    device.lost += int((~kept).sum())
+    return kept
 
 
 def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:
@@ -434,8 +499,13 @@ def _late_samples(
     return np.where(high > low, total[high] - total[low], given)
 
 
-def _spans(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Tracing windows and named rests; one that never ended is closed by the last mark."""
+def _spans(
+    journal: Folder, names: list[str], device: DeviceTimes | None
+) -> Iterator[dict[str, Any]]:
+    """Tracing windows and named rests; one that never ended is closed by the last mark.
+
+    Where steps lie on a device's timeline, a span begins when the device has done what came before.
+    """
     opened: dict[str, tuple[int, str]] = {}
     rows: list[tuple[int, int, str, str]] = []
     begin = {int(Mark.WINDOW_START): "window", int(Mark.REST_START): "rest"}
@@ -453,6 +523,12 @@ def _spans(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
                 start, name = opened.pop(end[kind])
                 rows.append((start, int(mark["t"]), end[kind], name))
     rows += [(start, t_last, kind, name) for kind, (start, name) in opened.items()]
+    if device is not None:
+        begins = [device.after(row[0]) for row in rows]
+        rows = [
+            (begin, max(begin, end), kind, name)
+            for begin, (_, end, kind, name) in zip(begins, rows, strict=True)
+        ]
     if rows:
         columns = zip(*rows, strict=True)
         yield dict(zip(("start_ns", "end_ns", "kind", "name"), map(list, columns), strict=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattstep.schema.ceilings import Asked, Ceilings
+from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine, Trainer, TrainingHooks
 from wattstep.schema.extras import require
 from wattstep.schema.tracer import Code, Tracer
@@ -53,6 +54,15 @@ class TorchEngine(Engine):
         from wattstep.engines.torch.tracer import TorchTracer
 
         return TorchTracer(code)
+
+    def device_queue(self) -> DeviceQueue | None:
+        """As `Engine.device_queue`: the GPU on which most of this process's tensors lie."""
+        cuda = getattr(sys.modules["torch"], "cuda", None)
+        if cuda is None or not cuda.is_initialized():  # asking for more would begin its context
+            return None
+        from wattstep.engines.torch.device_queue import find_queue
+
+        return find_queue(cuda)
 
     def samples_in(self, batch: Any) -> int | None:
         """As `Engine.samples_in`."""

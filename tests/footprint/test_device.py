@@ -10,9 +10,9 @@ import pytest
 
 from wattstep import engines
 from wattstep.errors import InvalidValueError
+from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.report import memory_tables
 from wattstep.train.memory import FootprintSettings
-from wattstep.train.memory.device import DevicePeak, peak_of
 from wattstep.train.memory.document import breakdown, describe_life
 from wattstep.train.memory.life import Life, Stage
 from wattstep.train.memory.step import StepFootprint

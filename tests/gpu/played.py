@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,11 @@ class Gpu:
     first_use_ns: int = 0
     ran: list[Work] = field(default_factory=list)
     allocated: int = 1
+    reserved: int = 1
+    most_allocated: int = 1
+    most_reserved: int = 1
+    total: int = 8 * 2**30
+    integrated: bool = False
     lost: str = ""
     graph: list[tuple[str, float, int]] | None = None
 
@@ -179,6 +185,13 @@ class Gpu:
         for name, ns, number in graph:
             self._ask(name, ns, self._streams[number])
 
+    def allocate(self, size: int) -> None:
+        """The allocator hands out so much more, or less; what it has from the driver stays."""
+        self.allocated += size
+        self.reserved = max(self.reserved, self.allocated)
+        self.most_allocated = max(self.most_allocated, self.allocated)
+        self.most_reserved = max(self.most_reserved, self.reserved)
+
     def wait_until(self, at_ns: int) -> None:
         """The host waits, and hears of it a little later."""
         self.fail_if_lost()
@@ -219,6 +232,22 @@ class Cuda:
 
     def current_device(self) -> int:
         return self.number
+
+    def init(self) -> None:
+        pass
+
+    def memory_reserved(self, number: int | None = None) -> int:
+        return self._gpu(number).reserved
+
+    def max_memory_allocated(self, number: int | None = None) -> int:
+        return self._gpu(number).most_allocated
+
+    def max_memory_reserved(self, number: int | None = None) -> int:
+        return self._gpu(number).most_reserved
+
+    def get_device_properties(self, number: int | None = None) -> SimpleNamespace:
+        gpu = self._gpu(number)
+        return SimpleNamespace(total_memory=gpu.total, is_integrated=int(gpu.integrated))
 
     def memory_allocated(self, number: int | None = None) -> int:
         return self._gpu(number).allocated

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.journal import Mark
+from wattstep.schema.step_memory import DEVICE
 from wattstep.store.marks import MarkJournal
 
 PATIENCE_NS: Final = 100_000  # how long an idle device is waited for
@@ -109,7 +110,7 @@ class DeviceTimeline:
                 now = perf_counter_ns()
 
     def finish(self) -> None:
-        """Waits for what the device still has to do, once the training is over.
+        """Waits for what the device still has to do, once the training is over; notes its memory.
 
         Raises:
             OSError: The disk is full.
@@ -117,3 +118,7 @@ class DeviceTimeline:
         self._queue.wait()
         self.read(perf_counter_ns())
         self.anchor(ANCHORS)
+        for category, size in self._queue.memory().items():
+            self._journal.add(
+                int(Mark.MEMORY), self._journal.code("memory", DEVICE + category), float(size)
+            )

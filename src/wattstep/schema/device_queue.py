@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 
@@ -37,4 +38,13 @@ class DeviceQueue(Protocol):
 
     def release(self, event: Any) -> None:
         """An event is not needed any more, and may be recorded again."""
+        ...
+
+    def memory(self) -> Mapping[str, int]:
+        """Memory of the device in bytes, as far as it is known.
+
+        "allocated": the most that the framework's allocator has handed out; "reserved": the most
+        that it had from the driver; "outside": what the driver counts as the process's beside
+        that; "total": all that the device has; "shared": 1 where that is the host's memory.
+        """
         ...

@@ -253,6 +253,21 @@ _METRICS: Final = {
         label="Energy per step by regression",
         meaning="What operations and rests of the regression take together",
     ),
+    "device_peak_memory": Metric(
+        label="Peak memory of the GPU",
+        meaning="Most memory of the device that the training took: its allocator's, and what the "
+        "driver counts beside it",
+        headline=True,
+        unit="B",
+        compared=True,
+        topic="Memory of the GPU",
+        subject="B",
+        verb="needs",
+        thing="memory of the GPU",
+    ),
+    "device_memory_breakdown": Metric(
+        label="Memory of the GPU", meaning="What the device's memory is used for"
+    ),
     "memory_breakdown": Metric(label="Memory", meaning="What the memory is used for"),
     "steps_to_target": Metric(
         label="Steps to the goal", meaning="Steps until an evaluation reached the goal"

@@ -23,6 +23,7 @@ from wattstep.schema.engine import Trainer
 from wattstep.schema.goal import Goal
 from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.settings import parse_duration
+from wattstep.schema.step_memory import DEVICE
 from wattstep.schema.workload import WorkloadFacts
 from wattstep.store.files import new_name
 from wattstep.train.environment import (
@@ -309,7 +310,8 @@ class _Loop:
             canary.watch(recorder, canary.AFTER)
         _stay_idle(settings, recorder, self._report, AFTER)
         # The optimizer's state exists only after its first step.
-        sizes = self._trainer.memory()
+        on_device = settings.processor != "cpu"
+        sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
         if wanted and recorder.problem is None:
             if MEMORY_STEPS * step > left:
                 recorder.note(
@@ -345,7 +347,8 @@ class _Loop:
         self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
         try:
             with self._recorder.apart("memory"):
-                return track_step(self._trainer)
+                device = self._trainer.engine.device_memory(self._settings.processor)
+                return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
             return {}

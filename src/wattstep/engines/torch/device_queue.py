@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from wattstep.engines.torch.device_memory import DeviceMemory
 
 
 def find_queue(cuda: Any) -> TorchDeviceQueue | None:
@@ -63,6 +66,19 @@ class TorchDeviceQueue:
     def release(self, event: Any) -> None:
         """As `DeviceQueue.release`."""
         self._free.append(event)
+
+    def memory(self) -> Mapping[str, int]:
+        """As `DeviceQueue.memory`, since the process began or the script reset the peaks."""
+        device = DeviceMemory(self._cuda, self._number)
+        used, _ = device.used_by_process()
+        properties = self._cuda.get_device_properties(self._number)
+        return {
+            "allocated": device.peak_allocated,
+            "reserved": device.peak_reserved,
+            **({} if used is None else {"outside": used - device.reserved}),
+            "total": int(properties.total_memory),
+            "shared": int(getattr(properties, "is_integrated", 0)),
+        }
 
 
 def _never() -> bool:

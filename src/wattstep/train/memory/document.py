@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from wattstep.recorded import device_memory as device
 from wattstep.recorded import memory
 from wattstep.schema.figure import Figure, Status, counted, missing, weakest
 from wattstep.schema.footprint import Footprint, PeakPlace, StageMemory
-from wattstep.train.memory import device
 from wattstep.train.memory.life import FootprintSettings, Life, Stage
 from wattstep.train.memory.step import StepFootprint
 
@@ -61,7 +61,13 @@ def breakdown(life: Life) -> dict[str, Figure]:
     The figures add up to the peak, which on a GPU is that of the device's memory.
     """
     if life.device is not None:
-        return {} if life.step is None else device.breakdown(life.device, life.step)
+        return (
+            {}
+            if life.step is None
+            else device.breakdown(
+                life.device, life.step.tensors, life.step.kernel_scratch, life.step.at_rest
+            )
+        )
     step, framework, prepared = life.step, life.framework_at_rest, life.prepared_at_rest
     if step is None or life.peak is None or framework is None or prepared is None:
         return {}

@@ -14,10 +14,10 @@ from typing import Any, Final
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
 from wattstep.record.sensors.machine import describe
+from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.schema.engine import Trainer
 from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.workload import PARTS, PRECISIONS, PROCESSORS, Preparation, WorkloadFacts
-from wattstep.train.memory.device import DevicePeak, peak_of
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.memory.step import StepFootprint, follow_step, rest_of_process
 

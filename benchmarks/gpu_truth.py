@@ -124,7 +124,15 @@ def percent(value: float, true: float) -> str:
 
 
 def steps_part(options: argparse.Namespace) -> Iterator[Row]:
-    yield ("training", "stopwatch", "step and gap, run", "off", "step alone", "host ahead by", "clock ±")
+    yield (
+        "training",
+        "stopwatch",
+        "step and gap, run",
+        "off",
+        "step alone",
+        "host ahead by",
+        "clock ±",
+    )
     trainings: list[tuple[str, Callable[[], object], Callable[[], None], Any]] = []
     for name in options.workloads:
         training = Training(name, options.processor)
@@ -205,9 +213,7 @@ def cost_part(options: argparse.Namespace) -> Iterator[Row]:
             found, until = [], time.perf_counter() + options.seconds
             base = []
             while time.perf_counter() < until or len(found) < 4:
-                times = [
-                    training.stopwatch(BLOCK, step) for step in (marked, plain, plain, marked)
-                ]
+                times = [training.stopwatch(BLOCK, step) for step in (marked, plain, plain, marked)]
                 found.append((times[0] + times[3]) / (times[1] + times[2]) - 1)
                 base.append((times[1] + times[2]) / 2)
         draws = np.random.default_rng(0).choice(found, (2000, len(found)))

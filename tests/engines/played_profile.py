@@ -24,7 +24,7 @@ from wattstep.schema.journal import (
     OPERATION,
     OPERATION_FIELDS,
 )
-from wattstep.schema.tracer import TracedStep
+from wattstep.schema.tracer import Code, TracedStep
 
 Row = dict[str, Any]
 OF_THE_TREE = ("cpu_op", "user_annotation", "Operator")
@@ -207,13 +207,18 @@ class PlayedTracer(TorchTracer):
         profile: What was seen.
         bounds: Begin and end of the step.
         gpu: That there is.
+        code: Of a journal's names; None: its own.
     """
 
     def __init__(
-        self, profile: PlayedProfile, bounds: tuple[int, int], gpu: PlayedGpu | None = None
+        self,
+        profile: PlayedProfile,
+        bounds: tuple[int, int],
+        gpu: PlayedGpu | None = None,
+        code: Code | None = None,
     ) -> None:
         self.names: list[str] = []
-        super().__init__(self._code, PlayedGpu() if gpu is None else gpu, profile)
+        super().__init__(code or self._code, PlayedGpu() if gpu is None else gpu, profile)
         self._played, self._bounds = profile, bounds
         self._before, self._after = bounds[0] - 10, bounds[1]
 

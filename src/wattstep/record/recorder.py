@@ -32,7 +32,7 @@ from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.schema.channel import Absent, Present
 from wattstep.schema.engine import Engine
-from wattstep.schema.journal import JOURNAL, OPERATIONS, Mark
+from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import parse_duration, parse_power_model
@@ -152,10 +152,12 @@ class Recorder(StepRecorder):
         journal = folder / JOURNAL
         self._marks = MarkJournal(journal)
         undo.callback(self._marks.close)
-        self._operations = os.open(
-            journal / OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        self._operations, self._devices = (
+            os.open(journal / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            for name in (OPERATIONS, DEVICE_OPERATIONS)
         )
         undo.callback(os.close, self._operations)
+        undo.callback(os.close, self._devices)
         self._windows = Windows(
             self._mode,
             self._first_step + self.warmup,
@@ -164,6 +166,7 @@ class Recorder(StepRecorder):
             self.note,
             lambda: self._engine or engines.loaded(),
             self._process,
+            self._devices,
         )
         self._sampling = Attendant(plan, journal, self._open_clocks)
         undo.callback(self._sampling.stop)
@@ -253,6 +256,7 @@ class Recorder(StepRecorder):
         for note in self._host.notes:
             self.note(note)
         os.close(self._operations)
+        os.close(self._devices)
         self._marks.close()
         self._finish()
         _release(self)

@@ -22,6 +22,7 @@ RUN = "run.json"
 JOURNAL = "journal"
 MARKS = "marks.bin"
 OPERATIONS = "operations.bin"
+DEVICE_OPERATIONS = "device_operations.bin"
 NAMES = "names.jsonl"  # one JSON line a name: [table, code, text]
 TICKS = "ticks.bin"
 COSTS = "costs.bin"
@@ -86,3 +87,14 @@ OPERATION_FIELDS = (
     "outermost",  # 1: no operation of the framework encloses it
 )
 OPERATION = struct.Struct(f"<{len(OPERATION_FIELDS)}q")
+
+# One row a piece of work on a device in a traced step. Those of a window are written before its rows
+# in OPERATIONS: where a kill came between, they lack what launched them, and stand for nothing.
+DEVICE_OPERATION_FIELDS = (
+    *OPERATION_FIELDS,
+    "processor",  # code
+    "launch",  # position within the window's rows in OPERATIONS; -1: not known
+    "rows",  # how many this window has here; a window of fewer was cut, and is left out as a whole
+)
+DEVICE_OPERATION = struct.Struct(f"<{len(DEVICE_OPERATION_FIELDS)}q")
+NO_WORK = -1  # in the place of a name: the device was traced, and did nothing

@@ -15,7 +15,7 @@ from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.sensors import SENSORS
 from wattstep.record.sensors import load as load_sensor
 from wattstep.run import Run, load
-from wattstep.schema.journal import MARKS, OPERATIONS
+from wattstep.schema.journal import DEVICE_OPERATIONS, MARKS, OPERATIONS
 from wattstep.schema.report_rows import SampledChannel
 from wattstep.schema.run_report import json_of
 
@@ -58,7 +58,8 @@ def diagnose(
             _half_busy(recorder, seconds)
             # Samples only: marks are reserved in chunks, and depend on how long a step is.
             files = (path / "journal").glob("*.bin")
-            own_files = [f for f in files if not f.name.startswith(("replay-", MARKS, OPERATIONS))]
+            others = ("replay-", MARKS, OPERATIONS, DEVICE_OPERATIONS)
+            own_files = [f for f in files if not f.name.startswith(others)]
             size = sum(f.stat().st_size for f in own_files)
         run = load(path)
         report = run.report()

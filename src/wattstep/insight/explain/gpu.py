@@ -19,6 +19,9 @@ from wattstep.attribution.gpu_breakdown import (
     occupancies,
     with_others,
 )
+from wattstep.attribution.gpu_idle import StreamIdle, idle_by_cause
+from wattstep.attribution.gpu_launches import Launches, launches
+from wattstep.attribution.nesting import STREAMS
 from wattstep.attribution.tables.traced_work import TracedWork, traced_work
 from wattstep.device.utilization import within
 from wattstep.insight.explain.section import Section, Table
@@ -110,7 +113,70 @@ def _tables(traced: TracedWork, occupied: Sequence[Occupancy], source: str) -> t
     ]  # fmt: skip
     if traced.on_gpu:
         tables.append(_kernel_table(traced.work, source))
+        tables += _launch_tables(traced, source)
     return tuple(tables)
+
+
+def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
+    """What launched the work, and why streams had none; nothing where the trace tells no launch."""
+    told = [one for one in launches(traced.work, traced.call) if len(one.queued_ns)]
+    if not told:
+        return []
+    idle = idle_by_cause(traced.work, traced.stream, traced.call[:, 0])
+    return [
+        Table(
+            name="launches",
+            title="Launches: from the begin of the call to that of the work, and what calls cost the host",
+            columns={
+                "processor": "GPU", "pieces": "Launched", "queued": "Waited", "longest": "Longest",
+                "calls": "Calls", "call": "A call", "total": "Calls together",
+            },
+            rows=[_launch(one, source) for one in told],
+        ),
+        Table(
+            name="idle",
+            title="Gaps between the work of each stream, by cause",
+            columns={
+                "processor": "GPU", "stream": "Stream", "gaps": "Gaps", "host": "Not yet asked for",
+                "launch": "Being launched", "other": "Another cause",
+            },
+            rows=[_idle(one, source) for one in idle],
+        ),
+    ]  # fmt: skip
+
+
+def _launch(one: Launches, source: str) -> dict[str, Any]:
+    pieces, calls = len(one.queued_ns), len(one.call_ns)
+    queued = mean_figure(one.queued_ns * 1e-9, "s", source, Status.MEASURED)
+    call = mean_figure(one.call_ns * 1e-9, "s", source, Status.MEASURED)
+    return {
+        "processor": one.processor,
+        "pieces": pieces,
+        "unknown": one.unknown,
+        "queued": _over(queued, "pieces of work"),
+        "longest": _seconds(int(one.queued_ns.max()), pieces, "longest wait", source),
+        "calls": calls,
+        "call": _over(call, "calls"),
+        "total": _seconds(int(one.call_ns.sum()), calls, "durations added up", source),
+    }
+
+
+def _over(figure: Figure, what: str) -> Figure:
+    """The figure, with what its mean is over."""
+    return replace(figure, method=(figure.method or "mean").replace("over steps", f"over {what}"))
+
+
+def _idle(one: StreamIdle, source: str) -> dict[str, Any]:
+    causes = {"host": one.host_ns, "launch": one.launch_ns, "other": one.other_ns}
+    return {
+        "processor": one.processor,
+        "stream": one.stream % STREAMS,
+        "gaps": one.gaps,
+        **{
+            cause: _seconds(ns, one.gaps, "gaps of this cause added up", source)
+            for cause, ns in causes.items()
+        },
+    }
 
 
 def _time(one: Occupancy, source: str) -> dict[str, Any]:
@@ -179,8 +245,7 @@ def _mean(one: KernelTime, work: Work, source: str) -> Figure:
     calls = calls[np.argsort(work.start_ns[calls], kind="stable")]
     seconds = (work.end_ns - work.start_ns)[calls] * 1e-9
     figure = within(mean_figure(seconds, "s", source, Status.MEASURED), most=math.inf)
-    method = (figure.method or "mean").replace("over steps", "over calls")
-    return replace(figure, method=method)
+    return _over(figure, "calls")
 
 
 def _seconds(ns: float, n: int, method: str, source: str) -> Figure:

@@ -90,14 +90,19 @@ def test_the_run_has_the_device_s_steps(recorded: tuple[Run, Gpu]) -> None:
 
 
 def test_phases_are_those_of_the_device(recorded: tuple[Run, Gpu]) -> None:
-    run, _ = recorded
+    run, gpu = recorded
     steps, marks = run.series.steps, run.tables.marks
     chosen = np.flatnonzero(steps.clean)
     phases, rows = marks.phases(steps, chosen, ("forward", "backward"))
     assert len(rows) > 20
-    lengths = np.diff(phases.edges_ns, axis=1)
-    assert np.median(lengths[:, 0]) == pytest.approx(6 * MS, rel=0.1)
-    assert np.median(lengths[:, 1]) == pytest.approx(9 * MS, rel=0.1)
+    # However long the host was kept from asking: each phase holds its own kernel, and no other.
+    begins = np.array([one.start_ns for one in gpu.ran])
+    ends = np.array([one.end_ns for one in gpu.ran])
+    off = 300_000
+    for first, middle, last in phases.edges_ns:
+        at = int(np.searchsorted(begins, first - off))
+        assert first - off <= begins[at] < ends[at] <= middle + off
+        assert middle - off <= begins[at + 1] < ends[at + 1] <= last + off
 
 
 def test_an_evaluation_between_steps_is_the_device_s_too(recorded: tuple[Run, Gpu]) -> None:
@@ -123,5 +128,5 @@ def test_memory_is_that_of_the_device(recorded: tuple[Run, Gpu]) -> None:
 def test_what_is_shown_of_it(recorded: tuple[Run, Gpu]) -> None:
     run, _ = recorded
     document = run.document()
-    assert document["metrics"]["host_step_time"]["value"] == pytest.approx(0.015, rel=0.3)
-    assert document["metrics"]["run_ahead"]["value"] > 0.005
+    assert document["metrics"]["host_step_time"]["value"] > 0.012  # the queue holds eight steps
+    assert document["metrics"]["run_ahead"]["value"] > 0.0

@@ -100,9 +100,9 @@ def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, d
         # The next work after a gap is what it is waited for; what comes after the last is its own.
         at = np.searchsorted(starts[order], spans.end_ns, side="left")
         for number, begin, end in zip(at, spans.start_ns, spans.end_ns, strict=True):
-            phase = str(phases[order[number]]) if number < len(order) else str(last)
+            waiting = str(phases[order[number]]) if number < len(order) else str(last)
             bound = OF_CAUSE.get(cause, HOST)
-            found.setdefault(phase, dict.fromkeys(BOUNDS, 0.0))[bound] += (end - begin) * 1e-9
+            found.setdefault(waiting, dict.fromkeys(BOUNDS, 0.0))[bound] += (end - begin) * 1e-9
     return found
 
 

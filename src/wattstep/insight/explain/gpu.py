@@ -38,6 +38,7 @@ NO_GPU: Final = (
     "No work ran on a GPU in this run; below is what the threads of the CPU that carry out "
     "operations did, the idle time of each of them included."
 )
+DISAGREE: Final = 0.1  # of the time: sensor and kernels say something else
 ONE_CALL: Final = "a single call has no deviation"
 
 
@@ -61,7 +62,7 @@ def gpu(run: Run) -> Section:
     return Section(
         name=NAME,
         title=TITLE,
-        sentences=_sentences(traced, occupied),
+        sentences=(*_sentences(traced, occupied), *_beside_sensor(run)),
         tables=_tables(traced, occupied, source or ""),
     )
 
@@ -73,6 +74,24 @@ def _sentences(traced: TracedWork, occupied: Sequence[Occupancy]) -> tuple[str, 
     if traced.damaged:
         lines.append(f"Left out, for the end is before the begin: {_pieces(traced.damaged)}.")
     return tuple(lines)
+
+
+def _beside_sensor(run: Run) -> tuple[str, ...]:
+    """What the sensor of the GPU's load says beside the busy time of its kernels."""
+    load, busy, step = (
+        figure.value if isinstance(figure, Figure) else None
+        for figure in map(run.metrics.get, ("gpu_utilization", "gpu_time", "step_time"))
+    )
+    if load is None or busy is None or not step:
+        return ()
+    share = min(busy / step, 1.0)
+    line = f"The sensor of the GPU's load says {load:.0%}; kernels ran for {share:.0%} of a step."
+    if abs(load - share) > DISAGREE:
+        line += (
+            " The sensor takes a whole period of its own for busy where anything ran in it, or looks "
+            "at moments that steps favour: the kernels' own time is the better account."
+        )
+    return (line,)
 
 
 def _sentence(one: Occupancy) -> str:

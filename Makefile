@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip --disable-pip-version-check
 DEMO = demo
 
-.PHONY: demo test test-system test-slow test-all test-burning fuzz check lint types format contracts docs bench picture clean
+.PHONY: demo test test-system test-slow test-all test-burning fuzz check lint types format contracts docs site package bench picture clean
 
 demo: .venv/.runs
 	@rm -rf $(DEMO)
@@ -71,6 +71,21 @@ contracts: .venv/.tests
 
 docs: .venv/.tests
 	.venv/bin/python -m pytest tests/docs
+
+# The documents as a site, in site/: a link that leads nowhere, or a page that no one can reach, ends it.
+site: .venv/.tests
+	.venv/bin/mkdocs build --strict --quiet --clean --site-dir site
+
+# Wheel and sdist, checked as a package index would; the wheel, which is made from the sdist, then runs
+# from an environment that has nothing but what it asks for.
+BARE = build/bare
+package: .venv/.tests
+	rm -rf dist build
+	.venv/bin/python -m build --outdir dist .
+	.venv/bin/twine check --strict dist/*
+	.venv/bin/python -m venv $(BARE)
+	$(BARE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt dist/*.whl
+	cd $(BARE) && bin/wattstep --version && bin/wattstep demo --quiet --out demo
 
 # Hours; each line can be run by itself.
 bench: .venv/.tests

@@ -27,6 +27,7 @@ from wattstep.insight.observe.evidence import DailyCourse, Evidence, Observed
 from wattstep.insight.observe.measuring import correlation
 from wattstep.recorded.repeatability import repeatability
 from wattstep.schema.figure import Figure, Status, counted
+from wattstep.schema.figures import Figures
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.statistics import change_figure, mean_figure, ratio_figure
 
@@ -102,9 +103,9 @@ def runs_of(
     return [
         Observed(
             path=f"{name}-{batch}-{number}", info=info(name, batch),
-            metrics={metric: of_rate(
+            metrics=Figures({metric: of_rate(
                 rng, 100 * batch**exponent * math.exp(between * rng.standard_normal()), unit
-            )},
+            )}),
         )
         for name, exponent in zip(names, exponents, strict=False)
         for batch in BATCHES
@@ -165,7 +166,9 @@ def gpu_and_cpu() -> list[Trial]:
             "correlation": correlation(gpu, cpu, "made", Status.MEASURED),
         }
         metrics = {"gpu_utilization": of_slices(rng, 0.8, 0.05)}
-        run = Observed(path="r", info=info("lenet", 4), metrics=metrics, extra={"1": extra})
+        run = Observed(
+            path="r", info=info("lenet", 4), metrics=Figures(metrics), extra={"1": extra}
+        )
         return Evidence(runs=[run])
 
     rows = [
@@ -189,12 +192,12 @@ def utilization_by_batch() -> list[Trial]:
         runs = [
             Observed(
                 path=f"{batch}-{number}", info=info("lenet", batch),
-                metrics={
+                metrics=Figures({
                     "gpu_utilization": of_slices(
                         rng, 0.6 + gpu * last + between * rng.standard_normal(), 0.05),
                     "cpu_utilization": of_slices(
                         rng, 0.3 + cpu * last + between * rng.standard_normal(), 0.05),
-                },
+                }),
             )
             for batch, last in ((4, 0), (64, 1))
             for number in range(processes)
@@ -224,7 +227,10 @@ def one_figure(
         extra = {key: of_slices(rng, value, spread, unit), **others(rng)}
         metrics = {"gpu_utilization": of_slices(rng, 0.8, 0.02)}
         run = Observed(
-            path="r", info=info(workload, 4), metrics=metrics, extra={str(observation): extra}
+            path="r",
+            info=info(workload, 4),
+            metrics=Figures(metrics),
+            extra={str(observation): extra},
         )
         return Evidence(runs=[run])
 
@@ -246,7 +252,7 @@ def domains() -> list[Trial]:
             runs=[
                 Observed(
                     path=name, info=info(name, 64),
-                    metrics={"gpu_utilization": of_slices(rng, load, 0.05)},
+                    metrics=Figures({"gpu_utilization": of_slices(rng, load, 0.05)}),
                 )
                 for name, load in loads.items()
             ]
@@ -280,7 +286,10 @@ def repeats(observation: int, name: str) -> list[Trial]:
         }
         metrics = {"gpu_utilization": extra[f"{name}_movement"]}
         run = Observed(
-            path="r", info=info("lenet", 4), metrics=metrics, extra={str(observation): extra}
+            path="r",
+            info=info("lenet", 4),
+            metrics=Figures(metrics),
+            extra={str(observation): extra},
         )
         return Evidence(runs=[run])
 
@@ -366,7 +375,7 @@ def _of_several(processes: int, between: float) -> list[Made]:
             runs=[
                 Observed(
                     path=f"{workload}-{number}", info=info(workload, 4),
-                    metrics={"gpu_utilization": of_slices(rng, 0.5, 0.02)},
+                    metrics=Figures({"gpu_utilization": of_slices(rng, 0.5, 0.02)}),
                     extra={str(observation): extra(rng)},
                 )
                 for workload in ("lenet", "char-cnn")
@@ -383,10 +392,10 @@ def _of_several(processes: int, between: float) -> list[Made]:
             runs=[
                 Observed(
                     path=f"{name}-{batch}-{number}", info=info(name, batch),
-                    metrics={
+                    metrics=Figures({
                         "gpu_utilization": near(rng, 0.5, 0.25 * between),
                         "cpu_utilization": near(rng, 0.5, 0.5 * between),
-                    },
+                    }),
                 )
                 for name, batch in names
                 for number in range(processes)
@@ -423,7 +432,7 @@ def _of_courses(processes: int) -> list[Trial]:
             runs=[
                 Observed(
                     path=str(number), info=info("lenet", 4), extra={str(observation): extra},
-                    metrics={"gpu_utilization": of_slices(rng, 0.9, 0.01)},
+                    metrics=Figures({"gpu_utilization": of_slices(rng, 0.9, 0.01)}),
                 )
                 for number in range(processes)
             ]
@@ -465,7 +474,9 @@ def _counted(rng: Generator, batch: int) -> Observed:
     """A followed step whose intermediate data go with the batch."""
     sizes = {**dict.fromkeys(COUNTED, 1e6), "feature_maps": batch * float(rng.uniform(1e5, 1e6))}
     table = {name: counted(size, "B", "tensors") for name, size in sizes.items()}
-    return Observed(path=str(batch), info=info("lenet", batch), metrics={"memory_highest": table})
+    return Observed(
+        path=str(batch), info=info("lenet", batch), metrics=Figures({"memory_highest": table})
+    )
 
 
 def campaign() -> list[Trial]:

@@ -45,11 +45,11 @@ def watched(folder: Path, seconds: float, arguments: object):
         [sys.executable, "-m", "wattstep", "run", *arguments, "--seconds", str(seconds), "--out",
          str(folder), "--name", "mine", "--quiet"], stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    watcher = LiveMonitor(folder / "mine")
-    snapshot = watcher.look()
+    monitor = LiveMonitor(folder / "mine")
+    snapshot = monitor.look()
     while training.poll() is None and not ((snapshot.share or 0.0) >= LOOK_AT):
         time.sleep(0.25)
-        snapshot = watcher.look()
+        snapshot = monitor.look()
     training.wait()
     assert snapshot.state == RECORDING, snapshot.problems
     return snapshot

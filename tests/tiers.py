@@ -37,6 +37,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "cli/test_run_conditions.py": "trains through the command line",
         "cli/test_sweep.py": "sweeps through the command line",
         "cli/test_targets.py": "an ssh server",
+        "cli/test_ten_tasks.py": "trains through the command line",
         "cli/test_without_torch.py": "an environment without torch",
         "conditions/test_canary.py": "records with canaries",
         "conditions/test_crowding.py::test_a_callback_warns_of_others_before_the_first_step": (
@@ -69,6 +70,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "profiling": "scripts under a recorder",
         "recorder": "records with the real sampler",
         "reports/pages/paper/test_figures_in_browser.py": "a browser",
+        "reports/pages/test_first_screen_in_browser.py": "a browser",
         "reports/pages/test_hostile_pages.py::test_a_browser_runs_none_of_it": "a browser",
         "reports/pages/test_in_browser.py": "a browser",
         "reports/pages/test_lanes_in_browser.py": "a browser",

@@ -176,7 +176,7 @@ def test_ctrl_c_here_ends_the_script_there_and_keeps_what_was_recorded(tmp_path:
     assert code == 130
     document = json.loads((path / "run.json").read_text())
     assert document["state"] == "closed"
-    assert "the script was told to end (SIGTERM)" in document["notes"]
+    assert "the script was ended (SIGTERM)" in document["notes"]
     assert len(pq.read_table(path / "steps.parquet")) > 6  # those before the first window
     assert list(shell.folder.iterdir()) == []
 

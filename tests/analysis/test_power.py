@@ -11,18 +11,16 @@ from wattstep.recorded.clock_error import ClockError
 from wattstep.recorded.curves import Curve, curve_of_gauge
 from wattstep.recorded.power import (
     EnergySource,
-    dynamic_share,
     modelled,
     modelled_machine,
     spoken,
     summed,
 )
 from wattstep.schema.figure import Status
-from wattstep.schema.settings import POWER_MODELS, parse_power_model
+from wattstep.schema.settings import POWER_MODELS, PowerModel, parse_power_model
 
 S = 1_000_000_000
-VCPU = parse_power_model("vcpu")
-assert VCPU is not None
+VCPU = PowerModel(**(parse_power_model("vcpu") or {}))
 
 
 def busy(share: float, seconds: int = 10) -> Curve:
@@ -69,8 +67,11 @@ def test_the_training_is_charged_for_its_own_cpu_time_by_hand(cores: float, joul
 
 
 def test_of_a_busy_core_s_power_the_dynamic_part_is_what_idle_cores_lack() -> None:
-    assert dynamic_share(VCPU) == pytest.approx(2.76 / 3.5)
-    assert dynamic_share({"idle_watts_a_core": 0.0, "busy_watts_a_core": 0.0}) == 0
+    assert VCPU.dynamic_share == pytest.approx(2.76 / 3.5)
+    assert (
+        PowerModel(name="", idle_watts_a_core=0.0, busy_watts_a_core=0.0, source="").dynamic_share
+        == 0
+    )
 
 
 def test_the_model_says_what_it_is_blind_to() -> None:

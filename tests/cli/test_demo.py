@@ -16,7 +16,7 @@ def test_the_demo_tells_the_truth_of_the_recording(
     """1,564 steps of 213 ms, 3.69 J each (published beside the recording); VDDQ is 15 % of the total."""
     demo(out=tmp_path)
     told = " ".join(capsys.readouterr().out.split())
-    assert "the sum of all rails says 15 % too much" in told
+    assert "The sum of all rails says 15 % too much" in told
     assert "MIT" in told
     (run,) = tmp_path.glob("*/run.json")
     assert f"run: {run.parent}" in told

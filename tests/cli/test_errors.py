@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer.testing  # noqa: F401 - typer loads before standard streams are captured
+from tests.run.made import Sampled, make_run, power
 
 from wattstep.cli import COMMANDS, run_command_line
 
@@ -144,6 +146,50 @@ def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
     assert (ended.code, ended.out) == (130, "")
     assert ended.err == "wattstep: stopped before anything of this run was recorded\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_the_script_before_it_are_put_right(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    line = one_line(command("profile", "--epochs", "1", "train.py", "--lr", "0.1"))
+    assert "no such option" in line
+    assert line.endswith("wattstep profile train.py --epochs 1 --lr 0.1")
+    assert "SCRIPT --epochs 3" in one_line(command("profile", "--epochs", "1"))
+
+
+@pytest.mark.parametrize("name", ["show", "explain", "report", "observe", "compare", "export"])
+def test_a_file_in_place_of_a_run_says_what_to_write_instead(
+    command: Any, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "power.log").write_text("")
+    more = {"export": ["--to", "csv"]}.get(name, [])
+    line = one_line(command(name, "train.py", *more, "--quiet"))
+    assert "train.py is a script, and a run is a folder" in line
+    assert "wattstep profile train.py" in line
+    line = one_line(command(name, "power.log", *more, "--quiet"))
+    assert "power.log is a file, and a run is a folder" in line
+    assert "wattstep import" in line
+
+
+def test_without_a_run_the_newest_is_meant_and_where_there_is_none_it_is_said(
+    command: Any, tmp_path: Path
+) -> None:
+    assert "wattstep show RUN" in one_line(command("show"))
+    for n, name in enumerate(("new", "old")):
+        path = make_run(
+            tmp_path / "runs" / name, [Sampled(channel=power(), raw=lambda t: 5000)]
+        ).path
+        os.utime(path / "run.json", (1e9 - n, 1e9 - n))
+    assert "run: runs/new" in command("show").out
+    assert command("explain", "--quiet").out.startswith("runs/new")
+
+
+def test_no_line_of_a_result_in_a_pipe_ends_in_blanks(command: Any, tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a", [Sampled(channel=power(), raw=lambda t: 5000)])
+    for name in ("show", "explain"):
+        lines = command(name, "--quiet").out.splitlines()
+        assert len(lines) > 3
+        assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ def test_a_table_says_how_many_rows_there_are(wattstep: Command) -> None:
     assert err == ""
 
 
+def test_a_row_wider_than_the_terminal_is_a_line_a_column_and_no_word_is_broken(
+    wattstep: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"column_{n:02}" for n in range(12)]
+    sql = "SELECT " + ", ".join(f"'value number {n}' AS {name}" for n, name in enumerate(names))
+    _, out, _ = wattstep(sql + ", NULL AS nothing")
+    lines = out.splitlines()
+    assert [line.split(maxsplit=1) for line in lines[:-2]] == [
+        [name, f"value number {n}"] for n, name in enumerate(names)
+    ]
+    assert lines[-1] == "1 row"
+
+
 def test_json_is_one_document_without_nan(wattstep: Command) -> None:
     sql = "SELECT 'nan'::DOUBLE AS x, 1e999 AS y, sum(range) AS s, DATE '2026-11-20' AS d FROM range(4)"
     code, out, _ = wattstep(sql, "--json")

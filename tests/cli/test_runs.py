@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.command_line import wattstep
 from tests.run.made import Sampled, make_run, power
 
 from wattstep.cli import run_command_line
@@ -35,3 +36,23 @@ def test_what_is_no_plain_file_is_named_with_its_reason(
     }  # fmt: skip
     assert document["files"]["steps.parquet"] == (path / "steps.parquet").stat().st_size
     assert not set(document["left_out"]) & set(document["files"])
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_where_a_run_lies_is_never_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    name = "squeezenet-20261124-141230-335d"
+    make_run(tmp_path / "runs" / name, [Sampled(channel=power(), raw=lambda t: 5000)])
+    listed = wattstep("runs", "list", cwd=tmp_path, env={"COLUMNS": columns})
+    assert listed.returncode == 0
+    (line,) = [line for line in listed.stdout.splitlines() if name in line]
+    assert line.endswith(f"runs/{name}")
+    assert max(map(len, listed.stdout.splitlines())) <= int(columns)
+
+
+def test_a_list_of_a_file_is_an_error_that_says_what_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    listed = wattstep("runs", "list", "train.py", cwd=tmp_path)
+    assert listed.returncode == 2
+    assert "train.py is a file: wattstep runs list FOLDER" in listed.stderr

@@ -45,6 +45,13 @@ def test_one_run_of_each_says_what_cannot_be_claimed_and_why() -> None:
     ]
 
 
+def test_a_reason_not_to_claim_a_difference_stands_in_the_first_sentence_alone() -> None:
+    found = compare_metric("step_time", side(0.10), side(0.20), STILL)
+    words = sentence(found, (1, 1), found.not_claimed)
+    assert words.endswith("; nor is that shown to be the program's.")
+    assert "two runs of one" not in words
+
+
 def test_steps_that_differ_so_much_that_no_ratio_is_bounded_give_no_bare_less() -> None:
     """As on a machine whose cores others use: 341 ms (0 to 1,985) against 323 ms (0 to 1,594)."""
     a, b = (

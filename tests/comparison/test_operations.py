@@ -45,8 +45,8 @@ def test_the_same_name_in_another_layer_is_another_operation() -> None:
     a = side([[row("x", 1.0), row("x", 2.0, layer="m")]])
     b = side([[row("x", 1.0), row("x", 2.0, layer="n")]])
     found = compare_operations(a, b, STILL)
-    assert [each["layer"] for each in found.only_a] == ["m"]
-    assert [each["layer"] for each in found.only_b] == ["n"]
+    assert [each.key["layer"] for each in found.only_a] == ["m"]
+    assert [each.key["layer"] for each in found.only_b] == ["n"]
     assert len(found.rows) == 1
 
 
@@ -54,7 +54,7 @@ def test_what_only_some_processes_have_is_listed_and_not_tested() -> None:
     a = side([[row("x", 1.0), row("rare", 1.0)], [row("x", 1.1)]])
     b = side([[row("x", 1.0), row("rare", 1.0)], [row("x", 1.1), row("rare", 1.0)]])
     found = compare_operations(a, b, STILL)
-    assert [(each["name"], each["in"]) for each in found.unsteady] == [("rare", [1, 2])]
+    assert [(each.key["name"], each.processes) for each in found.unsteady] == [("rare", (1, 2))]
     assert found.only_a == found.only_b == ()
 
 

@@ -127,6 +127,43 @@ def test_a_disk_that_is_full_from_the_start_is_one_clear_line(small_disk: Path) 
     assert not run.exists()
 
 
+def test_a_script_on_a_full_disk_keeps_its_exit_code_and_one_line_says_what_to_do(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys, torch\n"
+        "net = torch.nn.Linear(8, 2)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+        "for step in range(3000):\n"
+        "    net(torch.randn(4, 8)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "    if step == 100:\n"
+        "        with open(sys.argv[1], 'wb', buffering=0) as file:\n"
+        "            try:\n"
+        "                while file.write(bytes(4096)): pass\n"
+        "            except OSError: pass\n"
+        "print('trained to the end')\n"
+        "sys.exit(int(sys.argv[2]))\n"
+    )
+    for code in (0, 5):
+        run, filler = small_disk / f"run{code}", small_disk / "filler"
+        words = ["--interval", "1ms", "--trace", "none", "--out", str(run), "train.py"]
+        done = subprocess.run(
+            [sys.executable, "-m", "wattstep", "profile", *words, str(filler), str(code)],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.stdout == "trained to the end\n"
+        assert done.returncode == code, done.stderr
+        full = [line for line in done.stderr.splitlines() if "No space left" in line]
+        at_once, line = full
+        assert at_once.startswith("wattstep: ")
+        assert line.startswith(f"wattstep: train.py ended with exit code {code}")
+        assert "make room, or copy it to another disk" in line
+        assert "Warning" not in done.stderr
+        shutil.rmtree(run)
+        filler.unlink()
+
+
 def test_on_a_full_disk_the_collector_ends_with_whole_rows_and_says_why(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,7 @@ def test_kernels_that_two_reports_tell_come_out_once() -> None:
     trace = parse(f"{WORK}\n{EXECUTIONS}".encode())
     assert trace.events is not None
     assert len(trace.events) == 3
-    assert trace.ignored["kernel that the trace of the GPU tells as well"] == 1
+    assert trace.ignored["kernel that the trace of the GPU has as well"] == 1
 
 
 def test_sizes_are_no_times() -> None:

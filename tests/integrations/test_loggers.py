@@ -17,6 +17,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.run import Run, load
 from wattstep.schema.extras import require
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures
 
 NAME = "wattstep/modelled/energy_per_step_J"
 HOSTILE = "</script><script>evil('\x1b[31m')"
@@ -41,7 +42,7 @@ def test_what_was_not_measured_never_has_the_name_of_what_was(status: str, name:
 
 
 def test_a_missing_figure_is_no_number_but_a_reason() -> None:
-    found = named({"energy_per_step": missing("J", "no power sensor")})
+    found = named(Figures({"energy_per_step": missing("J", "no power sensor")}))
     assert found.numbers == {}
     assert found.words == {
         "wattstep/status/energy_per_step": "missing",
@@ -52,9 +53,8 @@ def test_a_missing_figure_is_no_number_but_a_reason() -> None:
 def test_intervals_lists_and_mappings_have_names_of_their_own() -> None:
     both = Figure(value=2, low=1, high=3, unit="s", status=Status.MEASURED)
     cores = [figure("measured", 0.5, "ratio"), figure("measured", 0.25, "ratio")]
-    found = named(
-        {"step_time": both, "core": cores, "memory": {HOSTILE: figure("counted", 7, "B")}}
-    )
+    memory = {HOSTILE: figure("counted", 7, "B")}
+    found = named(Figures({"step_time": both, "core": cores, "memory": memory}))
     assert found.numbers == {
         "wattstep/step_time_s": 2.0,
         "wattstep/step_time_s_low": 1.0,

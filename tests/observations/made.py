@@ -15,6 +15,7 @@ from wattstep.insight.observe.observation import Observation
 from wattstep.run import load
 from wattstep.schema.channel import Channel, Domain, Origin
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figures import Figures
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.files import read_info, write_info
 
@@ -60,7 +61,7 @@ def observed(
     """A run by its figures; `changes` are of its description."""
     return Observed(
         path=f"runs/{workload}-{batch}-{number}", info=info(workload, batch, **changes),
-        metrics=metrics or {}, extra=extra or {}, disturbed=disturbed,
+        metrics=Figures(metrics), extra=extra or {}, disturbed=disturbed,
     )  # fmt: skip
 
 

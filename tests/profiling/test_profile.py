@@ -97,6 +97,23 @@ def test_what_ran_before_a_script_raised_is_recorded(profiled: AllProfiled) -> N
     assert "ZeroDivisionError" in notes(run)
 
 
+def test_an_option_of_ours_after_a_script_that_fails_is_told_to_go_before_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "picky.py").write_text("import sys; sys.exit(3 if sys.argv[1:] else 0)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "wattstep", "profile", "picky.py", "--power-model", "vcpu"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stdout == ""  # no screen about a run without a step
+    ended, hint = done.stderr.splitlines()[-2:]
+    assert ended.startswith(
+        "wattstep: picky.py ended with exit code 3 before its first step: runs/"
+    )
+    assert hint.endswith("wattstep profile --power-model ... picky.py")
+
+
 def test_a_script_ends_with_its_own_exit_code_after_what_it_registered(
     profiled: AllProfiled,
 ) -> None:

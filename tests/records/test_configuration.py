@@ -18,6 +18,7 @@ from wattstep.insight.observe.evidence import Observed
 from wattstep.insight.observe.groups import groups_of
 from wattstep.run.pooled import differences
 from wattstep.schema.configuration import FIELDS, MACHINE, Rule, configuration_of, warnings
+from wattstep.schema.figures import Figures
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.workload import DataFacts
 from wattstep.train.child.local_machine import this_machine, unlike, versions
@@ -56,7 +57,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def observed(info: RunInfo, name: str) -> Observed:
-    return Observed(path=name, info=info, metrics={})
+    return Observed(path=name, info=info, metrics=Figures())
 
 
 def test_every_field_is_tried() -> None:

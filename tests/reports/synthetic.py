@@ -303,8 +303,10 @@ def report(document: Mapping[str, Any]) -> RunReport:
 
 def reported(document: Mapping[str, Any], timeline: Any = None, **more: Any) -> Reported:
     """What a page is told of a run with this document, and a timeline or the JSON of one."""
-    if isinstance(timeline, Mapping):
+    if isinstance(timeline, ThreeSteps):
         return Reported(report=report(document), three_steps=timeline, **more)
+    if isinstance(timeline, Mapping):
+        return Reported(report=report(document), three_steps=three_steps(**timeline), **more)
     return Reported(report=report(document), timeline=timeline, **more)
 
 

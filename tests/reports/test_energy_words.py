@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.reports import synthetic
-from tests.reports.consoles.test_run import printed
+from tests.reports.terminal.test_run import printed
 
 from wattstep.report import wording
 from wattstep.report.html.report import render_report

@@ -74,7 +74,7 @@ def page_of(run: Run) -> Page:
                 Reported(
                     report=run.report(),
                     timeline=run.timeline(),
-                    three_steps=run.timeline().to_dict(),
+                    three_steps=run.timeline().three_steps,
                 )
             ]
         )
@@ -179,7 +179,7 @@ def test_imported_runs_stand_beside_each_other(tmp_path: Path) -> None:
     write_report(
         [
             Reported(
-                report=run.report(), timeline=run.timeline(), three_steps=run.timeline().to_dict()
+                report=run.report(), timeline=run.timeline(), three_steps=run.timeline().three_steps
             )
             for run in runs
         ],

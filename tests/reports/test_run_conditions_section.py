@@ -247,3 +247,20 @@ def test_beside_phases_stands_what_they_leave_out_though_operations_leave_nothin
     part = page[page.index("Where a step goes") :]
     row = part[part.index("too short for the sensor") :]
     assert "2.00 J" in row[: row.index("</tr>")]
+
+
+def test_the_sum_of_all_rails_is_said_to_be_off_where_one_feeds_another() -> None:
+    """The rails of a Jetson AGX Orin: the two that make the total are 3 J, the third is within."""
+    shown = document()
+    roles = {"gpu": "power_total", "system": "power_total", "ddr": "power_part"}
+    shown["channels"] = [{**shown["channels"][0], "name": n, "role": r} for n, r in roles.items()]
+    shown["energy_by_rail"] = {
+        name: synthetic.figure(joules, "J")
+        for name, joules in {"gpu": 1.0, "system": 2.0, "ddr": 0.45}.items()
+    }
+    assert (
+        "The sum of all rails says 15 % too much, 3.45 J a step in place of 3.00 J: ddr is fed by a "
+        "rail that counts already."
+    ) in sentences(synthetic.report(shown))
+    shown["channels"][1]["role"] = "power_part"
+    assert not [one for one in sentences(synthetic.report(shown)) if "sum of all rails" in one]

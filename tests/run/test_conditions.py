@@ -118,7 +118,7 @@ def test_a_cap_that_never_moved_is_noted_and_throttles_nothing(tmp_path: Path) -
 def test_a_run_whose_sensors_tell_nothing_of_throttling_says_so(tmp_path: Path) -> None:
     conditions = load(make_run(tmp_path / "r", []).path).document()["conditions"]
     assert conditions["watched"] == []
-    assert "no sensor tells of throttling" in conditions["notes"][0]
+    assert "no sensor shows throttling" in conditions["notes"][0]
 
 
 def test_a_firmware_that_slows_all_cores_is_seen_by_their_common_clock(tmp_path: Path) -> None:

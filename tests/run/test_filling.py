@@ -133,7 +133,7 @@ def test_an_interval_that_is_too_wide_makes_no_figure() -> None:
     )  # fmt: skip
     energy, power = made.figures(np.array([0]))
     assert energy.reason == (
-        "not resolvable: regression over many steps tells it no closer than 20 to 200 mJ; "
+        "not resolvable: regression over many steps gives it no closer than 20 to 200 mJ; "
         "board.power averages over 422 ms"
     )
     assert power.missing
@@ -158,7 +158,7 @@ def test_groups_are_listed_with_what_they_hold_the_costliest_first() -> None:
 
 def test_what_is_scaled_says_that_all_of_it_makes_the_step_and_nothing_of_integration() -> None:
     for energy in (row["energy"] for row in regression_rows(MERGED).groups(np.array([1, 2, 3]))):
-        assert "so that all that is told makes the step" in (energy.method or "")
+        assert "so that the parts add up to the step" in (energy.method or "")
         assert "integrat" not in (energy.method or "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -86,29 +87,33 @@ def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:
 
 def test_a_child_that_ends_over_a_run_is_that_run_s_failure_alone() -> None:
     from wattstep.serve.jobs import Worker
+    from wattstep.serve.task import Task
 
     worker = Worker()
-    assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
+    assert worker.do(Task(task="figures", paths=["/nothing"])).error.endswith("no such run")
     child = worker._child
     assert child is not None
     child.kill()
     child.wait()
-    assert worker.do({"task": "figures", "paths": ["/nothing"]}).error.endswith("no such run")
+    assert worker.do(Task(task="figures", paths=["/nothing"])).error.endswith("no such run")
     worker.kill()
     worker.end()
 
 
 def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
     from wattstep.serve.jobs import Worker
+    from wattstep.serve.task import Task
 
     worker = Worker()
-    worker.do({"task": "figures", "paths": ["/nothing"]})
+    worker.do(Task(task="figures", paths=["/nothing"]))
     child = worker._child
     assert child is not None
     assert child.stdin is not None
     child.send_signal(signal.SIGSTOP)  # it stays at work for as long as it takes to kill it
+    stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    until(lambda: os.waitid(os.P_PID, child.pid, stopped))  # till then it may still read
     ended: list[str] = []
-    task = {"task": "figures", "paths": [str(tmp_path)]}
+    task = Task(task="figures", paths=[str(tmp_path)])
     asking = threading.Thread(target=lambda: ended.append(worker.do(task).error))
     asking.start()
     pipe = child.stdin.fileno()

@@ -69,7 +69,7 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """Something that is shared out among rows.
+    """Something that is attributed to rows.
 
     Attributes:
         unit: SI unit.

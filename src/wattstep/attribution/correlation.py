@@ -100,7 +100,7 @@ def attribute(nesting: Nesting, curve: Curve) -> Attribution:
 
     Args:
         nesting: The operations.
-        curve: What is to be shared out.
+        curve: What is to be attributed.
     """
     if nesting.in_order is not None and nesting.order is not None:
         shares = attribute(nesting.in_order, curve)
@@ -176,7 +176,7 @@ def share_ranked(ranked: Ranked, curve: Curve) -> tuple[FloatArray, Curve]:
 
     Args:
         ranked: The rows.
-        curve: What is to be shared out.
+        curve: What is to be attributed.
 
     Returns:
         What each row takes without those inside it, in the unit of the curve, shape (n,), and the

@@ -1,4 +1,4 @@
-"""Lays the operations of traced steps onto clean ones: takes the tracer's cost out, and conserves the step.
+"""Compensates the operations of traced steps for the tracer's overhead: takes the tracer's cost out, and conserves the step.
 
 A traced step is longer than a clean one by a cost for each event. The tracer stamps an event's
 beginning after its own preparations and its end before its own clean-up, so that nearly all of
@@ -148,9 +148,9 @@ def compensate(
     clean_share: FloatArray,
     clean_step_s: float,
 ) -> CompensatedRows:
-    """Lays traced rows onto the mean clean step.
+    """Compensates traced rows to the mean clean step.
 
-    Where nothing but traced steps is known, they are laid onto their own mean: nothing is taken
+    Where nothing but traced steps is known, they are compensated to their own mean: nothing is taken
     off, and work that goes on after the end of its step (of a GPU) shares the time of the next.
 
     Wall time is shared among the operations that run at once. Scopes take what is left: one that
@@ -312,7 +312,7 @@ class Sharing:
 
     Args:
         rows: The traced rows.
-        compensated: The same, laid onto the mean clean step.
+        compensated: The same on the mean clean step.
     """
 
     def __init__(self, rows: TracedRows, compensated: CompensatedRows) -> None:

@@ -1,6 +1,6 @@
 """Kinds of steps that take turns: what traced steps run tells them apart, and the turn tells which clean steps are which.
 
-Times alone tell kinds only where they repeat so exactly that one half of the steps foretells the
+Times alone tell kinds only where they repeat so exactly that one half of the steps predicts the
 other: a machine that is slow now and then makes no kinds.
 """
 
@@ -169,7 +169,7 @@ def rotation_with_times(
 def rotation_of_times(index: IntArray, seconds: FloatArray) -> IntArray | None:
     """The kind at each place of the shortest turn that the times of steps follow; None: none.
 
-    The median times at the places in either half of the steps must foretell those of the other.
+    The median times at the places in either half of the steps must predict those of the other.
 
     Args:
         index: Numbers of clean steps, in order.
@@ -183,7 +183,7 @@ def rotation_of_times(index: IntArray, seconds: FloatArray) -> IntArray | None:
         place = index % period
         if np.bincount(place, minlength=period).min() < LEAST_TURNS:
             continue
-        if all(_foretells(place, seconds, known) for known in (half, ~half)):
+        if all(_predicts(place, seconds, known) for known in (half, ~half)):
             rotation = _levels(_middle(place, seconds, period))
             if rotation.max() > 0:
                 return rotation
@@ -209,11 +209,11 @@ def _middle(place: IntArray, seconds: FloatArray, period: int) -> FloatArray:
     )
 
 
-def _foretells(place: IntArray, seconds: FloatArray, known: BoolArray) -> bool:
+def _predicts(place: IntArray, seconds: FloatArray, known: BoolArray) -> bool:
     """True if some steps tell by their place in a cycle how long the others take."""
     middle = _middle(place[known], seconds[known], int(place.max()) + 1)
     others = seconds[~known]
-    left = np.abs(others - middle[place[~known]]).mean()  # NaN: not known, and not foretold
+    left = np.abs(others - middle[place[~known]]).mean()  # NaN: not known, and not predicted
     return bool(left <= (1 - EXPLAINED) * np.abs(others - np.median(others)).mean())
 
 

@@ -268,4 +268,4 @@ def _other_problems(board: Board) -> Iterator[str]:
             yield f"zone {zone.type}: use is one of {USES}"
     cores = [core for cluster in board.clusters for core in cluster.cores]
     if len(set(cores)) < len(cores):
-        yield "a core stands in two clusters"
+        yield "a core is listed in two clusters"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from wattstep.cli.options import Json, Quiet
-
-if TYPE_CHECKING:
-    from wattstep.schema.run_report import RunReport
 
 RECORDING: Final = Path(__file__).parent / "recordings" / "orin-vgg9.csv.gz"
 CREDIT: Final = "recording: AmazingDD/Jetson-Energy-Monitor (MIT), VGG9 on CIFAR-10 on a Jetson AGX Orin, two epochs"
@@ -30,6 +27,7 @@ def demo(
     from wattstep.cli.progress import bar_of
     from wattstep.cli.showing import show_runs
     from wattstep.importing.importer import ImportSettings, import_run
+    from wattstep.report.conditions import counted_twice
     from wattstep.report.html.report import Reported, read_run, write_report
     from wattstep.schema.failures import Failures
     from wattstep.store.files import new_name
@@ -49,22 +47,6 @@ def demo(
     show_runs([folder], json)
     if json or not isinstance(reported, Reported):
         return
-    for sentence in (all_rails(reported.report), CREDIT):
+    for sentence in (*counted_twice(reported.report), CREDIT):
         print(sentence)
     print(f"report: {page.absolute().as_uri()}", file=sys.stdout)
-
-
-def all_rails(report: RunReport) -> str:
-    """Sentence of what the sum of all rails says too much: one of them feeds another."""
-    from wattstep.report.values import plain, quantity
-
-    inside = {each.name for each in report.channels if each.role == "power_part"}
-    joules = {name: figure.value or 0.0 for name, figure in report.energy_by_rail.items()}
-    total = sum(value for name, value in joules.items() if name not in inside)
-    over = sum(value for name, value in joules.items() if name in inside)
-    names = ", ".join(plain(name) for name in joules if name in inside)
-    return (
-        f"the sum of all rails says {100 * over / total:.0f} % too much, "
-        f"{quantity(total + over, 'J')} a step in place of {quantity(total, 'J')}: {names} is fed by "
-        "a rail that counts already"
-    )

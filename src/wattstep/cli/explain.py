@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.opening import open_runs
-from wattstep.cli.options import Full, Json, Quiet
-from wattstep.cli.saying import say, say_failures
+from wattstep.cli.options import Full, Json, Quiet, Runs
+from wattstep.cli.saying import say_failures
 from wattstep.schema.failures import Failures
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs.")
-    ],
+    runs: Runs = None,
     section: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
@@ -35,7 +33,8 @@ def explain(
     """Explain where time and energy go, and what would make them less; the advice first, evidence on request."""
     from rich.markup import escape
 
-    from wattstep.cli.folders import expand
+    from wattstep.cli.folders import asked
+    from wattstep.cli.progress import bar_of
     from wattstep.cli.screen import screen
     from wattstep.insight.explain import chosen_sections
     from wattstep.insight.explain import explain as explained
@@ -48,7 +47,7 @@ def explain(
     console = screen()
     whole = not json and (full or bool(section))
     failures = Failures()
-    opened, damaged = open_runs(expand(runs), load, failures)
+    opened, damaged = open_runs(asked(runs, "explain"), load, failures)
 
     def one(path: Path) -> dict[str, Any]:
         run = next(run for run in opened if run.path == path)
@@ -57,17 +56,17 @@ def explain(
         found: list[Section] = []
         if not json:
             console.print(f"[bold]{escape(plain(path))}[/bold]", highlight=False)
-        for name in names:
-            if not quiet:
-                say(f"{path.name}: {name}")
-            for section in explained(run, [name], beside):
-                sections.append(section.document())
-                if section.failure:
-                    failures.add(f"{path.name}: {name}", section.failure)
-                found.append(section)
-                if whole:
-                    part = f"{path.name}: {name}, as it is printed"
-                    failures.guard(part, partial(print_section, section, console), None)
+        with bar_of(path.name, quiet=quiet) as show:
+            for number, name in enumerate(names):
+                show(name, number / len(names))
+                for section in explained(run, [name], beside):
+                    sections.append(section.document())
+                    if section.failure:
+                        failures.add(f"{path.name}: {name}", section.failure)
+                    found.append(section)
+        for section in found if whole else ():
+            part = f"{path.name}: {section.name}, as it is printed"
+            failures.guard(part, partial(print_section, section, console), None)
         if not (json or whole):
             failures.guard(f"{path.name}: printing", partial(print_brief, found, console), None)
         return {"run": str(path), "sections": sections}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError
+from wattstep.store.files import why_no_run
 
 if TYPE_CHECKING:
     from wattstep.schema.outcome import Outcome
@@ -77,6 +78,25 @@ def trained(path: Path, outcomes: Sequence[Outcome]) -> dict[Path, str]:
     }
 
 
+def asked(paths: Sequence[Path] | None, action: str) -> list[Path]:
+    """As `expand`; of none the newest run in `runs`.
+
+    Args:
+        paths: As given.
+        action: Command that asks, for the words.
+
+    Raises:
+        DamagedRunError: There is no run.
+    """
+    if paths:
+        return expand(paths)
+    files = list(Path("runs").glob("*/run.json"))
+    if not files:
+        raise DamagedRunError(f"no run lies in runs: wattstep {action} RUN")
+    newest = max(files, key=lambda file: file.stat().st_mtime_ns).parent
+    return [newest]
+
+
 def expand(paths: Sequence[Path]) -> list[Path]:
     """Runs as they are; folders as the runs in them, the oldest first.
 
@@ -85,9 +105,9 @@ def expand(paths: Sequence[Path]) -> list[Path]:
     """
     expanded = []
     for path in paths:
-        if not path.exists():
-            raise DamagedRunError(f"{path}: there is no such run")
-        if path.is_dir() and not (path / "run.json").exists():
+        if not path.is_dir():
+            raise DamagedRunError(why_no_run(path))
+        if not (path / "run.json").exists():
             inside = sorted(p.parent for p in path.glob("*/run.json"))
             if not inside:
                 raise DamagedRunError(f"{path} is not a run, and holds none")

@@ -172,12 +172,14 @@ class Lines:
             return
         from wattstep.live.monitor import LiveMonitor
 
-        monitor = LiveMonitor(self._path)
+        monitor, told = LiveMonitor(self._path), ""
         while True:
             snapshot = monitor.look()
             if snapshot.over:
                 return
-            say(f"wattstep: {line_of(snapshot)}")
+            if (line := line_of(snapshot)) != told:  # once, where no steps are seen
+                say(f"wattstep: {line}")
+            told = line
             if self._stop.wait(self._every_s):
                 return
 

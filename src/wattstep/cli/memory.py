@@ -17,7 +17,6 @@ from wattstep.cli.options import (
     find_memory_limit,
     parse_batches,
 )
-from wattstep.cli.saying import say
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import RecordingError
 
@@ -50,6 +49,7 @@ def memory(
 ) -> None:
     """Measure memory by category and batch size, and by stage of a training's life."""
     from wattstep import workloads
+    from wattstep.cli.progress import stages_of
     from wattstep.train.child.footprints import measure_in_child
     from wattstep.train.memory import FootprintSettings
     from wattstep.train.memory.document import describe_life
@@ -72,20 +72,13 @@ def memory(
     try:
         for settings in wanted:
             title = f"{settings.workload}, batch {settings.batch_size}"
-            life = measure_in_child(settings, _progress(title, quiet), limit)
+            with stages_of(title, quiet=quiet) as tell:
+                life = measure_in_child(settings, tell, limit)
             described = None if limit is None else limit.described
             footprints.append(describe_life(settings, life, described))
     finally:  # one that fails does not take those before it away
         if footprints:
             _show(footprints, full, json, output)
-
-
-def _progress(title: str, quiet: bool) -> Any:
-    def tell(stage: str) -> None:
-        if not quiet:
-            say(f"{title}: {stage}")
-
-    return tell
 
 
 def _show(footprints: list[Footprint], full: bool, as_json: bool, output: Path | None) -> None:

@@ -58,6 +58,13 @@ MemoryLimit = Annotated[
         metavar="SIZE",
     ),
 ]
+Runs = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Argument(
+        metavar="[RUN...]",
+        help="Runs, or folders that hold runs. [default: the newest run in runs]",
+    ),
+]
 Out = Annotated[
     Path, typer.Option("--out", help="Folder in which runs are written.", metavar="DIR")
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -11,7 +13,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Full, Json, Live, Name, Out, Quiet, run_folder
+from wattstep.cli.options import Full, Json, Live, Name, Out, run_folder
 from wattstep.cli.saying import say
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import DamagedRunError, InvalidValueError
@@ -71,13 +73,16 @@ def profile(
     live: Live = False,
     full: Full = False,
     json: Json = False,
-    quiet: Quiet = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="What the script prints, and nothing else.")
+    ] = False,
     **given: Any,
 ) -> None:
     """Record a training script of your own, without a change to it."""
     from wattstep.cli.progress import watched_script
     from wattstep.cli.showing import show_runs
     from wattstep.remote.execution_hosts import is_elsewhere, open_execution_host
+    from wattstep.run import load
     from wattstep.train.script import ProfileSettings, rank_suffix, run_name
 
     arguments = [*context.args]
@@ -87,10 +92,7 @@ def profile(
             arguments = [script, *arguments]
         arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
     elif script is not None and script.startswith("-"):
-        raise InvalidValueError(
-            f"{script}: wattstep profile has no such option (-h lists them); its options go before "
-            "the script, the script's own after it: wattstep profile --out DIR SCRIPT --epochs 3"
-        )
+        raise InvalidValueError(_misplaced([script, *arguments]))
     elif script is not None:
         program = script
     else:
@@ -111,11 +113,41 @@ def profile(
         with watched_script(here, live=live, quiet=quiet) as output:
             settings = replace(settings, output=output)
             code, path = place.profile(settings, folder, *map(str, sent or ()))
+    # The exit code is the script's own, whatever becomes of its run.
     try:
-        if json or not quiet:
+        if json:
+            show_runs([path], json)
+        elif not quiet and code and not load(path).report().steps.recorded:
+            say(f"wattstep: {program} ended with exit code {code} before its first step: {path}")
+            for line in _meant_for_us(context, program, arguments):
+                say(line)
+        elif not quiet:
             show_runs([path], json, full)
     except DamagedRunError as error:
-        if code == 0:
-            raise
-        say(f"wattstep: {error}")
+        say(f"wattstep: {program} ended with exit code {code}; its run cannot be shown: {error}")
     raise typer.Exit(code)
+
+
+def _misplaced(words: Sequence[str]) -> str:
+    """Sentence about options of the script that stand before it: the command as it should be."""
+    of_us = f"{words[0]}: wattstep profile has no such option (-h lists them)"
+    at = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
+    if at is None:
+        return (
+            f"{of_us}; its options go before the script, the script's own after it: "
+            "wattstep profile --out DIR SCRIPT --epochs 3"
+        )
+    command = shlex.join([words[at], *words[:at], *words[at + 1 :]])
+    return f"{of_us}; the script's own go after it: wattstep profile {command}"
+
+
+def _meant_for_us(context: typer.Context, program: str, arguments: Sequence[str]) -> Iterator[str]:
+    """Sentence about each option after a script that failed which `wattstep profile` has, too."""
+    ours = {spelt for parameter in context.command.params for spelt in parameter.opts}
+    for word in arguments:
+        option = word.partition("=")[0]
+        if option.startswith("--") and option in ours:
+            yield (
+                f"wattstep: {option} went to the script; where it is meant for wattstep it goes "
+                f"before it: wattstep profile {option} ... {program}"
+            )

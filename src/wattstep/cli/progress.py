@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from wattstep.cli.saying import say
 from wattstep.train.loop import Progress as Stage
@@ -31,11 +33,19 @@ class TrainingProgress:
         quiet: Show warnings only.
         run: Folder of the run, where it is written on this machine.
         live: Show a screen instead, where standard error is a terminal.
+        warned: Warnings of the trainings before, but for their numbers: none is shown twice.
     """
 
     def __init__(
-        self, title: str, *, quiet: bool, run: Path | None = None, live: bool = False
+        self,
+        title: str,
+        *,
+        quiet: bool,
+        run: Path | None = None,
+        live: bool = False,
+        warned: set[str] | None = None,
     ) -> None:
+        self._warned = set() if warned is None else warned
         self._title = title
         self._quiet = quiet
         self._console = Console(stderr=True)
@@ -97,11 +107,21 @@ class TrainingProgress:
             say(f"{self._title}: {detail} ({stage.share:.0%})")
 
     def warn(self, text: str) -> None:
-        """Shows a warning, quiet or not."""
+        """Shows a warning, quiet or not; once a command."""
+        if not is_new(text, self._warned):
+            return
         if self._view is not None:
             self._view.say(f"wattstep: warning: {text}")
             return
         self._console.print(f"wattstep: warning: {text}", style="yellow", markup=False)
+
+
+def is_new(text: str, warned: set[str]) -> bool:
+    """True if no such warning was shown, whatever its numbers are; from then on it was."""
+    kind = re.sub(r"\d[\d.,]*", "N", text)
+    known = kind in warned
+    warned.add(kind)
+    return not known
 
 
 def _view(run: Path | None, console: Console) -> Beside | None:
@@ -158,6 +178,17 @@ def list_progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[
             bar.update(task, advance=1, item=item)
 
         yield advance
+
+
+@contextmanager
+def stages_of(title: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Shows the stage of work that nobody knows the length of; what it yields is told each stage."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield (lambda stage: None) if quiet else (lambda stage: say(f"{title}: {stage}"))
+        return
+    with console.status(Text(title)) as status:
+        yield lambda stage: status.update(Text(f"{title}: {stage}"))
 
 
 @contextmanager

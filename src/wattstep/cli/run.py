@@ -125,6 +125,7 @@ def run(
     place = open_execution_host(target, partial(print, file=sys.stderr))
     ambient = ask_ambient(ambient, wanted=wanted, keyboard=sys.stdin, screen=sys.stderr)
     paths: list[Path] = []
+    warned: set[str] = set()
     try:
         for asked in all_settings:
             settings = replace(asked, ambient=ambient)
@@ -132,7 +133,9 @@ def run(
             title += f", {settings.precision}" * (len(precisions) > 1)
             title += f", {settings.rate_rule} rate" * (len(rules) > 1)
             here = None if away or settings.out is None else Path(settings.out)
-            with TrainingProgress(title, quiet=quiet, run=here, live=live) as progress:
+            with TrainingProgress(
+                title, quiet=quiet, run=here, live=live, warned=warned
+            ) as progress:
                 cooled = cooling.before_next(
                     lambda: progress.update(Progress(stage="cooling down"))
                 )

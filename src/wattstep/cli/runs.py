@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Optional
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from wattstep.cli.options import Json
 from wattstep.cli.saying import say, say_failures
@@ -47,7 +49,7 @@ def _list(folder: Path, as_json: bool) -> None:
     from wattstep.cli.progress import list_progress
     from wattstep.store.listing import listed
 
-    rows = [listed(path.parent)[0] for path in sorted(folder.glob("*/run.json"))]
+    rows = [listed(path.parent)[0].to_dict() for path in sorted(folder.glob("*/run.json"))]
     failures = Failures()
     with list_progress("reading", len(rows), quiet=as_json) as tell:
         for row in rows:
@@ -90,17 +92,12 @@ def _headlines(path: Path) -> dict[str, Any]:
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
-    from rich.table import Table
-    from rich.text import Text
-
     from wattstep.cli.screen import screen
+    from wattstep.report.terminal.folding import has_room
     from wattstep.report.values import show
     from wattstep.schema.figure import Figure
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("date", "workload", "batch", "step time", "energy a step", "run"):
-        numeric = heading in ("batch", "step time", "energy a step")
-        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    cells = []
     for row in sorted(rows, key=lambda row: row.get("created") or ""):
         if row["problem"]:
             what, batch, figures = f"{row['state']}: {row['problem']}", None, {}
@@ -111,9 +108,26 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
             show(Figure.from_dict(figures[n])).value if n in figures else "" for n in HEADLINES
         ]
         date = plain(row.get("created") or "")[:16].replace("T", " ")
-        cells = (date, plain(what), "" if batch is None else str(batch), *shown, plain(row["run"]))
-        grid.add_row(*map(Text, cells))
-    screen().print(grid)
+        size = "" if batch is None else f"batch {batch}"
+        cells.append((date, plain(what), size, *shown, plain(row["run"])))
+    console = screen()
+    grid = _table(cells)
+    if has_room(grid, console):
+        console.print(grid)
+        return
+    for *others, run in cells:  # where a run lies never breaks: it has a line of its own
+        console.print(Text("  ".join(cell for cell in others if cell), style="bold"))
+        console.print(Text(f"  {run}"), soft_wrap=True)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Table:
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("date", "workload", "", "step time", "energy a step", "run"):
+        numeric = heading in ("", "step time", "energy a step")
+        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    return grid
 
 
 def _show(path: Path, as_json: bool) -> None:

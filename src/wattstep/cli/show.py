@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import Full, Json
+from wattstep.cli.options import Full, Json, Quiet, Runs
 
 
 def show(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs.")
-    ],
+    runs: Runs = None,
     full: Full = False,
     grid: Annotated[
         Optional[float],  # noqa: UP045
@@ -31,10 +28,30 @@ def show(
             min=0,
         ),
     ] = None,
+    steps: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            help="What so many steps take: time, energy; with --grid and --price CO2 and cost.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None,
+    samples: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            help="The same for so many samples: 10 epochs of 50,000 are --samples 500000.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show what a run cost on one screen; several runs in one table."""
-    from wattstep.cli.folders import expand
+    from wattstep.cli.folders import asked
     from wattstep.cli.showing import show_runs
 
-    show_runs(expand(runs), json, full, grid=grid, price=price)
+    show_runs(
+        asked(runs, "show"), json, full, quiet=quiet or json,
+        grid=grid, price=price, steps=steps, samples=samples,
+    )  # fmt: skip

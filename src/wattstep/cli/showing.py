@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from wattstep.cli.progress import list_progress
 from wattstep.cli.screen import screen
 
 
@@ -14,8 +15,11 @@ def show_runs(
     as_json: bool,
     full: bool = False,
     *,
+    quiet: bool = True,
     grid: float | None = None,
     price: float | None = None,
+    steps: int | None = None,
+    samples: int | None = None,
 ) -> None:
     """Opens the runs and prints what they cost.
 
@@ -23,24 +27,34 @@ def show_runs(
         paths: Of the runs.
         as_json: As one JSON document.
         full: All tables of each, in place of one screen.
+        quiet: Without progress on standard error.
         grid: Carbon intensity in g of CO2 a kWh, to show what the energy comes to.
         price: Of a kWh, likewise.
+        steps: Number of steps, to show what they take and need.
+        samples: Number of samples, likewise.
     """
     from wattstep.report.bill import bill
     from wattstep.report.terminal.bill import print_bill
     from wattstep.run import load
 
-    runs = [load(path) for path in paths]
-    reports = [run.report() for run in runs]
-    asked = grid is not None or price is not None
+    runs, reports = [], []
+    with list_progress("reading", len(paths), quiet=quiet) as tell:
+        for path in paths:
+            tell(str(path))
+            runs.append(load(path))
+            reports.append(runs[-1].report())
+    asked = any(each is not None for each in (grid, price, steps, samples))
+    bills = [
+        list(bill(report, grid=grid, price=price, steps=steps, samples=samples)) if asked else []
+        for report in reports
+    ]
     if as_json:
         from wattstep.report.json_document import dump
 
         documents = [report.to_dict() for report in reports]
         if asked:
-            for document, report in zip(documents, reports, strict=True):
-                bills = bill(report, grid=grid, price=price)
-                document["bill"] = [one.to_dict() for one in bills]
+            for document, own in zip(documents, bills, strict=True):
+                document["bill"] = [one.to_dict() for one in own]
         dump({"runs": documents}, sys.stdout)
         return
     from wattstep.insight.advise.section import ranked
@@ -56,6 +70,6 @@ def show_runs(
         print_comparison(reports, console)
         for path in paths:
             print(f"run: {path}")
-    if asked:
-        for report in reports:
-            print_bill(bill(report, grid=grid, price=price), console)
+        print("more: wattstep show RUN, wattstep compare RUN RUN, wattstep report RUN...")
+    for own in bills:
+        print_bill(own, console)

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from wattstep.cli.progress import is_new
 from wattstep.report.sweep_table import spell_duration
 from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.train.loop import Progress as Stage
@@ -24,6 +25,7 @@ class _OutcomeLines:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
+        self._warned: set[str] = set()
         self._console = Console(stderr=True)
         self._draws = not quiet and self._console.is_terminal
         self._left = ""  # how long the rest will take
@@ -35,7 +37,9 @@ class _OutcomeLines:
         self._print(f"{done}/{total} {_ended(outcome)}{rest}")
 
     def warns(self, text: str) -> None:
-        """As `SweepListener.warns`."""
+        """As `SweepListener.warns`; no warning twice, though its numbers differ."""
+        if not is_new(text, self._warned):
+            return
         self._console.print(
             f"wattstep: warning: {text}", style="yellow", markup=False, soft_wrap=True
         )

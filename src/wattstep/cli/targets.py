@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -64,7 +65,7 @@ def _show(leftovers: Leftovers, fetched: list[Path], as_json: bool) -> None:
         "free_bytes": contents.free,
         "python": list(contents.version),
         "libraries": dict(contents.libraries),
-        "jobs": [dict(job) for job in contents.jobs],
+        "jobs": [asdict(job) for job in contents.jobs],
         "fetched": [str(path) for path in fetched],
     }
     if as_json:
@@ -82,7 +83,7 @@ def _show(leftovers: Leftovers, fetched: list[Path], as_json: bool) -> None:
     installed = "an installation" if contents.installed else "no installation"
     print(f"on the board: {installed}, {spell_bytes(contents.size)} in all ({contents.python})")
     for job in contents.jobs:
-        print(f"{job['id']}  {WORDS[job['state']]}  {job['title']}")
+        print(f"{job.id}  {WORDS[job.state]}  {job.title}")
 
 
 WORDS = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from wattstep.formats.recording import FormatError
+from wattstep.formats.recording import FormatError, decoded
 
 BATTERY_STATUS: Final[Mapping[int, str]] = MappingProxyType(
     {1: "unknown", 2: "charging", 3: "discharging", 4: "not charging", 5: "full"}
@@ -159,7 +159,7 @@ def parse_battery(data: bytes | str) -> Battery:
     Raises:
         FormatError: There is no such block, or a value in it is none.
     """
-    lines = _text(data).split("\n")
+    lines = decoded(data).split("\n")
     start = next((i for i, line in enumerate(lines) if line.strip() == _BATTERY_HEAD), None)
     if start is None:
         raise FormatError("dumpsys battery", 1, f"there is no {_BATTERY_HEAD!r}")
@@ -189,7 +189,7 @@ def parse_thermal(data: bytes | str) -> Thermal:
     plain: dict[str, str] = {}
     parts: dict[str, list[tuple[int, str]]] = {}
     part = ""
-    for number, line in enumerate(_text(data).split("\n"), 1):
+    for number, line in enumerate(decoded(data).split("\n"), 1):
         text = line.strip()
         if "{" in text:
             parts.setdefault(part, []).append((number, text))
@@ -250,7 +250,3 @@ def _threshold(number: int, text: str) -> Threshold:
         kind=int(kind) if new else KINDS.get(kind, -1),
         hot=tuple(float(value) for value in values),
     )
-
-
-def _text(data: bytes | str) -> str:
-    return data if isinstance(data, str) else data.decode(errors="replace")

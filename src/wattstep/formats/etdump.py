@@ -246,8 +246,8 @@ class _Dump:
             )
         if self.delegated:
             notes.append(
-                f"{self.delegated} events were reported by delegates: what their times count is "
-                "not told; they lie within the runtime's own"
+                f"{self.delegated} events were reported by delegates: the unit of their times is "
+                "unknown; they lie within the runtime's own"
             )
         for name, sizes in sorted(self.allocated.items()):
             notes.append(f"allocator {name}: {len(sizes)} allocations of {sum(sizes)} B together")

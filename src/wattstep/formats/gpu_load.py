@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wattstep.formats.recording import FormatError
+from wattstep.formats.recording import FormatError, decoded
 
 _PAIR = re.compile(r"\s*([0-9]{1,18})\s+([0-9]{1,18})\s*")
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
@@ -31,7 +31,7 @@ def parse_gpubusy(data: bytes | str) -> Busy:
     Raises:
         FormatError: It is something else, or busy is more than total.
     """
-    text = _text(data)
+    text = decoded(data)
     match = _PAIR.fullmatch(text)
     if match is None:
         raise FormatError("gpubusy", 1, f"{text[:40]!r}")
@@ -47,7 +47,7 @@ def parse_percent(data: bytes | str) -> float:
     Raises:
         FormatError: It is something else, or more than 100.
     """
-    text = _text(data)
+    text = decoded(data)
     match = _PERCENT.fullmatch(text)
     if match is None or int(match[1]) > 100:
         raise FormatError("GPU load", 1, f"{text[:40]!r}")
@@ -60,14 +60,10 @@ def parse_ged(data: bytes | str) -> float:
     Raises:
         FormatError: It is something else, or more than 100.
     """
-    text = _text(data)
+    text = decoded(data)
     match = _GED.fullmatch(text)
     if match is None:
         return parse_percent(text)
     if max(int(part) for part in match.groups()) > 100:
         raise FormatError("GPU load", 1, f"{text[:40]!r}")
     return int(match[1]) / 100
-
-
-def _text(data: bytes | str) -> str:
-    return data if isinstance(data, str) else data.decode(errors="replace")

@@ -317,7 +317,7 @@ class _Reports:
     def _execution(self, table: _Table, row: Sequence[str]) -> None:
         """A call and the kernel that it launched; the report has no id that ties them."""
         if self.has_work:
-            self.ignored["kernel that the trace of the GPU tells as well"] += 1
+            self.ignored["kernel that the trace of the GPU has as well"] += 1
             return
         self.launches += 1
         process = integer(table.cell(row, "pid"))
@@ -395,13 +395,13 @@ class _Reports:
     def _notes(self) -> list[str]:
         notes = []
         if not len(self.rows) and not self.summaries:
-            notes.append("no report that tells times: nsys stats --report cuda_gpu_trace has them")
+            notes.append("no report with times: nsys stats --report cuda_gpu_trace has them")
         if self.rounded:
             notes.append("bytes of copies are rounded, as the report shows them with few decimals")
         if self.launches:
             notes.append("kernels are tied to their calls by row, under numbers given on import")
         if "projections" in self.tables:
-            notes.append("where ranges ran on the GPU is told without its number: taken for gpu0")
+            notes.append("ranges on the GPU have no device number: taken for gpu0")
         if any(summary.processor == "gpu0" for summary in self.summaries):
             notes.append("the summary does not say which GPU its rows are of: taken for gpu0")
         if self.odd:

@@ -26,9 +26,9 @@ XML: Final = "nvidia-smi XML"
 NO_ZONE: Final = "its times have no time zone: they are read as UTC"
 CUT: Final = "line {} is cut and was left out"
 CUT_REPORT: Final = "the report that begins at line {} is cut and was left out"
-ONE_GPU: Final = "no column tells the GPU: all rows are taken to be of one"
+ONE_GPU: Final = "no column names the GPU: all rows are taken to be of one"
 GROUPS: Final = (
-    "no column tells the GPU: rows come {0} at a time and are taken to be of {0} GPUs in order"
+    "no column names the GPU: rows come {0} at a time and are taken to be of {0} GPUs in order"
 )
 MOST_GPUS: Final = 16  # of one machine
 APART: Final = 3  # times as long as between rows of one query is between queries, at the least
@@ -249,7 +249,7 @@ def _recording(format_name: str, file: _File, interval_s: float | None) -> Recor
         file.notes.update(dict.fromkeys((*astray, *times.notes)))
         clock = times.clock
     if not channels:
-        raise FormatError(format_name, 1, "; ".join([*file.notes, "it tells nothing of any GPU"]))
+        raise FormatError(format_name, 1, "; ".join([*file.notes, "it has no values of any GPU"]))
     if clock == "wall":
         file.notes[NO_ZONE] = None
     return Recording(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from wattstep.formats.recording import FormatError
+from wattstep.formats.recording import FormatError, decoded
 from wattstep.schema.channel import Domain
 
 # What a rail feeds: boards.md 4.4. Rails that are not here are of the domain "unknown".
@@ -56,7 +56,7 @@ def parse_energy(data: bytes | str) -> tuple[Meter, ...]:
     Raises:
         FormatError: A line is something else, or stands there twice.
     """
-    text = data if isinstance(data, str) else data.decode(errors="replace")
+    text = decoded(data)
     device = -1
     meters: dict[tuple[int, int], Meter] = {}
     for number, line in enumerate(text.split("\n"), 1):

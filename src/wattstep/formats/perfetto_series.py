@@ -149,7 +149,7 @@ def frequency_channel(core: int) -> Channel:
     return Channel(
         name=f"cpu{core}.frequency", unit="Hz", kind="gauge", domain="cpu", role="frequency",
         source="Perfetto ftrace, cpu_frequency", core=core, resolution=1e3,
-        note="told at its changes only: it holds until the next",
+        note="recorded at changes only: a value holds until the next",
     )  # fmt: skip
 
 

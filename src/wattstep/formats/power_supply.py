@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from wattstep.formats.recording import FormatError
+from wattstep.formats.recording import FormatError, decoded
 
 _LINE = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)")
 _PREFIX = "POWER_SUPPLY_"
@@ -68,7 +68,7 @@ def parse_uevent(data: bytes | str) -> PowerSupply:
     """
     fields: dict[str, str] = {}
     rejected: list[str] = []
-    text = data if isinstance(data, str) else data.decode(errors="replace")
+    text = decoded(data)
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -100,7 +100,7 @@ def infer_convention(
     """
     current = supply.integer("CURRENT_NOW")
     if current is None:
-        return Unclear(reason="the battery tells no current")
+        return Unclear(reason="the battery reports no current")
     if plugged or supply.text("STATUS") != "Discharging":
         return Unclear(
             reason="tethered: the battery does not see what the phone draws, and the sign of its "

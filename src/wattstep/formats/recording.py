@@ -13,6 +13,11 @@ if TYPE_CHECKING:  # sensors use formats in the process that trains, where numpy
     import numpy as np
 
 
+def decoded(data: bytes | str) -> str:
+    """What a tool wrote as text; bytes that are none become U+FFFD."""
+    return data if isinstance(data, str) else data.decode(errors="replace")
+
+
 class FormatError(InvalidValueError):
     """Text that is not of the format, with the line at which it stops being so."""
 

@@ -39,8 +39,8 @@ LOAD_NOTE = "busy time, not occupancy: a GPU that runs one small kernel is busy"
 OFF = "-256 °C: this unit is off"
 NO_CLOCK = "EMC_FREQ without a clock: tegrastats prints 0 % where it may not look"
 TOO_MUCH = "a load above 100 %"
-SECOND_TEMPERATURE = "second number of a temperature: nobody documents it"
-UNKNOWN = "{}: nobody knows this field"
+SECOND_TEMPERATURE = "second number of a temperature: undocumented"
+UNKNOWN = "{}: unknown field"
 # Fields that no board has a rail for: one that looks like a rail has lost its end. AGX Xavier has
 # a rail "CPU", and a rail "GPU".
 NO_RAILS: Final = frozenset(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from wattstep.formats.recording import FormatError
+from wattstep.formats.recording import FormatError, decoded
 
 # Bits of get_throttled (boards.md 3): 0-3 hold now, 16-19 have happened since boot.
 THROTTLED: Final[Mapping[int, str]] = MappingProxyType(
@@ -92,7 +92,7 @@ def parse_pmic(data: bytes | str) -> Pmic:
         FormatError: A line is something else, stands there twice, or there is none.
     """
     readings: dict[str, dict[str, float]] = {"A": {}, "V": {}}
-    for number, line in enumerate(_text(data).split("\n"), 1):
+    for number, line in enumerate(decoded(data).split("\n"), 1):
         if not line.strip():
             continue
         match = _PMIC.fullmatch(line)
@@ -111,12 +111,8 @@ def parse_pmic(data: bytes | str) -> Pmic:
 
 def _answer(data: bytes | str, pattern: str, command: str) -> tuple[str, ...]:
     """The groups of the one line that a command answers."""
-    text = _text(data).strip("\n")
+    text = decoded(data).strip("\n")
     match = re.fullmatch(rf"\s*{pattern}\s*", text, re.ASCII)
     if match is None:
         raise FormatError(command, 1, f"{text[:40]!r}")
     return match.groups()
-
-
-def _text(data: bytes | str) -> str:
-    return data if isinstance(data, str) else data.decode(errors="replace")

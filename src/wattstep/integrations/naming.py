@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figures import Figures
 
 ROOM: Final = "wattstep"
 LONGEST: Final = 200  # characters of a name, 250 are the most that MLflow takes
@@ -29,19 +29,20 @@ class Named:
     words: dict[str, str] = field(default_factory=dict)
 
 
-def named(metrics: Mapping[str, Any]) -> Named:
+def named(metrics: Figures) -> Named:
     """Names the metrics of a run, as `Run.metrics` gives them."""
     names = Named()
-    for name, figure in _flat(metrics):
+    for entry, key, figure in metrics.each():
+        name = entry if key is None else f"{entry}/{_STRANGE.sub('_', key)[:LONGEST]}"
         names.words[f"{ROOM}/status/{name}"] = figure.status.value
         if figure.value is None:
             names.words[f"{ROOM}/reason/{name}"] = figure.reason or ""
             continue
-        key = metric_name(name, figure)
-        names.numbers[key] = float(figure.value)
+        number = metric_name(name, figure)
+        names.numbers[number] = float(figure.value)
         if figure.low is not None and figure.high is not None:
-            names.numbers[f"{key}_low"] = float(figure.low)
-            names.numbers[f"{key}_high"] = float(figure.high)
+            names.numbers[f"{number}_low"] = float(figure.low)
+            names.numbers[f"{number}_high"] = float(figure.high)
         if figure.source:
             names.words[f"{ROOM}/source/{name}"] = figure.source
     return names
@@ -54,15 +55,3 @@ def metric_name(name: str, figure: Figure) -> str:
     parts = name.split("/", 1)
     parts[0] = f"{parts[0]}_{unit}" if unit not in ("", "1") else parts[0]
     return f"{room}/{'/'.join(parts)}"
-
-
-def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
-    """Every figure with its name; those of lists and mappings carry number or key."""
-    for name, thing in metrics.items():
-        if isinstance(thing, Figure):
-            yield name, thing
-            continue
-        pairs = thing.items() if isinstance(thing, Mapping) else enumerate(thing or ())
-        for key, figure in pairs:
-            if isinstance(figure, Figure):
-                yield f"{name}/{_STRANGE.sub('_', str(key))[:LONGEST]}", figure

@@ -21,7 +21,7 @@ from wattstep.schema.engine import TrainingHooks
 from wattstep.schema.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.train.environment import canary, check_target
-from wattstep.train.environment.crowding import crowded_default, others_beside
+from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
 
 DISCOVERY_STEPS = 3  # during these the networks of a training are looked for
 
@@ -215,7 +215,7 @@ class Session:
         ).start()
         self._recorder, self.path, self.open = recorder, path.absolute(), True
         if crowded is not None:
-            recorder.note(crowded)
+            recorder.note(as_note(crowded))
         canary.watch_briefly(recorder, canary.BEFORE)
         self.marks = StepMarks(recorder, beginning.processes)
         self.live = Live(recorder)

@@ -209,7 +209,7 @@ class Device:
                 shares.append(running.total / running.covered_s)
                 sources.append(channel)
         if not shares:
-            return missing("cores", "the sampler told nothing of itself yet")
+            return missing("cores", "the sampler has not reported its own cost yet")
         return _figure(sum(shares), "cores", sources[0], "of one core, since the recording began")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import JOURNAL, RUN
+from wattstep.store.files import why_no_run
 from wattstep.store.lock import is_recording
 
 
@@ -18,7 +19,7 @@ def find_run(path: Path) -> Path:
     if (path / RUN).is_file():
         return path
     if not path.is_dir():
-        raise DamagedRunError(f"{path}: there is no such run")
+        raise DamagedRunError(why_no_run(path))
     runs = [run.parent for run in path.glob(f"*/{RUN}")]
     recording = [run for run in runs if is_recording(run)]
     if not recording:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.schema.run_info import RunInfo
+from wattstep.schema.settings import PowerModel
 
 WINDOW_S: Final = 2.0  # power now is the mean of so long
 RAILS: Final = ("energy_total", "power_total", "energy_part", "power_part")
@@ -27,7 +28,7 @@ NO_SENSOR: Final = "no power sensor was found (--power-model gives a modelled fi
 NO_CPU_TIME: Final = "the power model needs the CPU time of the training, which is not sampled"
 NO_BATTERY: Final = "no battery runs the machine"
 NOT_FULL: Final = "the battery does not tell what it holds when full"
-NO_VOLTAGE: Final = "the battery tells its charge and no voltage: joules are no share of it"
+NO_VOLTAGE: Final = "the battery reports its charge but no voltage: energy cannot be related to it"
 
 
 class Meters:
@@ -47,7 +48,8 @@ class Meters:
     def __init__(self, info: RunInfo, channels: Mapping[str, Running]) -> None:
         planned = [channel for read in info.reads for channel in read.channels]
         self._meters = chosen_meters(planned)
-        self._model = None if self._meters else info.power_model
+        model = None if self._meters else info.power_model
+        self._model = None if model is None else PowerModel.from_dict(model)
         self._cpu = own_cpu_time(planned) if self._model else []
         self._by = read_calibrations(info.calibration) if info.calibration else {}
         self._held = [c for c in planned if c.role in ("battery_energy", "battery_charge")]
@@ -72,7 +74,7 @@ class Meters:
     def source(self) -> str:
         """The sensors, or the model."""
         if self._model:
-            return f"power model {self._model.get('name', '')} over the CPU time of the training"
+            return f"power model {self._model.name} over the CPU time of the training"
         return " + ".join(channel.source for channel in self._meters)
 
     # --- power and energy of the whole --------------------------------------------------------
@@ -139,7 +141,7 @@ class Meters:
 
     def _in_joules(self, channel: Channel, gain: float, seconds: float) -> float:
         if self._model is not None:
-            return float(self._model["busy_watts_a_core"]) * max(gain, 0.0)
+            return self._model.busy_watts_a_core * max(gain, 0.0)
         by = self._calibration(channel)
         return gain if by is None else by.gain * gain + by.offset_w * seconds
 
@@ -297,7 +299,7 @@ def own_cpu_time(channels: Sequence[Channel]) -> list[Channel]:
 
 
 def reason_for_none(
-    meters: Sequence[Channel], cpu: Sequence[Channel], model: Mapping[str, Any] | None
+    meters: Sequence[Channel], cpu: Sequence[Channel], model: PowerModel | None
 ) -> str | None:
     """Reason why there is no power; None where there is."""
     if meters or cpu:

@@ -94,7 +94,7 @@ class LiveMonitor:
             problems.insert(
                 0,
                 f"the sampler has written nothing for {self._clock() - self._seen_s:.0f} s: it was "
-                "lost or hangs; what it told last stands here, and the training goes on",
+                "lost or hangs; its last values are shown, and the training goes on",
             )
         if state == ENDED:
             problems.insert(
@@ -180,7 +180,7 @@ class _Run:
     def _punctuality(self) -> dict[str, Figure]:
         late_ns = self._so_far.late_ns
         if not len(late_ns):
-            reason = "the sampler told nothing of its ticks"
+            reason = "the sampler has not reported its ticks"
             return {"lateness": missing("s", reason), "lost_ticks": missing("count", reason)}
         late = float(np.percentile(late_ns, 99)) * 1e-9
         lost = Figure(

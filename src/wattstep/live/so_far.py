@@ -21,7 +21,7 @@ from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.journal import JOURNAL
 from wattstep.schema.run_info import RunInfo
 
-NO_GOAL: Final = "nobody said when it is to end (Recorder(total_steps=...))"
+NO_GOAL: Final = "the number of steps is not known (Recorder(total_steps=...))"
 ALL_DONE: Final = "all that was asked for is done; what comes after it is not forecast"
 AT_ANY_TIME: Final = "it ends when its goal is reached, or when it is steady: at any time"
 OVER: Final = "it has ended"

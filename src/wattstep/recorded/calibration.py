@@ -106,9 +106,7 @@ def find_shift(own: Curve, meter: Curve, step_ns: int, most_ns: int) -> tuple[fl
     """
     first, second = _means(own, step_ns), _means(meter, step_ns)
     if min(len(first), len(second)) < LEAST_WINDOWS:
-        raise InvalidValueError(
-            "the log of the meter or the run is too short to be laid side by side"
-        )
+        raise InvalidValueError("the log of the meter or the run is too short to be aligned")
     scores = _correlations(first, second)
     lags = np.arange(-(len(second) - 1), len(first))
     base = own.t_ns[0] - meter.t_ns[0]

@@ -1,4 +1,4 @@
-"""Cumulative curves: sampled gauges and counters as functions of time whose differences can be shared out."""
+"""Cumulative curves: sampled gauges and counters as functions of time whose differences can be attributed."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from wattstep.recorded.clock_error import ADVICE, ClockError
 from wattstep.recorded.curves import Curve, add_curves
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Status, weakest
+from wattstep.schema.settings import PowerModel
 from wattstep.stats.student import NORMAL
 
 WAITING_S = 0.02  # that a value may wait until it is shown
@@ -258,7 +258,7 @@ def _summed_gauge(sources: Sequence[EnergySource]) -> tuple[IntArray, FloatArray
     return t_ns, total
 
 
-def modelled(cpu: Curve, model: Mapping[str, Any], read: str) -> EnergySource:
+def modelled(cpu: Curve, model: PowerModel, read: str) -> EnergySource:
     """Energy of one training by a linear model of the cores, whatever else the machine does.
 
     Each second of CPU time costs what a busy core takes: the dynamic part (busy less idle watts),
@@ -268,32 +268,32 @@ def modelled(cpu: Curve, model: Mapping[str, Any], read: str) -> EnergySource:
 
     Args:
         cpu: CPU time of the training and its children in s.
-        model: "idle_watts_a_core", "busy_watts_a_core", "name" and "source".
+        model: Watts of an idle and of a busy core.
         read: Where the CPU time was read.
     """
-    idle, full = float(model["idle_watts_a_core"]), float(model["busy_watts_a_core"])
-    note = f"{NOT_MEASURED.format('the CPU time of the training')}; {model['source']}"
+    idle, full = model.idle_watts_a_core, model.busy_watts_a_core
+    note = f"{NOT_MEASURED.format('the CPU time of the training')}; {model.source}"
     if read_every := _spacing_s(cpu):
         note += (
             f"{NEXT}its CPU time was read every {spoken(read_every)}: what is shorter shares the "
             "power of what ran in the same time"
         )
     name = (
-        f"power model {model['name']}: {full:g} W for each core that the training kept busy "
+        f"power model {model.name}: {full:g} W for each core that the training kept busy "
         f"({read}), of it {idle:g} W as its share of the idle power"
     )
     curve = replace(cpu, total=full * cpu.total, unit="J")
     return EnergySource(curve=curve, status=Status.MODELLED, source=name, note=note, sensed=False)
 
 
-def modelled_machine(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergySource:
+def modelled_machine(busy: Sequence[Curve], model: PowerModel) -> EnergySource:
     """Energy of all cores by the same model: idle watts always, the rest while a core is busy.
 
     Args:
         busy: Busy time of each core in s.
         model: As `modelled`.
     """
-    idle, full = float(model["idle_watts_a_core"]), float(model["busy_watts_a_core"])
+    idle, full = model.idle_watts_a_core, model.busy_watts_a_core
     parts = []
     for curve in busy:
         elapsed = curve.covered_ns * 1e-9
@@ -303,20 +303,14 @@ def modelled_machine(busy: Sequence[Curve], model: Mapping[str, Any]) -> EnergyS
                 curve=replace(curve, total=energy, unit="J"), status=Status.MODELLED, source=""
             )
         )
-    name = f"power model {model['name']}: {idle:g} to {full:g} W a core over busy time of cores"
+    name = f"power model {model.name}: {idle:g} to {full:g} W a core over busy time of cores"
     note = (
-        f"{NOT_MEASURED.format('the activity of the cores')}; {model['source']}{NEXT}all that the "
+        f"{NOT_MEASURED.format('the activity of the cores')}; {model.source}{NEXT}all that the "
         "machine does, other programs with it"
     )
     return EnergySource(
         curve=summed(parts).curve, status=Status.MODELLED, source=name, note=note, sensed=False
     )
-
-
-def dynamic_share(model: Mapping[str, Any]) -> float:
-    """Of what `modelled` gives a training, the part that is not its share of the idle power."""
-    full = float(model["busy_watts_a_core"])
-    return 1 - float(model["idle_watts_a_core"]) / full if full else 0.0
 
 
 def _spacing_s(curve: Curve) -> float:

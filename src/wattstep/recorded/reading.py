@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,37 @@ from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
 from wattstep.store.convert import NOT_TOLD, convert, recover
-from wattstep.store.files import read_info
+from wattstep.store.files import read_info, why_no_run
 from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
 from wattstep.store.writing import SCHEMAS
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationTotal:
+    """All calls of an operation together; None where the tool's file does not say.
+
+    Attributes:
+        name: Of the kernel, copy or function.
+        kind: Of operation.
+        processor: "cpu", "gpu0", ...
+        calls: How many.
+        total_s: Time of all calls in s.
+        mean_s: Mean time of a call in s; likewise the others.
+    """
+
+    name: str | None
+    kind: str | None
+    processor: str | None
+    calls: int | None
+    total_s: float | None
+    mean_s: float | None
+    median_s: float | None
+    least_s: float | None
+    most_s: float | None
+    deviation_s: float | None
 
 
 class Tables:
@@ -51,7 +77,7 @@ class Tables:
         self.path = run
         self.folder = run
         if not run.exists():
-            raise DamagedRunError(f"{run}: there is no such run")
+            raise DamagedRunError(why_no_run(run))
         if os.path.lexists(run / JOURNAL):
             self._open_journal(run)
         self.info: RunInfo = read_info(self.folder)
@@ -69,7 +95,8 @@ class Tables:
             convert(run, self.folder, state="recording" if recording else "recovered")
         except OSError as error:
             raise DamagedRunError(
-                f"{run} was never closed, and its tables cannot be written: {error.strerror or error}"
+                f"{run} was never closed, and its tables cannot be written: "
+                f"{error.strerror or error}; make room, or copy it to another disk, then open it again"
             ) from error
 
     def has(self, name: str) -> bool:
@@ -168,12 +195,12 @@ class Tables:
         return rows
 
     @cached_property
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> tuple[OperationTotal, ...]:
         """Totals of operations from a tool that keeps no instances; empty where there are none."""
         if not self.has("summaries"):
-            return []
-        rows: list[dict[str, Any]] = self.table("summaries").to_pylist()
-        return rows
+            return ()
+        columns = [each.name for each in fields(OperationTotal)]
+        return tuple(OperationTotal(**row) for row in self.table("summaries", columns).to_pylist())
 
     def steps(self) -> Steps:
         """Steps, windows and rests.

@@ -21,7 +21,6 @@ from wattstep.recorded.power import (
     NEXT,
     EnergySource,
     calibrated,
-    dynamic_share,
     modelled,
     modelled_machine,
     spoken,
@@ -33,6 +32,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Status, weakest
+from wattstep.schema.settings import PowerModel
 
 NO_SENSOR = (
     "no power sensor was found: --power-model vcpu models power, and wattstep doctor says what was "
@@ -283,13 +283,18 @@ class Series:
         by = self.calibrations.get(name)
         return source if by is None else calibrated(source, by)
 
+    @property
+    def _power_model(self) -> PowerModel | None:
+        model = self._tables.info.power_model
+        return None if model is None else PowerModel.from_dict(model)
+
     @cached_property
     def uncalibrated(self) -> EnergySource | str:
         """Energy as the sensors gave it, before any calibration."""
         totals = self._totals
         if not isinstance(totals, str):
             return summed(list(totals.values()))
-        model = self._tables.info.power_model
+        model = self._power_model
         if model is None:
             return totals
         if self.process_cpu is None:
@@ -303,7 +308,7 @@ class Series:
 
         None where no model is in use: then `energy` is the machine's already.
         """
-        model = self._tables.info.power_model
+        model = self._power_model
         if model is None or not isinstance(self._totals, str):
             return None
         if not self.core_busy:
@@ -315,10 +320,10 @@ class Series:
     @property
     def dynamic_share(self) -> float | None:
         """Of the training's energy by a power model, what is no idle power; None without one."""
-        model = self._tables.info.power_model
+        model = self._power_model
         if model is None or self.machine_by_model is None:
             return None
-        return dynamic_share(model)
+        return model.dynamic_share
 
     @property
     def machine_energy(self) -> EnergySource | str:

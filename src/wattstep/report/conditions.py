@@ -13,6 +13,7 @@ from wattstep.schema.run_report import RunReport
 
 _POWER = ("power_total", "power_part", "power_outside", "energy_total", "energy_part")
 _MOST_WATCHED = 4
+_SEVERAL = 2  # rails that make the total; a lone one may contain all others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +85,24 @@ def _idle(report: RunReport) -> Iterator[str]:
 def _energy(report: RunReport) -> Iterator[str]:
     for note in report.left_out:
         yield f"The total of energy: {note}."
+    yield from counted_twice(report)
     for name, figure in report.energy_outside.items():
         yield f"Not in the total: {name}, in a step {in_words(show(figure))}."
+
+
+def counted_twice(report: RunReport) -> Iterator[str]:
+    """How far the sum of all rails is off, where some of those that are summed feed others."""
+    inside = {row.name for row in report.channels if row.role == "power_part"}
+    joules = {name: figure.value for name, figure in report.energy_by_rail.items() if figure.value}
+    total = sum(value for name, value in joules.items() if name not in inside)
+    over = {name: value for name, value in joules.items() if name in inside}
+    if not over or len(joules) - len(over) < _SEVERAL:
+        return
+    wrong = total + sum(over.values())
+    yield (
+        f"The sum of all rails says {100 * (wrong / total - 1):.0f} % too much, {quantity(wrong, 'J')} a step in "
+        f"place of {quantity(total, 'J')}: {', '.join(over)} is fed by a rail that counts already."
+    )
 
 
 def stretches(report: RunReport) -> TextTable | None:

@@ -51,8 +51,13 @@ class Division:
         return f"{self.of} by {self.by}"
 
 
-def divisions(report: RunReport) -> list[Division]:
-    """How time and energy of a step divide; what no operation covers is a part by its name."""
+def divisions(report: RunReport, *, energy_by_kind: bool = False) -> list[Division]:
+    """How time and energy of a step divide; what no operation covers is a part by its name.
+
+    Args:
+        report: Of a run.
+        energy_by_kind: Whether energy is divided by kinds of operations, too.
+    """
     rests = [(name, figures) for name, figures in report.unattributed.items()]
     phases = [*((row.phase, row.figures) for row in report.phases), *rests]
     kinds = [*((row.kind, row.figures) for row in report.kinds), *rests]
@@ -61,6 +66,7 @@ def divisions(report: RunReport) -> list[Division]:
         _division("energy", "phase", phases, "energy", "energy"),
         _division("energy", "rail", _rails(report), "energy", "energy"),
         _division("time", "kind", kinds, "time", "share"),
+        *([_division("energy", "kind", kinds, "energy", "energy")] if energy_by_kind else ()),
     )
     return [each for each in found if len(each.parts) > 1]
 

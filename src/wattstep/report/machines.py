@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from wattstep.report.values import plain, quantity
 
 Device = Mapping[str, Any]  # facts of a machine, as `RunInfo.device` has them
+UNKNOWN: Final = "unknown machine"
 
 
 def host(device: Device) -> Mapping[str, Any]:
@@ -44,8 +45,8 @@ def short(device: Device) -> str:
     """The machine in one cell of a table."""
     own, there = host(device), sensors(device)
     names = [own.get("model"), own.get("cpu")]
-    known = dict.fromkeys(plain(name) for name in names if name and name != "unknown machine")
-    words = ", ".join(known) or "unknown machine"
+    known = dict.fromkeys(plain(name) for name in names if name and name != UNKNOWN)
+    words = ", ".join(known) or UNKNOWN
     return f"{words} (sensors: {there})" if there else words
 
 

@@ -102,7 +102,9 @@ def unfit(sweep: SweepReport) -> list[tuple[str, str, list[str]]]:
         (
             plain(outcome.configuration.name),
             f"{plain(outcome.status)}: {plain(outcome.reason)}".removesuffix(": "),
-            evidence(outcome),
+            [plain(note) for note in outcome.evidence.notes]
+            if outcome.status == TRAINED  # how it ended is no news
+            else evidence(outcome),
         )
         for outcome in sweep.outcomes
         if outcome.status not in _QUIET or outcome.evidence.notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from wattstep.report.values import Notation, Shown, exact, plain, show
@@ -29,6 +29,7 @@ class Column:
         detail: Method and source of all its values; "" for text, and where they differ.
         unit: Unit of the numbers in all its cells, without a prefix; "" for text, and where they
             differ.
+        rare: True if a page shows it on request.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Column:
     status: str = ""
     detail: str = ""
     unit: str = ""
+    rare: bool = False
 
     @property
     def mixed(self) -> bool:
@@ -98,6 +100,23 @@ _FIGURES = {
 }
 
 
+# Columns of costs that a page shows on request, where there are more than it has room for.
+_RARE = frozenset(
+    (
+        "kind",
+        "processor",
+        "step_kinds",
+        "span",
+        "power",
+        "calls",
+        "busy_time",
+        "cpu_utilization",
+        "flops",
+        "bytes",
+    )
+)
+_FEW = 8  # columns that stand beside each other on a page
+
 _LASTS = ", this lasts "
 _TOGETHER = "not resolvable: cannot be told apart"
 _IN_GROUPS = "these cannot be told apart from others, and stand with them in groups"
@@ -119,7 +138,11 @@ def costs(rows: Sequence[Row], first: str = "name", **labels: str) -> Table:
     ]
     named = {**{key: key.replace("_", " ") for key in unknown}, **_FIGURES, **labels}
     texts = {key: labels.get(key, _TEXTS.get(key, key)) for key in order}
-    return table(rows, texts, {key: named[key] for key in (*_FIGURES, *dict.fromkeys(unknown))})
+    whole = table(rows, texts, {key: named[key] for key in (*_FIGURES, *dict.fromkeys(unknown))})
+    if len(whole.columns) <= _FEW:
+        return whole
+    columns = [replace(column, rare=column.key in _RARE) for column in whole.columns]
+    return replace(whole, columns=tuple(columns))
 
 
 def table(rows: Sequence[Row], texts: Mapping[str, str], figures: Mapping[str, str]) -> Table:

@@ -40,7 +40,7 @@ _OF_IMPORTED = {
 }
 _WITH_IDLE = "_with_idle"
 _MOST_TITLE = 120  # characters
-SLIGHT = 0.01  # of the time that a host took away
+SLIGHT = 0.01  # of the time, stolen by the hypervisor
 _ACRONYMS = {"cpu": "CPU", "gpu": "GPU", "sha256": "SHA-256", "p99": "99th percentile"}
 
 
@@ -397,7 +397,7 @@ def _stand_in(facts: DataFacts) -> str:
 def _stolen(report: RunReport) -> str:
     steal = show_metric(report.metrics, "steal")
     if steal is None:
-        return "how much time its host took away is not known"
+        return "CPU time stolen by the hypervisor is unknown"
     if steal.missing:
-        return f"how much time its host took away is missing: {steal.reason}"
-    return f"its host took away {in_words(steal)} of the time"
+        return f"CPU time stolen by the hypervisor is missing: {steal.reason}"
+    return f"CPU time stolen by the hypervisor: {in_words(steal)}"

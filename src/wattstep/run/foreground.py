@@ -70,17 +70,25 @@ def slowdown_figure(alone: FloatArray, beside: FloatArray) -> Figure:
     half_width = (
         float(np.hypot(over.half_width / over.value, under.half_width / under.value)) * value
     )
-    exact = over.low is None or under.low is None
+    how = "mean time of a step beside the foreground job over that without it, in turns"
+    return _between(over, under, value, half_width, "ratio", how)
+
+
+def _between(
+    a: Figure, b: Figure, value: float, half_width: float, unit: str, method: str
+) -> Figure:
+    """A figure of two others, without an interval where one of them has none."""
+    exact = a.low is None or b.low is None
     return Figure(
         value=value,
-        unit="ratio",
+        unit=unit,
         low=None if exact else value - half_width,
         high=None if exact else value + half_width,
         confidence=None if exact else 0.95,
-        n=len(beside),
+        n=a.n,
         status=Status.MEASURED,
         source=CLOCK,
-        method="mean time of a step beside the foreground job over that without it, in turns",
+        method=method,
     )
 
 
@@ -126,19 +134,11 @@ def _difference(alone: Figure, beside: Figure) -> Figure:
         return missing("s", alone.reason or beside.reason or "a part is missing")
     value = beside.value - alone.value
     half_width = float(np.hypot(alone.half_width, beside.half_width))
-    exact = alone.low is None or beside.low is None
-    return Figure(
-        value=value,
-        unit="s",
-        low=None if exact else value - half_width,
-        high=None if exact else value + half_width,
-        confidence=None if exact else 0.95,
-        n=beside.n,
-        status=Status.MEASURED,
-        source=CLOCK,
-        method="mean completion of a frame beside the training less that without it; "
-        "half widths added in squares",
+    how = (
+        "mean completion of a frame beside the training less that without it; half widths added "
+        "in squares"
     )
+    return _between(beside, alone, value, half_width, "s", how)
 
 
 def _noted(figure: Figure, nice: str) -> Figure:

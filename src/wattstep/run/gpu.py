@@ -9,7 +9,7 @@ from wattstep.recorded.series import Series
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.figure import Figure, Status, missing, weakest
 
-NO_SENSOR = "no GPU load was sampled: this machine has no GPU, or none that tells its load"
+NO_SENSOR = "no GPU load was sampled: this machine has no GPU, or none that reports its load"
 NOT_AMONG = "no load of a GPU is among the imported telemetry"
 MEANING = "share of time in which at least one kernel ran, not how much of the GPU it filled"
 

@@ -42,7 +42,7 @@ from wattstep.run.thermal import thermal_metrics
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure, Status, missing, weakest
-from wattstep.schema.figures import Metrics
+from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.metrics import METRICS, OWN
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.statistics import mean_figure, ratio_figure
@@ -83,7 +83,7 @@ class Parts:
     series: Series
     breakdown: RunBreakdown
     conditions: StepFlags
-    metrics: Mapping[str, Any]
+    metrics: Figures
 
     @property
     def info(self) -> RunInfo:
@@ -126,10 +126,11 @@ def compute(
     }
     for name, group in groups.items():
         metrics.update(failures.guard(f"metrics: {name}", group, nothing))
-    whole = Parts(
-        tables=tables, series=series, breakdown=breakdown, conditions=conditions, metrics=metrics
-    )
     for name in OWN:
+        whole = Parts(
+            tables=tables, series=series, breakdown=breakdown, conditions=conditions,
+            metrics=Figures(metrics),
+        )  # fmt: skip
         metrics.update(failures.guard(f"metrics: {name}", partial(_own, name, whole), nothing))
     return Metrics(with_scope(metrics, scope_of(series.steps, series.imported)))
 
@@ -145,14 +146,15 @@ def headline(
         **energy_metrics(series, breakdown, conditions, tables.info.options),
         **_state_of_device(series),
     }
-    whole = Parts(
-        tables=tables, series=series, breakdown=breakdown, conditions=conditions, metrics=figures
-    )
     # One that fails is one less to compare; the report of the run says why.
     failures = Failures()
     nothing: dict[str, Figure] = {}
     for name in OWN:
         if METRICS[name].compared:
+            whole = Parts(
+                tables=tables, series=series, breakdown=breakdown, conditions=conditions,
+                metrics=Figures(figures),
+            )  # fmt: skip
             figures.update(failures.guard(f"metrics: {name}", partial(_own, name, whole), nothing))
     return Metrics(with_scope(figures, scope_of(series.steps, series.imported)))
 
@@ -386,7 +388,7 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
         for curve in ours:
             seconds = float(curve.covered_ns[-1]) * 1e-9
             share += float(curve.total[-1]) / seconds / cores if seconds > 0 else 0.0
-        method += ", and the share of the cores of the sampler and its companion"
+        method += ", and the share of the cores of the sampler and its collector"
     else:
         method += "; the sampler runs on a core that the training leaves free"
     return Figure(

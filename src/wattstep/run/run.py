@@ -80,7 +80,7 @@ class Run:
 
     @cached_property
     def breakdown(self) -> RunBreakdown:
-        """Operations laid onto clean steps."""
+        """Operations on the scale of clean steps."""
         return RunBreakdown(self.tables, self.series)
 
     @cached_property

@@ -32,7 +32,7 @@ OURS = ("sampler_cpu_time", "companion_cpu_time")  # processes of ours: neither 
 EMULATOR = "emulator_cpu_time"  # of ours as well, but none of what recording costs
 MOST_SHOWN = 100
 NO_EVIDENCE = (
-    "no sensor tells of throttling here: no flag, no cap of the frequency, no temperature with a "
+    "no sensor shows throttling here: no flag, no cap of the frequency, no temperature with a "
     "known limit, and no frequency of a core beside its busy time"
 )
 
@@ -134,7 +134,7 @@ def _one_of_each(notes: Sequence[str]) -> list[str]:
 
 
 def own_curves(series: Series) -> list[Curve]:
-    """CPU time of the training, of the sampler, of its companion and of an emulator."""
+    """CPU time of the training, of the sampler, of its collector and of an emulator."""
     own = [] if series.process_cpu is None else [series.process_cpu[0]]
     ours = (series.one(role) for role in (*OURS, EMULATOR))
     return own + [curve for curve in ours if curve is not None]

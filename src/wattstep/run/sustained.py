@@ -69,7 +69,7 @@ def sustained_metrics(tables: Tables, series: Series, flags: StepFlags) -> dict[
     elif flags.watched:
         table["throttle_onset"] = missing("s", "no throttling was seen")
     else:
-        table["throttle_onset"] = missing("s", "nothing that was sampled tells of throttling")
+        table["throttle_onset"] = missing("s", "nothing that was sampled shows throttling")
     if isinstance(asked, Mapping):
         table["steady_after"] = _steady_after(asked)
     return {"sustained": table}
@@ -155,7 +155,7 @@ def _minutes(series: Series, steps: Steps, clean: IntArray, span: int) -> dict[s
 def _throughput(steps: Steps, inside: IntArray) -> Figure:
     samples = steps.samples[inside]
     if not len(inside) or not np.isfinite(samples).all():
-        return missing("samples/s", "no clean step of known size lies in that minute")
+        return missing("samples/s", "that minute has no clean step of known size")
     periods = steps.seconds[inside] + steps.gap_s[inside]
     return ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
 

@@ -82,9 +82,14 @@ class ShownChannel:
         }  # fmt: skip
         if self.domain:
             document["domain"] = self.domain
-        if self.unit == "W" or self.status != Status.MEASURED.value:
+        if self.states_status:
             document["status"] = self.status
         return document
+
+    @property
+    def states_status(self) -> bool:
+        """True if the status is shown: of power always, else of what was not measured."""
+        return self.unit == "W" or self.status != Status.MEASURED.value
 
 
 @dataclass(frozen=True, kw_only=True)

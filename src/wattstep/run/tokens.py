@@ -22,8 +22,8 @@ def energy_per_token(run: Parts) -> Figure | None:
 
 def _times(run: Parts, name: str, unit: str, *, inverse: bool) -> Figure | None:
     tokens = run.info.model.get(SAMPLE)
-    figure = run.metrics.get(name)
-    if not tokens or not isinstance(figure, Figure):
+    figure = run.metrics.figure(name)
+    if not tokens or figure is None:
         return None
     if figure.missing:
         return replace(figure, unit=unit)

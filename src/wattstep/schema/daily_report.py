@@ -1,4 +1,4 @@
-"""Result of a daily training: what each day brought and cost, as consoles, pages and JSON show it."""
+"""Result of a daily training: what each day brought and cost, as terminal, pages and JSON show it."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ _METRICS: Final = {
     ),
     "foreground_delay": Metric(
         label="Foreground job",
-        meaning="What training does to a job of 60 frames a second beside it, and it alone",
+        meaning="Effect of training on a job of 60 frames a second that runs beside it, and the job alone",
     ),
     "training_slowdown": Metric(
         label="Training slowdown",

@@ -55,6 +55,15 @@ class CostRow:
         """Processor that it ran on; "cpu" where all operations did."""
         return self.labels.get("processor") or "cpu"
 
+    def figure(self, name: str) -> Figure:
+        """A quantity that every row of its table has ("time", "calls").
+
+        Raises:
+            KeyError: It has none of that name.
+        """
+        found: Figure = self.figures[name]
+        return found
+
     @property
     def time(self) -> Figure | None:
         """Of a step, in s."""

@@ -34,7 +34,7 @@ def scale(value: Any) -> float:
         ValueError: It is no number, or 0.
     """
     if number(value) == 0:
-        raise ValueError("a scale of 0 tells nothing")
+        raise ValueError("a scale of 0 is useless")
     return float(value)
 
 

@@ -63,7 +63,7 @@ class RunReport:
         steps: How many there are of which kind.
         step_kinds: Kinds of steps that take turns; empty where all are alike.
         conditions: Throttling and disturbance; None: not known.
-        forecast: What was foretold of its end while it ran, and what came.
+        forecast: Forecast of its end while it ran, and what came.
         course: Throughput, power, temperature and frequency over time; None: too short.
         metrics: Figures of the run as a whole.
         operations: What each operation costs in a step, by layer and phase.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from wattstep.errors import InvalidValueError
@@ -72,6 +72,34 @@ def parse_interval(text: str | float) -> float:
             f"--interval {seconds * 1e3:g}ms is too fine: 1ms is the finest that is sampled"
         )
     return seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerModel:
+    """Linear model of a machine's power, as a run's description has it.
+
+    Attributes:
+        name: As it was asked for: "vcpu", "linear:0.5,3".
+        idle_watts_a_core: Power of an idle core in W.
+        busy_watts_a_core: Power of a busy core in W.
+        source: Where the figures come from.
+    """
+
+    name: str
+    idle_watts_a_core: float
+    busy_watts_a_core: float
+    source: str
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> PowerModel:
+        """From `run.json`, where it was checked."""
+        return cls(**{each.name: document[each.name] for each in fields(cls)})
+
+    @property
+    def dynamic_share(self) -> float:
+        """Share of a busy core's power that an idle core does not take."""
+        busy = self.busy_watts_a_core
+        return 1 - self.idle_watts_a_core / busy if busy else 0.0
 
 
 def parse_power_model(text: str | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Result of a sweep: every configuration with its outcome, as consoles, pages and JSON show it."""
+"""Result of a sweep: every configuration with its outcome, as terminal, pages and JSON show it."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from wattstep.schema.figures import Metrics
 from wattstep.serve.cache import Cache
 from wattstep.serve.jobs import JobQueue, Outcome
 from wattstep.serve.store_view import Entry
+from wattstep.serve.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class Figures:
             if (data := self._cache.find(path)) is not None:
                 self._take(key, Worked.of(json.loads(data)))
                 continue
-            task = {"task": "figures", "paths": [str(entry.path)]}
+            task = Task(task="figures", paths=[str(entry.path)])
             future = self._line.ask(path.name, task)
             future.add_done_callback(partial(self._done, key, path))
 

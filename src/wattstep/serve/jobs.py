@@ -7,13 +7,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from wattstep.schema.processes import child_command
+from wattstep.serve.task import Task
 
 READERS: Final = 2  # reports and comparisons that are worked out side by side
 FAILED_S: Final = 30.0  # for so long a failure is told again before it is tried again
@@ -43,13 +44,13 @@ class Worker:
         self._tasks = 0
         self._closed = False
 
-    def do(self, task: Mapping[str, Any]) -> Outcome:
+    def do(self, task: Task) -> Outcome:
         """Has a task done; a child that ends over it is that task's failure alone."""
         try:
             child = self._running()
             assert child.stdin is not None
             assert child.stdout is not None
-            child.stdin.write(json.dumps(task) + "\n")
+            child.stdin.write(json.dumps(task.to_dict()) + "\n")
             child.stdin.flush()
             line = child.stdout.readline()
             if line.endswith("\n"):
@@ -120,7 +121,7 @@ class JobQueue:
         self._workers = tuple(self._free)
         self._threads = ThreadPoolExecutor(children, thread_name_prefix="wattstep-reader")
 
-    def ask(self, key: str, task: Mapping[str, Any]) -> Future[Outcome]:
+    def ask(self, key: str, task: Task) -> Future[Outcome]:
         """Has it done once, however many ask meanwhile.
 
         Args:
@@ -142,7 +143,7 @@ class JobQueue:
                 return ""
             return outcome.error
 
-    def _do(self, key: str, task: Mapping[str, Any]) -> Outcome:
+    def _do(self, key: str, task: Task) -> Outcome:
         with self._lock:
             worker = self._free.pop()
         try:

@@ -166,7 +166,7 @@ def _api_row(site: Site, row: Row) -> dict[str, Any]:
     worked = site.figures.known(entry)
     return {
         "run": entry.place,
-        **entry.row,
+        **({} if entry.listed is None else entry.listed.to_dict()),
         "state": row.state,
         "problem": row.problem or None,
         "id": entry.id,
@@ -187,7 +187,7 @@ def _facts(entry: Entry, row: Row) -> list[tuple[str, str]]:
     words: dict[str, Callable[[], str]] = {
         "Name": lambda: entry.place,
         "State": lambda: row.state,
-        "Workload": lambda: plain(entry.row.get("workload") or ""),
+        "Workload": lambda: plain(entry.facts.workload) if entry.facts else "",
         "Batch size": lambda: row.batch,
         "Engine": lambda: row.engine,
         "Device": lambda: entry.device,

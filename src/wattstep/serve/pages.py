@@ -8,10 +8,9 @@ from html import escape, unescape
 from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from wattstep.report.html.page import content_policy, own_file, script_source
+from wattstep.report.html.page import content_policy, environment, own_file, script_source
 from wattstep.serve.auth import Guard
 
 # Ours sends forms to itself and asks itself what changed; nobody may frame it.
@@ -31,14 +30,7 @@ class Pages:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        loaders = [PackageLoader("wattstep.serve"), PackageLoader("wattstep.report.html")]
-        self._environment = Environment(
-            loader=ChoiceLoader(loaders),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        self._environment = environment("wattstep.serve", "wattstep.report.html")
         self._style = Markup(own_file("report.css") + _file("serve.css"))
         self._script = script_source(_file("list.js"))
         policy = content_policy([self._script]).replace("form-action 'none'", "")

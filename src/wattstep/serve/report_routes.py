@@ -103,7 +103,7 @@ class ReportRoutes:
     async def compare(self, request: Request) -> Response:
         """Shows the comparison of the chosen runs, or why it is refused."""
         chosen = await run_in_threadpool(self._chosen, request)
-        entries = sorted(chosen, key=lambda entry: str(entry.row.get("created") or ""))
+        entries = sorted(chosen, key=lambda entry: entry.created)
         runs, _ = self._runs(entries)  # the older run is A, with which the other is compared
         if len(runs) < 2:
             raise InvalidValueError("choose two runs or more, which can be opened, to compare them")

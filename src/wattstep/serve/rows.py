@@ -78,13 +78,13 @@ def row_of(entry: Entry, found: Worked | None, parts: int, *, paused: bool, root
     problem = plain((worked.problem or entry.problem).replace(f"{root}/", ""))
     state = "damaged" if worked.problem else entry.state
     pending = entry.kind == "run" and entry.readable and found is None
-    created, seconds = _time(entry.row.get("created"))
+    created, seconds = _time(entry.created)
     steps = worked.steps
     return Row(
         entry=entry,
         title=shortened(_title(entry, parts)),
-        batch=shortened(_text(entry.row.get("batch_size"))),
-        engine=shortened(_text(entry.row.get("engine"))),
+        batch=shortened(_text(entry.facts.batch_size if entry.facts else None)),
+        engine=shortened(_text(entry.facts.engine if entry.facts else None)),
         created=created,
         seconds=seconds,
         steps="" if steps is None else f"{steps:,}",

@@ -16,6 +16,7 @@ from wattstep.serve.figures import Figures
 from wattstep.serve.jobs import READERS, JobQueue, Outcome
 from wattstep.serve.rows import Row, Versions, row_of
 from wattstep.serve.store_view import Entry, Listing, StoreView, UnknownEntryError
+from wattstep.serve.task import Task
 
 FRESH_S: Final = 60  # for so long a page of what is being recorded is not written again
 
@@ -103,12 +104,12 @@ class Site:
         if error := self._line.failed(path.name):
             return Made(error=error)
         paths = [str(entry.path) for entry in entries]
-        task = {"task": what, "paths": paths, "output": str(path), **options}
+        task = Task(task=what, paths=paths, output=str(path), **options)
         return Made(future=self._line.ask(path.name, task))
 
     def recover(self, entry: Entry) -> str:
         """Closes a run that was never closed; why that failed, or ""."""
-        task = {"task": "recover", "paths": [str(entry.path)]}
+        task = Task(task="recover", paths=[str(entry.path)])
         return self._recovering.ask(entry.id, task).result().error
 
     def told(self, words: str) -> str:

@@ -8,7 +8,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,7 +17,7 @@ from wattstep.report import machines
 from wattstep.report.values import plain
 from wattstep.schema.failures import contained
 from wattstep.schema.journal import JOURNAL, RUN
-from wattstep.store.listing import listed
+from wattstep.store.listing import ListedFacts, ListedRun, listed
 from wattstep.store.lock import is_locked, is_recording
 from wattstep.sweep.folder import LOCK as SWEEP_LOCK
 from wattstep.sweep.folder import SWEEP
@@ -48,7 +48,7 @@ class Entry:
         problem: Why it is damaged or outside, or "".
         size: Bytes that it takes on the disk.
         stamp: Changes when any of its files does.
-        row: Of a run, as `wattstep runs list --json` has it.
+        listed: Of a run that could be looked at, its line of a list.
         device: Of a run, the machine in a few words.
         title: Of a run, what its workload is called.
     """
@@ -62,9 +62,19 @@ class Entry:
     problem: str = ""
     size: int = 0
     stamp: str = ""
-    row: Mapping[str, Any] = field(default_factory=dict)
+    listed: ListedRun | None = None
     device: str = ""
     title: str = ""
+
+    @property
+    def facts(self) -> ListedFacts | None:
+        """Of a run whose `run.json` can be read."""
+        return None if self.listed is None else self.listed.facts
+
+    @property
+    def created(self) -> str:
+        """When a run began; "" where that is not known."""
+        return "" if self.facts is None else self.facts.created
 
     @property
     def readable(self) -> bool:
@@ -203,22 +213,23 @@ class StoreView:
             return replace(entry, state="damaged", problem=problem)
 
     def _described(self, entry: Entry, journal: bool) -> Entry:
-        row, info = listed(entry.path)
-        row = {**row, "run": entry.place}
+        line, info = listed(entry.path)
+        line = replace(line, run=entry.place)
         if info is None:
-            problem = plain(str(row["problem"]).replace(f"{self.root}{os.sep}", ""))
-            return replace(entry, state="damaged", problem=problem, row={**row, "problem": problem})
+            problem = plain(str(line.problem).replace(f"{self.root}{os.sep}", ""))
+            line = replace(line, problem=problem)
+            return replace(entry, state="damaged", problem=problem, listed=line)
         state = str(info.state)
         if journal:
             state = "recording" if is_recording(entry.path) else "not closed"
         elif lacking := [name for name in TABLES if not (entry.path / name).is_file()]:
             state, problem = "damaged", f"{entry.path.name} lacks {', '.join(lacking)}"
-            row["problem"] = problem = plain(problem)
-            entry = replace(entry, problem=problem)
+            line = replace(line, problem=plain(problem))
+            entry = replace(entry, problem=plain(problem))
         return replace(
             entry,
             state=state,
-            row={**row, "state": state},
+            listed=replace(line, state=state),
             device=machines.short(info.device),
             title=plain(info.title or info.workload or "a run"),
         )

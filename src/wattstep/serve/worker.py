@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from wattstep.errors import WattstepError
 from wattstep.report.html.page import write_at_once
 from wattstep.schema.failures import reason_of
+from wattstep.serve.task import Task
 
 if TYPE_CHECKING:
     from wattstep.insight.compare.sides import Side
 
-Task = Mapping[str, Any]
 SHOWN: Final = ("step_time", "energy_per_step")
 
 
@@ -34,17 +34,22 @@ def main() -> int:
     return 0
 
 
-def answer(task: Task) -> dict[str, Any]:
-    """`{"done": ...}`, or `{"error": ...}` in words for the reader."""
+def answer(document: dict[str, Any]) -> dict[str, Any]:
+    """`{"done": ...}`, or `{"error": ...}` in words for the reader.
+
+    Args:
+        document: A task, as `Task.to_dict` gives it.
+    """
+    task = Task(**document)
     try:
-        return {"done": TASKS[task["task"]](task)}
+        return {"done": TASKS[task.task](task)}
     except WattstepError as error:
         return {"error": str(error)}
     except OSError as error:
         return {"error": f"{error.strerror or error}{f': {error.filename}' * bool(error.filename)}"}
     except Exception as error:  # a run that nothing foresaw is that run's problem alone
         reason = reason_of(error)
-        print(f"wattstep: {task['task']}: {reason}", file=sys.stderr)
+        print(f"wattstep: {task.task}: {reason}", file=sys.stderr)
         return {"error": f"cannot be worked out ({reason})"}
 
 
@@ -52,7 +57,7 @@ def _figures(task: Task) -> dict[str, Any]:
     """Figures of a run for the list, with the number of steps."""
     from wattstep.run import load
 
-    run = load(task["paths"][0])
+    run = load(task.paths[0])
     metrics = run.headline_report().metrics
     return {
         "steps": len(run.series.steps.index),
@@ -63,17 +68,17 @@ def _figures(task: Task) -> dict[str, Any]:
 def _document(task: Task) -> None:
     from wattstep.run import load
 
-    _write_json(load(task["paths"][0]).document(), task)
+    _write_json(load(task.paths[0]).document(), task)
 
 
 def _report(task: Task) -> None:
     from wattstep.errors import DamagedRunError
     from wattstep.report.html.report import Reported, Unreadable, read_run, render_report
 
-    read = [read_run(Path(path)) for path in task["paths"]]
+    read = [read_run(Path(path)) for path in task.paths]
     runs = [run for run in read if isinstance(run, Reported)]
     unreadable = [run for run in read if isinstance(run, Unreadable)]
-    unreadable += [Unreadable(path=place, reason=reason) for place, reason in task["left_out"]]
+    unreadable += [Unreadable(path=place, reason=reason) for place, reason in task.left_out]
     if not runs:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
     _write_page(render_report(runs, unreadable, paper=False), task)
@@ -83,7 +88,7 @@ def _sweep(task: Task) -> None:
     from wattstep.report.html.sweep import render_sweep
     from wattstep.sweep.folder import load_sweep
 
-    sweep = load_sweep(Path(task["paths"][0]), warn=lambda text: print(text, file=sys.stderr))
+    sweep = load_sweep(Path(task.paths[0]), warn=lambda text: print(text, file=sys.stderr))
     _write_page(render_sweep(sweep), task)
 
 
@@ -93,7 +98,7 @@ def _daily(task: Task) -> None:
     from wattstep.train.daily.folder import DailyFolder
     from wattstep.train.daily.result import daily_report
 
-    folder = DailyFolder(Path(task["paths"][0]))
+    folder = DailyFolder(Path(task.paths[0]))
     if not (sizes := folder.batches()):
         raise DamagedRunError("no day of this training is done yet")
     _write_page(render_daily(daily_report(folder, sizes)), task)
@@ -105,8 +110,8 @@ def _compare(task: Task) -> None:
     from wattstep.insight.compare.comparing import differing
     from wattstep.insight.compare.sides import gathered, sides_among
 
-    paths = [Path(path) for path in task["paths"]]
-    if task["by"] == "configuration":
+    paths = [Path(path) for path in task.paths]
+    if task.by == "configuration":
         sides = sides_among(paths, "what was chosen")
     else:
         sides = gathered([[path] for path in paths])
@@ -122,16 +127,16 @@ def _write_comparison(sides: list[Side], task: Task) -> None:
     from wattstep.insight.compare.matrix import compare_all
     from wattstep.report.html.compare import render_comparison, render_matrix
 
-    across = check_across(task["across"])
+    across = check_across(task.across)
     if len(sides) == 2:
         comparison = compare(sides[0], sides[1], across)
-        if task["as_json"]:
+        if task.as_json:
             _write_json(comparison.document(), task)
         else:
             _write_page(render_comparison(comparison), task)
         return
     matrix = compare_all(sides, None, across)
-    if task["as_json"]:
+    if task.as_json:
         _write_json(matrix.document(), task)
     else:
         _write_page(render_matrix(matrix), task)
@@ -148,7 +153,7 @@ def _recover(task: Task) -> None:
     from wattstep.schema.journal import JOURNAL
     from wattstep.store.folder import Folder
 
-    path = Path(task["paths"][0])
+    path = Path(task.paths[0])
     load(path)
     with Folder(path) as folder:
         if JOURNAL in folder.names():
@@ -159,7 +164,7 @@ def _recover(task: Task) -> None:
 
 
 def _write_page(text: str, task: Task) -> None:
-    write_at_once(text, Path(task["output"]))
+    write_at_once(text, Path(task.output))
 
 
 def _write_json(document: Any, task: Task) -> None:
@@ -167,7 +172,7 @@ def _write_json(document: Any, task: Task) -> None:
 
     stream = io.StringIO()
     dump(document, stream)
-    write_at_once(stream.getvalue(), Path(task["output"]))
+    write_at_once(stream.getvalue(), Path(task.output))
 
 
 TASKS: Final[Mapping[str, Callable[[Task], Any]]] = {

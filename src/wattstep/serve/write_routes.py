@@ -196,18 +196,14 @@ class WriteRoutes:
             count = len(self._site.parts(entry))
             what = "its settings, outcomes and" if entry.kind == "sweep" else "its days, models and"
             return f"{size}: {what} {count} run{'' if count == 1 else 's'}"
-        words = " · ".join(
-            part
-            for part in (entry.title, _batch(entry), str(entry.row.get("created") or ""))
-            if part
-        )
+        words = " · ".join(part for part in (entry.title, _batch(entry), entry.created) if part)
         within = "; the sweep or daily training that it is part of keeps its line without it"
         return f"{size}: {words}, with all its samples{within if entry.parent else ''}"
 
 
 def _batch(entry: Entry) -> str:
-    size = entry.row.get("batch_size")
-    return f"batch {size}" if isinstance(size, int) else ""
+    size = None if entry.facts is None else entry.facts.batch_size
+    return "" if size is None else f"batch {size}"
 
 
 def _confirmed(fields: Fields) -> None:

@@ -63,6 +63,20 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
+def why_no_run(path: Path) -> str:
+    """Sentence that says why no run lies at a path, and what to write instead."""
+    if not path.exists():
+        return f"{path}: there is no such run; wattstep runs list shows those that are there"
+    if path.is_dir():
+        return f"{path} is not a run: it has no {RUN}"
+    if path.suffix == ".py":
+        return f"{path} is a script, and a run is a folder; to record it: wattstep profile {path}"
+    return (
+        f"{path} is a file, and a run is a folder: wattstep runs list shows runs, wattstep import "
+        "makes one from a log or a trace"
+    )
+
+
 def read_info(run: Path | Folder) -> RunInfo:
     """Content of `run.json`.
 
@@ -74,7 +88,7 @@ def read_info(run: Path | Folder) -> RunInfo:
         with opened(run) as folder:
             document = parse_json(folder.read(RUN))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DamagedRunError(f"{path.parent} is not a run: it has no {RUN}") from error
+        raise DamagedRunError(why_no_run(path.parent)) from error
     except OSError as error:
         raise DamagedRunError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +12,69 @@ from wattstep.schema.run_info import RunInfo
 from wattstep.store.files import read_info
 
 
-def listed(path: Path) -> tuple[dict[str, Any], RunInfo | None]:
-    """The row of a run, JSON-ready, and its description; None where that is damaged.
+@dataclass(frozen=True, kw_only=True)
+class ListedFacts:
+    """What a list shows of a run beside its place and state.
 
-    Where something failed inside, the row says so in `failure` as well.
+    Attributes:
+        workload: As `RunInfo` has it; likewise the others.
+        imported: True if it was made of files of other tools.
     """
+
+    workload: str
+    batch_size: int | None
+    engine: str
+    created: str
+    imported: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRun:
+    """A line of a list of runs.
+
+    Attributes:
+        run: Where it lies.
+        state: As `RunInfo.state`, or "damaged".
+        facts: Of its `run.json`; None where that cannot be read.
+        problem: Why it cannot be read, or what it lacks; None: nothing.
+        failure: Error that it failed with, where that is the reason; "" else.
+    """
+
+    run: str
+    state: str
+    facts: ListedFacts | None = None
+    problem: str | None = None
+    failure: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; what is not known of a damaged run is left out."""
+        if self.facts is None:
+            failure = {"failure": self.failure} if self.failure else {}
+            return {"run": self.run, "state": self.state, "problem": self.problem, **failure}
+        facts = self.facts
+        return {
+            "run": self.run, "state": self.state, "workload": facts.workload,
+            "batch_size": facts.batch_size, "engine": facts.engine, "created": facts.created,
+            "problem": self.problem, "imported": facts.imported,
+        }  # fmt: skip
+
+
+def listed(path: Path) -> tuple[ListedRun, RunInfo | None]:
+    """The line of a run, and its description; None where that is damaged."""
     try:
         return _row(path)
     except DamagedRunError as error:
-        return {"run": str(path), "state": "damaged", "problem": str(error)}, None
+        return ListedRun(run=str(path), state="damaged", problem=str(error)), None
     except Exception as error:
         reason = contained(error)
-        row = {"run": str(path), "state": "damaged", "problem": f"it failed: {reason}"}
-        return {**row, "failure": reason}, None
+        problem = f"it failed: {reason}"
+        return ListedRun(run=str(path), state="damaged", problem=problem, failure=reason), None
 
 
-def _row(path: Path) -> tuple[dict[str, Any], RunInfo]:
+def _row(path: Path) -> tuple[ListedRun, RunInfo]:
     info = read_info(path)
-    row = {
-        "run": str(path), "state": info.state, "workload": info.workload,
-        "batch_size": info.batch_size, "engine": info.engine, "created": info.created,
-        "problem": None, "imported": bool(info.imported),
-    }  # fmt: skip
-    return row, info
+    facts = ListedFacts(
+        workload=info.workload, batch_size=info.batch_size, engine=info.engine,
+        created=info.created, imported=bool(info.imported),
+    )  # fmt: skip
+    return ListedRun(run=str(path), state=info.state, facts=facts), info

@@ -68,7 +68,7 @@ def write_run(run: Path, info: RunInfo, tables: Mapping[str, Iterable[Mapping[st
         made.rename(run)
     except OSError as error:
         if run.exists():
-            raise RunExistsError(f"{run} was made meanwhile by somebody else") from error
+            raise RunExistsError(f"{run} was created by another process meanwhile") from error
         raise RecordingError(f"cannot write {run}: {error.strerror}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)

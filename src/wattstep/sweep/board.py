@@ -161,9 +161,9 @@ class BoardHost:
     def _forget_ended(self, connection: SshConnection, board: Board) -> None:
         """Removes what an earlier try left: it is measured again. A job that still runs is left alone."""
         for entry in board.jobs:
-            if entry["kind"] == "measure" and entry["run"] in self._runs:
-                job = Job(connection, board.executable, board.folder, entry["id"])
-                if entry["state"] == "running":
+            if entry.kind == "measure" and entry.run in self._runs:
+                job = Job(connection, board.executable, board.folder, entry.id)
+                if entry.state == "running":
                     continue
                 job.stop(signal.SIGKILL)  # what it started may go on without it
                 job.remove()

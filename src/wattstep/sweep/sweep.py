@@ -104,7 +104,7 @@ def sweep_here(
 
 
 class _Alone:
-    """Tells the watcher of a sweep of one host, which needs no name."""
+    """Tells the listener of a sweep of one host, which needs no name."""
 
     def __init__(self, listener: SweepListener) -> None:
         self.begins, self.ends, self.warns = listener.begins, listener.ends, listener.warns

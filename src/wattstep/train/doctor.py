@@ -25,7 +25,7 @@ BUSY_SHARE = 0.5  # of the time, so that counters of busy and of idle time both 
 
 OF_OTHERS = {
     "sampler": "the sampler itself",
-    "companion": "the sampler's companion, which reads what no file gives",
+    "companion": "the sampler's collector, which reads what no file gives",
     "replay": "the sensors of the recording",
 }
 

@@ -34,6 +34,7 @@ from wattstep.train.environment import (
     surroundings,
 )
 from wattstep.train.environment.crowding import (
+    as_note,
     cores_of_others,
     default_threads,
     too_many_threads,
@@ -131,7 +132,7 @@ def train(
         about=_describe(settings, workload.facts, trainer),
     )
     if crowded is not None:
-        recorder.note(crowded)
+        recorder.note(as_note(crowded))
     with recorder:
         _surround(settings, recorder, report)
         _Loop(settings, trainer, recorder, report, time_to_target).run()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import asdict, dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -14,13 +16,14 @@ from wattstep import engines
 from wattstep.engines.markers import check_marker
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
-from wattstep.record.recorder import Recorder
+from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.schema.processes import child_command, ends_with_us, outwait
+from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.train.environment import canary, check_target
-from wattstep.train.environment.crowding import crowded_default, others_beside
+from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
 from wattstep.train.listener import ScriptListener
 from wattstep.train.running import INTERRUPTED, run_script
 
@@ -132,6 +135,7 @@ def main() -> None:
         about={"workload": Path(settings.script).stem, "engine": engines.DEFAULT},
     )
     others = others_beside()
+    _say_warnings_in_one_line()
     try:
         recorder.start()
     except WattstepError as error:
@@ -151,10 +155,36 @@ def main() -> None:
     raise SystemExit(code)
 
 
+def _say_warnings_in_one_line() -> None:
+    """Warnings of ours as lines of ours, without a place in the code; of a full disk the first alone.
+
+    What follows it is lost for the same reason.
+    """
+    usual, full, told = warnings.formatwarning, os.strerror(errno.ENOSPC), False
+
+    def formatted(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
+    ) -> str:
+        nonlocal told
+        if not issubclass(category, RecordingWarning):
+            return usual(message, category, filename, lineno, line)
+        text = str(message).removeprefix("wattstep ")
+        if full in text and told:
+            return ""
+        told = told or full in text
+        return f"wattstep: {plain(text)}\n"
+
+    warnings.formatwarning = formatted
+
+
 def _warn_of(others: float, recorder: Recorder) -> None:
     """Once the script has said how many threads it wants: other programs may want the same cores."""
     engine = engines.loaded() if others else None
     warning = crowded_default(engine.threads(), others) if engine is not None else None
     if warning is not None:
         print(f"wattstep: {warning}", file=sys.stderr, flush=True)
-        recorder.note(warning)
+        recorder.note(as_note(warning))

@@ -242,13 +242,13 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
         host.kill()
     with closing(Leftovers(server.connect(), BoardOptions(), print)) as leftovers:
         (job,) = leftovers.look().jobs
-        assert (job["state"], job["title"], job["run"]) == ("running", "train.py", "mine")
+        assert (job.state, job.title, job.run) == ("running", "train.py", "mine")
         with pytest.raises(RecordingError, match=r"still runs: nothing was removed"):
             leftovers.clean(force=False)
         assert leftovers.fetch(tmp_path / "fetched") == []
         (server.home / "go").touch()
         until_ended(server)
-        assert leftovers.look().jobs[0]["state"] == "finished"
+        assert leftovers.look().jobs[0].state == "finished"
         with pytest.raises(RecordingError, match=r"was not fetched"):
             leftovers.clean(force=False)
         assert leftovers.fetch(tmp_path / "fetched") == [tmp_path / "fetched/mine"]
@@ -256,7 +256,7 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
         assert (tmp_path / "fetched/mine.files/written.txt").exists()
         assert leftovers.look().jobs == ()
         with pytest.raises(InvalidValueError, match="there is no job"):
-            leftovers.fetch(tmp_path, [job["id"]])
+            leftovers.fetch(tmp_path, [job.id])
 
 
 @pytest.mark.slow

@@ -379,8 +379,8 @@ def test_a_board_may_be_described_in_any_way(key: str, value: object) -> None:
     unless_refused(lambda: place.train(training, lambda _: None, shown.append, None))
     assert all(map(is_line, shown))
     for job in found.jobs:
-        assert job["title"].isprintable()
-        assert JOB_NAME.fullmatch(job["id"])
+        assert job.title.isprintable()
+        assert JOB_NAME.fullmatch(job.id)
 
 
 @quickly

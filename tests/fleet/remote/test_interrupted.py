@@ -179,11 +179,11 @@ def test_a_board_that_stays_away_before_the_start_is_cleared_later(
             # As long as its files may be on their way it is nobody's to take away.
             monkeypatch.setattr(install, "script", lambda: starting_within(1e9))
             (job,) = leftovers.look().jobs
-            assert (job["state"], job["recorded"]) == ("running", False)
+            assert (job.state, job.recorded) == ("running", False)
             monkeypatch.setattr(install, "script", lambda: starting_within(0.0))
-            assert leftovers.look().jobs[0]["state"] == "died"
+            assert leftovers.look().jobs[0].state == "died"
             assert leftovers.fetch(tmp_path / "fetched") == []
-            assert said == [f"{job['id']} had recorded nothing"]
+            assert said == [f"{job.id} had recorded nothing"]
             leftovers.clean(force=False)
         assert server.left() == []
     assert not (tmp_path / "runs/mine").exists()

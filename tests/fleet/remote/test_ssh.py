@@ -382,7 +382,7 @@ def test_a_port_at_which_nobody_listens_is_said(server: Server, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("said", "kind", "words"),
     [
-        ("ssh: Could not resolve hostname b.local: Name or service not known", ConnectionLostError, "name is known to nobody"),
+        ("ssh: Could not resolve hostname b.local: Name or service not known", ConnectionLostError, "name cannot be resolved"),
         ("ssh: connect to host 10.0.0.7 port 22: Connection timed out", ConnectionLostError, "does not answer"),
         ("ssh: connect to host 10.0.0.7 port 22: No route to host", ConnectionLostError, "cannot be reached"),
         ("Timeout, server b.local not responding.", ConnectionLostError, "does not answer"),

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.reports import synthetic
-from tests.reports.consoles.test_hostile import daily, sweep
 from tests.reports.hostile import EVIL, LONG, TEXTS, poisoned
 from tests.reports.pages.tree import Element, tree
+from tests.reports.terminal.test_hostile import daily, sweep
 from tests.reports.test_hostile_values import harmful
 from tests.reports.test_memory import footprint
 

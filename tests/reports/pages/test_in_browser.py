@@ -54,6 +54,10 @@ class Visit:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(report.as_uri())
+        # Of several runs each but for its first screen is folded.
+        self.page.eval_on_selector_all(
+            "details.whole", "(all) => all.forEach((e) => { e.open = true; })"
+        )
         for chart in self.page.locator(".chart").all():
             chart.scroll_into_view_if_needed()
             chart.locator(".main-svg").first.wait_for(state="attached")

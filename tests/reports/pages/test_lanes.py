@@ -176,7 +176,7 @@ def test_more_names_and_threads_than_a_page_has_room_for_are_said() -> None:
     assert len(told["rows"]) == MOST_ROWS
     assert len(told["labels"]) == MOST_LABELS + 1
     text = " ".join(found.notes)
-    assert "500 rarer names of operations are not told" in text
+    assert "500 rarer names of operations are left out" in text
     assert f"operations beyond {MOST_ROWS} threads and depths are left out" in text
 
 

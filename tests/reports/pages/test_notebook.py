@@ -16,6 +16,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.report.html.notebook import operations, picture
 from wattstep.run import load
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.report_rows import CostRow
 
 CHROMIUM = Path("/usr/bin/chromium")
 LONG = "x" * 10_000
@@ -71,7 +72,7 @@ def test_operations_are_those_that_take_most(tmp_path: Path) -> None:
         }
         for n in range(1, 1001)
     ]  # fmt: skip
-    page = operations(rows)
+    page = operations([CostRow.from_dict(row) for row in rows])
     assert len(page.encode()) < 100_000
     assert "<script" not in page
     assert re.findall(r"op (\d+) ", page)[:3] == ["1000", "999", "998"]

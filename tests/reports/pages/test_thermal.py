@@ -155,3 +155,12 @@ def test_sentences_say_what_changed_when_and_where_it_leads() -> None:
         "It was steady after 42.0 min."
     ]
     assert sentences(document()) == []
+
+
+def test_a_throughput_that_hardly_changes_is_drawn_as_a_flat_line() -> None:
+    """Of 40.0000001 and 40 samples/s: the axis spans 5 % of them, not the noise between them."""
+    flat = column("throughput", "samples/s", [40.0, 40.0000001, *[40.0] * 4], "measured")
+    found = course({**document(), "curve": {**curve(), "columns": [flat]}})
+    assert found is not None
+    low, high = found["chart"]["layout"]["yaxis"]["range"]
+    assert (round(low, 3), round(high, 3)) == (39.0, 41.0)

@@ -49,7 +49,7 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observed:
-    """Observations of all processes, and the mean step that they are laid onto.
+    """Observations of all processes, and the mean step that they are mapped onto.
 
     Attributes:
         axis: The mean step.

@@ -199,7 +199,7 @@ def _unusable(used: Sequence[Sampled], kinds: Kinds) -> str | None:
         return "there is no process with clean steps and samples"
     traced = sum(len(each.layouts) for each in used)
     if not traced:
-        return "no step was traced: nobody knows what ran when"
+        return "no step was traced, so what ran when is unknown"
     if traced < LEAST_TRACED:
         return "one step was traced: how long operations take from step to step is not known"
     if sum(len(each.start_ns) for each in used) < LEAST_STEPS:

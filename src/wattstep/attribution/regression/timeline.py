@@ -55,7 +55,7 @@ def timeline(process: Sampled, axis: Axis) -> Timeline:
     width = np.diff(axis.edges)
     typical = float(np.median(edges[:, -1] - edges[:, 0]))
     phase[:-1, -1][lasted[:-1, -1] <= SHORT_GAP * typical] = _BETWEEN
-    # Time in a phase that the mean step does not have: nobody knows what ran.
+    # Time in a phase that the mean step does not have: what ran is unknown.
     lost = np.append((width <= 0), False)[None, :] & (lasted > 0)
     phase[lost] = _OUTSIDE
     speed = np.divide(lasted, np.append(width, 0.0), out=np.zeros_like(lasted),

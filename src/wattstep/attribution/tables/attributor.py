@@ -24,8 +24,8 @@ ONLY_WHOLE = "not resolvable: samples show power late and averaged"
 Shares = tuple[FloatArray, FloatArray]  # of rows and rests
 
 
-class SharedOut:
-    """Shares out what clean steps took.
+class Attributor:
+    """Attributes what clean steps took to traced rows.
 
     Args:
         series: Samples of the run.
@@ -36,8 +36,8 @@ class SharedOut:
         compensated: The same on the mean clean step.
         alike: Gives a number of each row, the same for rows that no table tells apart, and how many
             there are; only asked for where a clock is uncertain.
-        shared: What is shared out beside time; None: everything.
-        kinds: The kind of each clean step, where kinds that take turns were laid side by side.
+        shared: What is attributed beside time; None: everything.
+        kinds: The kind of each clean step, where kinds that take turns were put side by side.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SharedOut:
             unattributed=compensated.unattributed_s,
             status=Status.ATTRIBUTED,
             source=OWN_TRACE,
-            method="traced time less the cost of its events, laid onto clean steps",
+            method="traced time less the cost of its events, on the scale of clean steps",
         )
         if self._series.steps.only_traced:
             time = replace(
@@ -162,7 +162,7 @@ class SharedOut:
             unattributed=unattributed,
             status=weakest([source.status, Status.ATTRIBUTED]),
             source=source.source,
-            method=f"what {self._series.steps.figures_of} gained, {folded}shared out by time",
+            method=f"what {self._series.steps.figures_of} gained, {folded}attributed by time",
             sensor=source,
             moved=None if source.clock is None else self._moved(sharing, source, source.clock),
             only_whole=ONLY_WHOLE if source.by_regression else None,

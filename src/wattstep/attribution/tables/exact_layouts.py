@@ -14,13 +14,13 @@ from wattstep.schema.arrays import FloatArray, IntArray
 
 MOST_LAYOUTS = 32  # of a run, and in all of them
 MOST_ENTRIES = 2_000_000
-MOST_ANCHORS = 48  # moments to which all steps are laid: equations get longer with each
+MOST_ANCHORS = 48  # moments by which all steps are aligned: equations get longer with each
 NEAR = 1e-4  # of the step: moments that are nearer than this to each other are one
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anchored:
-    """Steps laid onto their mean by moments that each of them has.
+    """Steps mapped onto their mean by moments that each of them has.
 
     Attributes:
         edges_ns: Begin of each step, its moments, and its end, shape (steps, m + 2).
@@ -36,7 +36,7 @@ class Anchored:
 
 
 def anchored(labelled: Labelled) -> Anchored:
-    """Steps laid onto their mean by where operations begin and end that each step has.
+    """Steps mapped onto their mean by where operations begin and end that each step has.
 
     Between these moments a step is stretched evenly. Where all operations come in one order in all
     steps, that is how each step was; else layouts differ as far as it was not.
@@ -107,7 +107,7 @@ def _edges(ends_ns: IntArray, moments_ns: IntArray) -> tuple[IntArray, bool]:
 
 
 def _compensated(cut: Cut, edges_ns: IntArray, edges_s: FloatArray) -> Layout:
-    """A step as it ran, laid onto the mean one."""
+    """A step as it ran, mapped onto the mean one."""
     cuts_s = np.concatenate([[0.0], np.cumsum(cut.length)])
     own_s = (edges_ns - edges_ns[0]) * 1e-9
     distinct = np.append(True, np.diff(own_s) > 0)

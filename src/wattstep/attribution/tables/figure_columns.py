@@ -10,7 +10,7 @@ from wattstep.schema.figure import Figure
 FIGURE: Final = ("", "_unit", "_low", "_high", "_status", "_source", "_reason")
 
 
-def figure_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def figure_rows(rows: Iterable[Mapping[str, object]]) -> list[dict[str, Any]]:
     """Rows with a column for each part of each figure; the labels stay as they are.
 
     A mapping of figures, as the energy by rail, has columns for each of them: "energy_by_rail.NAME",
@@ -27,7 +27,7 @@ def figure_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _columns(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
+def _columns(name: str, thing: object) -> Iterator[tuple[str, Any]]:
     if isinstance(thing, Figure):
         parts = (
             thing.value, thing.unit, thing.low, thing.high, thing.status.value, thing.source,

@@ -15,7 +15,7 @@ from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 MOST_LAYOUTS = 32  # of a run: more say nothing new of how operation times vary
 MOST_ENTRIES = 2_000_000  # in all of them together
-ROUNDS = 10  # until kinds last on average as long as they were laid: four would do
+ROUNDS = 10  # until kinds last on average as long as they should: four would do
 MOST_FACTOR = 10.0
 
 
@@ -40,7 +40,7 @@ class Labelled:
 
     Attributes:
         rows: The traced rows.
-        compensated: The same, laid onto the mean clean step.
+        compensated: The same on the mean clean step.
         outer: The outermost row that each belongs to, shape (n,).
         operation: Whether a row is an operation's, and not a scope's own time, shape (n,).
         outermost: Whether it is an operation's own row, not one inside another, shape (n,).
@@ -80,7 +80,7 @@ def layouts(labelled: Labelled) -> list[Layout]:
     """The layouts of the traced steps, evenly chosen where there are many.
 
     Within a traced step, operations stand in their order and beside each other as they ran; each
-    lasts as long as it was laid onto the clean step, the tracer's cost taken off, and each kind on
+    lasts as long as it does in the compensated step, the tracer's cost taken off, and each kind on
     average over the layouts as long as it does in the tables.
 
     Args:
@@ -193,7 +193,7 @@ def _spread(first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _scaled(cut: Cut, factor: FloatArray, phases: FloatArray, rest: IntArray) -> Layout:
-    """Segments as long as what runs in them was laid, phases as long as in clean steps."""
+    """Segments as long as what runs in them is compensated to, phases as long as in clean steps."""
     cut = _without_empty(cut, phases, rest)
     weight = cut.weight * factor[cut.kind]
     total = np.bincount(cut.segment, weight, minlength=len(cut.length))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +79,7 @@ class Combined:
     """
 
     key: Codes
-    shown: Mapping[int, Mapping[str, Any]]
+    shown: Mapping[int, Mapping[str, str]]
 
 
 def combined(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from wattstep.attribution.tables.figure_columns import figure_rows
 from wattstep.schema.figure import Figure, missing
+from wattstep.schema.report_rows import CostRow
 
 Row = dict[str, Any]
 
@@ -51,7 +52,8 @@ class OperationTable:
     def _repr_html_(self) -> str:
         """HTML for a notebook."""
         # Reports lie above this package: they are called by name, as `import wattstep` does it.
-        return str(importlib.import_module("wattstep.report.html.notebook").operations(self.rows))
+        rows = [CostRow.from_dict(row) for row in self.rows]
+        return str(importlib.import_module("wattstep.report.html.notebook").operations(rows))
 
     def to_arrow(self) -> pa.Table:
         """As an Arrow table."""

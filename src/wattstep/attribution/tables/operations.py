@@ -1,4 +1,4 @@
-"""Tables of the operations of a run: time, energy and CPU time of a mean clean step, shared out."""
+"""Tables of the operations of a run: time, energy and CPU time of a mean clean step, attributed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunBreakdown(TracedSteps):
 
     @cached_property
     def _regression_tables_of_rails(self) -> dict[str, RegressionTables]:
-        """Regressed tables of each rail that was attributed."""
+        """Regression tables of each rail that was attributed."""
         shared = self._quantities[0]
         return {
             name: RegressionTables(self, source, name, self.regression_tables)

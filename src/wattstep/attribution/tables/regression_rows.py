@@ -1,4 +1,4 @@
-"""Rows whose energy samples are too coarse for, filled from the regression over many steps; groups that cannot be told apart."""
+"""Rows whose energy samples are too coarse for, taken from the regression over many steps; groups that cannot be told apart."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MOST_APART = 2.0  # times: regression and integration that differ by more do not
 NEVER = "it takes no time in the traced steps"
 LEAST = 1e-9  # of what is to be told: rounding
 SCALED = (
-    "scaled by {:.4f}, so that all that is told makes the step; the interval holds what it was "
+    "scaled by {:.4f}, so that the parts add up to the step; the interval holds what it was "
     "before, too"
 )
 DISAGREES = (
     "the regression over many steps gives {:.3g} J for what integration gives {:.3g} J for: it is "
     "not believed"
 )
-LEFT = "all that was not told by regression, in one sum"
+LEFT = "everything that regression did not resolve, as one sum"
 Row = dict[str, Any]
 
 
@@ -104,7 +104,7 @@ class RegressionRows:
             return missing("J", reason), missing("W", reason)
         energy, power = self.reconciled(energy), self.reconciled(power)
         if not resolved(energy):
-            reason = f"not resolvable: regression over many steps tells it no closer than {_between(energy)}"
+            reason = f"not resolvable: regression over many steps gives it no closer than {_between(energy)}"
             if self._source.limit:
                 reason += f"; {self._source.limit}"
             return missing("J", reason), missing("W", reason)

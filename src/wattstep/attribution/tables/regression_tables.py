@@ -192,7 +192,7 @@ class RegressionTables:
 
     @property
     def _tells(self) -> RegressionRows | None:
-        """Regressed energies of unattributed time and groups; None where there are none."""
+        """Energies by regression of unattributed time and groups; None where there are none."""
         short = self._short(OPERATIONS)
         if self._by_samples or short is None or short.value is None:
             return None

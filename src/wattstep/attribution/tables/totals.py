@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from wattstep.errors import DamagedRunError
+from wattstep.recorded.reading import OperationTotal
 from wattstep.schema.figure import Figure, Status, missing
 
 METHOD = "total over the whole recording, as the tool added it up; what ran at once counts in full"
@@ -21,7 +22,7 @@ TIMES = {
 }
 
 
-def total_rows(summaries: Sequence[Mapping[str, Any]], source: str) -> list[dict[str, Any]]:
+def total_rows(summaries: Sequence[OperationTotal], source: str) -> list[dict[str, Any]]:
     """Rows as those of operations of a step, the longest first; their times are totals.
 
     `share` is of the times that were added up on the same processor.
@@ -34,35 +35,41 @@ def total_rows(summaries: Sequence[Mapping[str, Any]], source: str) -> list[dict
         DamagedRunError: A total has no name, no time, or a negative one.
     """
     whole: dict[str, float] = {}
+    totals: list[tuple[float, OperationTotal]] = []
     for entry in summaries:
-        total = entry["total_s"]
-        if not entry["name"] or total is None or not 0 <= total < float("inf"):
-            raise DamagedRunError(f"summaries.parquet is damaged: {entry['name']!r} has no total")
+        total = entry.total_s
+        if not entry.name or total is None or not 0 <= total < float("inf"):
+            raise DamagedRunError(f"summaries.parquet is damaged: {entry.name!r} has no total")
         processor = _processor(entry)
         whole[processor] = whole.get(processor, 0.0) + total
-    ordered = sorted(summaries, key=lambda entry: -float(entry["total_s"]))
-    said = [name for name, column in TIMES.items() if any(e[column] is not None for e in ordered)]
-    return [_row(entry, whole[_processor(entry)], said, source) for entry in ordered]
+        totals.append((total, entry))
+    totals.sort(key=lambda pair: -pair[0])
+    times = [
+        name
+        for name, column in TIMES.items()
+        if any(getattr(e, column) is not None for e in summaries)
+    ]
+    return [_row(entry, total, whole[_processor(entry)], times, source) for total, entry in totals]
 
 
-def _processor(entry: Mapping[str, Any]) -> str:
-    return str(entry["processor"] or "cpu")
+def _processor(entry: OperationTotal) -> str:
+    return entry.processor or "cpu"
 
 
 def _row(
-    entry: Mapping[str, Any], whole: float, said: Sequence[str], source: str
+    entry: OperationTotal, total: float, whole: float, times: Sequence[str], source: str
 ) -> dict[str, Any]:
-    total, processor = float(entry["total_s"]), _processor(entry)
+    processor = _processor(entry)
     time = _measured(total, "s", source, METHOD)
     return {
-        "name": entry["name"],
+        "name": entry.name,
         "layer": "",
         "phase": "",
-        "kind": entry["kind"] or "other",
+        "kind": entry.kind or "other",
         "processor": processor,
         "calls": missing("count", NOT_SAID)
-        if entry["calls"] is None
-        else Figure(value=entry["calls"], unit="count", status=Status.COUNTED, source=source),
+        if entry.calls is None
+        else Figure(value=entry.calls, unit="count", status=Status.COUNTED, source=source),
         "time": time,
         "busy_time": time,
         "share": _measured(
@@ -70,7 +77,7 @@ def _row(
         )
         if whole
         else missing("ratio", "nothing took any time"),
-        **{name: _of_a_call(entry[TIMES[name]], source) for name in said},
+        **{name: _of_a_call(getattr(entry, TIMES[name]), source) for name in times},
         "energy": missing("J", NO_TIMES),
         "power": missing("W", NO_TIMES),
         "cpu_utilization": missing("ratio", NO_TIMES),
@@ -87,4 +94,4 @@ def _measured(value: float, unit: str, source: str, method: str) -> Figure:
 def _of_a_call(seconds: float | None, source: str) -> Figure:
     if seconds is None:
         return missing("s", NOT_SAID)
-    return _measured(float(seconds), "s", source, "of single calls, as the tool states it")
+    return _measured(seconds, "s", source, "of single calls, as the tool states it")

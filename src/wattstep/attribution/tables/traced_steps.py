@@ -1,4 +1,4 @@
-"""Traced steps of a run: their rows laid onto its clean steps, with time, energy and CPU time shared out."""
+"""Traced steps of a run: their rows on the scale of its clean steps, with time, energy and CPU time attributed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wattstep.attribution.overhead_compensation import (
     compensate,
     match_layers,
 )
-from wattstep.attribution.tables.attributor import OWN_TRACE, SharedOut
+from wattstep.attribution.tables.attributor import OWN_TRACE, Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
 from wattstep.attribution.tables.covered import covered_s
 from wattstep.attribution.tables.instances import TracedInstances
@@ -54,15 +54,15 @@ WHOSE = " of the machine that trained, not of that of the sensors"
 
 
 class TracedSteps:
-    """The traced steps of a run, laid onto its clean ones.
+    """The traced steps of a run, compensated to its clean ones.
 
     `reason` says why there are no operations, and is None where there are.
 
     Args:
         tables: Of the run.
         series: Its samples.
-        shared: What is shared out among operations beside time: "energy", "cpu_time", rails; None:
-            everything. Each takes as long as laying the rows out.
+        shared: What is attributed to operations beside time: "energy", "cpu_time", rails; None:
+            everything. Each takes as long as compensating the rows.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class TracedSteps:
 
     @cached_property
     def _kinds_compensated(self) -> StepKinds:
-        """The kinds that are laid onto steps of their own: where all were traced, none need be."""
+        """The kinds that are compensated to steps of their own: where all were traced, none need be."""
         found = self.step_kinds
         return replace(found, turn=None) if self.steps.only_traced else found
 
@@ -294,7 +294,7 @@ class TracedSteps:
 
     @cached_property
     def _quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
-        return SharedOut(
+        return Attributor(
             self._series,
             self.clean,
             self.step_time,

@@ -78,7 +78,7 @@ class Facts:
 
     def in_phase(self, phase: str) -> BoolArray:
         """Rows of the table of operations of a phase."""
-        return np.array([row["phase"] == phase for row in self.work.rows], bool)
+        return np.array([row.phase == phase for row in self.work.rows], bool)
 
     def within(self, scope: str) -> BoolArray:
         """Rows of the table that ran within scopes of this name; all, where the trace has none."""
@@ -103,12 +103,12 @@ class Facts:
 
     def of_kind(self, *kinds: str) -> BoolArray:
         """Rows of the table of operations of some kinds."""
-        return np.array([row["kind"] in kinds for row in self.work.rows], bool)
+        return np.array([row.kind in kinds for row in self.work.rows], bool)
 
     @cached_property
     def time_s(self) -> FloatArray:
         """Share of wall time of each row of the table in a step in s."""
-        return np.array([row["time"].value or 0.0 for row in self.work.rows])
+        return np.array([row.figure("time").value or 0.0 for row in self.work.rows])
 
     def time_of(self, rows: BoolArray, words: str) -> Figure:
         """Time of a step in these rows of the table."""

@@ -22,7 +22,7 @@ def fused_optimizer(facts: Facts) -> Advice | str:
     A fused one still moves every parameter, gradient and state once: that is what remains.
     """
     rows, step = facts.in_phase("optimizer") & facts.within(STEP), facts.step_s
-    names = [str(row["name"]) for row, mine in zip(facts.work.rows, rows, strict=True) if mine]
+    names = [row.name for row, mine in zip(facts.work.rows, rows, strict=True) if mine]
     gap = float(np.mean(facts.idle.seconds[OPTIMIZER]))
     its = facts.time_of(rows, "operations within the steps of optimizers")
     phase = facts.span_of("optimizer")
@@ -33,7 +33,9 @@ def fused_optimizer(facts: Facts) -> Advice | str:
     if any(word in name for name in names for word in FUSED):
         return "the optimizer updates lists of parameters at once already"
     calls = sum(
-        row["calls"].value or 0.0 for row, mine in zip(facts.work.rows, rows, strict=True) if mine
+        row.figure("calls").value or 0.0
+        for row, mine in zip(facts.work.rows, rows, strict=True)
+        if mine
     )
     least = 0.0 if facts.placed is None else float(np.nansum(facts.placed.least_s[rows]))
     value = max(min(its.value or 0.0, time) - least, 0.0)

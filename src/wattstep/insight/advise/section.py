@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from wattstep.insight.advise import all_advice
 from wattstep.insight.advise.advice import Advice
 from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.operations import work_of
-from wattstep.insight.explain.section import Section, Table
+from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.run import Run
 from wattstep.schema.figure import Figure
 
@@ -19,7 +20,18 @@ COLUMNS: Final = {"do": "do", "gain": "should save", "how": "try it"}
 REST: Final = {"name": "advice", "reason": "why not here"}
 
 
-def advice(run: Run, beside: Sequence[Run] = ()) -> Section:
+@dataclass(frozen=True, kw_only=True)
+class AdviceSection(Section):
+    """The section of advice, with the pieces that its rows show.
+
+    Attributes:
+        pieces: Advice whose condition holds, the most gain first.
+    """
+
+    pieces: tuple[Advice, ...] = ()
+
+
+def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
     """Pieces of advice whose condition holds, the most gain first; and why the others do not.
 
     Args:
@@ -28,15 +40,16 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> Section:
     """
     work = work_of(run)
     if isinstance(work, str):
-        return Section(name="advice", title=TITLE, reason=work)
+        return AdviceSection(name="advice", title=TITLE, reason=work)
     pieces = all_advice(Facts(run, work, beside))
     given = _ranked(pieces)
     refused = [{"name": name.replace("_", " "), "reason": one} for name, one in pieces.items()
                if isinstance(one, str)]  # fmt: skip
     rows = [_row(name, one) for name, one in given.items()]
-    return Section(
+    return AdviceSection(
         name="advice",
         title=TITLE,
+        pieces=tuple(given.values()),
         sentences=tuple(_sentences(list(given.values()))),
         tables=(
             Table(name="advice", title="What to do", columns=COLUMNS, rows=tuple(rows)),
@@ -63,7 +76,7 @@ def _rank(gain: Figure) -> float:
     return math.inf if gain.value is None else gain.value
 
 
-def _row(name: str, one: Advice) -> dict[str, Any]:
+def _row(name: str, one: Advice) -> Row:
     return {
         "name": name, "do": one.title, "why": one.why, "gain": one.gain, "how": one.how,
         "evidence": dict(one.evidence),

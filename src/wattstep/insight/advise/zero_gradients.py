@@ -18,7 +18,7 @@ def zero_gradients(facts: Facts) -> Advice | str:
     """Gradients that are filled with zeros are written, read and added to; none need be there."""
     rows = np.array(
         [
-            bool(_FILLS.match(str(row["name"]))) and row["phase"] in ("optimizer", "data")
+            bool(_FILLS.match(row.name)) and row.phase in ("optimizer", "data")
             for row in facts.work.rows
         ],
         bool,

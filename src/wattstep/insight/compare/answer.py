@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from wattstep.insight.compare.drift import Drift
@@ -50,9 +50,11 @@ def answer(
             "configurations do, they cannot tell: two runs of one and the same may differ as much. "
             "Two or more runs of each would tell."
         )
+    told: set[str] = set()
     for name in _spoken_of(metrics):
         if (compared := metrics.get(name)) is not None:
-            yield sentence(compared, counts)
+            yield sentence(compared, counts, told)
+            told.update(compared.not_claimed)
     yield from _waiting(metrics)
     yield from drift.sentences
     yield _of_operations(operations)
@@ -83,8 +85,16 @@ def _waiting(metrics: Mapping[str, Compared]) -> Iterator[str]:
         )
 
 
-def sentence(compared: Compared, counts: tuple[int, int]) -> str:
-    """Sentence on what is shown of a metric, or is not."""
+def sentence(
+    compared: Compared, counts: tuple[int, int], told: Collection[str] = frozenset()
+) -> str:
+    """Sentence on what is shown of a metric, or is not.
+
+    Args:
+        compared: The metric.
+        counts: Number of runs of each side.
+        told: Reasons not to claim it that stand before: each stands there once.
+    """
     words = METRICS[compared.name]
     topic = words.topic + (" (modelled)" if _modelled(compared) else "")
     if compared.ratio.missing:
@@ -93,14 +103,17 @@ def sentence(compared: Compared, counts: tuple[int, int]) -> str:
     if compared.of_these != "not shown":
         clause = f"{words.subject} {words.verb} {change(compared.ratio)} {words.thing}"
         if compared.not_claimed:
-            clause = f"{_of_these(counts)}, {clause}; that is not shown to be the program's: "
-            clause += " and ".join(compared.not_claimed)
+            reasons = " and ".join(one for one in compared.not_claimed if one not in told)
+            not_shown = f"that is not shown to be the program's: {reasons}"
+            clause = f"{_of_these(counts)}, {clause}; " + (
+                not_shown if reasons else "nor is that shown to be the program's"
+            )
         return f"{topic}: {clause}.{_beside(compared.ratio)}"
     if compared.ratio.low is None or compared.ratio.high is None:
         if None not in (compared.a.low, compared.b.low):  # they reach 0: the ratio may be anything
             return f"{topic}: no difference that can be shown: steps of each differ too much."
         clause = f"{words.subject} {words.verb} {_value_in_words(compared.ratio)} {words.thing}"
-        return f"{topic}: {clause}, and how sure that is cannot be told: no interval is known."
+        return f"{topic}: {clause}, with unknown certainty: no interval is known."
     limits = f"{words.subject} {words.verb} {between(compared.ratio)} {words.thing}"
     if single:
         return f"{topic}: no difference between these two runs that their steps can show: {limits}."

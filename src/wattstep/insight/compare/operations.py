@@ -38,7 +38,6 @@ BY_SAMPLE: Final = (*QUANTITIES, "flops", "bytes")  # of a sample, where steps d
 WORK: Final = {"calls": "calls", "flops": "FLOPs", "bytes": "bytes"}
 DIFFERENT: Final = ("lower", "higher", "differs here")
 Key = tuple[str, ...]
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +77,43 @@ class ComparedOperation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoneOperation:
+    """An operation that some processes lack.
+
+    Attributes:
+        key: Name, layer, phase and processor.
+        time: Of a step.
+        processes: Number of processes of A and of B that have it; None where one side has it alone.
+    """
+
+    key: Mapping[str, str]
+    time: Figure
+    processes: tuple[int, int] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        beside = {} if self.processes is None else {"in": list(self.processes)}
+        return {**self.key, "time": self.time, **beside}
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparedOperations:
     """All operations of both sides.
 
     Attributes:
         rows: Those of both sides, the largest difference of time first.
-        only_a: Those that B lacks: key and time of a step.
+        only_a: Those that B lacks.
         only_b: Those that A lacks.
-        unsteady: Those that only some processes of a side have: key, time, and in how many of A and B.
+        unsteady: Those that only some processes of a side have.
         tested: Number of those that were tested, by quantity.
         of_these: True if they are of these processes only: one of each, or unlike disturbed.
         reason: Why nothing could be compared; None where something could.
     """
 
     rows: tuple[ComparedOperation, ...] = ()
-    only_a: tuple[Row, ...] = ()
-    only_b: tuple[Row, ...] = ()
-    unsteady: tuple[Row, ...] = ()
+    only_a: tuple[LoneOperation, ...] = ()
+    only_b: tuple[LoneOperation, ...] = ()
+    unsteady: tuple[LoneOperation, ...] = ()
     tested: Mapping[str, int]
     of_these: bool
     reason: str | None = None
@@ -108,9 +127,9 @@ class ComparedOperations:
         """JSON-ready."""
         return {
             "rows": [row.document() for row in self.rows],
-            "only_a": list(self.only_a),
-            "only_b": list(self.only_b),
-            "only_in_some_processes": list(self.unsteady),
+            "only_a": [one.document() for one in self.only_a],
+            "only_b": [one.document() for one in self.only_b],
+            "only_in_some_processes": [one.document() for one in self.unsteady],
             "tested": dict(self.tested),
             "false_discovery_rate": RATE,
             "of_these_processes_only": self.of_these,
@@ -147,7 +166,10 @@ def compare_operations(
         return ComparedOperations(tested={}, of_these=of_these, reason=why)
     tables = [[_table(process, len(sizes) > 1) for process in side] for side in (a, b)]
     keys = list(dict.fromkeys(key for side in tables for table in side for key in table))
-    there = {key: tuple(sum(key in table for table in side) for side in tables) for key in keys}
+    there = {
+        key: (sum(key in table for table in tables[0]), sum(key in table for table in tables[1]))
+        for key in keys
+    }
     whole = (len(a), len(b))
     paired = [key for key in keys if there[key] == whole]
     rows, tested = _compared(paired, tables, drift, *energies_of_operations(a, b))
@@ -156,7 +178,7 @@ def compare_operations(
         only_a=tuple(_alone(key, tables[0]) for key in keys if not there[key][1]),
         only_b=tuple(_alone(key, tables[1]) for key in keys if not there[key][0]),
         unsteady=tuple(
-            {**_alone(key, tables[0] + tables[1]), "in": list(there[key])}
+            replace(_alone(key, tables[0] + tables[1]), processes=there[key])
             for key in keys
             if there[key] != whole and min(there[key]) > 0
         ),
@@ -193,9 +215,9 @@ def _scaled(figure: Figure | None, factor: float) -> Figure | None:
     return figure if figure is None or figure.missing else figure.scaled(factor, figure.unit)
 
 
-def _alone(key: Key, tables: Sequence[Mapping[Key, Figures]]) -> Row:
+def _alone(key: Key, tables: Sequence[Mapping[Key, Figures]]) -> LoneOperation:
     row = next(table[key] for table in tables if key in table)
-    return {**dict(zip(KEY, key, strict=True)), "time": row["time"]}
+    return LoneOperation(key=dict(zip(KEY, key, strict=True)), time=row["time"])
 
 
 def _compared(
@@ -335,13 +357,13 @@ def _mean(side: Sequence[Figure]) -> Figure:
     )  # fmt: skip
 
 
-def _work(sides: Sequence[Sequence[Row]]) -> str:
+def _work(sides: Sequence[Sequence[Figures]]) -> str:
     """Work of an operation that differs between sides: calls, FLOPs, bytes, where these are known."""
     parts = []
     for name, words in WORK.items():
         means = []
         for rows in sides:
-            values = [figure.value for row in rows if (figure := row.get(name)) is not None]
+            values = [figure.value for row in rows if (figure := row.figure(name)) is not None]
             known = [value for value in values if value is not None]
             means.append(sum(known) / len(known) if known else None)
         mine, theirs = means

@@ -18,7 +18,7 @@ from wattstep.insight.compare.configuration import (
 )
 from wattstep.insight.compare.process import Process, read_process
 from wattstep.schema.configuration import Configuration
-from wattstep.store.files import read_info
+from wattstep.store.files import read_info, why_no_run
 
 MOST_SIDES = 26
 AT_ONCE = 2  # more would take memory for each
@@ -54,10 +54,8 @@ def runs_in(path: Path) -> list[Path]:
     Raises:
         DamagedRunError: There is none.
     """
-    if not path.exists():
-        raise DamagedRunError(f"{path}: there is no such run")
     if not path.is_dir():
-        raise DamagedRunError(f"{path} is a file: a run is a folder")
+        raise DamagedRunError(why_no_run(path))
     if (path / "run.json").exists():
         return [path]
     runs = sorted(inside.parent for inside in path.glob("*/run.json"))

@@ -32,7 +32,7 @@ def backtest(run: Run) -> SectionPart:
     usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.settling)
     seconds = (steps.seconds + steps.gap_s)[usable]
     if len(seconds) < 2 * LEAST_FIRST:
-        words = f"How well the first steps foretell the rest: too few steps ({len(seconds)})."
+        words = f"How well the first steps predict the rest: too few steps ({len(seconds)})."
         return SectionPart(sentences=(words,))
     gains = _gains(run, steps)[usable]
     rows: list[dict[str, Any]] = []
@@ -41,7 +41,7 @@ def backtest(run: Run) -> SectionPart:
             rows += _of_time_and_energy(run, seconds, gains, first)
     goal_rows = _of_goal(run)
     table = Table(
-        name="forecasts", title="What the first steps foretold of this run", columns=_COLUMNS,
+        name="forecasts", title="Forecasts from the first steps, and what came", columns=_COLUMNS,
         rows=[*rows, *goal_rows],
     )  # fmt: skip
     return SectionPart(sentences=tuple(_words([*rows, *goal_rows])), tables=(table,))
@@ -143,11 +143,11 @@ def _value(figure: Figure) -> float:
 def _words(rows: list[dict[str, Any]]) -> list[str]:
     decided = [row for row in rows if row["held"] != "—"]
     if not decided:
-        return ["From its first steps nothing could be foretold of this run: the table says why."]
+        return ["Nothing of this run can be forecast from its first steps: the table says why."]
     held = sum(row["held"] == "yes" for row in decided)
     first = decided[0]
     return [
-        f"From its first {first['first']} steps the {first['what']} of the rest would have been "
-        f"foretold {first['off']} off; {held} of {len(decided)} forecasts with 90 % intervals held.",
+        f"A forecast from its first {first['first']} steps would have been {first['off']} off for the "
+        f"{first['what']} of the rest; {held} of {len(decided)} forecasts with 90 % intervals held.",
         f"A forecast knows what its steps have met: {LATER}.",
     ]

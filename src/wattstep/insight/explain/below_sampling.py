@@ -24,7 +24,7 @@ OPERATIONS = {
     "energy": "energy", "overlap": "by overlap alone",
 }  # fmt: skip
 OVERLAP = (
-    "what samples gained while it ran, shared out by time: blind to what is shorter than they are"
+    "what samples gained while it ran, attributed by time: blind to what is shorter than they are"
 )
 
 

@@ -12,7 +12,7 @@ from wattstep.schema.run_report import RunReport
 
 NAME: Final = "costs"
 TITLE: Final = "Where time and energy of a step go"
-NOTHING: Final = "neither phases nor operations of a step are told"
+NOTHING: Final = "neither phases nor operations of a step are known"
 _COLUMNS: Final = {
     "name": "operation", "layer": "layer", "phase": "phase", "time": "time", "energy": "energy",
     "status": "status",

@@ -20,7 +20,7 @@ from wattstep.insight.explain.device_gaps import (
     traced_steps,
 )
 from wattstep.insight.explain.operations import attributed, nothing_traced
-from wattstep.insight.explain.section import Section, Table
+from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.run import Run
 from wattstep.schema.figure import Figure
 
@@ -264,7 +264,7 @@ def _slack(seconds: float | None) -> Figure | None:
 def _sentences(
     paths: Sequence[_StepPath],
     figures: Mapping[str, Figure],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     breakdown: RunBreakdown,
 ) -> list[str]:
     lanes = {lane for one in paths for lane in one.cut.lanes}

@@ -124,7 +124,7 @@ def gaps(run: Run) -> Section:
 
 
 def _figure(values: FloatArray) -> Figure:
-    return attributed(values, "time that no operation covers, by the phase or scope it lies in")
+    return attributed(values, "time that no operation covers, by its phase or scope")
 
 
 def _row(cause: str, values: FloatArray, idle: Idle, run: Run) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def not_running_time(run: Run) -> Figure:
     steps, clean = run.breakdown.steps, run.breakdown.clean
     if run.info.threads != 1:
         return missing(
-            "s", "only of a training with one thread its CPU time tells when it did not run"
+            "s", "CPU time shows when a training did not run only where it has one thread"
         )
     begin, end = run.tables.cpu_ns()
     cpu_s = (end - begin)[clean] * 1e-9

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from wattstep.insight.explain.section import Table
+from wattstep.insight.explain.section import Row, Table
 from wattstep.recorded.steps import Steps
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status
-from wattstep.stats.change_points import FALSE_ALARMS, Changes, find_changes
+from wattstep.stats.change_points import FALSE_ALARMS, Change, Changes, find_changes
 
 CLOCK: Final = "monotonic clock"
 _COLUMNS: Final = {
@@ -34,7 +34,7 @@ def level_changes(run: Run) -> SectionPart:
     """Of a run; which steps count as warm-up stays as it is."""
     steps = run.series.steps
     usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.settling)
-    rows: list[Mapping[str, Any]] = []
+    rows: list[Row] = []
     sentences: list[str] = []
     figures: dict[str, Figure] = {}
     for what, unit, source, status, values, at in _series(run, steps, usable):
@@ -84,14 +84,14 @@ def _series(
     return quantities
 
 
-def _row(what: str, change: Any, index: IntArray) -> dict[str, Any]:
+def _row(what: str, change: Change, index: IntArray) -> Row:
     before, after = change.before.value, change.after.value
     return {
         "what": what,
         "step": int(index[change.index]),
         "before": change.before,
         "after": change.after,
-        "change": f"{after / before - 1:+.1%}" if before else None,
+        "change": f"{after / before - 1:+.1%}" if before and after is not None else None,
     }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.report_rows import CostRow
 from wattstep.stats.statistics import mean_figure
 from wattstep.store.ceilings import find
 
@@ -26,7 +27,7 @@ class Work:
     """The rows of the table of operations, and what each computes and moves; arrays of shape (n,).
 
     Attributes:
-        rows: As `Run.operations` gives them, the longest first.
+        rows: The longest first.
         group: The row of the table of each traced row that is a part of an operation, shape (r,).
         members: Those traced rows, shape (r,).
         seconds: Time of each in a step in s, counted in full where several ran at once.
@@ -35,7 +36,7 @@ class Work:
         touched: Bytes of one call.
     """
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[CostRow]
     group: IntArray
     members: IntArray
     seconds: FloatArray
@@ -56,11 +57,11 @@ def work_of(run: Run) -> Work | str:
     breakdown = run.breakdown
     if reason := nothing_traced(run):
         return reason
-    rows = breakdown.operations()
+    rows = [CostRow.from_dict(row) for row in breakdown.operations()]
     if not rows:
         return "no operation was traced"
     labels = ("name", "layer", "phase", *(["processor"] if breakdown.others else []))
-    at = {tuple(row[key] for key in labels): position for position, row in enumerate(rows)}
+    at = {tuple(row.labels[key] for key in labels): position for position, row in enumerate(rows)}
     alike = breakdown.alike
     table = np.full(max(alike.shown) + 1, -1, np.int64)
     for key, shown in alike.shown.items():
@@ -78,8 +79,8 @@ def work_of(run: Run) -> Work | str:
     )
 
 
-def _values(rows: Sequence[Mapping[str, Any]], name: str) -> FloatArray:
-    values = [row[name].value for row in rows]
+def _values(rows: Sequence[CostRow], name: str) -> FloatArray:
+    values = [row.figure(name).value for row in rows]
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
@@ -120,9 +121,9 @@ def ceilings_of(run: Run) -> Ceilings | str:
 
 def under_ceilings(run: Run, work: Work, ceilings: Ceilings) -> Placed:
     """Each row of the table under the ceilings of its precision and of the memory that it touches."""
-    on_cpu = np.array([row.get("processor", "cpu") == "cpu" for row in work.rows])
+    on_cpu = np.array([row.processor == "cpu" for row in work.rows])
     peaks = {name: _value(ceilings.peak(name)) for name in ("fp32", "bf16")}
-    peak = np.array([peaks[precision_of(run, str(row["kind"]))] for row in work.rows])
+    peak = np.array([peaks[precision_of(run, row.kind)] for row in work.rows])
     bandwidth = np.array([_value(ceilings.level(touched).best) for touched in work.touched])
     nothing = np.full(len(work.rows), np.nan)
     return place(

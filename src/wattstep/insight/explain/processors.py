@@ -20,7 +20,7 @@ from wattstep.insight.explain.operations import (
     nothing_traced,
     work_of,
 )
-from wattstep.insight.explain.section import Section, Table
+from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.insight.explain.threads import Cores, cores_of, fewer_threads, more_threads
 from wattstep.run import Run
 from wattstep.schema.ceilings import Ceilings, spoken_threads
@@ -148,7 +148,7 @@ def _with_fewer(run: Run, work: Work, cores: Cores) -> tuple[dict[str, Figure], 
             f"With {spoken_threads(cores.fitting)} a step should take {saving.value / step:.0%} less, as "
             "the steps did in which nothing else took a core."
         ]
-    reason = "no step was undisturbed, so nothing here tells how fast fewer threads are"
+    reason = "no step was undisturbed, so how fast fewer threads would be is unknown"
     threads = spoken_threads(cores.fitting)
     message = f"What training with {threads} brings is not known: {reason}"
     if most is not None:
@@ -187,7 +187,7 @@ def _at_once(run: Run) -> list[Table]:
         for name, value in zip(names, (*values, length - sum(values)), strict=True):
             parts[name].append(value)
     step_s = breakdown.step_time.value or np.nan
-    rows = []
+    rows: list[Row] = []
     for name, values_of in parts.items():
         time = attributed(np.array(values_of), "time in which both, one or none carries out work")
         rows.append({"who": name, "time": time, "share": time.scaled(1 / step_s, "ratio")})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from wattstep.insight.explain.operations import (
     under_ceilings,
     work_of,
 )
-from wattstep.insight.explain.section import Section, Table
+from wattstep.insight.explain.section import Cell, Row, Section, Table
 from wattstep.insight.explain.threads import cores_of
 from wattstep.run import Run
 from wattstep.schema.ceilings import Ceilings, spoken_threads
@@ -54,7 +54,7 @@ def roofline(run: Run) -> Section:
     figures = _whole(run, work)
     sentences = []
     if placed is None:
-        sentences.append(f"No ceilings: {ceilings}.")
+        sentences.append(f"{(words := str(ceilings))[:1].upper()}{words[1:]}.")
         figures |= {f"{bound}_bound_time": missing("s", str(ceilings)) for bound in WORDS}
     else:
         assert isinstance(ceilings, Ceilings)
@@ -146,17 +146,15 @@ def _sentences(run: Run, bounds: Mapping[Bound, Figure], ceilings: Ceilings) -> 
     return lines
 
 
-def _row(
-    run: Run, work: Work, placed: Placed | None, ceilings: Ceilings | str, at: int
-) -> dict[str, Any]:
+def _row(run: Run, work: Work, placed: Placed | None, ceilings: Ceilings | str, at: int) -> Row:
     row = work.rows[at]
     flops, moved = float(work.flops[at]), float(work.moved[at])
-    busy: Figure = row["busy_time"]
-    cells: dict[str, Any] = {key: row[key] for key in ("name", "kind", "layer", "phase")}
-    if "processor" in row:
-        cells["processor"] = row["processor"]
-    cells |= {"calls": row["calls"], "time": row["time"], "share": row["share"]}
-    cells["flops"] = row["flops"] if np.isfinite(flops) else missing("FLOP", NO_FLOPS)
+    busy = row.figure("busy_time")
+    cells: dict[str, Cell] = {key: row.labels[key] for key in ("name", "kind", "layer", "phase")}
+    if "processor" in row.labels:
+        cells["processor"] = row.processor
+    cells |= {key: row.figure(key) for key in ("calls", "time", "share")}
+    cells["flops"] = row.figure("flops") if np.isfinite(flops) else missing("FLOP", NO_FLOPS)
     cells["bytes"] = _bytes(moved)
     cells["flops_rate"] = _rate(flops, busy, "FLOP/s", NO_FLOPS)
     cells["bytes_rate"] = _rate(moved, busy, "B/s", NO_BYTES)
@@ -168,7 +166,7 @@ def _row(
         }  # fmt: skip
     cells["bound"] = placed.bound[at]
     cells["level"] = ceilings.level(float(work.touched[at])).name if np.isfinite(moved) else None
-    precision = precision_of(run, str(row["kind"]))
+    precision = precision_of(run, row.kind)
     cells["least_time"] = least = _least(placed, ceilings, work, at, precision)
     cells["of_ceiling"] = _share(least, busy)
     return cells

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from wattstep.schema.figure import Figure
+
+Cell: TypeAlias = str | float | bool | Sequence[str] | Figure | Mapping[str, Figure] | None
+Row: TypeAlias = Mapping[str, Cell]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,13 +20,13 @@ class Table:
         name: In JSON.
         title: On a terminal.
         columns: Key in the rows to heading, in order.
-        rows: Each a mapping of key to text, number of a count, or Figure.
+        rows: Texts, counts and Figures by key.
     """
 
     name: str
     title: str
     columns: Mapping[str, str]
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
 
 
 @dataclass(frozen=True, kw_only=True)

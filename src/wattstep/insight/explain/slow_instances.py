@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -288,7 +287,7 @@ class SlowInstances:
         mine = [pair for pair in self.tested if pair.group == group and pair.significant]
         return sorted(mine, key=lambda pair: -_difference(pair))
 
-    def labels(self, group: int) -> Mapping[str, Any]:
+    def labels(self, group: int) -> Mapping[str, str]:
         """Name, layer, phase, processor and shapes of an operation."""
         return self.instances.shaped.shown[group]
 

@@ -117,8 +117,8 @@ def near(placed: Placed) -> BoolArray:
 
 def is_cut(work: Work) -> BoolArray:
     """Mask of the operations that the framework cuts into parts for threads: large ones, and products."""
-    kinds = np.array([row["kind"] in CUT for row in work.rows], bool)
-    on_cpu = np.array([row.get("processor", "cpu") == "cpu" for row in work.rows], bool)
+    kinds = np.array([row.kind in CUT for row in work.rows], bool)
+    on_cpu = np.array([row.processor == "cpu" for row in work.rows], bool)
     large = np.nan_to_num(work.touched) >= GRAIN_BYTES
     cut: BoolArray = (kinds | large) & on_cpu
     return cut

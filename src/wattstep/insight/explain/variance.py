@@ -151,7 +151,7 @@ def _of_steps(slow_instances: SlowInstances) -> Iterator[str]:
         f"{percent(lost)} of the time"
     )
     if slow.sum() < 2:
-        yield f"{sentence}; one slow step tells nothing of what it coincided with."
+        yield f"{sentence}; what a single slow step coincided with means nothing."
         return
     yield f"{sentence}; {_coincided(slow_instances, None, 'the slow ones', 'the others')}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def _operation_table(slow_instances: SlowInstances) -> Table:
 
 def _operation_row(slow_instances: SlowInstances, spreads: Spreads, group: int) -> dict[str, Any]:
     variation = slow_instances.variation
-    labels: Mapping[str, Any] = slow_instances.labels(group)
+    labels = slow_instances.labels(group)
     hits = slow_instances.coincidences_of(group)
     return {
         "operation": called(slow_instances, group),

@@ -155,7 +155,7 @@ def advice(tested: Sequence[Judged]) -> str:
     if any(_disturbed_alone(each.case) for each in tested if each.verdict == UNDECIDED):
         return ALONE
     if not parts:
-        return "a part of the claim could not be told: the reasons stand at the figures"
+        return "a part of the claim could not be tested: the figures have the reasons"
     if any(part.testable and not _has_error(part) for part in parts):
         return "record more steps: a figure has no interval"
     if all(part.at_most is not None for part in parts):
@@ -166,7 +166,7 @@ def advice(tested: Sequence[Judged]) -> str:
     counts = [part.processes_to_decide() for part in parts]
     known = [count for count in counts if count is not None]
     if len(known) < len(counts):
-        return "some of it lies too near to the margin for more runs to decide it soon" + (
+        return "part of it is too close to the margin for more runs to decide it soon" + (
             f"; {max(known)} processes of each configuration would decide the rest" if known else ""
         )
     return f"about {max(known)} processes of each configuration should decide it" if known else ""

@@ -62,7 +62,7 @@ def _kinds(run: Run) -> dict[str, list[int]] | str:
 
 def _idle(run: Run, kinds: Mapping[str, Sequence[int]]) -> dict[str, Figure]:
     """The idle state ratio of each kind: the mean over its cores, without an interval."""
-    ratios = run.metrics["idle_state_ratio"]
+    ratios = run.metrics.listed("idle_state_ratio")
     cores = sorted(run.series.core_idle or run.series.core_busy)
     if len(ratios) != len(cores):
         return {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from wattstep.insight.observe.domains import DOMAINS, RECURRENT
 from wattstep.schema.figure import Figure, missing
+from wattstep.schema.figures import Figures
 from wattstep.schema.run_report import RunFacts, RunReport
 
 LEAST_SHARE = 0.05  # of the steps: with more of them throttled or disturbed, a run is marked
@@ -29,7 +30,7 @@ class Observed:
 
     path: str
     info: RunFacts
-    metrics: Mapping[str, Any]
+    metrics: Figures
     extra: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     disturbed: float | None = None
     throttled: float = 0.0
@@ -37,8 +38,7 @@ class Observed:
 
     def figure(self, name: str, unit: str) -> Figure:
         """A metric that is one figure; missing where the run has none of that name."""
-        value = self.metrics.get(name)
-        return value if isinstance(value, Figure) else missing(unit, "the run does not tell it")
+        return self.metrics.figure(name) or missing(unit, "the run does not tell it")
 
     def measured(self, observation: str, name: str, unit: str) -> Figure:
         """A figure that an observation measured itself."""
@@ -76,9 +76,7 @@ def own(observation: int, name: str, unit: str = "ratio") -> Reader:
     return lambda run: run.measured(str(observation), name, unit)
 
 
-def observed_of(
-    report: RunReport, state: str = "", metrics: Mapping[str, Any] | None = None
-) -> Observed:
+def observed_of(report: RunReport, state: str = "", metrics: Figures | None = None) -> Observed:
     """Figures of a report alone: all but those that observations measure in a record.
 
     Args:
@@ -118,7 +116,7 @@ class DailyCourse:
 
     folder: str
     workload: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     batch_size: int
     days: int
     images_per_day: int

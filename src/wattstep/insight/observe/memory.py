@@ -98,7 +98,7 @@ def _sizes(runs: Iterable[Observed]) -> dict[str, float]:
     """Bytes by category at its highest: the most of any process; empty where none was followed."""
     sizes: dict[str, float] = {}
     for run in runs:
-        for name, figure in dict(run.metrics.get(METRIC) or {}).items():
+        for name, figure in run.metrics.parts(METRIC).items():
             sizes[name] = max(sizes.get(name, 0.0), figure.value or 0.0)
     return sizes if any(sizes.get(name) for name in INTERMEDIATE) else {}
 

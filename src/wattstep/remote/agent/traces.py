@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ import pyarrow as pa
 from wattstep.errors import InvalidValueError
 from wattstep.formats import kineto
 from wattstep.formats.trace import Events, Longs, Trace
+from wattstep.importing.choosing import take
 from wattstep.importing.clocks.alignment import CRYSTAL, ClockMap
 from wattstep.importing.operations import tables_of
 from wattstep.remote.agent.layout import CLOCK
@@ -62,7 +63,7 @@ def read_trace_window(
         raise InvalidValueError("it holds no operations")
     marks = np.array([name.startswith(CLOCK) for name in trace.names], bool)[events.name]
     clock = find_clock(trace, events, marks)
-    operations = _chosen(events, ~marks)
+    operations = take(events, ~marks)
     operations = replace(
         operations, start_ns=clock.map(operations.start_ns), end_ns=clock.map(operations.end_ns)
     )
@@ -74,12 +75,6 @@ def read_trace_window(
         batches=batches,
         uncertainty_ns=int(clock.uncertainty_ns.max()),
         notes=tuple(f"traces of the board's torch: {note}" for note in trace.notes),
-    )
-
-
-def _chosen(events: Events, which: npt.NDArray[np.bool_]) -> Events:
-    return replace(
-        events, **{column.name: getattr(events, column.name)[which] for column in fields(events)}
     )
 
 

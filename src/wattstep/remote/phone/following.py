@@ -159,8 +159,8 @@ class Following:
             raise RecordingError("--target adb: the phone was rebooted, and the command ended")
         if not answer.kept:
             raise RecordingError(
-                "--target adb: what ran the command on the phone was ended there: nobody had asked "
-                "for it for too long, or the system or somebody killed it"
+                "--target adb: what ran the command on the phone was ended there: no host had "
+                "polled it for too long, or it was killed"
             )
 
     def _records(self, answer: Answer) -> list[Sample]:
@@ -292,7 +292,7 @@ class Following:
             )
         elif not has_steps:
             recording.note(
-                "nothing told steps apart: the whole command counts as one step "
+                "no step markers were seen: the whole command counts as one step "
                 "(--step-marker output:REGEX, a line that ends a step)"
             )
         if self._worst_ns:

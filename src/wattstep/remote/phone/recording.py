@@ -19,6 +19,7 @@ from wattstep.record.sensors.android import Phone
 from wattstep.record.sensors.android.clock import Point
 from wattstep.record.sensors.android.sections import Wanted
 from wattstep.record.sensors.android.source import LEAST_PERIOD_S, PhoneSource
+from wattstep.record.stepping import wall_clock
 from wattstep.remote.phone.clock import PhoneClock
 from wattstep.schema.channel import Channel, SensorRead
 from wattstep.schema.journal import JOURNAL, MISSING, samples_name
@@ -140,7 +141,7 @@ class PhoneRecording:
             scheduling="a loop of the phone's shell, at ordinary priority",
             reads=planned,
             absent=missing,
-            clocks=(_wall_clock(),),
+            clocks=(wall_clock(),),
             notes=tuple(self._notes),
             **known,
         )
@@ -254,7 +255,7 @@ class PhoneRecording:
         assert self._info is not None
         self._info = replace(
             self._info, notes=tuple(self._notes), lost=dict(self._lost),
-            clocks=(*self._info.clocks, _wall_clock()),
+            clocks=(*self._info.clocks, wall_clock()),
         )  # fmt: skip
         trouble = None
         try:
@@ -315,11 +316,3 @@ class _Rows:
             kibibytes = row_values[self._peak[1]]
             if kibibytes != MISSING:
                 self._recording.saw_peak(t_ns, kibibytes * 1024)
-
-
-def _wall_clock() -> tuple[int, int]:
-    """Monotonic time, and how far the wall clock is ahead of it, in ns."""
-    before = time.perf_counter_ns()
-    wall = time.time_ns()
-    now = (before + time.perf_counter_ns()) // 2
-    return now, wall - now

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -140,7 +140,50 @@ def parse_progress(answer: dict[str, Any]) -> Progress:
     return replace(progress, share=share, stage=inert(progress.stage), said=inert(progress.said))
 
 
-def parse_job(answer: Any) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class BoardJob:
+    """A job on a board, as a list of them shows it.
+
+    Attributes:
+        id: Its name there.
+        title: In words.
+        kind: "train", "measure", "profile" or "diagnose".
+        run: Name of its run; "" for none.
+        state: "running", "finished", "restarted" or "died".
+        recorded: True if its run is there.
+    """
+
+    id: str
+    title: str
+    kind: str
+    run: str
+    state: str
+    recorded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEnd:
+    """End of a job.
+
+    Attributes:
+        state: "finished", "restarted" or "died".
+        ending: What the job wrote at its end; empty where it wrote nothing.
+    """
+
+    state: str
+    ending: dict[str, Any]
+
+
+def parse_end(answer: dict[str, Any]) -> JobEnd:
+    """Checks the last line of a job that is followed.
+
+    Raises:
+        RecordingError: It is something else.
+    """
+    return JobEnd(state=one_of(answer, "state", STATES), ending=part(answer, "ending", dict))
+
+
+def parse_job(answer: Any) -> BoardJob:
     """Checks the description of a job, as `bootstrap.job` has it.
 
     Raises:
@@ -151,14 +194,14 @@ def parse_job(answer: Any) -> dict[str, Any]:
     name, run = part(answer, "id", str), part(answer, "run", str)
     if not JOB_NAME.fullmatch(name) or not is_plain(name) or (run and not is_plain(run)):
         raise unclear("jobs")
-    return {
-        "id": name,
-        "title": inert(part(answer, "title", str)),
-        "kind": one_of(answer, "kind", KINDS),
-        "run": run,
-        "state": one_of(answer, "state", STATES),
-        "recorded": part(answer, "recorded", bool),
-    }
+    return BoardJob(
+        id=name,
+        title=inert(part(answer, "title", str)),
+        kind=one_of(answer, "kind", KINDS),
+        run=run,
+        state=one_of(answer, "state", STATES),
+        recorded=part(answer, "recorded", bool),
+    )
 
 
 def parse_diagnosis(diagnosis: dict[str, Any]) -> dict[str, Any]:

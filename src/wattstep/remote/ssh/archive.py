@@ -86,7 +86,7 @@ def unpack(stream: IO[bytes], target: Path, wanted: Mapping[str, int]) -> int:
                 if member.size > wanted[name]:
                     raise RecordingError(
                         f"the board sent {member.size} bytes of {name!r}, of which it had said "
-                        f"{wanted[name]}: it grows, or somebody else answers; try again"
+                        f"{wanted[name]}: it grows while it is read, or another program answers; try again"
                     )
                 content = archive.extractfile(member)
                 assert content is not None

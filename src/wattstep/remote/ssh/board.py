@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,15 @@ from wattstep.errors import (
 )
 from wattstep.record.hosts import Target
 from wattstep.remote.ssh import ConnectionLostError
-from wattstep.remote.ssh.answers import nameless, parse_diagnosis, parse_progress, part, unclear
+from wattstep.remote.ssh.answers import (
+    JobEnd,
+    nameless,
+    parse_diagnosis,
+    parse_progress,
+    part,
+    unclear,
+)
+from wattstep.remote.ssh.description import JobDescription
 from wattstep.remote.ssh.install import (
     FOLDER,
     Board,
@@ -155,7 +163,8 @@ class RemoteBoard:
         is a folder of the board.
         """
         out = Path(settings.out or str(Path("runs") / new_name(settings.workload)))
-        described = self._described("train", settings, out, limit)
+        self._check_python()
+        described = JobDescription.of_training(settings, out, limit)
         hearing = _Hearing(on_progress, on_warning, sys.stderr)
         self._do(described, out, hearing)
         if not (out / "run.json").exists():
@@ -177,10 +186,8 @@ class RemoteBoard:
                 recorded is in `settings.out`.
         """
         out = Path(settings.out or configuration.name)
-        described = {
-            **self._described("measure", settings, out, limit),
-            "configuration": asdict(configuration),
-        }
+        self._check_python()
+        described = JobDescription.of_training(settings, out, limit, configuration)
         hearing = _Hearing(listener.on_progress, listener.on_warning, None)
         ending = self._do(described, out, hearing)
         try:
@@ -207,12 +214,9 @@ class RemoteBoard:
             script=settings.script if settings.module else _name(settings.script),
             target="ssh:board",
         )
-        described = {
-            "kind": "profile",
-            "title": Path(settings.script).name,
-            "run": Path(out).name,
-            "settings": {**asdict(remote_settings), "target": None},
-        }
+        described = JobDescription.of_script(
+            remote_settings, Path(settings.script).name, Path(out).name
+        )
         aside = sys.stderr if settings.script_output == "stderr" else sys.stdout
         hearing = _Hearing(lambda _: None, self._say, sys.stderr, aside)
         ending = self._do(described, Path(out), hearing, files, needs_torch=False)
@@ -220,7 +224,7 @@ class RemoteBoard:
 
     def diagnose(self, interval: str) -> dict[str, Any]:
         """Findings of `doctor` there; see `train.doctor.diagnose`."""
-        described = {"kind": "diagnose", "title": "doctor", "run": "", "interval": interval}
+        described = JobDescription.of_diagnosis(interval)
         hearing = _Hearing(lambda _: None, self._say, sys.stderr)
         ending = self._do(described, None, hearing, needs_torch=False)
         diagnosis = parse_diagnosis(self._nameless(part(ending, "found", dict)))
@@ -257,18 +261,6 @@ class RemoteBoard:
 
     # --- how --------------------------------------------------------------------------------
 
-    def _described(
-        self, kind: str, settings: TrainingSettings, out: Path, limit: MemoryLimit | None
-    ) -> dict[str, Any]:
-        self._check_python()
-        return {
-            "kind": kind,
-            "title": f"{settings.workload}, batch {settings.batch_size}",
-            "run": out.name,
-            "settings": {**asdict(settings), "out": None, "target": None},
-            "memory_limit": None if limit is None else limit.size,
-        }
-
     def _check_python(self) -> None:
         if self.board.runs_wattstep and self._options.agent != "yes":
             return
@@ -303,7 +295,7 @@ class RemoteBoard:
 
     def _do(
         self,
-        described: dict[str, Any],
+        described: JobDescription,
         out: Path | None,
         hearing: _Hearing,
         files: Mapping[str, Path | bytes] | None = None,
@@ -322,8 +314,8 @@ class RemoteBoard:
             job_end = self._followed(job, hearing, patience)
             if out is not None:
                 self._end_all(job, patience)
-                self._bring_back(job, out, job_end["state"], patience)
-                if described["kind"] == "profile":
+                self._bring_back(job, out, job_end.state, patience)
+                if described.kind == "profile":
                     self._bring_written(job, out, patience)
             patience.keep_at(job.remove, "the run is here")
             self._left.remove(job.identity)
@@ -338,14 +330,14 @@ class RemoteBoard:
 
     def _begun(
         self,
-        described: dict[str, Any],
+        described: JobDescription,
         files: Mapping[str, Path | bytes],
         patience: Patience,
         needs_torch: bool,
     ) -> Job:
         with before_recording():
             environment = self._installed(needs_torch)
-        identity = new_name(Path(described["run"] or described["kind"]).name)
+        identity = new_name(Path(described.run or described.kind).name)
         job = Job(self._connection, self.board.executable, self.board.folder, identity)
         self._left.append(identity)  # until it is known to be back, or never to have begun
         try:
@@ -377,7 +369,7 @@ class RemoteBoard:
         )
         return self._environment
 
-    def _followed(self, job: Job, hearing: _Hearing, patience: Patience) -> dict[str, Any]:
+    def _followed(self, job: Job, hearing: _Hearing, patience: Patience) -> JobEnd:
         """Until its end; the first Ctrl-C asks it to end, the second one ends it."""
         number = signal.SIGINT
         while True:
@@ -413,16 +405,16 @@ class RemoteBoard:
         if size:
             self._say(f"what the script wrote there is in {target} ({spell_bytes(size)})")
 
-    def _ending(self, job_end: Mapping[str, Any], job: Job, out: Path | None) -> dict[str, Any]:
+    def _ending(self, job_end: JobEnd, job: Job, out: Path | None) -> dict[str, Any]:
         """Result that the job gave at its end; raises the error that it stands for."""
         advice = (
             f"; what was recorded up to then is kept: wattstep report {out}"
             if out is not None and (out / "run.json").exists()
             else "; nothing had been recorded"
         )
-        if job_end["state"] != "finished":
-            raise RecordingError((RESTARTED if job_end["state"] == "restarted" else DIED) + advice)
-        ending: dict[str, Any] = job_end["ending"]
+        if job_end.state != "finished":
+            raise RecordingError((RESTARTED if job_end.state == "restarted" else DIED) + advice)
+        ending = job_end.ending
         if ending.get("interrupted"):
             raise KeyboardInterrupt
         if "error" in ending:

@@ -11,7 +11,7 @@ import os
 import shlex
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from wattstep import errors
 from wattstep.errors import MissingPartError, RecordingError
 from wattstep.remote.ssh import Connection
 from wattstep.remote.ssh.answers import (
+    BoardJob,
     complaint,
     parse_answer,
     parse_installed,
@@ -64,7 +65,7 @@ class Board:
         free: Bytes left on its disk, or None.
         installed: Environments of ours that are complete.
         size: Bytes that ours take.
-        jobs: See `bootstrap.job`.
+        jobs: That run there, or wait to be fetched.
     """
 
     executable: str
@@ -78,7 +79,7 @@ class Board:
     free: int | None
     installed: Sequence[str]
     size: int
-    jobs: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    jobs: Sequence[BoardJob] = ()
     home: str = ""
 
     @property

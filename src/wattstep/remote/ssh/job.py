@@ -20,8 +20,17 @@ from wattstep.errors import (
     RunExistsError,
 )
 from wattstep.remote.ssh import Connection, ConnectionLostError
-from wattstep.remote.ssh.answers import STATES, one_of, parse_answer, part, texts, unclear
+from wattstep.remote.ssh.answers import (
+    JobEnd,
+    one_of,
+    parse_answer,
+    parse_end,
+    part,
+    texts,
+    unclear,
+)
 from wattstep.remote.ssh.bootstrap import FOLLOWED, JOB, NEWS, WRITTEN, digest
+from wattstep.remote.ssh.description import JobDescription
 from wattstep.remote.ssh.install import call, remove, script
 from wattstep.remote.ssh.wording import inert
 
@@ -132,12 +141,12 @@ class Job:
         self.folder = f"{root}/jobs/{identity}"
 
     def send(
-        self, described: Mapping[str, Any], files: Mapping[str, Path | bytes], patience: Patience
+        self, description: JobDescription, files: Mapping[str, Path | bytes], patience: Patience
     ) -> int:
         """Sends what it needs; returns the bytes that went there.
 
         Args:
-            described: The job, as `remote_entry` takes it.
+            description: The job.
             files: Into the folder in which a script runs.
             patience: With a connection that is lost meanwhile.
 
@@ -146,7 +155,8 @@ class Job:
         """
         sent = {name: _digest(content) for name, content in files.items()}
         # The description first: by it the folder is known for ours.
-        contents: dict[str, Path | bytes] = {JOB: json.dumps({**described, "sent": sent}).encode()}
+        document = {**description.to_dict(), "sent": sent}
+        contents: dict[str, Path | bytes] = {JOB: json.dumps(document).encode()}
         contents |= {f"work/{name}": content for name, content in files.items()}
         return patience.keep_at(
             lambda: self._connection.push(contents, self.folder), "nothing runs there yet"
@@ -182,11 +192,8 @@ class Job:
             return False  # said by what went wrong before
         return True
 
-    def follow(self, listening: Listening, patience: Patience) -> dict[str, Any]:
+    def follow(self, listening: Listening, patience: Patience) -> JobEnd:
         """Waits for its end, and passes on what it says until then.
-
-        Returns:
-            "state" as `bootstrap.state` has it, and "ending" as `there` wrote it.
 
         Raises:
             ConnectionLostError: The board was away for too long; the job goes on.
@@ -205,9 +212,7 @@ class Job:
                         reader.take(message, listening)
                     elif "state" in message:
                         reader.end(listening)
-                        one_of(message, "state", STATES)
-                        part(message, "ending", dict)
-                        return message
+                        return parse_end(message)
                 raise ConnectionLostError("what follows the job there ended")
             except ConnectionLostError as error:
                 patience.lost(error, "the job goes on there")
@@ -312,14 +317,14 @@ class _Reader:
         self._unread = b""
         self._texts: dict[str, codecs.IncrementalDecoder] = {}
 
-    def take(self, message: Mapping[str, Any], listening: Listening) -> None:
+    def take(self, message: dict[str, Any], listening: Listening) -> None:
         """The next piece of a file."""
-        name = one_of(dict(message), "file", FOLLOWED)
+        name = one_of(message, "file", FOLLOWED)
         try:
-            data = base64.b64decode(part(dict(message), "data", str), validate=True)
+            data = base64.b64decode(part(message, "data", str), validate=True)
         except ValueError as error:
             raise unclear("data") from error
-        self.offsets[name] = part(dict(message), "next", int)
+        self.offsets[name] = part(message, "next", int)
         if name != NEWS:
             decoder = self._texts.setdefault(name, codecs.getincrementaldecoder("utf-8")("replace"))
             listening.output(name, decoder.decode(data))

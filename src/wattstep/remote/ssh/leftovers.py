@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wattstep.errors import DamagedRunError, InvalidValueError, RecordingError
 from wattstep.record.hosts import parse_target
+from wattstep.remote.ssh.answers import BoardJob
 from wattstep.remote.ssh.board import (
     DIED,
     RESTARTED,
@@ -73,12 +73,12 @@ class Leftovers:
             RecordingError: One that was named still runs.
         """
         board = self.look()
-        jobs = {job["id"]: job for job in board.jobs}
+        jobs = {job.id: job for job in board.jobs}
         if unknown := [name for name in names if name not in jobs]:
             raise InvalidValueError(f"there is no job {unknown[0]} on the board")
         fetched = []
         for name in names or jobs:
-            if jobs[name]["state"] == "running":
+            if jobs[name].state == "running":
                 if names:
                     raise RecordingError(f"{name} still runs: fetch it when it has ended")
                 self._say(f"{name} still runs")
@@ -87,8 +87,8 @@ class Leftovers:
             fetched += [] if path is None else [path]
         return fetched
 
-    def _fetch(self, board: Board, entry: Mapping[str, Any], out: Path) -> Path | None:
-        name, state, run = entry["id"], entry["state"], entry["run"]
+    def _fetch(self, board: Board, entry: BoardJob, out: Path) -> Path | None:
+        name, state, run = entry.id, entry.state, entry.run
         job = Job(self._connection, board.executable, board.folder, name)
         path = out / (run or name)
         out.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ class Leftovers:
                 self._say(inert(f"{path}: {error}"))
         else:
             self._say(f"{name} had recorded nothing")
-        if entry["kind"] == "profile" and job.bring_written(written_beside(path), self._say):
+        if entry.kind == "profile" and job.bring_written(written_beside(path), self._say):
             self._say(f"what the script wrote there is in {written_beside(path)}")
         job.remove()
         return path if recorded else None
@@ -118,13 +118,15 @@ class Leftovers:
         """
         board = self.look()
         for job in board.jobs:
-            if not force and (job["state"] == "running" or job["recorded"]):
-                why = "still runs" if job["state"] == "running" else "was not fetched (--fetch)"
-                raise RecordingError(f"{job['id']} {why}: nothing was removed; --force removes it")
+            if not force and (job.state == "running" or job.recorded):
+                why = "still runs" if job.state == "running" else "was not fetched (--fetch)"
+                raise RecordingError(f"{job.id} {why}: nothing was removed; --force removes it")
         for job in board.jobs:
-            Job(self._connection, board.executable, board.folder, job["id"]).remove()
+            Job(self._connection, board.executable, board.folder, job.id).remove()
         if not clean(self._connection, board, all_jobs=force):
-            raise RecordingError("somebody else uses the board now: its installation stays there")
+            raise RecordingError(
+                "the board is in use by another host: its installation stays there"
+            )
 
     def close(self) -> None:
         """Ends the connection."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 from wattstep.errors import WattstepError
 from wattstep.record.sensors.machine import describe
 from wattstep.remote.ssh.bootstrap import ENDING, JOB, NEWS
+from wattstep.remote.ssh.description import JobDescription
 from wattstep.run.calibration import check_device
 from wattstep.schema.outcome import Configuration
 from wattstep.train.child.limits import MemoryLimit, beyond_machine, find_limit
@@ -25,7 +26,7 @@ from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.child.measuring import Listener, measure
 from wattstep.train.doctor import diagnose
 from wattstep.train.loop import Progress
-from wattstep.train.script import ProfileSettings, profile_in_child
+from wattstep.train.script import profile_in_child
 from wattstep.train.settings import TrainingSettings
 
 RUNS: Final = "runs"  # folder of a job that holds what is brought back
@@ -81,13 +82,13 @@ def main() -> int:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(sys.argv[1])
-    job = json.loads((folder / JOB).read_text(encoding="utf-8"))
+    job = JobDescription.from_dict(json.loads((folder / JOB).read_text(encoding="utf-8")))
     news = News(folder)
     (folder / RUNS).mkdir(exist_ok=True)
     try:
         news.progress(Progress(stage="waiting for its turn"))
         with one_at_a_time(folder.parent.parent):
-            ending = KINDS[job["kind"]](folder, job, news)
+            ending = KINDS[job.kind](folder, job, news)
     except KeyboardInterrupt:
         ending = {"interrupted": True}
     except WattstepError as error:
@@ -109,40 +110,39 @@ def _limit(size: int | None, news: News) -> MemoryLimit | None:
     return limit
 
 
-def _settings(folder: Path, job: Mapping[str, Any]) -> TrainingSettings:
-    settings = TrainingSettings(**job["settings"])
+def _settings(folder: Path, job: JobDescription) -> TrainingSettings:
+    settings = job.training
     if settings.calibration is not None:
         check_device(settings.calibration, describe())
-    return replace(settings, out=str(folder / RUNS / job["run"]))
+    return replace(settings, out=str(folder / RUNS / job.run))
 
 
-def _train(folder: Path, job: Mapping[str, Any], news: News) -> dict[str, Any]:
-    limit = _limit(job["memory_limit"], news)
+def _train(folder: Path, job: JobDescription, news: News) -> dict[str, Any]:
+    limit = _limit(job.memory_limit, news)
     train_in_child(_settings(folder, job), news.progress, news.warn, limit)
     return {}
 
 
-def _measure(folder: Path, job: Mapping[str, Any], news: News) -> dict[str, Any]:
-    limit = _limit(job["memory_limit"], news)
+def _measure(folder: Path, job: JobDescription, news: News) -> dict[str, Any]:
+    limit = _limit(job.memory_limit, news)
     listener = Listener(on_progress=news.progress, on_warning=news.warn)
-    configuration = Configuration(**job["configuration"])
+    configuration = Configuration(**(job.configuration or {}))
     outcome = measure(configuration, _settings(folder, job), limit, listener)
     return {"outcome": outcome.to_dict()}
 
 
-def _profile(folder: Path, job: Mapping[str, Any], news: News) -> dict[str, Any]:
-    document = {**job["settings"], "arguments": tuple(job["settings"]["arguments"])}
+def _profile(folder: Path, job: JobDescription, news: News) -> dict[str, Any]:
     news.progress(Progress(stage="running"))
-    code, _ = profile_in_child(ProfileSettings(**document), str(folder / RUNS / job["run"]))
+    code, _ = profile_in_child(job.script, str(folder / RUNS / job.run))
     return {"code": code}
 
 
-def _diagnose(folder: Path, job: Mapping[str, Any], news: News) -> dict[str, Any]:
-    return {"found": diagnose(job["interval"])}
+def _diagnose(folder: Path, job: JobDescription, news: News) -> dict[str, Any]:
+    return {"found": diagnose(job.interval or "")}
 
 
 # What a job may be, and what does it: (folder, job, news) -> what the host is told at the end.
-KINDS: Final[Mapping[str, Callable[[Path, Mapping[str, Any], News], dict[str, Any]]]] = (
+KINDS: Final[Mapping[str, Callable[[Path, JobDescription, News], dict[str, Any]]]] = (
     MappingProxyType(
         {"train": _train, "measure": _measure, "profile": _profile, "diagnose": _diagnose}
     )

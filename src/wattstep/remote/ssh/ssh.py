@@ -421,7 +421,7 @@ _REFUSALS: Final[tuple[tuple[tuple[str, ...], type[RecordingError], str], ...]] 
         ("REMOTE HOST IDENTIFICATION HAS CHANGED",),
         RecordingError,
         "the board's host key has CHANGED since the last time: another machine may be answering in "
-        "its place, or somebody listens in between; nothing was sent. If the board was set up anew, "
+        "its place, or the connection is being intercepted; nothing was sent. If the board was set up anew, "
         "compare the fingerprint there (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), remove "
         "the old key here (ssh-keygen -R BOARD) and log in once by hand",
     ),
@@ -442,7 +442,7 @@ _REFUSALS: Final[tuple[tuple[tuple[str, ...], type[RecordingError], str], ...]] 
     (
         ("Could not resolve hostname",),
         ConnectionLostError,
-        "the board's name is known to nobody (DNS, ~/.ssh/config): check it, or use its address",
+        "the board's name cannot be resolved (DNS, ~/.ssh/config): check it, or use its address",
     ),
     (
         ("Connection refused",),

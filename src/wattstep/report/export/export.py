@@ -212,7 +212,7 @@ def _whole_folder(target: Path, force: bool) -> Iterator[Path]:
 
 def _refuse_made_meanwhile(target: Path, force: bool) -> None:
     if os.path.lexists(target) and not force:
-        raise ExportError(f"{target} was made meanwhile by somebody else")
+        raise ExportError(f"{target} was created by another process meanwhile")
 
 
 @contextmanager

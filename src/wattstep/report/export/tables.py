@@ -64,7 +64,7 @@ def tables(run: Run | RunReport) -> Iterator[ExportTable]:
     evaluations = run.tables.evaluations()
     yield _whole("evaluations", _rows(evaluations, ("t_ns", "step", "measure", "value")))
     if run.tables.summaries:
-        yield _whole("summaries", pa.Table.from_pylist(run.tables.summaries))
+        yield _whole("summaries", run.tables.table("summaries"))
     yield _whole("channels", _channels(run))
     yield from figure_tables(run.report())
 

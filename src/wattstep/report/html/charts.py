@@ -10,6 +10,7 @@ from wattstep.report.html.plotly_text import inert as _text
 from wattstep.report.tables import Row
 from wattstep.report.values import Shown, plain, quantity, scale_of, show
 from wattstep.report.wording import label
+from wattstep.run.three_steps import ShownChannel, ShownPhase, ShownStep
 from wattstep.schema.figure import Figure
 
 Chart = dict[str, Any]
@@ -36,17 +37,34 @@ _UNCERTAIN = ("modelled", "predicted")
 _MOST_LABEL = 36  # characters that a phone has room for
 _MOST_NAMED_SERIES = 4
 _BAR_ROW = 42  # pixels
+_EDGE = 1.8  # pixels by which a curve is wider than the next one, which is drawn over it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """Bar with its name, colour and figure."""
+    """Bar with its name, layer, place in words, colour and figure."""
 
     name: str
     place: str
     shown: Shown
     interval: tuple[float, float] | None
     color: str
+    layer: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A channel and the panel that it is drawn in.
+
+    Attributes:
+        channel: Its samples.
+        panel: Title of the panel; curves with the same title and unit share one.
+        core: Core that names it there; None: its own name does.
+    """
+
+    channel: ShownChannel
+    panel: str
+    core: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -174,20 +192,19 @@ def stack(bars: Sequence[Bar]) -> Chart | None:
     return {"data": traces, "layout": layout, "tools": False}
 
 
-def steps_chart(timeline: Mapping[str, Any]) -> Chart | None:
-    """The steps of a timeline: phases and channels."""
-    steps = timeline.get("steps") or ()
-    panels = [_phases(steps)] if any(step.get("phases") for step in steps) else []
-    panels += _channel_panels(timeline.get("channels") or ())
+def steps_chart(steps: Sequence[ShownStep], curves: Sequence[Curve]) -> Chart | None:
+    """Some steps: their phases, and channels meanwhile; None without either."""
+    panels = [_phases(steps)] if any(step.phases for step in steps) else []
+    panels += _curve_panels(curves)
     if not panels:
         return None
     chart = _stacked(panels, top=26)
     if steps:
-        begin, end = 1e3 * steps[0]["start"], 1e3 * steps[-1]["end"]
+        begin, end = 1e3 * steps[0].start, 1e3 * steps[-1].end
         pad = 0.01 * (end - begin)
         chart["layout"]["xaxis"]["range"] = [begin - pad, end + pad]
-    chart["layout"]["shapes"] = [_band(step) for step in steps if step.get("traced")]
-    chart["layout"]["shapes"] += [_edge(step["start"]) for step in steps]
+    chart["layout"]["shapes"] = [_band(step) for step in steps if step.traced]
+    chart["layout"]["shapes"] += [_edge(step.start) for step in steps]
     chart["layout"]["annotations"] += [_step_name(step) for step in steps]
     return chart
 
@@ -199,6 +216,7 @@ def _bar(figure: Figure, row: Row, name: str, colors: Mapping[str, str]) -> Bar:
     color = color_of(str(row["phase"])) if row.get("phase") else "--series-1"
     return Bar(
         name=plain(row.get(name) or "(no name)"),
+        layer=plain(row["layer"]) if "layer" in others else "",
         place=" · ".join(plain(row[other]) for other in others),
         shown=show(figure),
         interval=None if low is None or high is None else (low, high),
@@ -241,7 +259,8 @@ def error_of(bars: Sequence[Bar]) -> dict[str, Any]:
 
 
 def _caption(bar: Bar) -> str:
-    named = f"{bar.name} · {bar.place}" if bar.place else bar.name
+    # The layer first: it tells operations of one name apart; the phase is in the colour.
+    named = f"{bar.layer} · {bar.name}" if bar.layer else bar.name
     return f"{_text(_short(named))}  <b>{_text(bar.shown.value)}</b>"
 
 
@@ -255,8 +274,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_LABEL else f"{text[: _MOST_LABEL - 1]}…"
 
 
-def _phases(steps: Sequence[Mapping[str, Any]]) -> _Panel:
-    phases = [phase for step in steps for phase in step.get("phases") or ()]
+def _phases(steps: Sequence[ShownStep]) -> _Panel:
+    phases = [phase for step in steps for phase in step.phases]
     return _Panel(
         title="Phases",
         height=30,
@@ -265,26 +284,26 @@ def _phases(steps: Sequence[Mapping[str, Any]]) -> _Panel:
     )
 
 
-def _spans(intervals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _spans(phases: Sequence[ShownPhase]) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
-        "base": [_milliseconds(each["start"]) for each in intervals],
-        "x": [_milliseconds(each["end"] - each["start"]) for each in intervals],
-        "y": [0] * len(intervals),
+        "base": [_milliseconds(each.start) for each in phases],
+        "x": [_milliseconds(each.end - each.start) for each in phases],
+        "y": [0] * len(phases),
         "width": 1,
         "marker": {
-            "color": [color_of(str(each["name"])) for each in intervals],
+            "color": [color_of(each.name) for each in phases],
             "line": {"color": "--surface", "width": 1},
         },
-        "text": [_text(each["name"]) for each in intervals],
+        "text": [_text(each.name) for each in phases],
         "textposition": "inside",
         "insidetextanchor": "start",
         "insidetextfont": {"color": "--on-bar"},
         "textangle": 0,
         "hovertext": [
-            f"<b>{_text(str(each['name']))}</b><br>{quantity(each['end'] - each['start'], 's')}"
-            for each in intervals
+            f"<b>{_text(each.name)}</b><br>{quantity(each.end - each.start, 's')}"
+            for each in phases
         ],
         "hoverinfo": "text",
         "showlegend": False,
@@ -295,21 +314,19 @@ def _milliseconds(seconds: float) -> float:
     return round(1e3 * seconds, 6)  # to the nanosecond, which is what was recorded
 
 
-def _channel_panels(channels: Sequence[Mapping[str, Any]]) -> list[_Panel]:
-    """Channels of one role and unit share a panel."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for channel in channels:
-        groups.setdefault((str(channel["role"]), str(channel["unit"])), []).append(channel)
+def _curve_panels(curves: Sequence[Curve]) -> list[_Panel]:
+    """Curves of one panel and unit share it."""
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault((curve.panel, curve.channel.unit), []).append(curve)
     return [
-        _channel_panel(role, unit, members, number)
-        for number, ((role, unit), members) in enumerate(groups.items())
+        _curve_panel(title, unit, members, number)
+        for number, ((title, unit), members) in enumerate(groups.items())
     ]
 
 
-def _channel_panel(
-    role: str, unit: str, members: Sequence[Mapping[str, Any]], number: int
-) -> _Panel:
-    values = [y for member in members for _, y in member["points"] if y is not None]
+def _curve_panel(title: str, unit: str, members: Sequence[Curve], number: int) -> _Panel:
+    values = [y for member in members for _, y in member.channel.points if y is not None]
     scale = scale_of(max(map(abs, values), default=0.0), unit)
     named = 1 < len(members) <= _MOST_NAMED_SERIES
     traces = [
@@ -318,10 +335,13 @@ def _channel_panel(
         )
         for index, member in enumerate(members)
     ]
-    for trace in traces:
+    for below, trace in enumerate(reversed(traces)):
         trace["showlegend"] = named
-    by_core = " by core" if any(member.get("core") is not None for member in members) else ""
-    statuses = sorted({str(member["status"]) for member in members if member.get("status")})
+        # Those that coincide (two cores, both busy) are seen as edges of each other.
+        trace["line"]["width"] += _EDGE * min(below, _MOST_NAMED_SERIES)
+    by_core = " by core" if any(member.core is not None for member in members) else ""
+    channels = [member.channel for member in members]
+    statuses = sorted({channel.status for channel in channels if channel.states_status})
     status = f" ({', '.join(statuses)})" if statuses else ""
     axis: dict[str, Any] = {"nticks": 4, "ticksuffix": _text(scale.suffix)}
     if unit == "W":
@@ -330,19 +350,19 @@ def _channel_panel(
         axis.update(range=[0, 106 * max([1.0, *values])], tickvals=[0, 50, 100])
         axis["ticktext"] = [f"{tick} %" for tick in axis["tickvals"]]
     return _Panel(
-        title=f"{_text(label(role))}{by_core}{status}", height=84, traces=traces, axis=axis
+        title=f"{_text(label(title))}{by_core}{status}", height=84, traces=traces, axis=axis
     )
 
 
-def _series(channel: Mapping[str, Any], factor: float, suffix: str, color: str) -> dict[str, Any]:
-    core = channel.get("core")
-    modelled = channel.get("status") in _UNCERTAIN
+def _series(curve: Curve, factor: float, suffix: str, color: str) -> dict[str, Any]:
+    channel, core = curve.channel, curve.core
+    modelled = channel.status in _UNCERTAIN
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": _text(str(channel["name"])) if core is None else f"core {_text(str(core))}",
-        "x": [_milliseconds(t) for t, _ in channel["points"]],
-        "y": [None if value is None else factor * value for _, value in channel["points"]],
+        "name": _text(channel.name) if core is None else f"core {core}",
+        "x": [_milliseconds(t) for t, _ in channel.points],
+        "y": [None if value is None else factor * value for _, value in channel.points],
         "line": {"color": color, "width": 1.6, "dash": "dot" if modelled else "solid"},
         "marker": {"color": color, "size": 4, "symbol": "circle-open" if modelled else "circle"},
         "connectgaps": False,
@@ -410,14 +430,14 @@ def panel_title(text: str, y: float) -> dict[str, Any]:
     }
 
 
-def _band(step: Mapping[str, Any]) -> dict[str, Any]:
+def _band(step: ShownStep) -> dict[str, Any]:
     """A shade behind a traced step, which is slower than a clean one."""
     return {
         "type": "rect",
         "xref": "x",
         "yref": "paper",
-        "x0": _milliseconds(step["start"]),
-        "x1": _milliseconds(step["end"]),
+        "x0": _milliseconds(step.start),
+        "x1": _milliseconds(step.end),
         "y0": 0,
         "y1": 1,
         "fillcolor": "--band",
@@ -440,10 +460,10 @@ def _edge(start: float) -> dict[str, Any]:
     }
 
 
-def _step_name(step: Mapping[str, Any]) -> dict[str, Any]:
+def _step_name(step: ShownStep) -> dict[str, Any]:
     return {
-        "text": f"step {int(step['index']):,}{' (traced)' if step.get('traced') else ''}",
-        "x": _milliseconds(step["start"]),
+        "text": f"step {step.index:,}{' (traced)' if step.traced else ''}",
+        "x": _milliseconds(step.start),
         "xref": "x",
         "xanchor": "left",
         "y": 1,

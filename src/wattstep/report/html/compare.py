@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattstep.insight.compare.answer import signed_change
@@ -16,7 +15,7 @@ from wattstep.insight.compare.matrix import Cell, Matrix
 from wattstep.insight.compare.metrics import Verdict
 from wattstep.insight.compare.operations import ComparedOperations
 from wattstep.insight.compare.sides import Side
-from wattstep.report.html.page import content_policy, embedded, own_file, script_source
+from wattstep.report.html.page import content_policy, embedded, own_file, script_source, template
 from wattstep.report.values import BYTES_NOTE, NO_VALUE, Shown, plain, show
 from wattstep.report.wording import metric
 from wattstep.schema.figure import Figure
@@ -88,15 +87,8 @@ def render_matrix(matrix: Matrix) -> str:
 
 
 def _render(**parts: Any) -> str:
-    environment = Environment(
-        loader=PackageLoader("wattstep.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     scripts = [script_source(own_file("report.js"))]
-    return environment.get_template("compare.html").render(
+    return template("compare.html").render(
         **parts,
         bytes_note=BYTES_NOTE,
         style=Markup(own_file("report.css")),
@@ -145,7 +137,7 @@ def _operations(operations: ComparedOperations) -> dict[str, Any] | None:
         "differing": len(differing),
         "left": len(rows) - len(shown),
         "alone": [
-            (letter, [plain(f"{one['name']} in {one['layer']}") for one in alone[:MOST_ALONE]], len(alone))
+            (letter, [plain(f"{one.key['name']} in {one.key['layer']}") for one in alone[:MOST_ALONE]], len(alone))
             for letter, alone in (("A", operations.only_a), ("B", operations.only_b))
             if alone
         ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattstep.report import daily_tables
@@ -17,6 +16,7 @@ from wattstep.report.html.page import (
     own_file,
     plotting_library,
     script_source,
+    template,
     write_at_once,
 )
 from wattstep.report.wording import STATUS_MEANINGS
@@ -37,17 +37,10 @@ def write_daily(daily: DailyReport, path: Path) -> None:
 
 def render_daily(daily: DailyReport) -> str:
     """The report as the text of an HTML page."""
-    environment = Environment(
-        loader=PackageLoader("wattstep.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plots = Plots()
     plot = plots.place(accuracy_chart(daily), "Accuracy on held-out samples by day")
     scripts = [plotting_library(), script_source(own_file("report.js"))]
-    return environment.get_template("daily.html").render(
+    return template("daily.html").render(
         heading=daily_tables.heading(daily),
         facts=daily_tables.facts(daily),
         paper=daily_tables.paper_note(daily),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from wattstep.insight.explain.section import Section
+from wattstep.insight.explain.section import Row, Section
 from wattstep.report.html.charts import Chart, bars_of, color_of, phases_of, ranking
 from wattstep.report.html.plotly_text import inert
 from wattstep.report.values import plain, quantity
@@ -26,7 +26,7 @@ def charts_of(section: Section) -> list[tuple[str, Chart]]:
     return [] if chart is None else [(title, chart)]
 
 
-def _rows(section: Section, table: str) -> Sequence[Mapping[str, Any]]:
+def _rows(section: Section, table: str) -> Sequence[Row]:
     return next((each.rows for each in section.tables if each.name == table), ())
 
 
@@ -80,12 +80,23 @@ def _roofline(section: Section) -> Chart | None:
     layout = {
         "height": 340,
         "margin": {"l": 58, "r": 8, "t": 8, "b": 44},
-        "xaxis": {"type": "log", "title": {"text": "FLOP per byte that must be moved"}},
-        "yaxis": {"type": "log", "title": {"text": "GFLOP/s"}},
+        "xaxis": _axis("FLOP per byte that must be moved"),
+        "yaxis": _axis("GFLOP/s"),
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "hovermode": "closest",
     }
     return {"data": [trace for trace in traces if trace], "layout": layout, "tools": True}
+
+
+def _axis(title: str) -> dict[str, Any]:
+    """A logarithmic axis with ticks at 1, 2 and 5 of each decade, all written in full."""
+    ticks = [n * 10.0**power for power in range(-6, 7) for n in (1, 2, 5)]
+    return {
+        "type": "log",
+        "title": {"text": title, "font": {"size": 11, "color": "--ink-soft"}, "standoff": 6},
+        "tickvals": ticks,
+        "ticktext": [f"{tick:g}" for tick in ticks],
+    }
 
 
 def _roof(section: Section, intensities: Sequence[float]) -> dict[str, Any]:
@@ -114,7 +125,7 @@ def _roof(section: Section, intensities: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def _hover(row: Mapping[str, Any], intensity: float, rate: float, time: float) -> str:
+def _hover(row: Row, intensity: float, rate: float, time: float) -> str:
     place = " · ".join(inert(plain(row[key])) for key in ("layer", "phase") if row.get(key))
     bound = row.get("bound")
     return (
@@ -124,7 +135,7 @@ def _hover(row: Mapping[str, Any], intensity: float, rate: float, time: float) -
     )
 
 
-def _number(row: Mapping[str, Any], key: str) -> float | None:
+def _number(row: Row, key: str) -> float | None:
     figure = row.get(key)
     return figure.value if isinstance(figure, Figure) else None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wattstep.insight.advise.advice import Advice
+from wattstep.insight.advise.section import AdviceSection
 from wattstep.insight.explain import explain
 from wattstep.insight.explain.section import Section
 from wattstep.report.html.explain_charts import charts_of
@@ -11,7 +13,6 @@ from wattstep.report.html.page import Plot, Plots
 from wattstep.report.values import plain, show
 from wattstep.run.run import Run
 
-ADVICE = "advice"  # the section that stands in a box of its own
 MOST_INSTANCES = 60_000  # operations, one by one: with more it takes more than a second
 
 
@@ -30,22 +31,28 @@ def told(sections: Sequence[Section] | str, plots: Plots) -> dict[str, object] |
     """Variables of the template: titles with sentences and pictures, or a reason; None for nothing."""
     if isinstance(sections, str):
         return {"reason": plain(sections), "sections": [], "advice": []}
-    titled = [
-        (plain(one.title), _sentences(one), _plots(one, plots))
-        for one in sections
-        if one.name != ADVICE
+    advice = [
+        _advice(each) for one in sections if isinstance(one, AdviceSection) for each in one.pieces
     ]
-    advice = [each for one in sections if one.name == ADVICE for each in _advice(one)]
+    said = {each["why"] for each in advice}
+    titled = [
+        (
+            plain(one.title),
+            [text for text in _sentences(one) if text not in said],
+            _plots(one, plots),
+        )
+        for one in sections
+        if not isinstance(one, AdviceSection)
+    ]
     return {"reason": "", "sections": titled, "advice": advice} if sections else None
 
 
-def _advice(section: Section) -> list[dict[str, object]]:
-    """What to do, what it saves, why, and how to try it; the most gain first."""
-    return [
-        {"do": plain(row["do"]), "gain": show(row["gain"]), "why": plain(row["why"]),
-         "how": plain(row["how"])}
-        for table in section.tables if table.name == ADVICE for row in table.rows
-    ]  # fmt: skip
+def _advice(piece: Advice) -> dict[str, object]:
+    """What to do, what it saves, why, and how to try it."""
+    return {
+        "do": plain(piece.title), "gain": show(piece.gain), "why": plain(piece.why),
+        "how": plain(piece.how),
+    }  # fmt: skip
 
 
 def _plots(section: Section, plots: Plots) -> list[Plot]:

@@ -105,7 +105,7 @@ def _level(
         "textposition": "inside",
         "insidetextanchor": "start",
         "textangle": 0,
-        "constraintext": "none",
+        "constraintext": "inside",  # what would shrink below what one can read is hidden
         "insidetextfont": {"color": "--on-bar"},
         "hovertext": hovers,
         "hoverinfo": "text",

@@ -412,7 +412,7 @@ def _labels(operations: OperationLanes, notes: list[str]) -> tuple[Document, Int
         often = np.argsort(-np.bincount(label, minlength=len(known)), kind="stable")[:MOST_LABELS]
         new = np.full(len(known), MOST_LABELS, np.int64)
         new[often] = np.arange(MOST_LABELS)
-        notes.append(f"{len(known) - MOST_LABELS:,} rarer names of operations are not told")
+        notes.append(f"{len(known) - MOST_LABELS:,} rarer names of operations are left out")
         known, label = [known[n] for n in often], new[label]
         known.append(("(a rarer operation)", "", ""))
     texts: dict[str, int] = {}

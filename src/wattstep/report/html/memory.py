@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattstep.report import memory_tables
@@ -18,6 +17,7 @@ from wattstep.report.html.page import (
     own_file,
     plotting_library,
     script_source,
+    template,
     write_at_once,
 )
 from wattstep.report.html.plotly_text import inert
@@ -42,17 +42,10 @@ def write_footprints(footprints: Sequence[Footprint], path: Path) -> None:
 
 def render_footprints(footprints: Sequence[Footprint]) -> str:
     """The report of some footprints as the text of an HTML page."""
-    environment = Environment(
-        loader=PackageLoader("wattstep.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plots = Plots()
     groups = [_group(group, plots) for group in memory_tables.by_workload(footprints)]
     scripts = [plotting_library(), script_source(own_file("report.js"))]
-    return environment.get_template("memory.html").render(
+    return template("memory.html").render(
         groups=groups,
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
         bytes_note=BYTES_NOTE,

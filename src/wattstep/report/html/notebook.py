@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from wattstep.report.html.page import own_file
 from wattstep.report.values import Shown, plain, quantity, show
 from wattstep.run.three_steps import POWER_ROLE, ThreeSteps
 from wattstep.schema.figure import Figure
+from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
 HEADLINE = (
@@ -48,9 +49,9 @@ def picture(run: Any) -> str:
     )
 
 
-def operations(rows: Sequence[Mapping[str, Any]]) -> str:
+def operations(rows: Sequence[CostRow]) -> str:
     """The operations that take most time, as an HTML table."""
-    timed = sorted(rows, key=lambda row: -(row["time"].value or 0.0))
+    timed = sorted(rows, key=lambda row: -(row.figure("time").value or 0.0))
     head = Markup("").join(
         Markup("<th>{}</th>").format(name)
         for name in ("Operation", "Layer", "Phase", "Time", "Energy")
@@ -176,12 +177,13 @@ def _color(phase: str) -> str:
     return phase if phase in IN_TURN else "other"
 
 
-def _operation(row: Mapping[str, Any]) -> Markup:
+def _operation(row: CostRow) -> Markup:
     names = Markup("").join(
-        Markup("<td>{}</td>").format(escape(_short(row.get(key) or "", LONGEST_NAME)))
-        for key in ("name", "layer", "phase")
+        Markup("<td>{}</td>").format(escape(_short(text, LONGEST_NAME)))
+        for text in (row.name, row.layer, row.phase)
     )
-    return Markup("<tr>{}{}{}</tr>").format(names, _amount(row["time"]), _amount(row["energy"]))
+    amounts = _amount(row.figure("time")), _amount(row.figure("energy"))
+    return Markup("<tr>{}{}{}</tr>").format(names, *amounts)
 
 
 def _amount(figure: Figure) -> Markup:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from wattstep.report.html.charts import Bar, Chart
@@ -31,6 +32,22 @@ class Plot:
     height: int
     title: str
     statuses: tuple[str, ...]
+
+
+def environment(*packages: str) -> Environment:
+    """Templates of some packages, the first that has one; texts are escaped, no name may be unknown."""
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def template(name: str) -> Template:
+    """A template of a report."""
+    return environment("wattstep.report.html").get_template(name)
 
 
 class Plots:

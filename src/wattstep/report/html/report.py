@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattstep.errors import DamagedRunError
@@ -30,16 +29,19 @@ from wattstep.report.html.page import (
     own_file,
     plotting_library,
     script_source,
+    template,
     write_at_once,
 )
 from wattstep.report.html.paper.readings import Readings, reading
 from wattstep.report.html.paper.section import paper_section
 from wattstep.report.html.run import rankings, run_section
+from wattstep.report.html.shared import told_once
 from wattstep.report.located import located
 from wattstep.report.several import related, summary_of_all
 from wattstep.report.tables import table
 from wattstep.report.values import BYTES_NOTE, plain
 from wattstep.run import Run, load
+from wattstep.run.three_steps import ThreeSteps
 from wattstep.run.timeline import Timeline
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.failures import Failure, Failures, contained
@@ -47,6 +49,7 @@ from wattstep.schema.metrics import OWN
 from wattstep.schema.run_report import RunReport
 
 MOST_CHARACTERS = 14_900_000  # of a page; those beyond ASCII take two bytes or three
+_TWO = 2  # sides of a comparison that says which is better
 _COMPARED = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "peak_memory")
 _RANKED = ("step_time", "energy_per_step", "peak_memory")
 
@@ -58,7 +61,7 @@ class Reported:
     Attributes:
         report: Report of the run.
         timeline: The whole run; None leaves its timeline out.
-        three_steps: Three steps of it, for the paper's figures; `{}` if there are none.
+        three_steps: Three steps of it, for the paper's figures.
         state: State of the device that a sweep had set; "": as it was.
         process: Data that comparisons need of it; None: it is not compared.
         explained: Sections of `wattstep explain`, or why they are left out.
@@ -67,7 +70,7 @@ class Reported:
 
     report: RunReport
     timeline: Timeline | None = None
-    three_steps: Mapping[str, Any] = field(default_factory=dict)
+    three_steps: ThreeSteps = field(default_factory=ThreeSteps)
     state: str = ""
     process: Process | None = None
     explained: Sequence[Section] | str = ()
@@ -118,7 +121,7 @@ def _reported(run: Run, state: str, explained: bool) -> Reported:
         report=report,
         timeline=timeline,
         three_steps=failures.guard(
-            "three steps", lambda: timeline.to_dict() if timeline else {}, {}
+            "three steps", lambda: timeline.three_steps if timeline else ThreeSteps(), ThreeSteps()
         ),
         state=state,
         process=failures.guard("comparison", lambda: process_of(report), None),
@@ -158,18 +161,14 @@ def render_report(
     """The report of some runs as the text of an HTML page; parts that failed are listed in it."""
     failures = Failures() if failures is None else failures
     note_failures(runs, unreadable, failures)
-    environment = Environment(
-        loader=PackageLoader("wattstep.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plots = Plots()
     reports = [located(run.report, f"/runs/{number}") for number, run in enumerate(runs)]
+    processes = [run.process for run in runs if run.process is not None]
+    compared = failures.guard("comparison", lambda: compared_section(processes), None)
+    answered = compared is not None and len(compared.sides) == _TWO and not compared.refusal
     overview = None
     if len(runs) > 1:
-        overview = failures.guard("side by side", lambda: _overview(reports, plots), None)
+        overview = failures.guard("side by side", lambda: _overview(reports, plots, answered), None)
     sections = [
         {
             **run_section(f"run-{number}", report, plots, failures),
@@ -188,10 +187,8 @@ def render_report(
         ]
         return paper_section(Readings(runs=readings, daily=daily), plots, paper)
 
-    processes = [run.process for run in runs if run.process is not None]
-    compared = failures.guard("comparison", lambda: compared_section(processes), None)
     render = partial(
-        environment.get_template("report.html").render,
+        template("report.html").render,
         title=_page_title(reports, daily),
         overview=overview,
         paper=failures.guard("the paper's figures", figures_of_paper, None),
@@ -238,7 +235,8 @@ def _within_size(
             )
         ]
         failed = [(plain(one.part), plain(one.reason)) for one in failures]
-        page = render(runs=whole, failures=failed)
+        shared, each = told_once(whole) if len(whole) > 1 else (None, whole)
+        page = render(runs=each, shared=shared, failures=failed)
         over = len(page) - MOST_CHARACTERS
         if over <= 0 or budget <= LEAST_BUDGET:
             return page
@@ -256,7 +254,8 @@ def _page_title(reports: Sequence[RunReport], daily: Sequence[DailyReport]) -> s
     return wording.title(reports[0]) if len(reports) == 1 else f"{len(reports)} runs"
 
 
-def _overview(reports: Sequence[RunReport], plots: Plots) -> dict[str, Any]:
+def _overview(reports: Sequence[RunReport], plots: Plots, answered: bool) -> dict[str, Any]:
+    """The runs beside each other; which is best in words, unless a comparison has answered that."""
     sides = wording.side_by_side(reports)
     rows = [
         {"run": title, "engine": report.engine, "machine": machines.short(report.device), **metrics}
@@ -272,7 +271,7 @@ def _overview(reports: Sequence[RunReport], plots: Plots) -> dict[str, Any]:
         if len({row[key] for row in rows}) > 1
     }
     return {
-        "summary": summary_of_all(reports),
+        "summary": summary_of_all(reports)[: 1 if answered else None],
         "table": table(rows, {"run": "Run", **differing}, labels),
         # Bars beside each other rank: runs of unrelated networks are not.
         "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import divisions
@@ -26,16 +27,20 @@ from wattstep.report.values import (
     quantity,
     show,
 )
+from wattstep.schema.configuration import NOT_TOLD
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure
 from wattstep.schema.figures import Figures, Metrics
-from wattstep.schema.report_rows import SampledChannel
+from wattstep.schema.report_rows import CostRow, SampledChannel
 from wattstep.schema.run_report import RunReport
+
+Told: TypeAlias = tuple[wording.Metric, Shown]  # a figure with its label and meaning
 
 PART = "Part of a step"
 SERIES = tuple(f"--series-{n}" for n in range(1, 7))
 _TOP_OPERATIONS = 12
-_MOST_LAYER_BARS = 24
+_MOST_LAYER_BARS = 12
+_MOST_COSTLIEST = 3
 # Shown in parts of their own.
 _APART = ("cpu_core_utilization", "idle_state_ratio", "memory_breakdown", "memory_highest")
 
@@ -43,15 +48,18 @@ _APART = ("cpu_core_utilization", "idle_state_ratio", "memory_breakdown", "memor
 def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) -> dict[str, Any]:
     """Variables of the template `run.html` for a run; a part that fails is left out and noted."""
     metrics = report.metrics
-    empty: dict[str, Any] = {"cards": [], "unknown": [], "others": []}
+    empty: dict[str, Any] = {
+        part: [] for part in ("cards", "unknown", "others", "missing", "how", "meanings")
+    }
     parts: Mapping[str, tuple[Callable[[], Any], Any]] = {
         "title": (lambda: wording.title(report), id),
-        "setting": (lambda: wording.setting(report), []),
+        "setting": (lambda: _setting(report), []),
         "sensors": (lambda: machines.sensors(report.device), ""),
         "virtual": (lambda: machines.virtuality(report.device), ""),
         "cautions": (lambda: wording.cautions(report), []),
         "summary": (lambda: wording.summary(report), []),
         "divided": (lambda: _divided(report), []),
+        "costliest": (lambda: _costliest(report), None),
         "step": (lambda: _parts_of_a_step(report, plots), None),
         "operations": (lambda: _operations(report, plots), None),
         "layers": (lambda: _layers(report, plots), None),
@@ -61,7 +69,6 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
         "memory": (lambda: _memory(metrics, plots), None),
         "rails": (lambda: _rails(report, plots), None),
         "conditions": (lambda: _conditions(report), None),
-        "missing": (lambda: _missing(report), []),
         "recording": (lambda: _recording(report), []),
         "facts": (lambda: _facts(report), []),
         "channels": (lambda: [_channel(each) for each in report.channels], []),
@@ -80,21 +87,45 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
     }
 
 
+def _setting(report: RunReport) -> list[str]:
+    """Settings of the run, and the machine where it says which one it is."""
+    machine = machines.short(report.device)
+    known = [] if machine == machines.UNKNOWN else [machine]
+    return [part for part in (*wording.setting(report), *known) if part != NOT_TOLD]
+
+
 def _divided(report: RunReport) -> list[dict[str, Any]]:
     """The step as bars, time and energy of the same parts together."""
     found: dict[str, dict[str, Any]] = {}
-    for division in divisions(report):
+    for division in divisions(report, energy_by_kind=True):
         group = found.setdefault(division.by, {"by": division.by, "bars": [], "parts": {}})
         segments = []
         for part in division.parts:
             series = SERIES[len(group["parts"]) % len(SERIES)]
             color = charts.color_of(part.name) if division.by == "phase" else series
-            known = group["parts"].setdefault(plain(part.name), {"color": color, "figures": []})
-            known["figures"] += [] if part.figure is None else [show(part.figure)]
+            known = group["parts"].setdefault(plain(part.name), {"color": color, "figures": {}})
+            known["figures"][division.of] = None if part.figure is None else show(part.figure)
             segments.append((plain(part.name), part.share, known["color"]))
         bar = {"of": division.of, "status": division.status, "segments": segments}
         group["bars"].append(bar)
     return list(found.values())
+
+
+def _costliest(report: RunReport) -> dict[str, Any] | None:
+    """The layers that cost most, by energy where it is known; operations where there are no layers."""
+    of, rows = ("layers", report.layers) if report.layers else ("operations", report.operations)
+    for what in ("energy", "time"):
+        known = [row for row in rows if row.figures.value(what)]
+        if known:
+            top = sorted(known, key=lambda row: -(row.figures.value(what) or 0.0))
+            rows_of = [_cost(row, what) for row in top[:_MOST_COSTLIEST]]
+            return {"of": of, "by": what, "rows": rows_of}
+    return None
+
+
+def _cost(row: CostRow, what: str) -> tuple[str, Shown]:
+    texts = (row.layer,) if not row.name else (row.name, row.layer, row.phase)
+    return plain(" · ".join(text for text in texts if text)), show(row.figures[what])
 
 
 def _learning(report: RunReport, plots: Plots) -> list[Plot]:
@@ -102,44 +133,73 @@ def _learning(report: RunReport, plots: Plots) -> list[Plot]:
     return _placed(plots.place(chart, title) for title, chart in charts.items())
 
 
-def _missing(report: RunReport) -> list[tuple[str, str]]:
-    return [(plain(row.what), plain(row.reason)) for row in report.missing]
-
-
 def _recording(report: RunReport) -> list[tuple[str, str | Shown]]:
     return [_fact(*item) for item in report.recording.items()]
 
 
 def _headlines(report: RunReport) -> dict[str, Any]:
-    """The figures on cards; those missing for one reason share a card; the others in a list."""
+    """The figures on cards; others in a list; those missing for one reason together; how they were got."""
     metrics = report.metrics
     single = {
         name: shown for name in metrics if (shown := wording.show_metric(metrics, name)) is not None
     }
     cards = [(wording.metric_of(report, n), single[n]) for n in wording.HEADLINES if n in single]
+    others = [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
+    others += _nested(metrics)
     asked = {wording.metric_of(report, name).label for name in wording.always_asked(report)}
-    unknown: dict[str, list[tuple[wording.Metric, Shown]]] = {}
-    for known, shown in cards:
-        if shown.missing and known.label in asked:
-            unknown.setdefault(shown.reason, []).append((known, shown))
-    others = [
-        (known, shown) for known, shown in cards if shown.missing and known.label not in asked
-    ]
-    others += [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
+    missing = [(known, shown) for known, shown in (*cards, *others) if shown.missing]
+    known_cards, known_others = (
+        [(known, shown) for known, shown in those if not shown.missing] for those in (cards, others)
+    )
     return {
-        "cards": [(known, shown) for known, shown in cards if not shown.missing],
-        "unknown": [(figures, reason) for reason, figures in unknown.items()],
-        "others": others + list(_nested(metrics)),
+        "cards": known_cards,
+        "unknown": _by_reason(one for one in missing if one[0].label in asked),
+        "others": known_others,
+        "missing": _by_reason(
+            (one for one in missing if one[0].label not in asked),
+            {plain(row.what): plain(row.reason) for row in report.missing},
+        ),
+        "how": _how(known_cards),
+        "meanings": [
+            (known.label, known.meaning)
+            for known, _ in (*known_cards, *known_others)
+            if known.meaning
+        ],
     }
 
 
-def _nested(metrics: Metrics) -> Iterable[tuple[wording.Metric, Shown]]:
-    """Lists and mappings of figures that have no part of their own in the page."""
+def _by_reason(
+    figures: Iterable[Told], things: Mapping[str, str] = MappingProxyType({})
+) -> list[tuple[list[tuple[str, Shown | None]], str]]:
+    """What is missing for one reason together: figures, and things that have no figure."""
+    found: dict[str, dict[str, Shown | None]] = {}
+    for known, shown in figures:
+        found.setdefault(shown.reason.rstrip("."), {})[known.label] = shown
+    for what, reason in things.items():
+        found.setdefault(reason.rstrip("."), {}).setdefault(what, None)
+    return [(list(named.items()), reason) for reason, named in found.items()]
+
+
+def _how(cards: Sequence[Told]) -> list[tuple[str, str]]:
+    """How the figures of the cards came about: each method and source once, with what it is of."""
+    found: dict[str, list[str]] = {}
+    for known, shown in cards:
+        for text in (*shown.detail.split("; "), shown.reason):
+            if text:
+                found.setdefault(text, []).append(known.label)
+    return [(text, ", ".join(dict.fromkeys(labels))) for text, labels in found.items()]
+
+
+def _nested(metrics: Metrics) -> Iterable[Told]:
+    """Lists and mappings of figures that have no part of their own in the page; what they mean, once."""
+    told = set()
     for name, key, figure in metrics.each():
         if key is not None and name not in _APART:
             known = wording.metric(name)
+            meaning = "" if name in told else known.meaning
+            told.add(name)
             label = f"{known.label}: {plain(key)}"
-            yield wording.Metric(label=label, meaning=known.meaning), show(figure, known.notation)
+            yield wording.Metric(label=label, meaning=meaning), show(figure, known.notation)
 
 
 def _parts_of_a_step(report: RunReport, plots: Plots) -> dict[str, Any] | None:

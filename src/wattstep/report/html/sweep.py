@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattstep.report.front import Front, fronts
@@ -19,6 +18,7 @@ from wattstep.report.html.page import (
     own_file,
     plotting_library,
     script_source,
+    template,
     write_at_once,
 )
 from wattstep.report.html.paper.readings import Readings, reading
@@ -59,13 +59,6 @@ def render_sweep(
     """The report of a sweep as the text of an HTML page; parts that failed are listed in it."""
     failures = Failures() if failures is None else failures
     note_failures(runs, unreadable, failures)
-    environment = Environment(
-        loader=PackageLoader("wattstep.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plots = Plots()
     nothing: list[tuple[Front, Plot | None]] = []
     drawn = failures.guard("time and energy", lambda: _fronts(sweep, plots), nothing)
@@ -73,7 +66,7 @@ def render_sweep(
     # 1.2 MB, where there is no chart.
     plotly = [plotting_library()] if plots.placed else []
     scripts = [*plotly, script_source(own_file("report.js"))]
-    return environment.get_template("sweep.html").render(
+    return template("sweep.html").render(
         table=fit_table(sweep),
         facts=facts(sweep),
         settings=_settings(sweep),

@@ -22,6 +22,7 @@ MODEL = (
 )
 _PANEL, _GAP, _TOP, _BOTTOM = 92, 26, 22, 40  # pixels
 _SHORT = 5  # characters of a unit that stand beside each number of an axis
+_LEAST_SPAN = 0.05  # of a value that its axis spans at least: less is noise to the eye
 _MOST_ZONES = 16  # sensors of temperature that are drawn
 _MARKED = ("modelled", "predicted")
 _TITLES = {
@@ -84,6 +85,7 @@ def course_chart(curve: Course | None, since: str = "the first step") -> Chart |
         scale = scale_of(max(map(abs, _known(column)), default=0.0), column.unit)
         layout[f"yaxis{suffix}"] = {
             "domain": [low, high],
+            **_range(column, scale.factor),
             "nticks": 4,
             "ticksuffix": scale.suffix if len(scale.suffix) <= _SHORT else "",
             "zeroline": False,
@@ -101,6 +103,17 @@ def course_chart(curve: Course | None, since: str = "the first step") -> Chart |
         layout["shapes"].append(_onset(curve.throttled_from * factor))
         layout["annotations"].append(_onset_name(curve.throttled_from * factor))
     return {"data": data, "layout": layout, "tools": True}
+
+
+def _range(column: CourseColumn, factor: float) -> dict[str, Any]:
+    """An axis that shows a change of a percent as small; {} where the values span more than that."""
+    known = _known(column)
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    least = _LEAST_SPAN * max(abs(low), abs(high))
+    if high - low >= least or not least:
+        return {}
+    middle = (low + high) / 2
+    return {"range": [factor * (middle - least / 2), factor * (middle + least / 2)]}
 
 
 def sentences(report: RunReport) -> list[str]:

@@ -244,7 +244,7 @@ TABLES: Final[tuple[Table, ...]] = (
         ),
     ),
     Table(
-        name="memory", origin="files", meaning="memory by category as the training told it",
+        name="memory", origin="files", meaning="memory by category as the training reported it",
         columns=_columns(
             ("t_ns", "BIGINT", "when", "ns"),
             ("category", "VARCHAR", "parameters, gradients, peaks of resident memory, ..."),

@@ -155,7 +155,9 @@ def _print_operations(operations: ComparedOperations, console: Console) -> None:
         _print_rows(operations, console)
     for letter, alone in (("A", operations.only_a), ("B", operations.only_b)):
         if alone:
-            names = ", ".join(brief(f"{one['name']} in {one['layer']}") for one in alone[:4])
+            names = ", ".join(
+                brief(f"{one.key['name']} in {one.key['layer']}") for one in alone[:4]
+            )
             more = f" and {len(alone) - 4} more" if len(alone) > 4 else ""
             console.print(Padding(Text(f"only in {letter}: {plain(names)}{more}"), INDENT))
 

@@ -10,13 +10,13 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from wattstep.insight.advise.section import AdviceSection
 from wattstep.insight.explain.section import Section, Table
 from wattstep.report.values import brief, plain, show
 from wattstep.report.wording import metric
 from wattstep.schema.figure import Figure
 
 INDENT = (0, 0, 0, 2)
-ADVICE = "advice"
 ONLY_A_RUN = "what it saves only a run can tell"
 EVIDENCE = "evidence: --section NAME for one, --full for all"
 MOST_ROWS = 15
@@ -34,7 +34,7 @@ def print_brief(sections: Sequence[Section], console: Console) -> None:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for section in sections:
-        if section.name == ADVICE and section.reason is None:
+        if isinstance(section, AdviceSection) and section.reason is None:
             _print_advice(section, console)
             continue
         told = section.reason is None and section.sentences
@@ -44,17 +44,16 @@ def print_brief(sections: Sequence[Section], console: Console) -> None:
     console.print(Padding(Text(EVIDENCE, style="dim"), INDENT))
 
 
-def _print_advice(section: Section, console: Console) -> None:
+def _print_advice(section: AdviceSection, console: Console) -> None:
     """What to do, what that saves, why, and how to try it."""
-    rows = [row for table in section.tables if table.name == ADVICE for row in table.rows]
-    for number, row in enumerate(rows, 1):
-        gain = show(row["gain"])
+    for number, piece in enumerate(section.pieces, 1):
+        gain = show(piece.gain)
         saves = ONLY_A_RUN if gain.missing else f"saves {gain.text} of a sample's time, predicted"
-        title = Text.assemble((f"{number}. {plain(row['do'])}", "bold"), f": {saves}")
+        title = Text.assemble((f"{number}. {plain(piece.title)}", "bold"), f": {saves}")
         console.print(Padding(title, INDENT))
-        for words in (row["why"], row["how"]):
+        for words in (piece.why, piece.how):
             console.print(Padding(Text(plain(words), style="dim"), (0, 0, 0, 5)))
-    if not rows:
+    if not section.pieces:
         console.print(Padding(Text(plain(section.sentences[0])), INDENT))
     console.print()
 

@@ -14,9 +14,11 @@ from rich.text import Text
 from wattstep.report import query_rows
 from wattstep.report.query import Answer
 from wattstep.report.query.tables import Table
+from wattstep.report.terminal.folding import has_room
 from wattstep.report.values import NO_VALUE, brief
 
 NUMBERS: Final = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
+RULE: Final = 40  # cells between two records
 LONGEST: Final = 200  # characters of a value
 
 
@@ -38,10 +40,25 @@ def print_answer(answer: Answer, console: Console, most: int) -> None:
         )  # fmt: skip
     for row in shown:
         grid.add_row(*(Text(_spoken(value)) for value in row))
-    console.print(grid)
+    if shown and not has_room(grid, console):
+        _print_records(answer, shown, console)
+    else:
+        console.print(grid)
     count = len(shown) + sum(1 for _ in rows)
     of_all = "" if count <= most else f", the first {most} of them above; --csv, --json, -o for all"
     console.print(Text(f"{count:,} row{'' if count == 1 else 's'}{of_all}", style="dim"))
+
+
+def _print_records(answer: Answer, rows: Sequence[Sequence[Any]], console: Console) -> None:
+    """Rows that are wider than the terminal, each as lines of column and value; without empty ones."""
+    for row in rows:
+        grid = Grid.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column(overflow="fold")
+        for (name, _), value in zip(answer.columns, row, strict=True):
+            if value is not None:
+                grid.add_row(brief(name), Text(_spoken(value)))
+        console.print(grid, Text("─" * min(console.width, RULE), style="dim"))
 
 
 def print_tables(tables: Sequence[Table], console: Console) -> None:

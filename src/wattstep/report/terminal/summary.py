@@ -20,7 +20,9 @@ from wattstep.report.terminal.run import STYLES
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
+from wattstep.schema.figure import weakest
 from wattstep.schema.metrics import HEADLINES
+from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
 NOT_KNOWN: Final = "not known"  # the engine of a log
@@ -32,7 +34,7 @@ WIDEST: Final = 110  # columns that the screen takes
 SEGMENTS: Final = "█▓▒░"
 PLAIN_SEGMENTS: Final = "#=+."
 COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "red", "white")
-MORE: Final = "more: wattstep show --full, explain, report"
+MORE: Final = "more: wattstep explain RUN, wattstep show RUN --full, wattstep report RUN"
 INDENT: Final = (0, 0, 0, 2)
 
 
@@ -164,6 +166,7 @@ def _bar(parts: Sequence[Part], console: Console) -> Text:
 
 def _costliest(report: RunReport, console: Console) -> Grid | None:
     rows = sorted(report.operations, key=seconds, reverse=True)[:COSTLIEST]
+    layers = sorted(report.layers, key=_costs, reverse=True)[:1]
     if not rows:
         return None
     grid = Grid.grid(padding=(0, 2, 0, 0))
@@ -172,18 +175,25 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
     for _ in ("time", "share", "energy"):
         grid.add_column(no_wrap=True, justify="right")
     grid.add_column(no_wrap=True)
-    for n, row in enumerate(rows):
+    labels = ["top layer"] * len(layers) + ["costliest"] + [""] * len(rows)
+    for label, row in zip(labels, (*layers, *rows), strict=False):
         place = ", ".join(
             brief(part) for part in (row.layer, row.phase) if part and not part.startswith("(")
         )
-        name = brief(row.name) + (f" ({place})" if place else "")
+        name = f"{brief(row.name)} ({place})" if row.name and place else brief(row.name) or place
         figures = [row.figures.figure(key) for key in ("time", "share", "energy")]
-        shown = [show(figure) for figure in figures if figure is not None and not figure.missing]
+        known = [figure for figure in figures if figure is not None and not figure.missing]
+        shown = [show(figure) for figure in known]
         cells = [each.value for each in shown] + [""] * (3 - len(shown))
-        status = ", ".join(dict.fromkeys(each.status for each in shown))
-        label = "costliest" if n == 0 else ""
+        status = weakest(figure.status for figure in known).value if known else ""
         grid.add_row(label, name, *cells, Text(status, style=STYLES.get(status, "dim")))
     return grid
+
+
+def _costs(row: CostRow) -> tuple[float, float]:
+    """Energy and time of a row: where energy is not known of any, time alone ranks."""
+    energy = row.figures.figure("energy")
+    return (energy.value or 0.0) if energy is not None else 0.0, seconds(row)
 
 
 def _advised(advice: Sequence[Advice]) -> Group:

@@ -92,6 +92,18 @@ def folders(root: Path) -> Iterator[Path]:
         yield from sorted(path for path in root.glob(pattern) if path.is_dir())
 
 
+def find_file(data_dir: Path | None, *names: str) -> Path | None:
+    """The first file of one of these names in a folder; None where there is none, or no folder.
+
+    Raises:
+        InvalidValueError: `data_dir` is no folder.
+    """
+    if data_dir is None:
+        return None
+    candidates = (folder / name for folder in folders(data_dir) for name in names)
+    return next((path for path in candidates if path.is_file()), None)
+
+
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked where its name ends in .gz.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from wattstep.errors import InvalidValueError
-from wattstep.workloads.data.samples import Bytes, Samples, describe, folders, read_bytes
+from wattstep.workloads.data.samples import Bytes, Samples, describe, find_file, read_bytes
 from wattstep.workloads.data.words import byte_tokens
 
 NAME = "Shakespeare"
@@ -29,18 +29,8 @@ def read_text(data_dir: Path | None, window: int = WINDOW) -> Samples:
     Raises:
         InvalidValueError: The text is there, but cannot be read, or is too short.
     """
-    path = None if data_dir is None else find(data_dir)
+    path = find_file(data_dir, *FILES)
     return _stand_in(window) if path is None else _official(path, window)
-
-
-def find(data_dir: Path) -> Path | None:
-    """The file with the text, or None.
-
-    Raises:
-        InvalidValueError: `data_dir` is no folder.
-    """
-    candidates = (folder / name for folder in folders(data_dir) for name in FILES)
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def _official(path: Path, window: int) -> Samples:

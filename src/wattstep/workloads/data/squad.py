@@ -14,7 +14,7 @@ import numpy as np
 from wattstep.errors import InvalidValueError
 from wattstep.workloads.data import docstrings
 from wattstep.workloads.data.holding_out import split_last_tenth
-from wattstep.workloads.data.samples import Array, Samples, describe, folders
+from wattstep.workloads.data.samples import Array, Samples, describe, find_file
 from wattstep.workloads.data.words import (
     CLASSIFY,
     PAD,
@@ -69,15 +69,8 @@ def read_questions(data_dir: Path | None) -> Samples:
     Raises:
         InvalidValueError: The files are there, but cannot be read.
     """
-    path = _find(data_dir)
+    path = find_file(data_dir, TRAIN)
     return _stand_in() if path is None else _official(path.parent)
-
-
-def _find(data_dir: Path | None) -> Path | None:
-    if data_dir is None:
-        return None
-    candidates = (folder / TRAIN for folder in folders(data_dir))
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def _official(folder: Path) -> Samples:

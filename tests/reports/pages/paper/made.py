@@ -9,6 +9,7 @@ from tests.reports.synthetic import figure, missing, report
 
 from wattstep.report.html.paper import readings as drawn_from
 from wattstep.report.html.paper.readings import Reading, Readings
+from wattstep.run.three_steps import ShownChannel, ShownStep, ThreeSteps
 from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, Published
 from wattstep.schema.figure import Figure, Status
 
@@ -77,8 +78,8 @@ def metrics(size: float, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def timeline(**changes: Any) -> dict[str, Any]:
-    """Three steps of 10 ms, a sample of everything each 5 ms."""
+def timeline(*, leave_out: tuple[str, ...] = ()) -> ThreeSteps:
+    """Three steps of 10 ms, a sample of everything each 5 ms; channels of some roles are left out."""
     times = [0.005 * n for n in range(7)]
     cores = [
         channel(f"core {core} busy", "core_utilization", "ratio", [busy] * 7, times, core=core)
@@ -89,29 +90,30 @@ def timeline(**changes: Any) -> dict[str, Any]:
         channel(name, "rail_power", "W", [value] * 7, times, domain=RAILS[name])
         for name, value in watts.items()
     ]
-    return {
-        "steps": [
-            {"index": 10 + n, "start": 0.01 * n, "end": 0.01 * (n + 1), "traced": False, "phases": []}
+    channels = (
+        *cores,
+        channel("gpu", "gpu_utilization", "ratio", [0.9, 1.0, 0.8, 0.9, 1.0, 0.8, 0.9], times),
+        *rails,
+        channel("power", "power", "W", [8.0] * 7, times),
+    )
+    return ThreeSteps(
+        steps=tuple(
+            ShownStep(index=10 + n, start=0.01 * n, end=0.01 * (n + 1), traced=False, phases=())
             for n in range(3)
-        ],
-        "channels": [
-            *cores,
-            channel("gpu", "gpu_utilization", "ratio", [0.9, 1.0, 0.8, 0.9, 1.0, 0.8, 0.9], times),
-            *rails,
-            channel("power", "power", "W", [8.0] * 7, times),
-        ],
-        "operations": [],
-        "note": "",
-        **changes,
-    }  # fmt: skip
+        ),
+        channels=tuple(one for one in channels if one.role not in leave_out),
+    )
 
 
 def channel(
-    name: str, role: str, unit: str, values: list[float], times: list[float], **more: Any
-) -> dict[str, Any]:
+    name: str, role: str, unit: str, values: list[float], times: list[float], *,
+    core: int | None = None, domain: str = "",
+) -> ShownChannel:  # fmt: skip
     """A channel of a timeline."""
-    points = [list(point) for point in zip(times, values, strict=True)]
-    return {"name": name, "role": role, "unit": unit, "core": None, "points": points, **more}
+    return ShownChannel(
+        name=name, role=role, unit=unit, core=core, points=tuple(zip(times, values, strict=True)),
+        status="measured", domain=domain,
+    )  # fmt: skip
 
 
 def run(workload: str = "lenet", batch: int | None = 4, **changes: Any) -> Reading:
@@ -119,7 +121,7 @@ def run(workload: str = "lenet", batch: int | None = 4, **changes: Any) -> Readi
     return reading(document(workload, batch, **changes), timeline())
 
 
-def reading(document: dict[str, Any], timeline: dict[str, Any]) -> Reading:
+def reading(document: dict[str, Any], timeline: ThreeSteps) -> Reading:
     """A run of this document."""
     return drawn_from.reading(report(document), timeline)
 

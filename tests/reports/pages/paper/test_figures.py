@@ -13,6 +13,7 @@ from wattstep.report.html.paper.figures import FIGURES
 from wattstep.report.html.paper.readings import Readings, pooled
 from wattstep.report.tables import Table
 from wattstep.report.values import Shown
+from wattstep.run.three_steps import ThreeSteps
 
 
 def drawn(number: int, readings: Readings) -> Drawn:
@@ -61,9 +62,9 @@ def test_figure_3_has_a_panel_for_each_core_with_its_kind_and_one_for_the_gpu() 
 
 
 def test_figure_3_says_why_there_is_no_gpu() -> None:
-    channels = [c for c in made.timeline()["channels"] if c["role"] != "gpu_utilization"]
     document = made.document(**made.without("gpu_utilization", "this machine has no GPU", "ratio"))
-    readings = Readings(runs=[made.reading(document, made.timeline(channels=channels))])
+    timeline = made.timeline(leave_out=("gpu_utilization",))
+    readings = Readings(runs=[made.reading(document, timeline)])
     assert "GPU utilization is missing: this machine has no GPU." in drawn(3, readings).sentences
 
 
@@ -157,7 +158,8 @@ def test_modelled_lines_are_dotted_with_open_marks() -> None:
 def test_figure_7_has_a_panel_for_each_part_in_the_papers_order() -> None:
     found = drawn(7, made.runs(4))
     titles = [each["text"] for each in found.panels[0].chart["layout"]["annotations"]]
-    assert titles[:5] == ["GPU", "CPU", "Memory", "Rest of the chip", "Whole"]
+    parts = ("GPU", "CPU", "Memory", "Rest of the chip", "Whole")
+    assert titles[:5] == [f"{part} (measured)" for part in parts]
     assert column(found.table, "mean") == ["4.00 W", "1.00 W", "2.00 W", "500 mW", "8.00 W"]
 
 
@@ -237,8 +239,8 @@ def test_runs_without_power_say_so() -> None:
     document["metrics"]["energy_per_step"] = {
         "value": None, "unit": "J", "status": "missing", "reason": gone
     }  # fmt: skip
-    channels = [c for c in made.timeline()["channels"] if "power" not in c["role"]]
-    readings = Readings(runs=[made.reading(document, made.timeline(channels=channels))])
+    timeline = made.timeline(leave_out=("power", "rail_power"))
+    readings = Readings(runs=[made.reading(document, timeline)])
     assert gone in refused(6, readings).reason
     assert gone in refused(7, readings).reason
 
@@ -261,5 +263,5 @@ def test_names_that_are_html_stay_text_in_charts() -> None:
 
 
 def test_a_document_with_next_to_nothing_in_it_is_refused_in_words() -> None:
-    readings = Readings(runs=[made.reading({"title": "LeNet-5"}, {})])
+    readings = Readings(runs=[made.reading({"title": "LeNet-5"}, ThreeSteps())])
     assert all(refused(number, readings).reason for number in FIGURES)

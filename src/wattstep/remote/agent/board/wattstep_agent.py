@@ -37,7 +37,7 @@ def close_on_terminate(recorder):
     """Has SIGTERM close the recording before it ends the script, as it would have without us."""
 
     def terminate(number, frame):
-        recorder.note("the script was told to end (SIGTERM)")
+        recorder.note("the script was ended (SIGTERM)")
         recorder.close()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -20,7 +20,7 @@ from wattstep.report.html.paper.published import Published, published
 from wattstep.report.html.paper.published import label as published_label
 from wattstep.report.html.paper.readings import Readings, pooled
 from wattstep.report.html.plotly_text import inert
-from wattstep.report.tables import Table, table
+from wattstep.report.tables import Row, Table, table
 from wattstep.report.values import plain, scale_of, show
 from wattstep.schema.figure import Figure, Status
 
@@ -166,16 +166,16 @@ class Bars:
     places: Sequence[str]
     series: Sequence[Sequence[Cell]]
     key: Sequence[KeyEntry]
-    rows: Sequence[Mapping[str, Any]] = ()
+    rows: Sequence[Row] = ()
     level: float | None = None
 
 
 def draw_bars(
     charts: Iterable[tuple[Group, Bars]], unit: str
-) -> tuple[list[Panel], list[Mapping[str, Any]], list[KeyEntry]] | None:
+) -> tuple[list[Panel], list[Row], list[KeyEntry]] | None:
     """Panels, rows and what colours stand for, a chart for each group; None where there is no bar."""
     panels: list[Panel] = []
-    rows: list[Mapping[str, Any]] = []
+    rows: list[Row] = []
     key: dict[str, KeyEntry] = {}
     for group, own in charts:
         series = [[bar_of(*cell) for cell in cells] for cells in own.series]
@@ -197,7 +197,7 @@ def colors_of(groups: Sequence[Group]) -> dict[str, str]:
     return colors
 
 
-def batch_rows(groups: Sequence[Group], metrics: Mapping[str, str]) -> list[dict[str, Any]]:
+def batch_rows(groups: Sequence[Group], metrics: Mapping[str, str]) -> list[Row]:
     """A row for each group and batch size.
 
     Args:
@@ -216,7 +216,7 @@ def batch_rows(groups: Sequence[Group], metrics: Mapping[str, str]) -> list[dict
     ]
 
 
-def batch_table(rows: Sequence[Mapping[str, Any]], metrics: Mapping[str, str]) -> Table:
+def batch_table(rows: Sequence[Row], metrics: Mapping[str, str]) -> Table:
     """The table of `batch_rows`, with the heading of each metric by its name."""
     return table(rows, {"run": "Runs", "batch": "Batch", "processes": "Processes"}, metrics)
 

@@ -13,7 +13,7 @@ from wattstep.insight.observe.growth import Ends, ends_of
 from wattstep.insight.observe.memory import NOT_FOLLOWED
 from wattstep.insight.observe.sensors import COMPUTED, NOT_FOLLOWING, computed_power, replayed
 from wattstep.report import daily_tables
-from wattstep.report.html.charts import series_color
+from wattstep.report.html.charts import Curve, series_color
 from wattstep.report.html.daily_chart import accuracy_chart
 from wattstep.report.html.paper.by_batch import (
     SWEEP,
@@ -28,14 +28,13 @@ from wattstep.report.html.paper.published import label, published
 from wattstep.report.html.paper.readings import WHOLE, Reading, Readings, names_of, pooled
 from wattstep.report.html.paper.three_steps import (
     SUMMARY,
-    Channel,
     Chosen,
     draw_steps,
     summary,
 )
 from wattstep.report.tables import table
 from wattstep.report.values import plain, show
-from wattstep.run.three_steps import RAIL
+from wattstep.run.three_steps import POWER_ROLE, RAIL
 from wattstep.schema.daily_report import DailyReport
 
 
@@ -77,28 +76,35 @@ def _missing(readings: Readings, name: str, unit: str) -> list[str]:
 
 # --- 3: loads over three steps ----------------------------------------------------------------------
 
+_GPU = "gpu_utilization"
 _MOST_PANELS = 12  # cores with a panel of their own; more share one
 
 
-def _loads(reading: Reading) -> list[Channel]:
-    channels = reading.timeline.get("channels") or ()
-    cores = [{**one, "of": one["core"]} for one in channels if one.get("core") is not None]
-    gpus = [channel for channel in channels if channel.get("role") == "gpu_utilization"]
-    if len(cores) <= _MOST_PANELS:
-        cores = [{**core, "role": _core(reading, core["of"]), "core": None} for core in cores]
-    return [*cores, *gpus]
+def _loads(reading: Reading) -> list[Curve]:
+    channels = reading.three_steps.channels
+    cores = [(one, one.core) for one in channels if one.core is not None]
+    apart = len(cores) <= _MOST_PANELS
+    return [
+        *(
+            Curve(channel=one, panel=_core(reading, core))
+            if apart
+            else Curve(channel=one, panel=one.role, core=core)
+            for one, core in cores
+        ),
+        *(Curve(channel=one, panel=one.role) for one in channels if one.role == _GPU),
+    ]
 
 
 def _core(reading: Reading, number: int) -> str:
-    kind = reading.kinds.get(int(number))
+    kind = reading.kinds.get(number)
     return f"core {number} ({plain(kind)})" if kind else f"core {number}"
 
 
-def _load_row(run: Chosen, channel: Channel) -> dict[str, Any]:
-    core = channel.get("of")
-    name = "gpu_utilization" if core is None else f"cpu_core_utilization.{core}"
+def _load_row(run: Chosen, curve: Curve) -> dict[str, Any]:
+    channel, core = curve.channel, curve.channel.core
+    name = _GPU if core is None else f"cpu_core_utilization.{core}"
     whole = run.reading.observed.metrics.get(name)
-    part = plain(channel["name"]) if core is None else _core(run.reading, core)
+    part = plain(channel.name) if core is None else _core(run.reading, core)
     return {"part": part, **summary(channel), **({} if whole is None else {"whole": whole})}
 
 
@@ -108,10 +114,10 @@ def _without_loads(runs: Sequence[Chosen]) -> list[str]:
         plain(run.label)
         for run in runs
         if "cpu_core_utilization.0" in run.reading.observed.metrics
-        and all(channel.get("role") == "gpu_utilization" for channel in run.channels)
+        and all(curve.channel.role == _GPU for curve in run.channels)
     ]
     remark = f"{'; '.join(lacking)}: the load of cores has no sample within these steps."
-    reasons = _missing(Readings(runs=[run.reading for run in runs]), "gpu_utilization", "ratio")
+    reasons = _missing(Readings(runs=[run.reading for run in runs]), _GPU, "ratio")
     return [remark] * bool(lacking) + [f"GPU utilization is missing: {each}." for each in reasons]
 
 
@@ -214,6 +220,7 @@ _PARTS = {
     "gpu": "GPU", "cpu": "CPU", "memory": "Memory", "soc": "Rest of the chip", "wifi": "Wi-Fi",
     "system": "Other rails", "whole": "Whole",
 }  # fmt: skip
+_WHOLE = _PARTS["whole"]
 _COLORS = {
     "gpu": "--series-1", "cpu": "--series-2", "memory": "--series-3", "soc": "--series-4",
     "whole": "--other",
@@ -293,20 +300,23 @@ def _draw_energy(readings: Readings) -> Drawn | NotDrawn:
     )  # fmt: skip
 
 
-def _powers(reading: Reading) -> list[Channel]:
-    channels = reading.timeline.get("channels") or ()
-    whole = [{**one, "role": "Whole"} for one in channels if one.get("role") == "power"]
-    rails = [(str(one.get("domain")), one) for one in channels if one.get("role") == RAIL]
-    rails.sort(key=lambda rail: _rank(rail[0]))
-    return [*({**one, "role": _PARTS.get(part, plain(part))} for part, one in rails), *whole]
+def _powers(reading: Reading) -> list[Curve]:
+    channels = reading.three_steps.channels
+    whole = [Curve(channel=one, panel=_WHOLE) for one in channels if one.role == POWER_ROLE]
+    rails = sorted((c for c in channels if c.role == RAIL), key=lambda c: _rank(c.domain))
+    parts = (_PARTS.get(rail.domain, plain(rail.domain)) for rail in rails)
+    return [
+        *(Curve(channel=rail, panel=part) for rail, part in zip(rails, parts, strict=True)),
+        *whole,
+    ]
 
 
-def _power_row(run: Chosen, channel: Channel) -> dict[str, Any]:
-    return {"part": channel["role"], "rail": channel["name"], **summary(channel)}
+def _power_row(run: Chosen, curve: Curve) -> dict[str, Any]:
+    return {"part": curve.panel, "rail": curve.channel.name, **summary(curve.channel)}
 
 
 def _without_parts(runs: Sequence[Chosen]) -> list[str]:
-    lacking = [run.label for run in runs if all(c["role"] == "Whole" for c in run.channels)]
+    lacking = [run.label for run in runs if all(c.panel == _WHOLE for c in run.channels)]
     return [f"{plain('; '.join(lacking))}: {_PARTS_MISSING}."] if lacking else []
 
 

@@ -6,18 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from wattstep.insight.observe.estimates import as_figure, of_processes
 from wattstep.insight.observe.evidence import Observed, observed_of
 from wattstep.insight.observe.groups import Group, groups_of, settings_by_letter
 from wattstep.insight.observe.memory import INTERMEDIATE
+from wattstep.run.three_steps import ThreeSteps
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.figure import Figure, missing, weakest
-from wattstep.schema.figures import Metrics
+from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.run_report import RunReport
-
-Timeline = Mapping[str, Any]
 
 WITH_IDLE = "energy_per_step_with_idle"
 WHOLE = "energy.whole"
@@ -32,12 +30,12 @@ class Reading:
         observed: As the observations see it; its metrics have lists and mappings taken apart:
             "idle_state_ratio.0", "energy.gpu" (all rails of a part), "memory.intermediate".
         report: Its report.
-        timeline: Three of its steps; `{}` if there are none.
+        three_steps: Three of its steps.
     """
 
     observed: Observed
     report: RunReport
-    timeline: Timeline
+    three_steps: ThreeSteps
 
     @property
     def kinds(self) -> Mapping[int, str]:
@@ -74,16 +72,16 @@ class Readings:
         return next(run for run in self.runs if run.observed is observed)
 
 
-def reading(report: RunReport, timeline: Timeline, state: str = "") -> Reading:
-    """A run from its report and timeline.
+def reading(report: RunReport, three_steps: ThreeSteps, state: str = "") -> Reading:
+    """A run from its report and three of its steps.
 
     Args:
         report: Where its figures know their place, so do those that are drawn.
-        timeline: Three steps, or `{}`.
+        three_steps: Of the run; none where there are none.
         state: State of the device that a sweep had set.
     """
     observed = observed_of(report, state, _flat_metrics(report))
-    return Reading(observed=observed, report=report, timeline=timeline)
+    return Reading(observed=observed, report=report, three_steps=three_steps)
 
 
 def pooled(group: Group, name: str, batch: int, unit: str) -> Figure:
@@ -101,7 +99,7 @@ def names_of(group: Group, prefix: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _flat_metrics(report: RunReport) -> dict[str, Figure]:
+def _flat_metrics(report: RunReport) -> Figures:
     """Figures by name."""
     metrics = report.metrics
     figures = {
@@ -112,7 +110,7 @@ def _flat_metrics(report: RunReport) -> dict[str, Figure]:
     whole = figures.get(WITH_IDLE, figures.get("energy_per_step"))
     if whole is not None:
         figures[WHOLE] = whole
-    return {**figures, **_by_part(report), **_memory(metrics)}
+    return Figures({**figures, **_by_part(report), **_memory(metrics)})
 
 
 def _by_part(report: RunReport) -> dict[str, Figure]:

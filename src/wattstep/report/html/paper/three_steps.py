@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from wattstep.insight.observe.groups import Group
-from wattstep.report.html.charts import steps_chart
+from wattstep.report.html.charts import Curve, steps_chart
 from wattstep.report.html.paper.drawn import Drawn, NotDrawn, Panel
 from wattstep.report.html.paper.readings import Reading, Readings
 from wattstep.report.tables import table
 from wattstep.report.values import plain
+from wattstep.run.three_steps import ShownChannel
 from wattstep.schema.figure import Figure, Status
-
-Channel = Mapping[str, Any]
 
 MOST_RUNS = 4  # drawn; the others have their three steps in their own sections
 FEW = 3  # samples: with fewer of a channel there is no course to see
@@ -29,29 +28,29 @@ class Chosen:
         label: Title of the run.
         workload: Its name in the suite.
         reading: The run.
-        channels: Its channels, each under the name of the panel that it belongs in.
+        channels: Its channels, each with its panel.
     """
 
     label: str
     workload: str
     reading: Reading
-    channels: Sequence[Channel]
+    channels: Sequence[Curve]
 
     @property
     def seen(self) -> int:
         """Number of channels with samples enough to show a course."""
-        return sum(len(channel["points"]) >= FEW for channel in self.channels)
+        return sum(len(curve.channel.points) >= FEW for curve in self.channels)
 
 
 def draw_steps(
-    channels: Callable[[Reading], list[Channel]], row: Callable[[Chosen, Channel], dict[str, Any]],
+    channels: Callable[[Reading], list[Curve]], row: Callable[[Chosen, Curve], dict[str, Any]],
     texts: Mapping[str, str], remarks_of: Callable[[Sequence[Chosen]], list[str]],
     columns: Mapping[str, str], lacking: Callable[[Readings], str], command: str,
 ) -> Callable[[Readings], Drawn | NotDrawn]:  # fmt: skip
     """Draws a chart for each configuration, a panel for each channel or group of them.
 
     Args:
-        channels: Those of a run, each under the name of the panel that it belongs in.
+        channels: Those of a run, each with its panel.
         row: Of the table, for a channel.
         texts: Headings of the columns that are no figures.
         said: Remarks on the runs that are drawn.
@@ -74,7 +73,7 @@ def draw_steps(
     return draw
 
 
-def _chosen(readings: Readings, wanted: Callable[[Reading], list[Channel]]) -> list[Chosen]:
+def _chosen(readings: Readings, wanted: Callable[[Reading], list[Curve]]) -> list[Chosen]:
     """Run of each group that is drawn: that with the most channels to be seen, of those the largest batch."""
     chosen = []
     for group in readings.groups:
@@ -91,16 +90,9 @@ def _panels(runs: Sequence[Chosen]) -> list[Panel]:
     """A chart of each run."""
     placed = []
     for run in runs:
-        # The note keeps operations out: they have a chart of their own in the run's section.
-        drawn = {
-            **run.reading.timeline,
-            "channels": run.channels,
-            "operations": [],
-            "operations_note": "elsewhere",
-        }
-        chart = steps_chart(drawn)
+        chart = steps_chart(run.reading.three_steps.steps, run.channels)
         if chart is not None:
-            statuses = dict.fromkeys(_status(channel).value for channel in run.channels)
+            statuses = dict.fromkeys(curve.channel.status for curve in run.channels)
             placed.append(Panel(title=run.label, chart=chart, statuses=tuple(statuses)))
     return placed
 
@@ -116,7 +108,9 @@ def _remarks(runs: Sequence[Chosen]) -> list[str]:
         remarks.append(
             f"{MOST_RUNS} of {len(runs)} are drawn; the others have their steps in their own sections."
         )
-    few = [run for run in runs[:MOST_RUNS] if any(len(c["points"]) < FEW for c in run.channels)]
+    few = [
+        run for run in runs[:MOST_RUNS] if any(len(c.channel.points) < FEW for c in run.channels)
+    ]
     if few:
         names = "; ".join(plain(run.label) for run in few)
         remarks.append(
@@ -126,16 +120,16 @@ def _remarks(runs: Sequence[Chosen]) -> list[str]:
     return remarks
 
 
-def summary(channel: Channel) -> dict[str, Figure]:
+def summary(channel: ShownChannel) -> dict[str, Figure]:
     """Least, mean and most of the samples that are drawn, as figures; empty without any."""
-    values = [float(value) for _, value in channel["points"] if value is not None]
+    values = [float(value) for _, value in channel.points if value is not None]
     if not values:
         return {}
 
     def figure(value: float, method: str) -> Figure:
         return Figure(
-            value=value, unit=str(channel["unit"]), status=_status(channel), n=len(values),
-            method=method, source=str(channel["name"]),
+            value=value, unit=channel.unit, status=Status(channel.status), n=len(values),
+            method=method, source=channel.name,
         )  # fmt: skip
 
     return {
@@ -148,19 +142,15 @@ def summary(channel: Channel) -> dict[str, Figure]:
 SUMMARY = {"least": "Least", "mean": "Mean of the samples", "most": "Most"}
 
 
-def _status(channel: Channel) -> Status:
-    return Status(channel.get("status") or Status.MEASURED.value)
-
-
 def _first(
     readings: Readings,
     group: Group,
     batch: int,
-    wanted: Callable[[Reading], list[Channel]],
+    wanted: Callable[[Reading], list[Curve]],
 ) -> Chosen | None:
     for observed in group.batches[batch]:
         reading = readings.of(observed)
-        channels = wanted(reading) if reading.timeline.get("steps") else []
+        channels = wanted(reading) if reading.three_steps.steps else []
         if channels:
             label = f"{group.label}, batch {batch}" if batch else group.label
             return Chosen(

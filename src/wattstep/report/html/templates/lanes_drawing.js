@@ -162,7 +162,7 @@ const lanesDrawing = (() => {
     ctx.stroke();
     for (const t of found) {
       const x = (t - view.from) * view.scale;
-      const text = `${(t / 10 ** unit).toLocaleString("en", format)} ${PREFIXES[unit]}s`;
+      const text = `${(t / 10 ** unit || 0).toLocaleString("en", format)} ${PREFIXES[unit]}s`;
       if (x > 18 && x < view.width - 26) write(view, text, x, band.y + 13, "--ink-soft", "center");
     }
   }

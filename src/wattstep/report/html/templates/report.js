@@ -162,12 +162,16 @@
   if (theme !== "auto") wear(theme);
 
   // On paper: light colours and every chart; details as the reader left them; then all as it was.
+  // The page takes the width of a sheet first, so that what is drawn fits it.
   window.addEventListener("beforeprint", () => {
-    places.forEach((place) => drawn.add(place));
+    document.documentElement.classList.add("printing");
+    places.filter((place) => place.offsetParent !== null).forEach((place) => drawn.add(place));
     wear("light");
-    drawn.forEach((place) => Plotly.Plots.resize(place));
   });
-  window.addEventListener("afterprint", () => wear(theme));
+  window.addEventListener("afterprint", () => {
+    document.documentElement.classList.remove("printing");
+    wear(theme);
+  });
 
   // --- Tables: sorted, filtered, copied; of thousands of rows the first are shown. ------------------
   const DRAWN = 40;
@@ -205,11 +209,15 @@
   // The same cell as the macro `cell` of parts.html makes.
   function drawCell(told, column, first) {
     if (first) return element("th", { scope: "row" }, named(told ?? ""));
-    if (typeof told === "string") return element("td", {}, named(told));
+    const rare = column.rare ? ["rare"] : [];
+    if (typeof told === "string") return element("td", rare.length ? { className: "rare" } : {}, named(told));
     const place = element("td", { className: "number" });
-    if (told === null) return place;
+    if (told === null) {
+      place.classList.add(...rare);
+      return place;
+    }
     const status = told.status ?? column.status;
-    place.classList.add(status);
+    place.classList.add(status, ...rare);
     for (const name of ["figure", ...EXACT]) if (told[name]) place.dataset[name] = told[name];
     if (told.title) place.title = told.title;
     place.append("number" in told ? told.value : "missing");
@@ -236,6 +244,7 @@
         key: head.dataset.key ?? "",
         numeric: head.classList.contains("number"),
         status: head.dataset.status ?? "", unit: head.dataset.unit ?? "",
+        rare: head.classList.contains("rare"),
       }));
       this.rows = [...table.tBodies[0].rows].map((place) => ({
         place, cells: [...place.cells].map((cell, at) => cellOf(cell, this.columns[at])),
@@ -313,8 +322,10 @@
 
     // What one would paste into a text: cells as they stand, the status of a column in its heading.
     written() {
+      const few = this.table.classList.contains("few");
+      const seen = (cells) => cells.filter((_, at) => !(few && this.columns[at].rare));
       const heading = this.columns.map(({ label, status }) => label + (status && `, ${status}`));
-      return [heading, ...this.shown.map(({ cells }) => cells.map((cell) => cell.text))];
+      return [seen(heading), ...this.shown.map(({ cells }) => seen(cells).map((cell) => cell.text))];
     }
 
     // Every number with all its digits, and what belongs to it in columns of its own.
@@ -402,6 +413,7 @@
       "Markdown": [() => markdown(rows.written()), "a Markdown text, as they stand"],
     };
     const group = element("span", { className: "copies" });
+    if (table.classList.contains("few")) group.append(columnsOf(table, rows.columns.length));
     for (const [label, [spell, target]] of Object.entries(copies)) {
       const button = element("button", { type: "button", textContent: label });
       button.title = `Copy the rows that are shown for ${target}`;
@@ -415,8 +427,30 @@
     if (!many) group.before(count);
     tell();
     if (!many) count.textContent = "";
-    if (rows.rows.length >= COPIED_FROM) box.before(tools);
+    if (rows.rows.length >= COPIED_FROM || table.classList.contains("few")) box.before(tools);
+    resized.observe(box);
+    box.addEventListener("scroll", () => shade(table), { passive: true });
   }
+
+  // The columns that few ask for, on request.
+  function columnsOf(table, count) {
+    const button = element("button", { type: "button" });
+    const name = () => {
+      const few = table.classList.contains("few");
+      button.textContent = few ? `All ${count} columns` : "Fewer columns";
+    };
+    button.addEventListener("click", () => { table.classList.toggle("few"); name(); shade(table); });
+    name();
+    return button;
+  }
+
+  // Marks a table that goes on beyond its right edge.
+  function shade(table) {
+    const box = table.parentElement;
+    box.toggleAttribute("data-more", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+  }
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => (
+    shade(target.querySelector("table")))));
 
   function filterOf(rows, number, tell) {
     const id = `filter-${number}`;

@@ -1,4 +1,4 @@
-"""Traced steps laid onto clean ones: known costs are found, and nothing is lost, whatever the data."""
+"""Traced steps compensated to clean ones: known costs are found, and nothing is lost, whatever the data."""
 
 from __future__ import annotations
 

@@ -71,6 +71,24 @@ def test_the_costliest_operations_are_those_of_most_time() -> None:
     assert re.findall(r"op\d", shown(120, operations=operations)) == ["op8", "op7", "op6"]
 
 
+def test_the_layer_that_costs_most_energy_comes_first_forward_and_backward_together() -> None:
+    def row(name: str, seconds: float, joules: float | None) -> dict[str, Any]:
+        energy = (
+            synthetic.missing("J") if joules is None else synthetic.figure(joules, "J", "modelled")
+        )
+        return {
+            "layer": name,
+            "time": synthetic.figure(seconds, "s", "attributed"),
+            "energy": energy,
+        }
+
+    text = shown(80, layers=[row("features.5.expand3x3", 3e-3, 0.001), row("fc", 1e-3, 0.009)])
+    (line,) = [line.split() for line in text.splitlines() if line.startswith("top layer")]
+    assert line[2:] == ["fc", "1.00", "ms", "≈", "9.00", "mJ", "modelled"]
+    text = shown(80, layers=[row("features.5.expand3x3", 3e-3, None), row("fc", 1e-3, None)])
+    assert re.search(r"top layer +features\.5\.expand3x3 +3\.00 ms", text)  # in one piece
+
+
 def test_the_best_advice_says_what_it_saves_and_how_to_try_it() -> None:
     text = " ".join(shown(120, BEST, BEST).split())
     assert "> Train batches of 8 instead of 4: should save ~ 20.0 % (10.0 to 30.0)" in text

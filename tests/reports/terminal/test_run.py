@@ -32,7 +32,7 @@ def test_the_head_says_what_ran_where_and_with_which_data() -> None:
     for words in ("LeNet · batch 4", "torch 2.13.0", "1 thread", "AMD EPYC 9B14", "25.0 GB"):
         assert words in text
     assert "a stand-in for MNIST" in text
-    assert "virtual machine (KVM); its host took away 0.34 % of the time" in text
+    assert "virtual machine (KVM); CPU time stolen by the hypervisor: 0.34 %" in text
     assert "! The sampler was lost at 12.3 s; samples end there." in text
     assert "! This run was never closed; it was recovered from its journals." in text
 

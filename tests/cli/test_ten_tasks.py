@@ -1,0 +1,115 @@
+"""Ten questions that people ask, each answered by one command within the first screen of 80 columns."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wattstep
+
+SCREEN = 40  # lines
+LIMIT = "4GiB"
+SHORT = ("--threads", 1, "--power-model", "vcpu", "--quiet")
+NUMBER = r"≈? ?[\d.,]+"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with short trainings of an image and of a language network."""
+    home = tmp_path_factory.mktemp("home")
+    for name, batch in (("a", 4), ("b", 16)):
+        asked("run", "lenet", "--batch", batch, "--seconds", 2, "--name", name, *SHORT, home=home)
+    words = ("run", "char-cnn", "--batch", 1, "--steps", 5, "--warmup", 1, "--trace", "none")
+    asked(*words, "--name", "words", *SHORT, home=home)
+    return home
+
+
+def asked(*arguments: object, home: Path) -> str:
+    """First screen of a command's result, in one line a sentence: blanks and line ends are one blank."""
+    done = subprocess.run(
+        [sys.executable, "-m", "wattstep", *map(str, arguments)],
+        cwd=home, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    sentences = re.split(r"(?<=[.;!]) ", " ".join(done.stdout.split()))
+    long = [each for each in sentences if len(each.split()) > 5]
+    assert [each for each in set(long) if long.count(each) > 1] == []  # none stands there twice
+    return " ".join(" ".join(lines[:SCREEN]).split())
+
+
+def test_which_layer_costs_most_energy(home: Path) -> None:
+    layers = wattstep.load(home / "runs" / "a").report().layers
+    joules = {one.layer: float(one.figures["energy"]) for one in layers if one.figures["energy"]}  # type: ignore[arg-type]
+    name = max(joules, key=lambda layer: joules[layer])
+    assert re.search(
+        rf"top layer {re.escape(name)} .* [mµn]?J modelled", asked("show", "runs/a", home=home)
+    )
+
+
+def test_would_batch_16_fit_into_4_gb(home: Path) -> None:
+    text = asked("fits", "lenet", "--batch", 16, "--memory-limit", LIMIT, "--quiet", home=home)
+    assert re.search(rf"lenet {NUMBER} MB yes", text)
+    assert "Memory limit: 4 GiB" in text
+
+
+def test_is_b_better_than_a(home: Path) -> None:
+    text = asked("compare", "runs/a", "runs/b", "--across", "batch", "--quiet", home=home)
+    for question in ("Speed:", "Energy (modelled):", "Memory:"):
+        assert question in text
+
+
+def test_what_should_be_changed_first(home: Path) -> None:
+    text = asked("explain", "runs/a", "--quiet", home=home)
+    assert text.startswith(("runs/a 1. ", "runs/a no advice"))
+
+
+def test_how_many_joules_a_token_takes(home: Path) -> None:
+    text = asked("show", "runs/words", home=home)
+    assert re.search(rf"Energy per token {NUMBER} [mµ]?J", text)
+
+
+def test_how_long_ten_epochs_take(home: Path) -> None:
+    text = asked("show", "runs/a", "--samples", 600_000, home=home)
+    each = wattstep.load(home / "runs" / "a").metrics["throughput"]
+    hours, minutes, seconds = (
+        int(found[1]) if (found := re.search(rf"600,000 samples:.*?(\d+) {unit}\b", text)) else 0
+        for unit in ("h", "min", "s")
+    )
+    told = 3600 * hours + 60 * minutes + seconds * (not hours)
+    assert told == pytest.approx(600_000 / float(each), abs=61)
+
+
+def test_what_the_peak_of_memory_is_made_of(home: Path) -> None:
+    text = asked("memory", "lenet", "--batch", 4, "--quiet", home=home)
+    # 61,706 weights of 4 bytes, and as much for their gradients.
+    assert "Parameters 247 kB counted" in text
+    assert "Gradients 247 kB counted" in text
+    assert re.search(rf"Peak {NUMBER} MB measured", text)
+
+
+def test_what_the_bottleneck_is(home: Path) -> None:
+    text = asked("explain", "runs/a", "--quiet", home=home)
+    assert re.search(r"The training kept [\d.]+ of \d+ cores busy", text)
+    assert "of a step has no operation running" in text
+
+
+def test_which_runs_there_are_and_what_they_cost(home: Path) -> None:
+    text = asked("runs", "list", home=home)
+    for name in ("a", "b", "words"):
+        assert re.search(rf"20\d\d-\d\d-\d\d \d\d:\d\d .*? m?s ≈ {NUMBER} m?J runs/{name}\b", text)
+
+
+def test_what_a_training_costs_in_wh_money_and_co2(home: Path) -> None:
+    text = asked("show", "runs/a", "--steps", 100_000, "--grid", 400, "--price", 0.3, home=home)
+    joules = float(wattstep.load(home / "runs" / "a").metrics["energy_per_step"])
+    (told,) = re.findall(r"100,000 steps: .*? ≈ ([\d.]+) (m?)Wh", text)
+    hours = float(told[0]) * (1e-3 if told[1] else 1)
+    assert hours == pytest.approx(joules * 100_000 / 3600, rel=0.01)
+    assert "CO2 at 400 g/kWh, as stated" in text
+    assert "at 0.3 a kWh, as stated" in text

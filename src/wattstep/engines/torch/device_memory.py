@@ -12,7 +12,7 @@ from wattstep.engines.torch.memory import bytes_of_tensors
 
 
 class DeviceMemory:
-    """Memory of the first GPU; also a `Meter` of what torch's allocator has handed out.
+    """Memory of torch's current GPU; also a `Meter` of what torch's allocator has handed out.
 
     Scratch space of kernels (cuDNN, cuBLAS) comes from that allocator too, so it shows there. The
     allocator counts on the CPU and at once: no operation need have ended.
@@ -79,16 +79,28 @@ class DeviceMemory:
         """As the driver calls the device."""
         return str(self._cuda.get_device_name())
 
+    def account(self) -> str:
+        """What the allocator and the driver say of the memory, in a few words."""
+        free, whole = self._cuda.mem_get_info()
+        return (
+            f"{_gib(free)} of the GPU's {_gib(whole)} are free; torch has {_gib(self.reserved)}, of "
+            f"which {_gib(self.allocated)} are handed out, at most {_gib(self.peak_allocated)} were"
+        )
+
     def used_by_process(self) -> tuple[int | None, str | None]:
         """Memory in bytes that the driver counts as this process's, or None and why it does not."""
         try:
             nvml = importlib.import_module("pynvml")
         except ModuleNotFoundError:
             return None, "the driver is asked through nvidia-ml-py, which is not installed"
-        uuid = getattr(self._cuda.get_device_properties(0), "uuid", None)
+        uuid = getattr(self._cuda.get_device_properties(self._cuda.current_device()), "uuid", None)
         if uuid is None:
             return None, "this version of torch does not say which device of the driver's it uses"
         return ask_driver(nvml, f"GPU-{uuid}", os.getpid())
+
+
+def _gib(size: int) -> str:
+    return f"{size / 1024**3:.2f} GiB"
 
 
 def ask_driver(nvml: Any, device: str, process: int) -> tuple[int | None, str | None]:

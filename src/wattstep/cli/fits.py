@@ -22,6 +22,7 @@ STEPS = 2
 @with_settings(
     "batch",
     "memory_limit",
+    "memory_reserve",
     "threads",
     "processor",
     "precision",

@@ -120,6 +120,13 @@ class TrainingSettings:
         "Steps between evaluations. [default: a fifth of the time goes into them]",
         "N",
     )
+    memory_reserve: str | None = setting(
+        None,
+        "Memory of the whole machine that must stay available, e.g. 512MiB: a watchdog ends the "
+        "training before. [default: 5 %, at least 256 MiB, where the GPU shares the system's "
+        "memory, as on a Jetson; else no watchdog]",
+        "SIZE",
+    )
     interval: str = setting("10ms", "Period of the sampler, 1ms at the finest.", "DURATION")
     trace: str = setting("auto", "Which steps are traced: auto, none or every:N.", "MODE")
     seed: int = setting(0, "Of everything that is drawn.", "N")

@@ -20,7 +20,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 FAR = torch.device("meta")
-ON_BOTH = ("_pack_padded_sequence",)  # takes lengths on the CPU, wherever the sequence is
+# These have the lengths of sequences on the CPU, wherever the sequences are.
+PACK, ON_BOTH = "_pack_padded_sequence", ("_pack_padded_sequence", "_pad_packed_sequence")
 
 
 class FarTensor(Tensor):
@@ -98,6 +99,8 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     out = func(*near[0], **near[1])
     if not far:
         return out
+    if name == PACK:
+        return FarTensor(out[0]), out[1]
     # What was changed in place stays the same tensor of the device.
     known = {id(each.near): each for each in flat if isinstance(each, FarTensor)}
     return pytree.tree_map_only(

@@ -19,7 +19,7 @@ class DeviceMemory:
 
     Args:
         cuda: As `torch.cuda`; it is begun here.
-        number: Of the GPU; the first where it is not given.
+        number: Of the GPU; torch's current one where it is not given.
 
     Attributes:
         kind: As torch names the kind of device.
@@ -27,7 +27,7 @@ class DeviceMemory:
 
     kind = "cuda"
 
-    def __init__(self, cuda: Any = torch.cuda, number: int = 0) -> None:
+    def __init__(self, cuda: Any = torch.cuda, number: int | None = None) -> None:
         self._cuda, self._number = cuda, number
         cuda.init()
 
@@ -80,6 +80,14 @@ class DeviceMemory:
         """As the driver calls the device."""
         return str(self._cuda.get_device_name(self._number))
 
+    def account(self) -> str:
+        """What the allocator and the driver say of the memory, in a few words."""
+        free, whole = self._cuda.mem_get_info(self._number)
+        return (
+            f"{_gib(free)} of the GPU's {_gib(whole)} are free; torch has {_gib(self.reserved)}, of "
+            f"which {_gib(self.allocated)} are handed out, at most {_gib(self.peak_allocated)} were"
+        )
+
     def used_by_process(self) -> tuple[int | None, str | None]:
         """Memory in bytes that the driver counts as this process's, or None and why it does not."""
         try:
@@ -90,6 +98,10 @@ class DeviceMemory:
         if uuid is None:
             return None, "this version of torch does not say which device of the driver's it uses"
         return ask_driver(nvml, f"GPU-{uuid}", os.getpid())
+
+
+def _gib(size: int) -> str:
+    return f"{size / 1024**3:.2f} GiB"
 
 
 def ask_driver(nvml: Any, device: str, process: int) -> tuple[int | None, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +12,17 @@ from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine, Trainer, TrainingHooks
 from wattstep.schema.extras import require
 from wattstep.schema.tracer import Code, Tracer
-from wattstep.schema.workload import Preparation, Specification
+from wattstep.schema.workload import PROCESSORS, Preparation, Specification
 
 _ROOT: Final = Path(__file__).parents[2]
 
 
 class TorchEngine(Engine):
-    """Trains on torch; `footprint` looks at a GPU's memory, too."""
+    """Trains on torch, on CPUs and GPUs."""
 
     name = "torch"
+    processors = PROCESSORS
+    options = ("channels_last", "compiled")
 
     def load(self) -> None:
         """As `Engine.load`."""
@@ -100,6 +102,31 @@ class TorchEngine(Engine):
 
         find_device(processor)
         return DeviceMemory()
+
+    def memory_account(self, processor: str) -> str:
+        """As `Engine.memory_account`."""
+        if processor == "cpu":
+            return ""
+        from wattstep.engines.torch.device_memory import DeviceMemory
+
+        try:
+            return DeviceMemory().account()
+        except RuntimeError:  # of a GPU that failed altogether
+            return ""
+
+    def lacking(self, processor: str) -> str | None:
+        """As `Engine.lacking`."""
+        from wattstep.engines.torch.gpu import lacking
+
+        return lacking(processor)
+
+    def device_facts(self, processor: str) -> Mapping[str, Any]:
+        """As `Engine.device_facts`."""
+        if processor == "cpu":
+            return {}
+        from wattstep.engines.torch.gpu import facts
+
+        return facts(sys.modules["torch"].cuda, processor)
 
     def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
         """As `Engine.count`."""

@@ -6,6 +6,7 @@ from wattstep.recorded import device_memory as device
 from wattstep.recorded import memory
 from wattstep.schema.figure import Figure, Status, counted, missing, weakest
 from wattstep.schema.footprint import Footprint, PeakPlace, StageMemory
+from wattstep.schema.workload import kind_of
 from wattstep.train.memory.life import FootprintSettings, Life, Stage
 from wattstep.train.memory.step import StepFootprint
 
@@ -36,7 +37,7 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
         batch_size=settings.batch_size,
         accumulate=settings.accumulate,
         precision=settings.precision,
-        processor=settings.processor,
+        processor=kind_of(settings.processor),
         gpu=None if life.device is None else life.device.name,
         about={key: fact for key, fact in life.about.items() if key not in names},
         memory_limit=limit,
@@ -89,7 +90,7 @@ def breakdown(life: Life) -> dict[str, Figure]:
 def _peak(settings: FootprintSettings, life: Life, reason: str | None) -> Figure:
     if life.device is not None:
         return device.peak_figure(life.device)
-    if settings.processor != "cpu":
+    if kind_of(settings.processor) != "cpu":
         return missing("B", reason or "no step came to its end")
     return _host_peak(life, reason)
 

@@ -126,7 +126,7 @@ class Cuda:
         }  # fmt: skip
         return lambda: sizes.get(name)
 
-    def mem_get_info(self) -> Sequence[int]:
+    def mem_get_info(self, number: int | None = None) -> Sequence[int]:
         return round(0.2 * 1024**3), round(7.5 * 1024**3)
 
 

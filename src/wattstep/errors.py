@@ -49,6 +49,12 @@ class RecordingError(WattstepError):
     id = "recording"
 
 
+class DeviceFaultError(WattstepError):
+    """The device that trains failed: it is gone, was reset, or a kernel on it crashed."""
+
+    id = "device-fault"
+
+
 class ExportError(WattstepError):
     """An export that cannot be written: it is there already, no room, no permission."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pytest
@@ -422,3 +422,49 @@ def test_scopes_and_rests_are_the_time_in_which_no_operation_runs(
     assert compensated.time_s.sum() + compensated.unattributed_s.sum() == pytest.approx(
         MOST_US * 1e-6
     )
+
+
+def test_kernels_cost_the_host_no_event_and_keep_their_length() -> None:
+    """A kernel runs beside every operation: the tracer's cost lies with operations and calls alone."""
+    recording = Recording(1_500)
+    for _ in range(10):
+        recording.window(CLEAN)
+    rows, phases = recording.tables()
+    top = np.flatnonzero(rows.parent < 0)
+    count = len(top)
+    kernels = TracedRows(
+        window=rows.window[top],
+        start_ns=rows.start_ns[top] + 10 * US,
+        end_ns=rows.start_ns[top] + 60 * US,
+        self_ns=np.full(count, 50 * US),
+        thread=np.full(count, 2),
+        parent=np.full(count, -1),
+        scope=np.zeros(count, bool),
+        layer=rows.layer[top],
+        layers=rows.layers,
+    )
+    both = {
+        one.name: np.concatenate([getattr(rows, one.name), getattr(kernels, one.name)])
+        for one in fields(TracedRows)
+        if one.name not in ("layers", "on_gpu")
+    }
+    order = np.argsort(both["window"], kind="stable")
+    place = np.argsort(order)
+    both["parent"] = np.where(both["parent"] >= 0, place[both["parent"]], -1)
+    on_gpu = np.arange(len(order)) >= len(rows.window)
+    mixed = TracedRows(
+        **{name: column[order] for name, column in both.items()},
+        layers=rows.layers,
+        on_gpu=on_gpu[order],
+    )
+    beside = np.tile(STEP_S * SHARE, (10, 1))
+    compensated = compensate(mixed, phases, beside, SHARE, STEP_S)
+    assert compensated.correction.cost_s == pytest.approx(1.5e-6)
+    assert compensated.correction.residual == pytest.approx(0, abs=1e-9)
+    assert compensated.busy_s[mixed.on_gpu] == pytest.approx(50e-6)  # as the GPU stamped it
+    sums = compensated.time_s.sum() + compensated.unattributed_s.sum()
+    assert sums / 10 == pytest.approx(STEP_S)
+    # Half of the 50 µs are the kernel's where an operation runs as well; the phase's scale differs
+    # from 1 by what the cost takes of an operation's share, at most.
+    shares = compensated.time_s[mixed.on_gpu] / 25e-6
+    assert shares == pytest.approx(1, abs=0.02)

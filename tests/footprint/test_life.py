@@ -134,7 +134,7 @@ def test_a_life_survives_the_way_through_a_pipe(life: Life) -> None:
 def test_memory_that_runs_out_is_a_result_that_names_the_stage(
     settings: FootprintSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def save(training: Any, path: Path) -> int:
+    def save(training: Any, path: Path, scaling: Any) -> int:
         raise MemoryError
 
     monkeypatch.setattr(torch_checkpoint, "save", save)

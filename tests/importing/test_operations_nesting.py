@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.importing.kineto_by_hand import table, trace_of
 
-from wattstep.importing.nesting import first_with, lanes_of, merged
+from wattstep.attribution.nesting import first_with, lanes_of, merged
 from wattstep.importing.operations import tables_of
 
 Interval = tuple[int, int]

@@ -131,7 +131,7 @@ def test_bars_are_made_of_the_categories_and_add_up_to_the_peak() -> None:
 def test_every_category_that_is_measured_has_a_name_and_a_colour_of_the_page() -> None:
     from wattstep.engines.torch.allocations import CATEGORIES
     from wattstep.recorded import memory
-    from wattstep.train.memory.device import KEPT, OUTSIDE
+    from wattstep.recorded.device_memory import KEPT, OUTSIDE
 
     assert {*CATEGORIES, *memory._METHODS, KEPT, OUTSIDE} == set(memory_tables.CATEGORIES)
     style = Path(memory_tables.__file__).parent / "html" / "templates" / "report.css"

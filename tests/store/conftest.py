@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from wattstep.schema.channel import Channel
-from wattstep.schema.journal import JOURNAL, OPERATION_FIELDS
+from wattstep.schema.journal import DEVICE_OPERATION_FIELDS, JOURNAL, OPERATION_FIELDS
 from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal
@@ -75,6 +75,13 @@ class Journals:
             "operations.bin",
             ([row.get(field, -1) for field in OPERATION_FIELDS] for row in rows),
             tail,
+        )
+
+    def device_operations(self, rows: Iterable[dict[str, int]], tail: bytes = b"") -> None:
+        """Work on devices; what is not given is -1."""
+        fields = DEVICE_OPERATION_FIELDS
+        self.integers(
+            "device_operations.bin", ([row.get(f, -1) for f in fields] for row in rows), tail
         )
 
     def names(self) -> list[list[Any]]:

@@ -58,6 +58,8 @@ def test_a_step_has_its_times_samples_loss_and_marks(tmp_path: Path) -> None:
         "mark_kind": [Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.PHASE],
         "mark_name": ["forward", "conv1", "conv1", "backward"],
         "waited_ns": None,
+        "host_start_ns": None,
+        "host_end_ns": None,
     }
     # What was not known is null: missing is not zero.
     assert (second["samples"], second["loss"], second["cpu_start_ns"]) == (None, None, None)

@@ -107,12 +107,18 @@ def by_cause(idle: Spans, causes: Mapping[str, Spans], otherwise: str) -> dict[s
     Returns:
         Times that add up to that of `idle`.
     """
-    left, seconds = idle, dict.fromkeys([*causes, otherwise], 0.0)
+    return {name: spans.total_s for name, spans in cut_by_cause(idle, causes, otherwise).items()}
+
+
+def cut_by_cause(idle: Spans, causes: Mapping[str, Spans], otherwise: str) -> dict[str, Spans]:
+    """Idle intervals cut by what went on, as `by_cause` counts them."""
+    left = idle
+    parts: dict[str, Spans] = {}
     for name, spans in causes.items():
-        seconds[name] += left.both(spans).total_s
+        parts[name] = left.both(spans)
         left = left.without(spans)
-    seconds[otherwise] += left.total_s
-    return seconds
+    rest = joined([parts[otherwise], left]) if otherwise in parts else left
+    return {**parts, otherwise: rest}
 
 
 def device_gaps(
@@ -125,9 +131,6 @@ def device_gaps(
 ) -> dict[str, float]:
     """Time in s of a step in which a device has no work, by why it has none.
 
-    From the launch of the work that ends a gap on, the gap is the device's and the driver's
-    (`LAUNCHED`); before it, and after the last work, it is whatever the host was doing.
-
     Args:
         begin_ns: Begin of the step.
         end_ns: Its end.
@@ -138,6 +141,23 @@ def device_gaps(
 
     Returns:
         Times that add up to the step less the time in which the device works.
+    """
+    parts = device_gap_spans(begin_ns, end_ns, work, launched_ns, host, otherwise)
+    return {name: spans.total_s for name, spans in parts.items()}
+
+
+def device_gap_spans(
+    begin_ns: int,
+    end_ns: int,
+    work: Spans,
+    launched_ns: FloatArray,
+    host: Mapping[str, Spans],
+    otherwise: str,
+) -> dict[str, Spans]:
+    """The intervals of a step in which a device has no work, by why; arguments as of `device_gaps`.
+
+    From the launch of the work that ends a gap on, the gap is the device's and the driver's
+    (`LAUNCHED`); before it, and after the last work, it is whatever the host was doing.
     """
     holes = work.holes(begin_ns, end_ns)
     order = np.argsort(work.start_ns, kind="stable")
@@ -152,4 +172,4 @@ def device_gaps(
     cut = np.clip(cut, holes.start_ns, holes.end_ns).astype(np.int64)
     before = Spans(start_ns=holes.start_ns, end_ns=cut).within(begin_ns, end_ns)
     after = Spans(start_ns=cut, end_ns=holes.end_ns).within(begin_ns, end_ns)
-    return {LAUNCHED: after.total_s, **by_cause(before, host, otherwise)}
+    return {LAUNCHED: after, **cut_by_cause(before, host, otherwise)}

@@ -5,6 +5,11 @@ beginning after its own preparations and its end before its own clean-up, so tha
 the cost of an event lies outside of it, in the time of whatever encloses it. The cost is fitted
 for each phase from traced and neighbouring clean steps, taken off the enclosing operation, and
 what then remains of difference to the clean step is stated before phases are scaled to match.
+
+Work on a GPU is stamped by the GPU: it lasts as long in a traced step as in a clean one, and what
+tracing it costs lies with the call that launched it. So only events on the host count as cost, and
+a kernel's own duration is neither shortened nor scaled; its share of wall time is scaled as that of
+all rows, for together they make the step.
 """
 
 from __future__ import annotations
@@ -44,6 +49,7 @@ class TracedRows:
         scope: Whether it only groups others (module code, optimizer step, annotation).
         layer: Position of its module path in `layers`.
         layers: Module paths, "" for none, shape (layers,); a trace has millions of rows and few.
+        on_gpu: Which are work on a GPU; None: none is.
     """
 
     window: Numbers
@@ -55,6 +61,12 @@ class TracedRows:
     scope: BoolArray
     layer: Numbers
     layers: Labels
+    on_gpu: BoolArray | None = None
+
+    @property
+    def on_host(self) -> BoolArray:
+        """Rows of the CPU, which each cost the host the making of an event."""
+        return np.ones(len(self.window), bool) if self.on_gpu is None else ~self.on_gpu
 
     @property
     def apart(self) -> BoolArray:
@@ -163,7 +175,7 @@ def compensate(
         del ranked
     else:
         durations = traced.durations_s
-        correction = fit_correction(durations, cells.sums(None), clean_beside)
+        correction = fit_correction(durations, cells.sums(_weights(rows.on_host)), clean_beside)
         # Seconds since 1970, as imported traces count, would have no digits left for a nanosecond.
         begin = int(rows.start_ns.min()) if len(rows.start_ns) else 0
         end = int(rows.end_ns.max(initial=begin))
@@ -175,7 +187,7 @@ def compensate(
         busy -= correction.cost_s[phase] * children
         np.maximum(busy, 0.0, out=busy)
         time = busy * np.clip(shared / own, 0.0, 1.0)
-        tops = cells.sums(top.astype(float))
+        tops = cells.sums((top & rows.on_host).astype(float))
         gaps = np.maximum(durations - cells.sums(shared), 0.0)
         unattributed = np.maximum(gaps - correction.cost_s * tops, 0.0)
         off = np.minimum(correction.error_s * tops.mean(axis=0), gaps.mean(axis=0))
@@ -192,15 +204,23 @@ def compensate(
         unattributed = unattributed * scale
         unattributed[:, sums <= 0] = wanted[sums <= 0]
     edges = np.concatenate([[0.0], np.cumsum(wanted)])
+    if clean_beside is not None:
+        on_host = rows.on_host
+        busy[on_host] = _scaled(busy[on_host], scale, phase[on_host])
     return CompensatedRows(
         phase=phase,
         time_s=_scaled(time, scale, phase),
-        busy_s=busy if clean_beside is None else _scaled(busy, scale, phase),
+        busy_s=busy,
         unattributed_s=unattributed,
         correction=correction,
         traced=traced,
         edges_s=edges,
     )
+
+
+def _weights(chosen: BoolArray) -> FloatArray | None:
+    """1 for each chosen row; None where all are."""
+    return None if chosen.all() else chosen.astype(np.float64)
 
 
 def _scaled(values: FloatArray, factors: FloatArray, phase: Numbers) -> FloatArray:

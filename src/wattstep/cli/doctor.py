@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,8 @@ def _show(diagnosis: dict[str, Any]) -> None:
     from wattstep.cli.screen import screen
 
     console = screen()
-    for line in (*_device(diagnosis["device"]), *diagnosis["notes"], _total(diagnosis["total"])):
+    lines = [*_device(diagnosis["device"]), *_gpus(diagnosis.get("processors", ()))]
+    for line in (*lines, *diagnosis["notes"], _total(diagnosis["total"])):
         console.print(line, markup=False, highlight=False)
     table = Table(
         "channel", "value", "smallest change", "new value every", "read takes", box=None,
@@ -100,6 +102,25 @@ def _device(device: dict[str, Any]) -> list[str]:
     line = ", ".join(fact for fact in facts if fact)
     whose = device.get("sensors_of")
     return [line, f"sensors: {whose}"] if whose else [line]
+
+
+def _gpus(processors: Sequence[dict[str, Any]]) -> list[str]:
+    """Of each processor beside the CPU, whether it can be used; a wattstep of before says nothing."""
+    lines = []
+    for each in processors:
+        if each["name"] == "cpu":
+            continue
+        facts = each["facts"]
+        words = [
+            facts.get("name"),
+            f"compute capability {facts['compute_capability']}" if facts else None,
+            _size(facts["memory"]) if facts else None,
+            "of the system's memory" if facts.get("shares_memory") else None,
+        ]
+        told = ", ".join(word for word in words if word)
+        how = f"usable ({told})" if each["usable"] else f"not usable: {each['reason']}"
+        lines.append(f"processor {each['name']}: {how}")
+    return lines
 
 
 def _total(total: dict[str, Any]) -> str:

@@ -22,8 +22,12 @@ STEPS = 2
 @with_settings(
     "batch",
     "memory_limit",
+    "memory_reserve",
     "threads",
+    "processor",
     "precision",
+    "channels_last",
+    "compiled",
     "accumulate",
     "data_dir",
     "out",

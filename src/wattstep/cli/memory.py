@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @with_settings(
-    "batch", "processor", "precision", "accumulate", "classes", "image_size", "threads", "seed",
-    "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
+    "batch", "processor", "precision", "channels_last", "compiled", "accumulate", "classes",
+    "image_size", "threads", "seed", "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
 )  # fmt: skip
 def memory(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],

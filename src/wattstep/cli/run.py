@@ -34,9 +34,9 @@ from wattstep.errors import InvalidValueError
 
 @with_settings(
     "batch", "steps", "seconds", "warmup", "threads", "engine", "processor", "precision",
-    "accumulate", "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
+    "channels_last", "compiled", "accumulate", "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
-    "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "stable", "sustain",
+    "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "stable", "sustain",
     "ambient", "fan", "cooldown", "canary", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def run(

@@ -12,7 +12,7 @@ from typing import Any
 
 from wattstep.engines.marked_clock import AT_THE_ENDS, MarkedClock
 from wattstep.engines.step_phases import FORWARD
-from wattstep.schema.journal import OPERATION
+from wattstep.schema.journal import DEVICE_OPERATION, DEVICE_OPERATION_FIELDS, OPERATION
 from wattstep.schema.operation_kinds import kind_of
 from wattstep.schema.tracer import Code, TracedStep, Tracer
 
@@ -52,6 +52,19 @@ class Operation:
     bytes: int = -1
     allocated: int = 0
     outermost: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class DeviceOperation(Operation):
+    """Work on a device, which nothing encloses.
+
+    Attributes:
+        processor: "gpu0", ...; `thread` is the number of its stream.
+        launch: Position of the operation or call that launched it; -1: not known.
+    """
+
+    processor: str = ""
+    launch: int = -1
 
 
 class MarkedTracer(Tracer):
@@ -107,6 +120,14 @@ class MarkedTracer(Tracer):
         for each in operations:
             if not each.phase:
                 each.phase = names[bisect_right(starts, each.start)]
+
+    def device_operations(self) -> Sequence[DeviceOperation] | None:
+        """Work on devices in the window, asked when phases are named; None: devices are not traced."""
+        return None
+
+    def notes(self) -> Sequence[str]:
+        """What a reader must know of the window."""
+        return ()
 
     def describe(self, operation: Any) -> tuple[int, int, int]:
         """The numbers that stand for an operation's name, kind and shapes."""
@@ -164,30 +185,53 @@ class MarkedTracer(Tracer):
         names = [name for _, name in phases]
         begins = [self.enclosed.get(start, start) for start in starts]
         self.name_phases(operations, list(zip(begins, names, strict=True)))
-        code, pack = self.code, OPERATION.pack
-        rows = []
-        for each in operations:
-            name, kind, shapes = self.describe(each)
-            rows.append(
-                pack(
-                    step,
-                    window,
-                    name,
-                    kind,
-                    -1 if each.layer is None else code("layer", each.layer),
-                    code("phase", each.phase),
-                    shapes,
-                    each.thread,
-                    clock.map(each.start),
-                    clock.map(each.end),
-                    each.parent,
-                    each.flops,
-                    each.bytes,
-                    each.allocated,
-                    each.outermost,
-                )
+        devices = self.device_operations()
+        rows = [OPERATION.pack(*self._fields(each, step, window)) for each in operations]
+        return TracedStep(
+            rows=b"".join(rows),
+            operations=len(rows),
+            clock_uncertainty_ns=clock.uncertainty_ns,
+            device_rows=b"" if devices is None else self._device_rows(devices, step, window),
+            notes=tuple(self.notes()),
+        )
+
+    def _fields(self, each: Any, step: int, window: int) -> tuple[int, ...]:
+        """A row as `schema.journal.OPERATION_FIELDS` has it."""
+        name, kind, shapes = self.describe(each)
+        return (
+            step,
+            window,
+            name,
+            kind,
+            -1 if each.layer is None else self.code("layer", each.layer),
+            self.code("phase", each.phase) if each.phase else -1,
+            shapes,
+            each.thread,
+            self._clock.map(each.start),
+            self._clock.map(each.end),
+            each.parent,
+            each.flops,
+            each.bytes,
+            each.allocated,
+            each.outermost,
+        )
+
+    def _device_rows(self, devices: Sequence[DeviceOperation], step: int, window: int) -> bytes:
+        """One row says that nothing ran, so that a window that was cut can be told from it."""
+        if not devices:
+            nothing = [-1] * len(DEVICE_OPERATION_FIELDS)
+            nothing[:2], nothing[-1] = [step, window], 1
+            return DEVICE_OPERATION.pack(*nothing)
+        code = self.code
+        return b"".join(
+            DEVICE_OPERATION.pack(
+                *self._fields(each, step, window),
+                code("processor", each.processor),
+                each.launch,
+                len(devices),
             )
-        return TracedStep(b"".join(rows), len(rows), clock.uncertainty_ns)
+            for each in devices
+        )
 
 
 def phase_bounds(phases: Sequence[tuple[int, str]]) -> tuple[list[int], list[str]]:

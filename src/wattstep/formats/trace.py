@@ -78,6 +78,7 @@ CATEGORIES = (
     "overhead",
 )
 ON_GPU = frozenset({"kernel", "copy", "set", "wait"})
+GPU_WORK = ON_GPU - {"wait"}  # waiting is none; the call that waits is there itself
 
 
 # Tracks of our own exports that hold no operations.

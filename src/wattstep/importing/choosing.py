@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from wattstep.attribution.nesting import Bools
 from wattstep.errors import InvalidValueError
 from wattstep.formats.trace import NONE, Events, Trace
-from wattstep.importing.nesting import Bools
 
 SHOWN = 8  # processes in an error
 

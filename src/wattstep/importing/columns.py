@@ -2,67 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from wattstep.attribution.event_kinds import SCOPE, Labels, kind_in, shown
+from wattstep.attribution.nesting import Bools, Family, Lanes, Rows
 from wattstep.formats.trace import NONE, UNTOLD, Codes, Events, Longs, Summary
-from wattstep.importing.nesting import Bools, Family, Lanes, Rows
-from wattstep.importing.phases import ENGINE, PHASES, PhaseMarks
+from wattstep.importing.phases import PHASES, PhaseMarks
 from wattstep.importing.steps import TraceSteps
 from wattstep.schema.journal import Mark
-from wattstep.schema.operation_kinds import kind_of
 
 BATCH: Final = 1 << 18  # rows that become a batch of columns
 OUTSIDE_STEPS: Final = "outside steps"
-SCOPE: Final = "scope"
-SCOPES: Final = frozenset({"step", "annotation", "module", "python"})
-_KINDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(SCOPES, SCOPE),
-    "runtime": "runtime call",
-    "overhead": "profiler",
-    "copy": "data movement",
-    "set": "data movement",
-}
-
-# What says its kind by its first letters; torch.compile names what it generates by all that is
-# fused into it, and a kernel that sends may have been asked for by any operation.
-_BEGINNINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "compiled": ("triton_",),
-    "communication": ("nccl", "rccl", "c10d::", "gloo:"),
-}
-SURE_KINDS: Final = frozenset(_BEGINNINGS)
-
-
-def kind_in(category: str, name: str) -> str:
-    """Kind of an event of this category and name."""
-    if category not in ("operation", "kernel"):
-        return _KINDS.get(category, category)
-    for kind, beginnings in _BEGINNINGS.items():
-        if name.startswith(beginnings):
-            return kind
-    return kind_of(_shown(name))
-
-
-def _shown(name: str) -> str:
-    """As the names of live operations are shown."""
-    return name.removeprefix(ENGINE).removeprefix("torch::autograd::")
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """Names of rows.
-
-    Attributes:
-        codes: Position among the texts, NONE for nothing, shape (n,).
-        texts: By code; a text may stand there twice.
-    """
-
-    codes: Codes
-    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,7 +143,7 @@ class _Texts:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.code, self.text = _distinct(names)
-        self.shown_code, self.shown = _distinct([_shown(name) for name in names])
+        self.shown_code, self.shown = _distinct([shown(name) for name in names])
         self._labels: dict[int, tuple[Codes, pa.Array]] = {}
 
     def of(self, labels: Labels, chosen: Codes) -> tuple[Codes, pa.Array]:
@@ -285,7 +240,7 @@ def summary_columns(summaries: Sequence[Summary]) -> dict[str, Any]:
     """Columns of the table of summaries."""
     keys = ("calls", "total_s", "mean_s", "median_s", "least_s", "most_s", "deviation_s")
     return {
-        "name": [_shown(one.name) for one in summaries],
+        "name": [shown(one.name) for one in summaries],
         "kind": [kind_in(one.category, one.name) for one in summaries],
         "processor": [one.processor for one in summaries],
         **{key: [getattr(one, key) for one in summaries] for key in keys},

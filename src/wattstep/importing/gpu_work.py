@@ -19,8 +19,8 @@ from wattstep.attribution.gpu_breakdown import (
     occupancies,
 )
 from wattstep.attribution.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
-from wattstep.formats.trace import NONE, ON_GPU, Codes, Events, Longs, Trace
-from wattstep.importing.nesting import Bools, first_with
+from wattstep.attribution.nesting import Bools, first_with
+from wattstep.formats.trace import GPU_WORK, NONE, Codes, Events, Longs, Trace
 from wattstep.importing.traces import read_trace
 
 
@@ -54,7 +54,7 @@ def gpu_breakdown_of_trace(path: Path) -> GpuBreakdown:
     trace = read_trace(path)
     if trace.events is None:
         return GpuBreakdown(occupancies=(), kernels=(), idle=())
-    rows = np.flatnonzero(_of(trace, *ON_GPU - {"wait"})[trace.events.category])
+    rows = np.flatnonzero(_of(trace, *GPU_WORK)[trace.events.category])
     work = _work(trace, trace.events, rows)
     return GpuBreakdown(
         occupancies=occupancies(work),

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from wattstep.attribution.nesting import Bools, Family, Rows
 from wattstep.formats.trace import NONE, Codes, Longs
-from wattstep.importing.nesting import Bools, Family, Rows
 from wattstep.importing.phases import BACKWARD, Known
 
 MODULE: Final = "nn.Module: "  # torch names a call of a module so

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from wattstep.attribution.event_kinds import ENGINE
 from wattstep.formats.trace import NONE, Events, Longs, Trace
 from wattstep.importing.layers import PATH
-from wattstep.importing.phases import ENGINE
 
 # What torch itself names so is an annotation: its optimizers and loaders of data.
 ANNOTATIONS: Final = ("Optimizer.", "enumerate(DataLoader)")

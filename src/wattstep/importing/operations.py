@@ -8,24 +8,22 @@ from typing import Any, Final
 
 import numpy as np
 
+from wattstep.attribution.event_kinds import SCOPES, Labels, kinds_of
+from wattstep.attribution.launching import find_links
+from wattstep.attribution.nesting import Bools, Family, in_order, lanes_of, merged
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import Recording
-from wattstep.formats.trace import CATEGORIES, NONE, ON_GPU, Codes, Events, Longs, Own, Trace
+from wattstep.formats.trace import CATEGORIES, GPU_WORK, NONE, Codes, Events, Longs, Own, Trace
 from wattstep.importing import own_export
 from wattstep.importing.choosing import of_process, take
 from wattstep.importing.columns import (
-    SCOPES,
-    SURE_KINDS,
     Facts,
-    Labels,
     OperationRows,
-    kind_in,
     no_marks,
     span_columns,
     step_columns,
     summary_columns,
 )
-from wattstep.importing.launching import find_links
 from wattstep.importing.layers import (
     PATH,
     Scopes,
@@ -34,7 +32,6 @@ from wattstep.importing.layers import (
     match_backward,
     module_scopes,
 )
-from wattstep.importing.nesting import Bools, Family, in_order, lanes_of, merged
 from wattstep.importing.older_torch import mended
 from wattstep.importing.phases import (
     OPTIMIZER,
@@ -274,8 +271,14 @@ class _Making:
             self._rows, self._names, holding, step_name, events.process[self._rows.source]
         )
         self._operation = self._of("operation") & ~on_gpu[self._rows.source]
+        source = self._rows.source
         self._links = find_links(
-            events, self._rows, self._family, self._of("runtime"), self._operation
+            self._rows,
+            self._family,
+            correlation=events.correlation[source],
+            external=events.external[source],
+            runtime=self._of("runtime"),
+            operation=self._operation,
         )
 
     def tables(self) -> TraceTables:
@@ -287,7 +290,8 @@ class _Making:
         phase = self._phases(known, marks)
         step = self._links.taken_over(steps.at(rows.start_ns))
         columns = step_columns(steps, marks if common else no_marks(), self._warmup)
-        kind, layers = self._kinds(), self._layer_labels(layer, scopes, phase.codes)
+        kind = kinds_of(rows, self._names, self._family, self._links, self._operation)
+        layers = self._layer_labels(layer, scopes, phase.codes)
         if (own := self._own) is not None:
             told, names = own.track == NONE, self._names
             step = own_export.step_positions(own.number, steps.index, step)
@@ -415,31 +419,7 @@ class _Making:
             texts = (*texts, OUTSIDE)
         return Labels(self._links.taken_over(layer), texts)
 
-    # --- kinds ------------------------------------------------------------------------------
-
-    def _kinds(self) -> Labels:
-        """Kind of each row.
-
-        A kernel is of the kind of the operation that launched it, for names of kernels tell little;
-        of its own name's where that is sure, or where the operation is unknown or of no kind.
-        """
-        rows, names = self._rows, self._names
-        categories, which = np.unique(rows.category, return_inverse=True)
-        pair = which * len(names) + rows.name
-        used = np.flatnonzero(np.bincount(pair, minlength=len(categories) * len(names)))
-        code_of = {"other": 0}
-        table = np.zeros(len(categories) * len(names), np.int32)
-        for each in used.tolist():
-            category, name = divmod(each, len(names))
-            kind = kind_in(names[categories[category]], names[name])
-            table[each] = code_of.setdefault(kind, len(code_of))
-        codes: Codes = table[pair]
-        told = np.where(self._operation & (codes > 0), codes, np.int32(NONE))
-        told = self._links.taken_over(self._family.inherited(told))
-        sure: Bools = np.array([text in SURE_KINDS for text in code_of], bool)
-        launched = self._of("kernel") & rows.on_gpu & (told != NONE) & ~sure[codes]
-        codes[launched] = told[launched]
-        return Labels(codes, tuple(code_of))
+    # --- the rest ---------------------------------------------------------------------------
 
     def _outermost(self) -> Bools:
         """True for rows that no operation of the framework encloses, and that are no mere grouping."""
@@ -449,8 +429,6 @@ class _Making:
         above = self._family.above(self._family.inherited(inside))
         outermost: Bools = (above != 1) & ~scope
         return outermost
-
-    # --- the rest ---------------------------------------------------------------------------
 
     def _reasons(self, step: Codes) -> Reasons:
         """Fate of each row: a position in `_REASONS`, or `_KEPT` or `_MARK`."""
@@ -499,7 +477,7 @@ class _Making:
         notes = []
         if len(marks.step) and not common:
             notes.append("steps differ in the order of their phases: none are marked in them")
-        work = self._rows.on_gpu & self._of(*ON_GPU - {"wait"})
+        work = self._rows.on_gpu & self._of(*GPU_WORK)
         work[self._links.gpu] = False
         if lost := int(work.sum()):
             notes.append(

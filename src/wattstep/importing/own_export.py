@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from wattstep.attribution.event_kinds import Labels
+from wattstep.attribution.nesting import Bools
 from wattstep.formats.trace import NONE, OWN_TRACKS, Codes, Events, Longs, Own
-from wattstep.importing.columns import Labels
-from wattstep.importing.nesting import Bools
 from wattstep.schema.journal import Mark
 
 MARKS: Final = "of a track of phases, layers, updates, rests, conditions or gaps: they stand elsewhere in the run"

@@ -8,15 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from wattstep.attribution.event_kinds import ENGINE
+from wattstep.attribution.nesting import Bools, Family, Rows
 from wattstep.formats.trace import NONE, Codes, Longs
-from wattstep.importing.nesting import Bools, Family, Rows
 from wattstep.importing.steps import TraceSteps
 
 PHASES: Final = ("data", "forward", "backward", "optimizer")
 DATA, FORWARD, BACKWARD, OPTIMIZER = range(4)
 OURS: Final = "wattstep."  # annotations that our own tracing leaves in a trace
-# torch's engine wraps each node of the backward pass so; older versions name the nodes alone.
-ENGINE: Final = "autograd::engine::evaluate_function: "
 _NODE = re.compile(r"^(struct )?(torch::autograd::)?(\w+Backward\d*|AccumulateGrad)$")
 _OF_TORCH = (
     (OPTIMIZER, re.compile(r"^Optimizer\.")),

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from wattstep.attribution.nesting import Family, in_order, lanes_of
 from wattstep.errors import InvalidValueError
 from wattstep.formats.trace import NONE, Trace
-from wattstep.importing.nesting import Family, in_order, lanes_of
 from wattstep.importing.phases import phase_of_annotation
 
 SLICE = "slice"

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from wattstep.attribution.nesting import Bools, Rows
 from wattstep.errors import InvalidValueError
 from wattstep.formats.trace import NONE, Codes, Longs
-from wattstep.importing.nesting import Bools, Rows
 
 SHOWN = 8  # names in an error
 ROUNDED_NS = 1000  # marks in whole µs, as old traces have them, overlap by so much

@@ -72,7 +72,7 @@ class StepMarks(PhaseTeller):
         """
         if not self._open:
             return
-        now = time.perf_counter_ns()
+        now = self._recorder.stamp()
         self.phases.end()
         if self._broken:
             self._recorder.index += 1
@@ -108,7 +108,7 @@ class StepMarks(PhaseTeller):
     def book_span(self, name: str) -> None:
         """Books the time since the last step ended as no training; nobody had told that it would come."""
         if self._open and not self._batches:
-            now = time.perf_counter_ns()
+            now = self._recorder.stamp()
             self._recorder.split_step(name, self._ended_ns, now)
             self.phases.begin()
             self.phases.enter(DATA)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter_ns, process_time_ns
 from typing import Any, Final, cast
 
+from wattstep.record.device_timeline import ANCHORS, DeviceTimeline
 from wattstep.record.tracing.windows import Windows
 from wattstep.schema.journal import Mark
 from wattstep.schema.tracer import LayerMarks
@@ -49,6 +50,8 @@ class StepMarker:
 
     Attributes:
         index: Number of the step that runs, or of the next one.
+        device: Marks the steps on the timeline of a device that runs behind; None: there is none.
+        device_problem: Why that device cannot be asked any more; "": it can.
         samples: Of the step that runs; NaN: not known.
         loss: Of the step that runs; NaN: not known.
         mark: `phase` while the step that runs carries marks of phases, else what does nothing.
@@ -76,6 +79,8 @@ class StepMarker:
         "_started",
         "_steady_from",
         "_windows",
+        "device",
+        "device_problem",
         "index",
         "layers",
         "layers_every",
@@ -101,6 +106,8 @@ class StepMarker:
         self.mark: Callable[..., None] = unmarked
         self.layers: LayerMarks | None = None
         self.layers_every = 0
+        self.device: DeviceTimeline | None = None
+        self.device_problem = ""
         self._steady_from = first_step + warmup
         self._look, self._failed = look, failed
         self._on = False
@@ -133,6 +140,7 @@ class StepMarker:
         self._mark_phases(False)
         self._plain_until = self._begun_ns = 0
         self._pending.clear()
+        self.device = None
         if self.layers is not None:
             self.layers.detach()
 
@@ -140,7 +148,7 @@ class StepMarker:
 
     def __enter__(self) -> StepMarker:
         if self.index < self._plain_until:
-            self._begun_ns = perf_counter_ns()
+            self._begun_ns = perf_counter_ns() if self.device is None else self.stamp()
         else:
             self._begin()
         return self
@@ -155,13 +163,14 @@ class StepMarker:
         """A step begins, of so many samples (NaN: not known)."""
         self.samples = samples
         if self.index < self._plain_until:
-            self._begun_ns = perf_counter_ns()
+            self._begun_ns = perf_counter_ns() if self.device is None else self.stamp()
         else:
             self._begin()
 
     def end(self, loss: float, now: int = 0) -> None:
-        """The step that runs is done, since `now` where that is given."""
-        now = now or perf_counter_ns()
+        """The step that runs is done, since `now` where that is given, as `stamp` gave it."""
+        device = self.device
+        now = now or (perf_counter_ns() if device is None else self.stamp())
         begun, index = self._begun_ns, self.index
         if index < self._plain_until and begun and self._journal.at <= STEP_ROOM:
             # As `MarkJournal.add_step`, whose calls would cost as much again.
@@ -179,6 +188,8 @@ class StepMarker:
             journal.at = at + 2 * MARK_WORDS
             self.index = index + 1
             self._begun_ns = 0
+            if device is not None:
+                self._read_device(now)
             if now > self._check_at:
                 self._check(now)
         elif begun:
@@ -197,8 +208,78 @@ class StepMarker:
         except OSError as error:
             self._failed(error)
         else:
+            if self.device is not None:
+                self._read_device(now)
             if now > self._check_at:
                 self._check(now)
+
+    # --- the device -------------------------------------------------------------------------
+
+    def stamp(self) -> int:
+        """Now, in ns, with the place in the device's queue that belongs to it."""
+        now = perf_counter_ns()
+        self._mark_device(now)
+        return now
+
+    def _mark_device(self, now: int) -> None:
+        """The place in the device's queue that belongs to a mark, which was stamped just now."""
+        device = self.device
+        if device is not None:
+            try:
+                device.mark(now)
+            except RuntimeError as error:
+                self._lose_device(error)
+
+    def _read_device(self, now: int) -> None:
+        """Writes down the marks that the device has come to; `now` was taken before."""
+        device = self.device
+        if device is not None:
+            try:
+                device.read(now)
+            except OSError as error:
+                self._failed(error)
+            except RuntimeError as error:
+                self._lose_device(error)
+
+    def follow_device(self, device: DeviceTimeline) -> None:
+        """Steps are marked on this device's timeline, too, from the next one on.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        self.device = device
+        device.anchor(ANCHORS)
+
+    def leave_device(self, *, wait: bool) -> None:
+        """From here on steps have no place on a device.
+
+        Args:
+            wait: Whether the device is waited for first, since the training is over.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        device = self.device
+        if device is not None:
+            try:
+                if wait:
+                    device.finish()
+            except RuntimeError as error:
+                self._lose_device(error)
+            else:
+                self._journal.add(Mark.DEVICE_END)
+            self.device = None
+
+    def _lose_device(self, error: RuntimeError) -> None:
+        """A device that fails takes its timeline with it; the training is left to say what it is."""
+        if self.device is not None:
+            message = (str(error).splitlines() or [""])[0]
+            self.device_problem = f"{self.device.name} cannot be asked any more: {message}"
+            self.device = None
+            try:
+                self._journal.add(Mark.DEVICE_END)
+            except OSError as full:
+                self._failed(full)
 
     def abandon(self) -> None:
         """The step that runs, if any, came to no end: it is none."""
@@ -250,7 +331,7 @@ class StepMarker:
         if self.layers_every and not traced:
             self._attach_layers(position < 3 and cycle % self.layers_every == 0)
         self._restart(traced, phases_on=traced or position < 3)
-        self._begun_ns = perf_counter_ns()
+        self._begun_ns = self.stamp()
 
     def _restart(self, traced: bool, phases_on: bool) -> None:
         """Sets the state of a marked step at its begin, but for the time."""
@@ -275,6 +356,8 @@ class StepMarker:
             self._journal.add(Mark.SAMPLES, value=self.samples)
         if traced:
             moved = windows.finish()
+            if self.device is not None:
+                self.device.rename(moved)
             self._pending = [
                 (kind, table, name, moved.get(t, t)) for kind, table, name, t in self._pending
             ]
@@ -286,6 +369,8 @@ class StepMarker:
         self.index += 1
         if traced:
             windows.close(self.index - 1)
+            if self.device is not None:
+                self.device.anchor(ANCHORS)  # it has nothing to do: the tracer has waited for it
         elif self._contiguous and self.index > self._steady_from:
             windows.schedule.clean_step(now - begun)
         self._contiguous = not traced
@@ -322,26 +407,34 @@ class StepMarker:
         if not self.phases_on:
             return
         if self._windows.traced:
-            since_ns = since_ns or self._windows.boundary()
+            since_ns = since_ns or self.boundary()
             self._windows.phase(name, since_ns)
-        self._pending.append((PHASE, "phase", name, since_ns or perf_counter_ns()))
+        self._pending.append((PHASE, "phase", name, since_ns or self.stamp()))
         if len(self._pending) >= MOST_PENDING:
             self._spill()
+
+    def boundary(self) -> int:
+        """Now, in ns: a place in the step where a phase may turn out to have begun."""
+        if not self._windows.traced:
+            return self.stamp()
+        now = self._windows.boundary()
+        self._mark_device(now)
+        return now
 
     def update(self, name: str, at_ns: int = 0) -> None:
         """A part of the parameters has been updated."""
         if self.phases_on:
-            self._pending.append((UPDATE, "update", name, at_ns or perf_counter_ns()))
+            self._pending.append((UPDATE, "update", name, at_ns or self.stamp()))
 
     def layer_begins(self, code: int) -> None:
         """A top-level layer goes forward."""
         if self._marked:
-            self._pending.append((LAYER_START, "", code, perf_counter_ns()))
+            self._pending.append((LAYER_START, "", code, self.stamp()))
 
     def layer_ends(self, code: int) -> None:
         """It has."""
         if self._marked:
-            self._pending.append((LAYER_END, "", code, perf_counter_ns()))
+            self._pending.append((LAYER_END, "", code, self.stamp()))
             if len(self._pending) >= MOST_PENDING:
                 self._spill()
 
@@ -402,9 +495,13 @@ class StepMarker:
                 cost = self.layers.layers * LAYER_MARK_NS / self._phase_every
                 self.layers_every = max(1, math.ceil(cost / (LAYER_BUDGET * typical)))
         try:
+            if self.device is not None:
+                self.device.anchor()
             self._look()
         except OSError as error:
             self._failed(error)
+        except RuntimeError as error:
+            self._lose_device(error)
         self._plan()
 
     def _open_window(self) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 
 from wattstep import engines
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.record.hosts import SensorHost, open_host, parse_target
 from wattstep.record.marking import StepMarker
 from wattstep.record.sampling.attendant import Attendant
@@ -31,7 +32,7 @@ from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.schema.channel import Absent, Present
 from wattstep.schema.engine import Engine
-from wattstep.schema.journal import JOURNAL, OPERATIONS, Mark
+from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import parse_duration, parse_power_model
@@ -128,6 +129,7 @@ class Recorder(StepRecorder):
                 ) from error
             self._state = "recording"
             self._windows.reset_peak()
+            self._find_device()
             if self._model is not None:
                 self.watch_model(self._model)
             undo.pop_all()
@@ -150,10 +152,12 @@ class Recorder(StepRecorder):
         journal = folder / JOURNAL
         self._marks = MarkJournal(journal)
         undo.callback(self._marks.close)
-        self._operations = os.open(
-            journal / OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        self._operations, self._devices = (
+            os.open(journal / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            for name in (OPERATIONS, DEVICE_OPERATIONS)
         )
         undo.callback(os.close, self._operations)
+        undo.callback(os.close, self._devices)
         self._windows = Windows(
             self._mode,
             self._first_step + self.warmup,
@@ -162,6 +166,7 @@ class Recorder(StepRecorder):
             self.note,
             lambda: self._engine or engines.loaded(),
             self._process,
+            self._devices,
         )
         self._sampling = Attendant(plan, journal, self._open_clocks)
         undo.callback(self._sampling.stop)
@@ -237,8 +242,9 @@ class Recorder(StepRecorder):
             return
         self._state = "closing"
         atexit.unregister(self.close)
-        self._steps.stop()
         try:
+            self._steps.leave_device(wait=True)
+            self._steps.stop()
             if self.problem is None:
                 self._windows.abandon(self.index)
                 self._steps.end_rest()
@@ -250,6 +256,7 @@ class Recorder(StepRecorder):
         for note in self._host.notes:
             self.note(note)
         os.close(self._operations)
+        os.close(self._devices)
         self._marks.close()
         self._finish()
         _release(self)
@@ -370,8 +377,23 @@ class Recorder(StepRecorder):
     # --- housekeeping ---------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Once a second: what became of the sampler?"""
+        """Once a second: what became of the sampler? Does a device train by now?"""
         self._hear(self._sampling.news())
+        self._find_device()
+
+    def _find_device(self) -> None:
+        """Follows the device that trains, as soon as there is one."""
+        steps = self._steps
+        if steps.device_problem:
+            self.note(steps.device_problem)
+        engine = self._engine or engines.loaded()
+        if steps.device is not None or steps.device_problem or engine is None:
+            return
+        queue = engine.device_queue()
+        if queue is not None:
+            steps.follow_device(DeviceTimeline(queue, self._marks))
+            if self._info.processor is None:
+                self.about(processor=queue.processor)
 
     def _hear(self, news: Sequence[News]) -> None:
         """Notes what became of the sampler, and of sensors that the collector reads."""

@@ -112,7 +112,11 @@ class StepRecorder:
 
     def boundary(self) -> int:
         """Now, in ns: a place in the step where a phase may turn out to have begun."""
-        return self._windows.boundary() if self._windows.traced else time.perf_counter_ns()
+        return self._steps.boundary()
+
+    def stamp(self) -> int:
+        """Now, in ns: where a step may turn out to have begun, or to have ended."""
+        return self._steps.stamp()
 
     @property
     def phase(self) -> Callable[..., None]:

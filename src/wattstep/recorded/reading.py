@@ -27,6 +27,7 @@ from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
+from wattstep.stats.change_points import find_changes, slow_beginning
 from wattstep.store.convert import NOT_TOLD, convert, recover
 from wattstep.store.files import read_info, why_no_run
 from wattstep.store.folder import open_plain
@@ -226,13 +227,22 @@ class Tables:
         def pairs(values: list[tuple[int, int]]) -> IntArray:
             return np.array(values, dtype=np.int64).reshape(-1, 2)
 
+        start_ns, end_ns = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+        warmup = table["warmup"].to_numpy(zero_copy_only=False)
+        device = str(self.info.device_clock.get("device", ""))
+        settled = _unsettled(end_ns - start_ns, warmup, traced) if device else warmup
         return Steps(
             index=table["index"].to_numpy(),
-            start_ns=table["start_ns"].to_numpy(),
-            end_ns=table["end_ns"].to_numpy(),
+            start_ns=start_ns,
+            end_ns=end_ns,
             samples=floats("samples"),
             loss=floats("loss"),
-            warmup=table["warmup"].to_numpy(zero_copy_only=False),
+            warmup=settled,
+            settled=int((settled & ~warmup).sum()),
+            device=device,
+            host_ns=np.stack([floats("host_start_ns"), floats("host_end_ns")], axis=1)
+            if device
+            else None,
             traced=traced,
             window_ns=pairs(windows),
             rest_ns={name: pairs(values) for name, values in rest.items()},
@@ -264,6 +274,24 @@ class Tables:
     def step_table(self) -> pa.Table:
         """The table of steps, read once."""
         return self.table("steps")
+
+
+def _unsettled(
+    lasting_ns: IntArray, warmup: npt.NDArray[np.bool_], traced: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Mask of the steps before a device's step time has settled, those asked for as warm-up among them.
+
+    Kernels that are loaded and tried out on first use, an allocator that grows and graphs that are
+    captured take as many steps as they do, whatever was asked for: change points tell.
+    """
+    after = np.append(False, traced[:-1])[: len(traced)]
+    usable = np.flatnonzero(~traced & ~after)
+    seconds: FloatArray = lasting_ns[usable].astype(np.float64) * 1e-9
+    settled = max(find_changes(seconds, "s", "").settled or 0, slow_beginning(seconds))
+    if not settled:  # nothing changes, or nothing lasts
+        return warmup
+    before: npt.NDArray[np.bool_] = np.arange(len(warmup)) < usable[settled]
+    return warmup | before
 
 
 def _unlike(name: str, schema: pa.Schema) -> str:

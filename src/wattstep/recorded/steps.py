@@ -33,6 +33,11 @@ class Steps:
         absent: Why there are no steps.
         waited_s: Of traced steps, how long the thread that waited longest was kept from running;
             NaN where that is not known, None where it is of no step.
+        host_ns: Where the steps lie on the timeline of a device, when the host began each and had
+            asked for all of it, NaN for those that it did itself, shape (n, 2); None: all of them.
+        settled: Steps that count as warm-up beyond those that were asked for: until then the device's
+            step time had not settled; 0: none.
+        device: The device on whose timeline steps lie, as rows of operations name it; "": the host.
     """
 
     index: IntArray
@@ -50,6 +55,9 @@ class Steps:
     whole_ns: tuple[int, int] | None = None
     absent: str = ""
     waited_s: FloatArray | None = None
+    host_ns: FloatArray | None = None
+    settled: int = 0
+    device: str = ""
 
     @property
     def figures_of(self) -> str:
@@ -57,6 +65,11 @@ class Steps:
         if self.absent:
             return "recording"
         return "traced steps" if self.only_traced else "clean steps"
+
+    @property
+    def source(self) -> str:
+        """Clock of the times of the steps."""
+        return f"events in the queue of {self.device}" if self.device else "monotonic clock"
 
     @property
     def span_ns(self) -> tuple[int, int] | None:

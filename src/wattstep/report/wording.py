@@ -175,6 +175,8 @@ def _way(report: RunReport) -> dict[str, str]:
     times, rule, size = (options.get(key) for key in ("accumulate", "rate_rule", "image_size"))
     return {
         "precision": plain(report.precision or ""),
+        "channels_last": "channels last" if options.get("channels_last") else "",
+        "compiled": "compiled" if options.get("compiled") else "",
         "accumulate": f"accumulated {times} times" if times and times != 1 else "",
         "rate_rule": f"{plain(rule)} rate" if rule else "",
         "image_size": f"{size}×{size}" if size else "",
@@ -197,7 +199,10 @@ def setting(report: RunReport) -> list[str]:
         _batch(report),
         None if threads is None else f"{threads} thread" + ("" if threads == 1 else "s"),
         report.precision,
+        "channels last" if report.options.get("channels_last") else None,
+        "compiled" if report.options.get("compiled") else None,
         report.processor,
+        (report.device.get("gpu") or {}).get("name"),
     ]
     return [plain(part) for part in parts if part]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.recorded import memory
+from wattstep.recorded import device_memory, memory
 from wattstep.recorded.child_memory import Added, Samples, added_memory, family_peak
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
@@ -22,6 +22,7 @@ _NONE: Samples = (np.zeros(0, np.int64), np.zeros(0))
 def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
     """`peak_memory`, its parts in `memory_breakdown`, and what else was seen of memory.
 
+    Where a device trains, `device_peak_memory` and `device_memory_breakdown` are of its own memory.
     With children `proportional_peak_memory`, too: there pages that other programs share count in
     part.
     """
@@ -35,6 +36,9 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
         "system_peak_memory": _system_peak(series),
         "memory_breakdown": memory.breakdown(events, peak, children),
     }
+    if (device := device_memory.marked_peak(events)) is not None:
+        figures["device_peak_memory"] = device_memory.peak_figure(device)
+        figures["device_memory_breakdown"] = device_memory.marked_breakdown(events, device)
     if children and (proportional := _proportional_peak(series, peak)) is not None:
         figures["proportional_peak_memory"] = proportional
     if highest := memory.highest_of(events):

@@ -204,11 +204,9 @@ def cpu_time_per_step(series: Series, breakdown: RunBreakdown) -> Figure:
 
 
 def _traced_time(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
-    """Metrics of imported traces alone: time on GPUs, and the length of a trace without steps."""
-    if not series.steps.only_traced:
-        return {}
+    """Time on GPUs, and of an imported trace without steps its length."""
     figures: dict[str, Any] = {}
-    if series.imported.trace_is_one_step:
+    if series.steps.only_traced and series.imported.trace_is_one_step:
         figures["recorded_time"] = breakdown.step_time
     if (gpu_time := breakdown.gpu_time()) is not None:
         figures["gpu_time"] = gpu_time

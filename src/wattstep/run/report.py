@@ -186,6 +186,12 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         notes.insert(0, "this run was never closed: it was recovered from its journals")
     if tables.info.state == "recording":
         notes.insert(0, "this run is still being recorded")
+    if settled := series.steps.settled:
+        notes.append(
+            f"{settled} more first steps count as warm-up: until then the step time of "
+            f"{series.steps.device} had not settled (kernels loaded and tried out on first use, memory "
+            "that the allocator takes, graphs that are captured)"
+        )
     begin = series.steps.start_ns[0] if len(series.steps.index) else None
     if begin is not None:
         for part, t_ns in tables.info.lost.items():

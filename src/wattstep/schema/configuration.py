@@ -95,6 +95,11 @@ def _emulated_on(info: RunFacts) -> str:
     return machine(own) if own else ITS_OWN
 
 
+def _gpu(info: RunFacts) -> str:
+    """The GPU that trained; of runs on the CPU none is told."""
+    return _as_text((info.device.get("gpu") or {}).get("name") or ITS_OWN)
+
+
 def _power_model(info: RunFacts) -> str:
     if info.power_model is None:
         return "sensors"
@@ -133,6 +138,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "parameters": _field("the number of parameters", _REFUSE, _parameters, facet="workload", chosen=True, of_model=True),
         "device": _field("the device", _REFUSE, lambda info: machine(info.device), facet="device"),
         "emulated on": _field("the machine that it is emulated on", _REFUSE, _emulated_on, facet="device"),
+        "gpu": _field("the GPU", _REFUSE, _gpu, facet="device"),
         "clocks": _field("the clock mode", _REFUSE, _clocks, facet="clocks"),
         "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
         "engine": _field("the engine", _REFUSE, lambda info: _as_text(info.engine.partition(" ")[0]), facet="engine"),
@@ -140,6 +146,8 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "threads": _field("the number of threads", _REFUSE, lambda info: _as_text(info.threads), facet="threads", chosen=True),
         "batch": _field("the batch size", _REFUSE, lambda info: _as_text(info.batch_size), facet="batch", chosen=True),
         "precision": _field("the precision", _REFUSE, lambda info: _as_text(info.precision), facet="precision", chosen=True),
+        "channels last": _field("whether channels lie last", _REFUSE, _option("channels_last"), facet="options", chosen=True),
+        "compiled": _field("whether the model is compiled", _REFUSE, _option("compiled"), facet="options", chosen=True),
         "accumulate": _field("accumulation", _REFUSE, _option("accumulate"), facet="options", chosen=True),
         "classes": _field("the classes", _REFUSE, _option("classes"), facet="options", chosen=True, of_model=True),
         "image size": _field("the image size", _REFUSE, _option("image_size"), facet="options", chosen=True, of_model=True),

@@ -11,19 +11,35 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from wattstep.errors import InvalidValueError, MissingPartError
 from wattstep.schema.ceilings import Asked, Ceilings
+from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.step_memory import MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, Preparation, Specification
 
 Mark = Callable[[str], None]
+ENGINE_OPTIONS: Final = ("channels_last", "compiled")
 
 
 def ignore_phase(name: str) -> None:
     """For steps that nobody records."""
+
+
+def check_lacking(processor: str, reason: str | None) -> None:
+    """Refuses a processor that cannot be trained on here.
+
+    Args:
+        processor: As it was asked for.
+        reason: As `Engine.lacking` gives it.
+
+    Raises:
+        InvalidValueError: With what is missing, and how to get it.
+    """
+    if reason is not None:
+        raise InvalidValueError(f"--processor {processor}: {reason}", id="no-gpu")
 
 
 class Classifier(Protocol):
@@ -97,6 +113,10 @@ class Trainer(Protocol):
     def options(self) -> Mapping[str, Any]:
         """Further facts of how it trains, JSON-ready; e.g. "frames_per_step"."""
         return {}
+
+    def remarks(self) -> Sequence[str]:
+        """What a reader of its run must know, a line each; told after the last step."""
+        return ()
 
     @abstractmethod
     def step(self, mark: Mark = ignore_phase) -> float:
@@ -173,10 +193,12 @@ class Engine(Protocol):
         name: As on the command line: the name of the framework's module, which says, once it is in
             `sys.modules`, that the framework is loaded.
         processors: Of `schema.workload.PROCESSORS`, those that it records trainings on.
+        options: Of `ENGINE_OPTIONS`, those of a `Preparation` that it heeds.
     """
 
     name: str
     processors: Sequence[str] = ("cpu",)
+    options: Sequence[str] = ()
 
     def load(self) -> None:
         """Loads the framework.
@@ -205,7 +227,7 @@ class Engine(Protocol):
             workload: What to train; begin with its `check`.
             preparation: Batch size, seed, data and shape.
             threads: Of an operation; the framework's own choice where None.
-            processor: One of `PROCESSORS`.
+            processor: As `schema.workload.check_processing` takes it.
             precision: One of `PRECISIONS`.
 
         Raises:
@@ -223,6 +245,10 @@ class Engine(Protocol):
 
     def tracer(self, code: Code) -> Tracer | None:
         """Tracer of its operations; None where it cannot be traced. The framework is loaded."""
+        return None
+
+    def device_queue(self) -> DeviceQueue | None:
+        """Queue of the device that this process trains on; None: on the host. The framework is loaded."""
         return None
 
     def samples_in(self, batch: Any) -> int | None:
@@ -268,6 +294,29 @@ class Engine(Protocol):
         if processor != "cpu":
             raise InvalidValueError(f"--processor {processor}: {self.name} runs on the CPU only")
         return None
+
+    def memory_account(self, processor: str) -> str:
+        """What is known of a device's memory when an allocation failed, in a few words.
+
+        "" where nothing is: of the CPU the allocator's own message, and the process, say it.
+        """
+        return ""
+
+    def lacking(self, processor: str) -> str | None:
+        """Why it cannot train on a processor here and what to do, in one line; None: it can.
+
+        The framework need not be installed, and is loaded only where nothing simpler tells.
+        """
+        return None if processor == "cpu" else f"{self.name} runs on the CPU only"
+
+    def device_facts(self, processor: str) -> Mapping[str, Any]:
+        """Facts of the device that a processor stands for, JSON-ready; the framework is loaded.
+
+        Of a GPU: "name", "compute_capability", "memory" (bytes), "multiprocessors",
+        "shares_memory" (with the CPU), "driver", "cuda", "cudnn"; what is not known is left out.
+        Empty for the CPU, which `RunInfo.device` describes.
+        """
+        return {}
 
     def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
         """Facts that are counted from the model itself, JSON-ready.

@@ -22,6 +22,7 @@ RUN = "run.json"
 JOURNAL = "journal"
 MARKS = "marks.bin"
 OPERATIONS = "operations.bin"
+DEVICE_OPERATIONS = "device_operations.bin"
 NAMES = "names.jsonl"  # one JSON line a name: [table, code, text]
 TICKS = "ticks.bin"
 COSTS = "costs.bin"
@@ -60,6 +61,11 @@ class Mark(IntEnum):
     # value: how long in ns a thread was kept from running in the traced step, of that which waited
     # longest (NaN: not known); code: how often it was made to give way
     WAITED = 16
+    # Of the mark with this time: cpu: when the device came to it, in ns of its own clock; code: the
+    # device; index: how much later than the mark the device had not come to it yet, in ns; value: how
+    # much later it had
+    DEVICE = 17
+    DEVICE_END = 18  # from here on steps have no place on a device
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.
@@ -81,3 +87,14 @@ OPERATION_FIELDS = (
     "outermost",  # 1: no operation of the framework encloses it
 )
 OPERATION = struct.Struct(f"<{len(OPERATION_FIELDS)}q")
+
+# One row a piece of work on a device in a traced step. Those of a window are written before its rows
+# in OPERATIONS: where a kill came between, they lack what launched them, and stand for nothing.
+DEVICE_OPERATION_FIELDS = (
+    *OPERATION_FIELDS,
+    "processor",  # code
+    "launch",  # position within the window's rows in OPERATIONS; -1: not known
+    "rows",  # how many this window has here; a window of fewer was cut, and is left out as a whole
+)
+DEVICE_OPERATION = struct.Struct(f"<{len(DEVICE_OPERATION_FIELDS)}q")
+NO_WORK = -1  # in the place of a name: the device was traced, and did nothing

@@ -86,6 +86,19 @@ _METRICS: Final = {
         thing="time",
         best="{} has the shortest step: {}",
     ),
+    "host_step_time": Metric(
+        label="Host time per step",
+        meaning="Time from the begin of a step on the host until the host begins the next, where a "
+        "device runs behind it",
+        unit="s",
+        computed="wattstep.run.device_time:host_step_time",
+    ),
+    "run_ahead": Metric(
+        label="Host runs ahead by",
+        meaning="Time from the end of a step on the host until the device has done it",
+        unit="s",
+        computed="wattstep.run.device_time:run_ahead",
+    ),
     "cpu_time_per_step": Metric(
         label="CPU time per step",
         meaning="CPU time that the training takes in one step, on all cores together",
@@ -239,6 +252,21 @@ _METRICS: Final = {
     "regressed_step_energy": Metric(
         label="Energy per step by regression",
         meaning="What operations and rests of the regression take together",
+    ),
+    "device_peak_memory": Metric(
+        label="Peak memory of the GPU",
+        meaning="Most memory of the device that the training took: its allocator's, and what the "
+        "driver counts beside it",
+        headline=True,
+        unit="B",
+        compared=True,
+        topic="Memory of the GPU",
+        subject="B",
+        verb="needs",
+        thing="memory of the GPU",
+    ),
+    "device_memory_breakdown": Metric(
+        label="Memory of the GPU", meaning="What the device's memory is used for"
     ),
     "memory_breakdown": Metric(label="Memory", meaning="What the memory is used for"),
     "steps_to_target": Metric(

@@ -16,7 +16,8 @@ _RAN_OUT: Final = re.compile(
     r"|DefaultCPUAllocator: not enough memory"
     r"|Unable to allocate [\d.]+ [KMGTPE]?i?B for an array"  # NumPy
     r"|\bstd::bad_alloc\b"
-    r"|(?:CUDA|HIP|XPU|MPS)(?: backend| error:)? out of memory"
+    r"|(?:CUDA|HIP|XPU|MPS)(?: backend| error:| driver error:)? out of memory"
+    r"|NvMapMem\w+.*\berror 12\b"  # of a Jetson's driver: ENOMEM
     r"|CU(?:DNN|BLAS)_STATUS_ALLOC_FAILED"
     r"|malloc of size \d+ failed"  # Arrow
     r"|OpenBLAS.*[Mm]emory allocation (?:still )?failed",

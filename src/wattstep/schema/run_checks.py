@@ -95,6 +95,7 @@ _MACHINE: Final[Mapping[str, Check]] = {
     "memory": or_none(whole(0, INT64)),
     "clusters": or_none(listed(_CLUSTER)),
     "governors": or_none(facts()),
+    "gpu": or_none(facts({"name": string, "number": whole(0, INT32)})),
 }
 _LOOK: Final = facts(
     {
@@ -112,6 +113,8 @@ _CANARY: Final[Mapping[str, Check]] = {
 }
 _OPTIONS: Final[Mapping[str, Check]] = {
     "accumulate": _COUNT,
+    "channels_last": or_none(yes_no),
+    "compiled": or_none(yes_no),
     "exclude": or_none(listed(string)),
     "frames_per_step": _FROM_0,
     "until": or_none(_goal),
@@ -165,4 +168,12 @@ RUN: Final[Mapping[str, Check]] = {
     "lost": mapping(whole(-INT64, INT64)),
     "gaps": listed(_pair),
     "clocks": listed(_pair),
+    "device_clock": facts(
+        {
+            "device": string,
+            "uncertainty_ns": _FROM_0,
+            "rate": _FROM_0,
+            "anchors": or_none(whole(0, INT64)),
+        }
+    ),
 }

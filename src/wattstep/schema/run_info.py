@@ -59,6 +59,9 @@ class RunInfo:
         reads: What was sampled.
         absent: Sensor to reason.
         notes: What the reader must know (lost sampler, a profiler of the user's own).
+        device_clock: Where steps lie on the timeline of a device that ran behind the host, which
+            "device", and how its clock was mapped: "uncertainty_ns", "rate", "anchors"; empty: on
+            the host's.
         clocks: Pairs of monotonic time and wall clock less it, in ns: begin and end.
         lost: Monotonic time in ns from which on something was not recorded, by part.
         gaps: From when to when (monotonic, ns) nothing was sampled: the sampler was started again.
@@ -98,6 +101,7 @@ class RunInfo:
     lost: Mapping[str, int] = field(default_factory=dict)
     gaps: tuple[tuple[int, int], ...] = ()
     clocks: tuple[tuple[int, int], ...] = ()
+    device_clock: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

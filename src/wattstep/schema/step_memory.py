@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import Final, Protocol
+
+DEVICE: Final = "device."  # before the name of a category of memory that is a device's own
 
 
 class Meter(Protocol):

@@ -21,11 +21,16 @@ class TracedStep:
             the run's clock.
         operations: How many.
         clock_uncertainty_ns: By how much the times may be off.
+        device_rows: Work on GPUs, packed likewise, each as `schema.journal.DEVICE_OPERATION` has it;
+            one row with `NO_WORK` where they did nothing. b"": they were not traced.
+        notes: What a reader must know of this window.
     """
 
     rows: bytes
     operations: int
     clock_uncertainty_ns: int
+    device_rows: bytes = b""
+    notes: tuple[str, ...] = ()
 
 
 class LayerMarks(Protocol):

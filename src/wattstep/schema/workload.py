@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -13,11 +14,39 @@ from wattstep.errors import InvalidValueError
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
-PRECISIONS: Final = ("fp32", "bf16", "amp")
+PRECISIONS: Final = ("fp32", "tf32", "bf16", "amp", "amp-fp16")
+GPU_PRECISIONS: Final = ("tf32", "amp-fp16")  # which no CPU trains in
 PROCESSORS: Final = ("cpu", "cuda")
+_ONE_OF_SEVERAL: Final = re.compile(r"(cuda):(\d{1,3})")
 RATE_RULES: Final = ("linear", "sqrt", "fixed")
 # What a preparation consists of, in the order in which most workloads go about it.
 PARTS: Final = ("model", "data", "optimizer")
+
+
+def kind_of(processor: str) -> str:
+    """Kind of a processor, as a run names it: that of "cuda:1", the second GPU, is "cuda"."""
+    match = _ONE_OF_SEVERAL.fullmatch(processor)
+    return processor if match is None else match[1]
+
+
+def check_processing(processor: str, precision: str) -> None:
+    """Refuses a processor or a precision that nobody knows, and one that needs another processor.
+
+    Args:
+        processor: One of `PROCESSORS`; "cuda" is the GPU that the framework takes by itself,
+            "cuda:1" the second one that it sees.
+        precision: One of `PRECISIONS`.
+
+    Raises:
+        InvalidValueError: Any of that.
+    """
+    kind = kind_of(processor)
+    if kind not in PROCESSORS:
+        raise InvalidValueError(f"--processor {processor}: there are {', '.join(PROCESSORS)}")
+    if precision not in PRECISIONS:
+        raise InvalidValueError(f"--precision {precision}: there are {', '.join(PRECISIONS)}")
+    if precision in GPU_PRECISIONS and kind != "cuda":
+        raise InvalidValueError(f"--precision {precision}: a GPU only has it, --processor cuda")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +137,9 @@ class Preparation:
         image_size: None for the workload's own.
         rate_rule: How the learning rate follows the batch: "linear" (Goyal et al., arXiv
             1706.02677, section 2.1), "sqrt" (Krizhevsky, arXiv 1404.5997, section 5) or "fixed".
+        channels_last: Whether images, and the kernels that they meet, lie in memory pixel by pixel
+            with all channels of each together.
+        compiled: Whether the engine compiles the model.
         on_part: Told when one of `PARTS` begins, or goes on; None where nobody asks.
     """
 
@@ -118,6 +150,8 @@ class Preparation:
     classes: int | None = None
     image_size: int | None = None
     rate_rule: str = "linear"
+    channels_last: bool = False
+    compiled: bool = False
     on_part: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def begin(self, part: str) -> None:

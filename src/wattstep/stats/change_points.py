@@ -29,6 +29,7 @@ MOST = 4000  # values that are looked at one by one; beyond, neighbours are aver
 SHORTEST = 5  # values on either side of a change
 FAR = 4.0  # robust standard deviations from the running median
 RUNNING = 11
+SLOWER = 0.02  # than what is usual: less is no matter of the beginning
 DOUBT = 1.5
 SETTLED = 20  # steps that a stretch must last to end a warm-up, or a tenth of a shorter series
 MOST_LAGS = 64
@@ -119,6 +120,27 @@ def find_changes(
         settled=None if settled is None else int(known[settled]),
         correlation=correlation,
     )
+
+
+def slow_beginning(values: FloatArray) -> int:
+    """Number of first values that lie above what is usual later on, until several in a row do not.
+
+    What is done once (kernels that are loaded, memory that is taken) shows at the beginning alone,
+    and in one direction; of short series change points say too little.
+
+    Args:
+        values: One a step, in order, shape (n,), without NaN.
+    """
+    n = len(values)
+    if n < LEAST:
+        return 0
+    late = values[n // 2 :]
+    middle = float(np.median(late))
+    off = np.abs(late - middle)
+    usual = max(float(np.quantile(off, 0.99)), FAR * _MAD * float(np.median(off)))
+    slow = values > middle + usual + SLOWER * middle
+    begun = np.flatnonzero(np.convolve(slow[: n // 2], np.ones(SHORTEST), "valid") == 0)
+    return int(begun[0]) if len(begun) else 0
 
 
 def _change(

@@ -19,11 +19,14 @@ import pyarrow.parquet as pq
 from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import (
     COSTS,
+    DEVICE_OPERATION_FIELDS,
+    DEVICE_OPERATIONS,
     JOURNAL,
     MARK_FIELDS,
     MARKS,
     MISSING,
     NAMES,
+    NO_WORK,
     OPERATION_FIELDS,
     OPERATIONS,
     RUN,
@@ -33,6 +36,7 @@ from wattstep.schema.journal import (
     samples_name,
 )
 from wattstep.schema.run_info import RunInfo
+from wattstep.store.device_clock import DeviceTimes
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder
 from wattstep.store.lock import RunLock
@@ -60,6 +64,8 @@ STEPS = pa.schema(
         ("mark_kind", pa.list_(pa.int8())),
         ("mark_name", pa.list_(pa.string())),
         ("waited_ns", pa.int64()),  # of traced steps: how long a thread was kept from running
+        ("host_start_ns", pa.int64()),  # of steps on a device's timeline: when the host began,
+        ("host_end_ns", pa.int64()),  # and when it had asked for all of it
     ]
 )
 SPANS = pa.schema(
@@ -95,7 +101,7 @@ OPERATIONS_SCHEMA = pa.schema(
     ]
 )
 NOT_TOLD = frozenset(
-    {"launch", "waited_ns"}
+    {"launch", "waited_ns", "host_start_ns", "host_end_ns"}
 )  # columns that may be left out: nothing is known of them
 # What a tool that keeps no instances says of all calls of an operation together.
 SUMMARIES = pa.schema(
@@ -192,10 +198,11 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
     info = read_info(run)
     with run.inside(JOURNAL) as journal:
         names = _read_names(journal)
+        device = _device_times(journal)
         tables = {
             "samples": (SAMPLES, _samples(journal, info)),
-            "steps": (STEPS, _steps(journal, info, names)),
-            "spans": (SPANS, _spans(journal, names)),
+            "steps": (STEPS, _steps(journal, info, names, device)),
+            "spans": (SPANS, _spans(journal, names, device)),
             "memory": (MEMORY, _memory(journal, names)),
             "evaluations": (EVALUATIONS, _evaluations(journal, names)),
             "operations": (OPERATIONS_SCHEMA, _operations(journal, names)),
@@ -214,7 +221,30 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
                 raise DamagedRunError(f"the journal of {run.path} is garbled: {error}") from error
             raise
     folder.sync()
-    write_info(folder, replace(info, state=state))
+    write_info(folder, _told(replace(info, state=state), device, names))
+
+
+def _told(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInfo:
+    """The description, with what is known of the device's clock."""
+    if device is None or not device.clocks:
+        return info
+    clocks, notes = device.clocks, info.notes
+    if device.lost:
+        notes = (
+            *notes,
+            f"{device.lost} steps are left out: the recording ended before the device had said when "
+            "it came to them",
+        )
+    return replace(
+        info,
+        notes=notes,
+        device_clock={
+            "device": names[min(next(iter(clocks)), len(names) - 1)],
+            "uncertainty_ns": max(clock.uncertainty_ns for clock in clocks.values()),
+            "rate": next(iter(clocks.values())).rate,
+            "anchors": sum(clock.anchors for clock in clocks.values()),
+        },
+    )
 
 
 def write_table(
@@ -373,7 +403,19 @@ def _mark_blocks(journal: Folder) -> Iterator[npt.NDArray[Any]]:
     yield carry
 
 
-def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[str, Any]]:
+def _device_times(journal: Folder) -> DeviceTimes | None:
+    """When a device came to the marks; None where the host did all the work."""
+    rows = [
+        marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_END])]
+        for marks in _mark_blocks(journal)
+    ]
+    found = np.concatenate(rows)
+    return DeviceTimes(found, found["kind"] == Mark.DEVICE_END) if len(found) else None
+
+
+def _steps(
+    journal: Folder, info: RunInfo, names: list[str], device: DeviceTimes | None
+) -> Iterator[dict[str, Any]]:
     texts = np.array(names, dtype=object)
     for marks in _mark_blocks(journal):
         kind = marks["kind"]
@@ -383,35 +425,61 @@ def _steps(journal: Folder, info: RunInfo, names: list[str]) -> Iterator[dict[st
         # anew (evaluation came between) or never ended has no end of its own.
         at = np.searchsorted(starts, ends) - 1
         ends, starts = ends[at >= 0], starts[at[at >= 0]]
+        if device is not None:
+            kept = _reached(device, marks["t"][starts], marks["t"][ends])
+            starts, ends = starts[kept], ends[kept]
         if not len(ends):
             continue
         inner = np.isin(kind, WITHIN_STEPS)
         positions = np.flatnonzero(inner)
         low, high = np.searchsorted(positions, starts), np.searchsorted(positions, ends)
         chosen = np.concatenate([positions[a:b] for a, b in zip(low, high, strict=True)])
-        offsets = pa.array(np.concatenate([[0], np.cumsum(high - low)]).astype(np.int32))
+        inside = marks[chosen.astype(np.int64)]
+        within = np.repeat(np.arange(len(starts)), high - low)
         first, last = marks[starts], marks[ends]
+        start_ns, end_ns, mark_ns = first["t"], last["t"], inside["t"]
+        on_device = np.zeros(len(starts), bool)
+        if device is not None:
+            start_ns, on_device = device.of(start_ns)
+            end_ns, _ = device.of(end_ns)
+            start_ns = np.maximum.accumulate(start_ns)  # streams may overtake each other
+            end_ns = np.maximum(end_ns, start_ns)
+            mark_ns, known = device.of(mark_ns)
+            known |= ~on_device[within]  # a mark without an event would lie on another timeline
+            mark_ns = np.clip(mark_ns, start_ns[within], end_ns[within])[known]
+            inside, within = inside[known], within[known]
+        counts = np.bincount(within, minlength=len(starts))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         samples = _late_samples(marks, starts, ends, first["value"])
 
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
 
-        inside = marks[chosen.astype(np.int64)]
         yield {
             "index": first["index"].astype(np.int64),
-            "start_ns": first["t"],
-            "end_ns": last["t"],
+            "start_ns": start_ns,
+            "end_ns": end_ns,
             "cpu_start_ns": pa.array(first["cpu"], mask=first["cpu"] == 0),
             "cpu_end_ns": pa.array(last["cpu"], mask=last["cpu"] == 0),
             "samples": pa.array(samples, from_pandas=True),
             "loss": pa.array(last["value"], from_pandas=True),
             "warmup": first["index"] < info.first_step + info.warmup,
             "traced": first["code"] == 1,
-            "mark_ns": listed(inside["t"], pa.int64()),
+            "mark_ns": listed(mark_ns, pa.int64()),
             "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
             "mark_name": listed(texts[_known(inside["code"], names)], pa.string()),
             "waited_ns": _waited(marks, starts, ends),
+            "host_start_ns": pa.array(first["t"], mask=~on_device),
+            "host_end_ns": pa.array(last["t"], mask=~on_device),
         }
+
+
+def _reached(device: DeviceTimes, start_ns: Ints, end_ns: Ints) -> npt.NDArray[np.bool_]:
+    """Mask of the steps that the device is known to have come to, or that need none."""
+    known = device.of(start_ns)[1] & device.of(end_ns)[1]
+    kept: npt.NDArray[np.bool_] = known | ~device.expects(start_ns)
+    device.lost += int((~kept).sum())
+    return kept
 
 
 def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:
@@ -434,8 +502,13 @@ def _late_samples(
     return np.where(high > low, total[high] - total[low], given)
 
 
-def _spans(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Tracing windows and named rests; one that never ended is closed by the last mark."""
+def _spans(
+    journal: Folder, names: list[str], device: DeviceTimes | None
+) -> Iterator[dict[str, Any]]:
+    """Tracing windows and named rests; one that never ended is closed by the last mark.
+
+    Where steps lie on a device's timeline, a span begins when the device has done what came before.
+    """
     opened: dict[str, tuple[int, str]] = {}
     rows: list[tuple[int, int, str, str]] = []
     begin = {int(Mark.WINDOW_START): "window", int(Mark.REST_START): "rest"}
@@ -453,6 +526,12 @@ def _spans(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
                 start, name = opened.pop(end[kind])
                 rows.append((start, int(mark["t"]), end[kind], name))
     rows += [(start, t_last, kind, name) for kind, (start, name) in opened.items()]
+    if device is not None:
+        begins = [device.after(row[0]) for row in rows]
+        rows = [
+            (begin, max(begin, end), kind, name)
+            for begin, (_, end, kind, name) in zip(begins, rows, strict=True)
+        ]
     if rows:
         columns = zip(*rows, strict=True)
         yield dict(zip(("start_ns", "end_ns", "kind", "name"), map(list, columns), strict=True))
@@ -496,32 +575,108 @@ def _evaluations(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
 # --- operations --------------------------------------------------------------------------------
 
 
+# Columns of operations; rows of the CPU lack the last ones.
+_AT = {name: column for column, name in enumerate(DEVICE_OPERATION_FIELDS)}
+_WINDOW = _AT["window"]
+
+
 def _operations(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
     width = len(OPERATION_FIELDS)
+    devices = _DeviceRows(journal)
+    for block in _whole_windows(_rows(journal, OPERATIONS, width), width):
+        rows = devices.beside(block)
+        if len(rows):
+            yield _operation_columns(rows, names)
+
+
+def _operation_columns(rows: Ints, names: list[str]) -> dict[str, Any]:
+    columns: dict[str, Any] = {name: rows[:, column] for name, column in _AT.items()}
+    on_device = columns["processor"] >= 0
+    duration = columns["end_ns"] - columns["start_ns"]
+    columns["self_ns"] = duration - _children_ns(columns, duration)
+    columns["launch"] = _launches(columns, on_device)
+    codes = {
+        name: (_known(columns[name], names).astype(np.int32), columns[name] < 0)
+        for name in ("name", "kind", "layer", "phase", "shapes", "processor")
+    }
+    codes["processor"] = (np.where(on_device, codes["processor"][0], np.int32(len(names))), None)
     dictionary = pa.array([*names, "cpu"])
-    at = {name: column for column, name in enumerate(OPERATION_FIELDS)}
-    for block in _whole_windows(_rows(journal, OPERATIONS, width), width, at["window"]):
-        columns: dict[str, Any] = {name: block[:, at[name]] for name in at}
-        duration = columns["end_ns"] - columns["start_ns"]
-        columns["self_ns"] = duration - _children_ns(columns, duration)
-        for name in ("name", "kind", "layer", "phase", "shapes"):
-            known = _known(columns[name], names).astype(np.int32)
-            codes = pa.array(known, mask=columns[name] < 0)
-            columns[name] = pa.DictionaryArray.from_arrays(codes, dictionary)
-        cpu = pa.array(np.full(len(block), len(names), np.int32))
-        columns["processor"] = pa.DictionaryArray.from_arrays(cpu, dictionary)
-        for name in ("flops", "bytes"):
-            columns[name] = pa.array(columns[name], mask=columns[name] < 0)
-        columns["parent"] = pa.array(columns["parent"].astype(np.int32), mask=columns["parent"] < 0)
-        columns["outermost"] = columns["outermost"] == 1
-        yield columns
+    for name, (known, unknown) in codes.items():
+        column = pa.array(known, mask=unknown)
+        columns[name] = pa.DictionaryArray.from_arrays(column, dictionary)
+    for name in ("flops", "bytes"):
+        columns[name] = pa.array(columns[name], mask=columns[name] < 0)
+    columns["allocated"] = pa.array(columns["allocated"], mask=on_device)
+    columns["parent"] = pa.array(columns["parent"].astype(np.int32), mask=columns["parent"] < 0)
+    columns["outermost"] = columns["outermost"] == 1
+    return columns
 
 
-def _whole_windows(blocks: Iterator[Ints], width: int, window: int) -> Iterator[Ints]:
+def _launches(columns: dict[str, Ints], on_device: npt.NDArray[np.bool_]) -> pa.Array:
+    """Positions of what launched work on devices; a window that was cut by a kill may lack it."""
+    _, of_window = np.unique(columns["window"], return_inverse=True)
+    on_cpu = np.bincount(of_window[~on_device], minlength=int(of_window.max()) + 1)
+    known = on_device & (columns["launch"] >= 0) & (columns["launch"] < on_cpu[of_window])
+    return pa.array(np.where(known, columns["launch"], 0).astype(np.int32), mask=~known)
+
+
+class _DeviceRows:
+    """Work on devices, window by window, put beside the rows of the CPU.
+
+    Args:
+        journal: Its journal need not be there, as in runs of before.
+    """
+
+    def __init__(self, journal: Folder) -> None:
+        self._width = len(DEVICE_OPERATION_FIELDS)
+        self._blocks = _whole_windows(_rows(journal, DEVICE_OPERATIONS, self._width), self._width)
+        self._waiting = np.empty((0, self._width), np.int64)
+        self._first: int | None = None  # window in which devices were traced
+
+    def beside(self, block: Ints) -> Ints:
+        """The rows of some windows with those of devices behind them, window by window.
+
+        From the first window on in which devices were traced, one that lacks rows of theirs was cut:
+        all of it is left out, for a step without its kernels would be another step.
+
+        Args:
+            block: Rows of the CPU, of whole windows.
+        """
+        rows = np.full((len(block), self._width), -1)
+        rows[:, : block.shape[1]] = block
+        found = self._until(int(block[:, _WINDOW].max()))
+        if self._first is None:
+            return rows
+        _, of_row, counts = np.unique(found[:, _WINDOW], return_inverse=True, return_counts=True)
+        whole = counts[of_row] == found[:, _AT["rows"]]
+        kept = np.isin(rows[:, _WINDOW], np.unique(found[whole, _WINDOW]))
+        rows = rows[kept | (rows[:, _WINDOW] < self._first)]
+        work = found[whole & (found[:, _AT["name"]] != NO_WORK)]
+        work = work[np.isin(work[:, _WINDOW], rows[:, _WINDOW])]
+        both = np.concatenate([rows, work])
+        return both[np.argsort(both[:, _WINDOW], kind="stable")]
+
+    def _until(self, window: int) -> Ints:
+        """Rows of devices up to a window that were not yet given."""
+        parts = [self._waiting]
+        while not len(parts[-1]) or parts[-1][-1, _WINDOW] <= window:
+            block = next(self._blocks, None)
+            if block is None:
+                break
+            if self._first is None:
+                self._first = int(block[0, _WINDOW])
+            parts.append(block)
+        rows = np.concatenate(parts)
+        given = rows[:, _WINDOW] <= window
+        self._waiting = rows[~given]
+        return rows[given]
+
+
+def _whole_windows(blocks: Iterator[Ints], width: int) -> Iterator[Ints]:
     carry = np.empty((0, width), np.int64)
     for block in blocks:
         block = np.concatenate([carry, block])
-        cut = int(np.searchsorted(block[:, window], block[-1, window]))
+        cut = int(np.searchsorted(block[:, _WINDOW], block[-1, _WINDOW]))
         carry = block[cut:]
         if cut:
             yield block[:cut]

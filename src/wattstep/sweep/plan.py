@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from itertools import product
 from typing import Any, Final
 
@@ -136,7 +136,14 @@ class SweepPlan:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Differences of two sweeps, in the words of the command line."""
+    """Differences of two sweeps, in the words of the command line.
+
+    A setting that one of them does not know, as it is of an older wattstep, has its default there.
+    """
+    unset = {
+        each.name: each.default for each in fields(TrainingSettings) if each.default is not MISSING
+    }
+    before, now = {**unset, **before}, {**unset, **now}
     return [
         f"--{option_of(TrainingSettings, key)} was {_said(before.get(key))}, "
         f"now {_said(now.get(key))}"

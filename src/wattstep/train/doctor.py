@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from wattstep import engines
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.sensors import SENSORS
 from wattstep.record.sensors import load as load_sensor
 from wattstep.run import Run, load
-from wattstep.schema.journal import MARKS, OPERATIONS
+from wattstep.schema.journal import DEVICE_OPERATIONS, MARKS, OPERATIONS
 from wattstep.schema.report_rows import SampledChannel
 from wattstep.schema.run_report import json_of
+from wattstep.schema.workload import PROCESSORS
 
 SECONDS = 2.0
 BUSY_SHARE = 0.5  # of the time, so that counters of busy and of idle time both move
@@ -41,7 +43,7 @@ def diagnose(
         target: Where the sensors are, this machine where it is None.
 
     Returns:
-        JSON-ready: "device", "target", "total" (what its power is the sum of, or why there is
+        JSON-ready: "device", "processors" (see `processors`), "target", "total" (what its power is the sum of, or why there is
         none), "notes", "sensors" (each with its channels, or the reason why it is absent),
         "sampler" and "disk_bytes_an_hour".
 
@@ -58,12 +60,14 @@ def diagnose(
             _half_busy(recorder, seconds)
             # Samples only: marks are reserved in chunks, and depend on how long a step is.
             files = (path / "journal").glob("*.bin")
-            own_files = [f for f in files if not f.name.startswith(("replay-", MARKS, OPERATIONS))]
+            others = ("replay-", MARKS, OPERATIONS, DEVICE_OPERATIONS)
+            own_files = [f for f in files if not f.name.startswith(others)]
             size = sum(f.stat().st_size for f in own_files)
         run = load(path)
         report = run.report()
         return {
             "device": report.device,
+            "processors": processors(),
             "interval": interval,
             "target": run.info.target,
             "total": _total(run),
@@ -72,6 +76,20 @@ def diagnose(
             "sampler": json_of(report.recording),
             "disk_bytes_an_hour": size / seconds * 3600,
         }
+
+
+def processors() -> list[dict[str, Any]]:
+    """Processors of this machine that a training can be asked to run on, JSON-ready.
+
+    Each has "name", "usable", "reason" (why it is not, or None) and "facts" (of a GPU).
+    """
+    engine = engines.find(engines.DEFAULT)
+    rows = []
+    for name in PROCESSORS:
+        reason = engine.lacking(name)
+        facts = {} if reason is not None or name == "cpu" else dict(engine.device_facts(name))
+        rows.append({"name": name, "usable": reason is None, "reason": reason, "facts": facts})
+    return rows
 
 
 def _total(run: Run) -> dict[str, Any]:

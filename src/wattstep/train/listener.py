@@ -58,7 +58,7 @@ class ScriptListener(PhaseTeller):
             self._pending = 0  # that batch was evaluated, not trained on
             self._rests()
         self._evaluated = False
-        self._loaded_ns = time.perf_counter_ns()
+        self._loaded_ns = self._recorder.stamp() if self._rest else time.perf_counter_ns()
         self.phases.enter(DATA)
 
     def data_ends(self, samples: int | None) -> None:
@@ -100,15 +100,15 @@ class ScriptListener(PhaseTeller):
         """The step begins where its batch was asked for; everything before was a rest."""
         assert self._rest is not None
         begin = self._loaded_ns if not self._evaluated else 0
-        begin = begin if begin > self._ended_ns else time.perf_counter_ns()
+        begin = begin if begin > self._ended_ns else self._recorder.stamp()
         self._recorder.split_step(self._rest, self._ended_ns, begin)
         self.phases.begin()
         self._rest = None
 
     def step_ends(self) -> None:
         """This step is done, and the next begins."""
-        now = time.perf_counter_ns()
         recorder = self._recorder
+        now = recorder.stamp()
         if self._trains is not None:
             self._begin_training()
         self.phases.end()
@@ -152,7 +152,7 @@ class ScriptListener(PhaseTeller):
             self._rests()
         if self._rest == "evaluation":
             recorder.abandon_window()
-            recorder.split_step("evaluation", self._ended_ns, time.perf_counter_ns())
+            recorder.split_step("evaluation", self._ended_ns, recorder.stamp())
         if recorder.index and not interrupted:
             recorder.abandon_step()
             self._done()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
@@ -19,11 +18,11 @@ from wattstep.errors import RecordingError, WattstepError
 from wattstep.live.so_far import LiveForecast
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
-from wattstep.schema.engine import Trainer
+from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.settings import parse_duration
-from wattstep.schema.workload import WorkloadFacts
+from wattstep.schema.step_memory import DEVICE
+from wattstep.schema.workload import WorkloadFacts, kind_of
 from wattstep.store.files import new_name
 from wattstep.train.environment import (
     AMBIENT_UNKNOWN,
@@ -42,6 +41,7 @@ from wattstep.train.environment.crowding import (
 from wattstep.train.environment.sustaining import MOST_S as SUSTAIN_SECONDS
 from wattstep.train.environment.sustaining import Sustaining
 from wattstep.train.environment.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
+from wattstep.train.failing import told
 from wattstep.train.foreground import measure_foreground
 from wattstep.train.memory.step import track_step
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
@@ -101,6 +101,9 @@ def train(
     Raises:
         WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
     """
+    engine = engines.find(settings.engine)
+    # Nothing else is worth saying then.
+    check_lacking(settings.processor, engine.lacking(settings.processor))
     report(Progress(stage="preparing"))
     crowded = None
     if settings.threads is None:  # said before torch is loaded, which others make take long, too
@@ -108,7 +111,7 @@ def train(
     if crowded is not None:
         warn(crowded)
     workload = workloads.find(settings.workload)
-    trainer = engines.find(settings.engine).prepare(
+    trainer = engine.prepare(
         workload,
         settings.preparation,
         threads=settings.threads,
@@ -133,10 +136,20 @@ def train(
     if crowded is not None:
         recorder.note(as_note(crowded))
     with recorder:
+        _describe_device(settings, recorder, trainer)
         _surround(settings, recorder, report)
         _Loop(settings, trainer, recorder, report, time_to_target).run()
+        for text in trainer.remarks():
+            recorder.note(text)
         report(Progress(stage="writing", share=1.0, steps=recorder.index))
     return recorder
+
+
+def _describe_device(settings: TrainingSettings, recorder: Recorder, trainer: Trainer) -> None:
+    """Adds the GPU that trains to the machine's description."""
+    facts = trainer.engine.device_facts(settings.processor)
+    if facts:
+        recorder.about(device={**recorder.info.device, "gpu": dict(facts)})
 
 
 def _surround(
@@ -188,6 +201,8 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         "classes": settings.classes or facts.classes,
         "image_size": settings.image_size or facts.image_size,
         **trainer.options,
+        "channels_last": settings.channels_last or None,
+        "compiled": settings.compiled or None,
         "until": settings.until,
         "subtract_idle": settings.subtract_idle,
         "exclude": list(settings.excluded) or None,
@@ -199,7 +214,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         "batch_size": settings.batch_size,
         "threads": trainer.threads,
         "precision": settings.precision,
-        "processor": settings.processor,
+        "processor": kind_of(settings.processor),
         "seed": settings.seed,
         "data": trainer.data,
         # What the sensors say of the surroundings is added when they are known.
@@ -310,7 +325,8 @@ class _Loop:
             canary.watch(recorder, canary.AFTER)
         _stay_idle(settings, recorder, self._report, AFTER)
         # The optimizer's state exists only after its first step.
-        sizes = self._trainer.memory()
+        on_device = settings.processor != "cpu"
+        sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
         if wanted and recorder.problem is None:
             if MEMORY_STEPS * step > left:
                 recorder.note(
@@ -346,7 +362,8 @@ class _Loop:
         self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
         try:
             with self._recorder.apart("memory"):
-                return track_step(self._trainer)
+                device = self._trainer.engine.device_memory(self._settings.processor)
+                return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
             return {}
@@ -466,13 +483,11 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except (MemoryError, RuntimeError, ImportError, OSError) as error:
-        message = (str(error).splitlines() or [""])[0]
-        if ran_out(error):
-            say({"error": f"memory ran out: {message or 'try a smaller batch'}"})
-        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            say({"error": f"the disk is full: {message}", "kind": RecordingError.__name__})
-        else:
+        account = engines.find(settings.engine).memory_account
+        failure = told(error, lambda: account(settings.processor))
+        if failure is None:
             raise  # a mistake of ours, with its traceback
+        say(failure)
         return 2
     say({"run": str(recorder.path), "problem": recorder.problem})
     return 0

@@ -12,6 +12,7 @@ from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.schema.engine import ENGINE_OPTIONS
 from wattstep.schema.goal import Goal
 from wattstep.schema.settings import (
     option_of,
@@ -20,7 +21,7 @@ from wattstep.schema.settings import (
     parse_power_model,
     setting,
 )
-from wattstep.schema.workload import PRECISIONS, RATE_RULES, Preparation
+from wattstep.schema.workload import RATE_RULES, Preparation, check_processing, kind_of
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
@@ -79,12 +80,21 @@ class TrainingSettings:
         None, "Threads of an operation. [default: the framework's choice]", "N"
     )
     engine: str = setting("torch", "Framework.")
-    processor: str = setting("cpu", "cpu.")
+    processor: str = setting(
+        "cpu", "cpu, or cuda for an NVIDIA GPU; cuda:1 for the second one.", "NAME"
+    )
     precision: str = setting(
         "fp32",
         "fp32; bf16 (weights, gradients and activations in bfloat16); amp (weights in fp32, "
-        "products of matrices in bfloat16).",
+        "products of matrices in bfloat16). On a GPU also tf32 (fp32 whose products are rounded "
+        "to TF32) and amp-fp16 (amp in float16, with a gradient scaler).",
         "KIND",
+    )
+    channels_last: bool = setting(
+        False, "Images and the kernels that they meet lie in memory with their channels last."
+    )
+    compiled: bool = setting(
+        False, "torch.compile of the model, within the first steps.", option="compile"
     )
     accumulate: int = setting(
         1,
@@ -109,6 +119,13 @@ class TrainingSettings:
         None,
         "Steps between evaluations. [default: a fifth of the time goes into them]",
         "N",
+    )
+    memory_reserve: str | None = setting(
+        None,
+        "Memory of the whole machine that must stay available, e.g. 512MiB: a watchdog ends the "
+        "training before. [default: 5 %, at least 256 MiB, where the GPU shares the system's "
+        "memory, as on a Jetson; else no watchdog]",
+        "SIZE",
     )
     interval: str = setting("10ms", "Period of the sampler, 1ms at the finest.", "DURATION")
     trace: str = setting("auto", "Which steps are traced: auto, none or every:N.", "MODE")
@@ -180,11 +197,9 @@ class TrainingSettings:
                 raise InvalidValueError(
                     f"--{option_of(TrainingSettings, name)} {value}: it must be at least 1"
                 )
-        for name, known in (("precision", PRECISIONS), ("rate_rule", RATE_RULES)):
-            if getattr(self, name) not in known:
-                raise InvalidValueError(
-                    f"--{option_of(TrainingSettings, name)} {getattr(self, name)}: there are {', '.join(known)}"
-                )
+        if self.rate_rule not in RATE_RULES:
+            known = ", ".join(RATE_RULES)
+            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InvalidValueError(f"--seconds {self.seconds:g}: it must be above 0")
         if self.foreground is not None and not 0 < self.foreground < math.inf:
@@ -195,12 +210,7 @@ class TrainingSettings:
             raise InvalidValueError("--nice is for the training beside a job: give --foreground")
         if self.warmup < 0:
             raise InvalidValueError(f"--warmup {self.warmup}: it cannot be negative")
-        engine = engines.find(self.engine)
-        if self.processor not in engine.processors:
-            raise InvalidValueError(
-                f"--processor {self.processor}: {engine.name} trains on "
-                f"{', '.join(engine.processors)} in this version"
-            )
+        self._check_engine()
         from wattstep.train.environment import check_target  # which loads the recorder
 
         away = parse_target(self.target).scheme in EXECUTION_HOSTS
@@ -216,6 +226,19 @@ class TrainingSettings:
             raise InvalidValueError("--calibration is of this machine's sensors: without --target")
         self._check_environment()
         parse_interval(self.interval)
+
+    def _check_engine(self) -> None:
+        check_processing(self.processor, self.precision)
+        engine = engines.find(self.engine)
+        if kind_of(self.processor) not in engine.processors:
+            raise InvalidValueError(
+                f"--processor {self.processor}: {engine.name} trains on "
+                f"{', '.join(engine.processors)} only"
+            )
+        for name in ENGINE_OPTIONS:
+            if getattr(self, name) and name not in engine.options:
+                option = option_of(TrainingSettings, name)
+                raise InvalidValueError(f"--{option}: {engine.name} has no such thing")
 
     def _check_environment(self) -> None:
         from wattstep.train.environment import COLDEST_C, HOTTEST_C
@@ -255,6 +278,8 @@ class TrainingSettings:
             classes=self.classes,
             image_size=self.image_size,
             rate_rule=self.rate_rule,
+            channels_last=self.channels_last,
+            compiled=self.compiled,
         )
 
     @property

@@ -183,7 +183,8 @@ class TracedColumns:
         lengths = np.diff(self._first, append=self._rows)
         number = np.searchsorted(steps, self._step).astype(np.int32)
         window = np.repeat(number, lengths)
-        layer, kind = self.names("layer"), self.names("kind")
+        layer, kind, ran = self.names("layer"), self.names("kind"), self.names("processor")
+        on_gpu = ~(ran.named("cpu") | ran.named(""))
         parent = self._take("parent").fill_null(-1).to_numpy()
         first = np.repeat(self._first.astype(np.int32), lengths)
         parent = np.where(parent >= 0, parent + first, np.int32(-1))
@@ -197,6 +198,7 @@ class TracedColumns:
             scope=kind.named("scope"),
             layer=layer.code,
             layers=layer.texts,
+            on_gpu=on_gpu if on_gpu.any() else None,
         )
 
 

@@ -77,7 +77,7 @@ class TracedSteps:
     @cached_property
     def step_time(self) -> Figure:
         """Mean clean step; of an imported run without clean ones the mean traced step."""
-        source = self._traced_by if self.steps.only_traced else "monotonic clock"
+        source = self._traced_by if self.steps.only_traced else self.steps.source
         time = mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
         found: Figure = self._tables.imported.with_period(time)
         return found
@@ -248,9 +248,14 @@ class TracedSteps:
         """Quantity attributed to the traced rows ("cpu_time", "energy"); None where it was not."""
         return self._quantities[0].get(name)
 
+    @property
+    def threads(self) -> IntArray:
+        """Numbers of threads and streams in the run, by `rows.thread`."""
+        return self._chosen.threads
+
     def thread(self, row: int) -> int:
         """The number that the operating system, or the GPU's driver, gave to a row's thread."""
-        return int(self._chosen.threads[self.rows.thread[row]])
+        return int(self.threads[self.rows.thread[row]])
 
     @cached_property
     def compensated(self) -> CompensatedRows:
@@ -263,7 +268,9 @@ class TracedSteps:
             clean = self.clean
             if len(found.spans) > 1:
                 clean = clean[self.step_kinds.of_step[clean] == kind]
-            if shares := layer_shares(self._tables.marks, self.steps, clean, names):
+            shares = layer_shares(self._tables.marks, self.steps, clean, names)
+            # How long the host was in a layer says nothing of how long the GPU works for it.
+            if shares and not self.others:
                 compensated = match_layers(
                     self.rows, compensated, first + names.index("forward"), shares
                 )

@@ -16,6 +16,7 @@ from wattstep.attribution.gpu_breakdown import (
     Work,
     kind_of_work,
 )
+from wattstep.attribution.gpu_idle import UNKNOWN
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.schema.arrays import BoolArray, IntArray
 
@@ -31,11 +32,16 @@ class TracedWork:
         work: What ran, by processor or thread.
         on_gpu: Whether it is that of GPUs; else of threads of the CPU.
         damaged: Rows that end before they begin, and were left out.
+        stream: Number of the stream or thread of each piece, shape (n,).
+        call: When what launched each began and ended in ns, `UNKNOWN` where that is not known, shape
+            (n, 2).
     """
 
     work: Work
     on_gpu: bool
     damaged: int
+    stream: Whole
+    call: IntArray
 
 
 def traced_work(breakdown: RunBreakdown) -> TracedWork:
@@ -64,7 +70,16 @@ def traced_work(breakdown: RunBreakdown) -> TracedWork:
         end_ns=traced.end_ns[rows],
         stretch=_stretches(breakdown)[traced.window[rows]],
     )
-    return TracedWork(work=work, on_gpu=on_gpu, damaged=damaged)
+    launch = breakdown.launch[rows]
+    call = np.stack([traced.start_ns[launch], traced.end_ns[launch]], axis=1)
+    call[launch < 0] = UNKNOWN
+    return TracedWork(
+        work=work,
+        on_gpu=on_gpu,
+        damaged=damaged,
+        stream=breakdown.threads[traced.thread[rows]],
+        call=call,
+    )
 
 
 def _rows(breakdown: RunBreakdown, on_gpu: bool) -> BoolArray:

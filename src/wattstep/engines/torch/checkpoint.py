@@ -10,12 +10,13 @@ import torch
 from wattstep.store.folder import open_plain, replacing
 
 
-def save(training: Any, path: Path) -> int:
+def save(training: Any, path: Path, scaling: Any = None) -> int:
     """Writes parameters, buffers and the state of every optimizer, whole or not at all; returns the bytes written.
 
     Args:
         training: As `records.workload.Training`, of torch.
         path: The file; an older one is replaced.
+        scaling: As `precision.Scaling`, of a training that has one.
 
     Raises:
         OSError: It cannot be written.
@@ -24,13 +25,22 @@ def save(training: Any, path: Path) -> int:
         "model": training.model.state_dict(),
         "optimizers": [update.optimizer.state_dict() for update in training.turns],
     }
+    if scaling is not None:
+        content["scaling"] = scaling.state_dict()
     with replacing(path) as file:  # torch turns a full disk into an error of its own otherwise
         torch.save(content, file)
     return path.stat().st_size
 
 
-def load(training: Any, path: Path) -> None:
+def load(training: Any, path: Path, scaling: Any = None) -> None:
     """Reads what `save` wrote into a training of the same workload.
+
+    It may be on another processor than the one that was saved.
+
+    Args:
+        training: As `save` takes it.
+        path: The file.
+        scaling: As `save` takes it; it begins anew where the file has none.
 
     Raises:
         OSError: The file cannot be read.
@@ -41,3 +51,5 @@ def load(training: Any, path: Path) -> None:
     training.model.load_state_dict(content["model"])
     for update, state in zip(training.turns, content["optimizers"], strict=True):
         update.optimizer.load_state_dict(state)
+    if scaling is not None and "scaling" in content:
+        scaling.load_state_dict(content["scaling"])

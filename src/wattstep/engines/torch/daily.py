@@ -45,7 +45,7 @@ class TorchClassifier:
         digest = hashlib.sha256()
         for name, tensor in self._training.model.state_dict().items():
             digest.update(name.encode())
-            digest.update(tensor.detach().float().contiguous().numpy().tobytes())
+            digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
     def seed(self, number: int) -> None:

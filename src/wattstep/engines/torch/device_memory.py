@@ -12,13 +12,14 @@ from wattstep.engines.torch.memory import bytes_of_tensors
 
 
 class DeviceMemory:
-    """Memory of the first GPU; also a `Meter` of what torch's allocator has handed out.
+    """Memory of a GPU; also a `Meter` of what torch's allocator has handed out.
 
     Scratch space of kernels (cuDNN, cuBLAS) comes from that allocator too, so it shows there. The
     allocator counts on the CPU and at once: no operation need have ended.
 
     Args:
         cuda: As `torch.cuda`; it is begun here.
+        number: Of the GPU; torch's current one where it is not given.
 
     Attributes:
         kind: As torch names the kind of device.
@@ -26,33 +27,33 @@ class DeviceMemory:
 
     kind = "cuda"
 
-    def __init__(self, cuda: Any = torch.cuda) -> None:
-        self._cuda = cuda
+    def __init__(self, cuda: Any = torch.cuda, number: int | None = None) -> None:
+        self._cuda, self._number = cuda, number
         cuda.init()
 
     @property
     def allocated(self) -> int:
         """Bytes handed out now."""
-        return int(self._cuda.memory_allocated())
+        return int(self._cuda.memory_allocated(self._number))
 
     @property
     def reserved(self) -> int:
         """Bytes that the allocator has from the driver now, handed out or free."""
-        return int(self._cuda.memory_reserved())
+        return int(self._cuda.memory_reserved(self._number))
 
     @property
     def peak_allocated(self) -> int:
         """The most bytes handed out since `reset`."""
-        return int(self._cuda.max_memory_allocated())
+        return int(self._cuda.max_memory_allocated(self._number))
 
     @property
     def peak_reserved(self) -> int:
         """The most bytes that the allocator had since `reset`."""
-        return int(self._cuda.max_memory_reserved())
+        return int(self._cuda.max_memory_reserved(self._number))
 
     def reset(self) -> None:
         """Both peaks become what there is now."""
-        self._cuda.reset_peak_memory_stats()
+        self._cuda.reset_peak_memory_stats(self._number)
 
     def trim(self) -> None:
         """Gives back to the driver what the allocator holds free."""
@@ -77,7 +78,15 @@ class DeviceMemory:
 
     def name(self) -> str:
         """As the driver calls the device."""
-        return str(self._cuda.get_device_name())
+        return str(self._cuda.get_device_name(self._number))
+
+    def account(self) -> str:
+        """What the allocator and the driver say of the memory, in a few words."""
+        free, whole = self._cuda.mem_get_info(self._number)
+        return (
+            f"{_gib(free)} of the GPU's {_gib(whole)} are free; torch has {_gib(self.reserved)}, of "
+            f"which {_gib(self.allocated)} are handed out, at most {_gib(self.peak_allocated)} were"
+        )
 
     def used_by_process(self) -> tuple[int | None, str | None]:
         """Memory in bytes that the driver counts as this process's, or None and why it does not."""
@@ -85,10 +94,14 @@ class DeviceMemory:
             nvml = importlib.import_module("pynvml")
         except ModuleNotFoundError:
             return None, "the driver is asked through nvidia-ml-py, which is not installed"
-        uuid = getattr(self._cuda.get_device_properties(0), "uuid", None)
+        uuid = getattr(self._cuda.get_device_properties(self._number), "uuid", None)
         if uuid is None:
             return None, "this version of torch does not say which device of the driver's it uses"
         return ask_driver(nvml, f"GPU-{uuid}", os.getpid())
+
+
+def _gib(size: int) -> str:
+    return f"{size / 1024**3:.2f} GiB"
 
 
 def ask_driver(nvml: Any, device: str, process: int) -> tuple[int | None, str | None]:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from wattstep.schema.ceilings import Asked, Ceilings
+from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine, Trainer, TrainingHooks
 from wattstep.schema.extras import require
 from wattstep.schema.tracer import Code, Tracer
-from wattstep.schema.workload import Preparation, Specification
+from wattstep.schema.workload import PROCESSORS, Preparation, Specification
 
 _ROOT: Final = Path(__file__).parents[2]
 
 
 class TorchEngine(Engine):
-    """Trains on torch; `footprint` looks at a GPU's memory, too."""
+    """Trains on torch, on CPUs and GPUs."""
 
     name = "torch"
+    processors = PROCESSORS
+    options = ("channels_last", "compiled")
 
     def load(self) -> None:
         """As `Engine.load`."""
@@ -53,6 +56,15 @@ class TorchEngine(Engine):
         from wattstep.engines.torch.tracer import TorchTracer
 
         return TorchTracer(code)
+
+    def device_queue(self) -> DeviceQueue | None:
+        """As `Engine.device_queue`: the GPU on which most of this process's tensors lie."""
+        cuda = getattr(sys.modules["torch"], "cuda", None)
+        if cuda is None or not cuda.is_initialized():  # asking for more would begin its context
+            return None
+        from wattstep.engines.torch.device_queue import find_queue
+
+        return find_queue(cuda)
 
     def samples_in(self, batch: Any) -> int | None:
         """As `Engine.samples_in`."""
@@ -90,6 +102,31 @@ class TorchEngine(Engine):
 
         find_device(processor)
         return DeviceMemory()
+
+    def memory_account(self, processor: str) -> str:
+        """As `Engine.memory_account`."""
+        if processor == "cpu":
+            return ""
+        from wattstep.engines.torch.device_memory import DeviceMemory
+
+        try:
+            return DeviceMemory().account()
+        except RuntimeError:  # of a GPU that failed altogether
+            return ""
+
+    def lacking(self, processor: str) -> str | None:
+        """As `Engine.lacking`."""
+        from wattstep.engines.torch.gpu import lacking
+
+        return lacking(processor)
+
+    def device_facts(self, processor: str) -> Mapping[str, Any]:
+        """As `Engine.device_facts`."""
+        if processor == "cpu":
+            return {}
+        from wattstep.engines.torch.gpu import facts
+
+        return facts(sys.modules["torch"].cuda, processor)
 
     def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
         """As `Engine.count`."""

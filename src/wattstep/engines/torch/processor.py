@@ -7,24 +7,27 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from wattstep.errors import InvalidValueError
-from wattstep.schema.workload import PROCESSORS
+from wattstep.engines.torch.gpu import lacking
+from wattstep.schema.engine import check_lacking
+from wattstep.schema.workload import check_processing
 
 
-def find_device(processor: str) -> torch.device:
-    """The device that a processor is called by.
+def find_device(processor: str, precision: str = "fp32") -> torch.device:
+    """The device that a processor is called by; a GPU becomes torch's current one.
 
     Args:
-        processor: One of `PROCESSORS`.
+        processor: As `check_processing` takes it.
+        precision: One of `PRECISIONS`.
 
     Raises:
-        InvalidValueError: There is no such processor, or torch sees none here.
+        InvalidValueError: There is no such processor, or torch cannot use it here.
     """
-    if processor not in PROCESSORS:
-        raise InvalidValueError(f"--processor {processor}: there are {', '.join(PROCESSORS)}")
-    if processor == "cuda" and not torch.cuda.is_available():
-        raise InvalidValueError("--processor cuda: torch sees no GPU here")
-    return torch.device(processor)
+    check_processing(processor, precision)
+    check_lacking(processor, lacking(processor))
+    device = torch.device(processor)
+    if device.index is not None:
+        torch.cuda.set_device(device)  # what asks for the GPU without a number means this one
+    return device
 
 
 def place(model: torch.nn.Module, device: torch.device) -> None:

@@ -21,15 +21,24 @@ from torch._C._profiler import (
 from torch.autograd import profiler as autograd_profiler
 from torch.optim import optimizer as torch_optimizer
 
-from wattstep.engines.marked_tracer import MarkedTracer, Operation, phase_bounds, shapes_text
+from wattstep.attribution.event_kinds import ENGINE, kind_in, shown
+from wattstep.attribution.event_kinds import SCOPE as SCOPE_KIND
+from wattstep.engines.device_work import CPU, DeviceEvent, WindowEvents, events_beside
+from wattstep.engines.marked_tracer import (
+    DeviceOperation,
+    MarkedTracer,
+    Operation,
+    phase_bounds,
+    shapes_text,
+)
 from wattstep.engines.step_phases import BACKWARD, FORWARD, OPTIMIZER
 from wattstep.engines.torch.flops import COUNTED, flops_of
+from wattstep.engines.torch.gpu_trace import ALONE, NOT_SEEN, GpuTrace, nested_by_time, profiler
 from wattstep.engines.torch.layers import OUTSIDE, SCOPE, LayerScopes, TopLevelMarks
-from wattstep.schema.operation_kinds import kind_of
+from wattstep.formats.trace import NONE
 from wattstep.schema.tracer import Code
 
 CLOCK = "wattstep.clock"
-ENGINE = "autograd::engine::evaluate_function: "
 MOST_KNOWN = 50_000
 
 
@@ -41,10 +50,24 @@ class TorchTracer(MarkedTracer):
 
     Args:
         code: Gives the number that stands for a name (`MarkJournal.code`).
+        gpu: What is asked of torch's GPUs.
+        make: The profiler's class.
     """
 
-    def __init__(self, code: Code) -> None:
+    def __init__(
+        self,
+        code: Code,
+        gpu: GpuTrace | None = None,
+        make: Callable[..., Any] = autograd_profiler.profile,
+    ) -> None:
         super().__init__(code)
+        self._gpu = GpuTrace() if gpu is None else gpu
+        self._make = make
+        self._refusal: str | None = None  # of tracing GPUs, which is asked once
+        self._on_gpu: bool | None = None  # in this window; None: no GPU was ever used
+        self._end = 0  # which mark ended the step
+        self._window: WindowEvents | None = None
+        self._notes: list[str] = []
         self._layers = LayerScopes()
         self._quiet = _QuietLog()
         self._profile: Any = None
@@ -84,10 +107,41 @@ class TorchTracer(MarkedTracer):
         self._handle = torch_optimizer.register_optimizer_step_post_hook(self._saw_optimizer)
         self._layers.begin()
         self._quiet.begin()
-        self._profile = autograd_profiler.profile(
-            use_cpu=True, use_kineto=True, record_shapes=True, profile_memory=True
+        self._profile = profiler(
+            self._make,
+            self._traces_gpu(),
+            use_cpu=True,
+            use_kineto=True,
+            record_shapes=True,
+            profile_memory=True,
         )
         self._profile.__enter__()
+
+    def _traces_gpu(self) -> bool:
+        """Whether this window traces GPUs; what they still have to do of other steps is waited for."""
+        if not self._gpu.used():
+            return False
+        if self._on_gpu is None:
+            self._give_up(self._gpu.refusal())
+            self._on_gpu = self._refusal is None
+        if self._on_gpu:
+            self._gpu.synchronize()
+        return self._on_gpu
+
+    def _give_up(self, reason: str | None) -> None:
+        """From now on GPUs are not traced, unless there is no reason."""
+        self._refusal = reason
+        if reason is not None:
+            self._on_gpu = False
+            self._notes.append(ALONE.format(reason))
+
+    def finish(self) -> None:
+        """As `Tracer.finish`; the step's work on a GPU is waited for, which is no part of it on the host."""
+        if self._on_gpu:
+            self._end = len(self.stamps)
+            self.mark()
+            self._gpu.synchronize()
+        super().finish()
 
     def _saw_optimizer(self, optimizer: Any, *_: Any) -> None:
         if not any(optimizer is each for each in self._optimizers):
@@ -113,17 +167,55 @@ class TorchTracer(MarkedTracer):
         self._quiet.end()
 
     def operations(self) -> Sequence[_Node]:
-        """The operations of the window that was closed, with their layers."""
+        """The operations of the window that was closed, with their layers; where a GPU was traced, calls, too."""
         profile, self._profile = self._profile, None
-        flat = _Flattening(self._layers.paths())
-        for root in profile.kineto_results.experimental_event_tree():
+        results, flat = profile.kineto_results, _Flattening(self._layers.paths())
+        roots = results.experimental_event_tree()
+        for root in nested_by_time(roots) if self._on_gpu else roots:
             flat.walk(root)
         flat.give_backward_layers()
         flat.give_optimizer_layers(self._layers.layers_of_tensors(self._optimizers))
-        self._give_flops(flat.nodes, profile.kineto_results)
+        self._give_flops(flat.nodes, results)
         self.stamps = sorted(flat.marks)
         self.enclosed = flat.enclosed
-        return flat.nodes
+        self._window = self._beside(flat, results) if self._on_gpu else None
+        return flat.nodes if self._window is None else self._window.operations
+
+    def _beside(self, flat: _Flattening, results: Any) -> WindowEvents | None:
+        """The operations with calls of the runtime among them, and work on GPUs; None: nothing was seen."""
+        nodes = flat.nodes
+        scopes = {node.name for node in nodes if node.scope}
+        # After the end of the step it is our own waiting for it.
+        ended = self.stamps[self._end]
+        events = [
+            event
+            for event in events_beside(results.events(), scopes)
+            if event.processor != CPU or event.start <= ended
+        ]
+        if flat.on_gpu and not events:
+            self._give_up(NOT_SEEN)
+            return None
+        found = WindowEvents(
+            nodes,
+            [node.number for node in nodes],
+            ["annotation" if node.scope else "operation" for node in nodes],
+            events,
+            _call,
+        )
+        for node in found.operations:
+            if node.call and node.parent >= 0:
+                node.within(found.operations)
+        return found
+
+    def device_operations(self) -> Sequence[DeviceOperation] | None:
+        """As `MarkedTracer.device_operations`."""
+        window, self._window = self._window, None
+        return None if window is None else window.device_operations()
+
+    def notes(self) -> Sequence[str]:
+        """As `MarkedTracer.notes`."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def name_phases(self, operations: Sequence[_Node], phases: Sequence[tuple[int, str]]) -> None:
         """Names phases by the marks where no scope tells them, or the operation began within the scope that does."""
@@ -136,15 +228,14 @@ class TorchTracer(MarkedTracer):
             if node.layer is None and node.phase != OPTIMIZER and not node.scope:
                 node.layer = OUTSIDE
 
-    def describe(self, operation: _Node) -> tuple[int, int, int]:
+    def describe(self, operation: Any) -> tuple[int, int, int]:
         """As `MarkedTracer.describe`."""
-        key = (operation.name, operation.shapes)
+        key = (operation.name, operation.shapes, operation.kind)
         description = self._described.get(key)
         if description is None:
-            name = operation.name.removeprefix(ENGINE).removeprefix("torch::autograd::")
-            kind = "scope" if operation.scope else kind_of(name)
+            kind = operation.kind or kind_in("operation", operation.name)
             description = (
-                self.code("operation", name.removeprefix("wattstep.")),
+                self.code("operation", shown(operation.name).removeprefix("wattstep.")),
                 self.code("kind", kind),
                 self.code("shapes", operation.shapes),
             )
@@ -222,6 +313,23 @@ class _Node(Operation):
     tensors: Sequence[tuple[int, int]] = ()  # address of the storage, which one there
     scope: bool = False
     backward: bool = False
+    users: bool = False  # a scope that the user's code named
+    number: int = NONE  # by which work on a GPU names it
+    call: bool = False  # of the runtime, or the profiler's own work
+
+    def within(self, others: Sequence[_Node]) -> None:
+        """Takes over what the operation tells in which it lies: a call is made for that."""
+        parent = others[self.parent]
+        self.layer, self.phase, self.phase_since = parent.layer, parent.phase, parent.phase_since
+        self.backward = parent.backward
+        while parent.scope and not parent.users and parent.parent >= 0:
+            parent = others[parent.parent]
+        self.outermost = int(parent.scope)
+
+
+def _call(event: DeviceEvent) -> _Node:
+    """Operation that stands for a call of the runtime."""
+    return _Node(event.name, event.start, event.end, thread=event.thread, call=True)
 
 
 class _Flattening:
@@ -234,12 +342,14 @@ class _Flattening:
         nodes: The rows, in the tracer's own clock.
         marks: When the marks of the clock were made, likewise.
         enclosed: Of those made within an operation, when the outermost one began.
+        on_gpu: Whether a GPU worked: memory was taken there or given back.
     """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.nodes: list[_Node] = []
         self.marks: list[int] = []
         self.enclosed: dict[int, int] = {}
+        self.on_gpu = False
         self._paths = paths
         self._newest: dict[int, int] = {}  # of the storages that an address had in turn
 
@@ -254,6 +364,7 @@ class _Flattening:
             if tag == _EventType.Allocation:
                 memory = event.extra_fields
                 self._at(memory.ptr, memory.allocation_id)
+                self.on_gpu = self.on_gpu or memory.device.type != "cpu"
                 if parent >= 0:
                     nodes[parent].allocated += memory.alloc_size
                 continue
@@ -287,10 +398,12 @@ class _Flattening:
                 if name.startswith(ENGINE):
                     phase, backward, layer = BACKWARD, True, None
                 self._take_inputs(node, fields)
-            node.sequence = fields.sequence_number
+            node.sequence, node.number = fields.sequence_number, event.correlation_id
             node.layer, node.phase, node.phase_since, node.backward = layer, phase, since, backward
             if fields.scope == RecordScope.USER_SCOPE and not node.scope:
                 node.scope, node.outermost, inside = True, 0, False  # the user's own annotation
+                node.users = True
+            node.kind = SCOPE_KIND if node.scope else ""
             position = len(nodes)
             nodes.append(node)
             for child in reversed(event.children):

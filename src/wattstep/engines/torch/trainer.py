@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from wattstep.engines.torch import checkpoint as torch_checkpoint
 from wattstep.engines.torch.daily import TorchClassifier
 from wattstep.engines.torch.engine import ENGINE
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.parts import optimizers_told
+from wattstep.engines.torch.precision import (
+    AMPERE,
+    WITHOUT_TF32,
+    Scaling,
+    autocast_of,
+    check_hardware,
+    set_tf32,
+    to_bfloat16,
+)
 from wattstep.engines.torch.processor import find_device, move, place
+from wattstep.engines.torch.shaping import compile_model, compiling, lay_channels_last
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
 from wattstep.schema.step_memory import Meter
 from wattstep.schema.workload import Preparation, Turn
@@ -29,9 +38,10 @@ class TorchTrainer(Trainer):
         workload: Workload to train.
         preparation: Batch size, seed, data and shape.
         threads: Of the operations; torch's own choice where None.
-        processor: "cpu", or "cuda" for the first GPU that torch sees.
-        precision: "fp32"; "bf16": weights, gradients and activations in bfloat16; "amp": weights
-            in fp32, products of matrices in bfloat16 (torch's autocast).
+        processor: "cpu", "cuda" for torch's current GPU, or "cuda:1" for the second that it sees.
+        precision: "fp32"; "tf32": fp32 whose products are rounded to TF32; "bf16": weights,
+            gradients and activations in bfloat16; "amp", "amp-fp16": weights in fp32, products of
+            matrices in bfloat16 or float16 (torch's autocast, the latter with its scaler).
 
     Raises:
         InvalidValueError: A setting cannot be used.
@@ -48,8 +58,12 @@ class TorchTrainer(Trainer):
         processor: str = "cpu",
         precision: str = "fp32",
     ) -> None:
-        self._device = find_device(processor)
         workload.specification.check_precision(precision)
+        self._device = find_device(processor, precision)
+        self._numerics: dict[str, Any] = {}
+        self._remarks: list[str] = []
+        if self._device.type == "cuda":
+            self._set_numerics(precision)
         if threads is not None:
             torch.set_num_threads(threads)
         with optimizers_told(preparation):
@@ -61,17 +75,33 @@ class TorchTrainer(Trainer):
         self._accumulate = preparation.accumulate
         self._mark: Mark = ignore_phase
         self._updates = tuple(self.training.turns)
-        self._autocast: Callable[[], Any] = nullcontext
-        if processor != "cpu" or precision == "bf16":
+        self._autocast = autocast_of(precision, self._device)
+        self._scaling = Scaling(self._device) if precision == "amp-fp16" else None
+        self._steps = 0
+        shaped = preparation.channels_last or preparation.compiled
+        if processor != "cpu" or precision == "bf16" or shaped:
             preparation.begin("model")  # which changes in place, now that optimizers hold it
         if processor != "cpu":
             place(self.model, self._device)
         if precision == "bf16":
-            _to_bfloat16(self.model)
-        elif precision == "amp":
-            self._autocast = self._mixed
+            to_bfloat16(self.model)
+        if preparation.channels_last:
+            lay_channels_last(self.model, workload.facts.name)
+        if preparation.compiled:
+            compile_model(self.model)
+        self._compiled = preparation.compiled
         one = len(self._updates) == 1 and self._accumulate == 1
-        self._plain = one and precision != "amp" and processor == "cpu"
+        plain_precision = precision in ("fp32", "bf16")
+        self._plain = one and plain_precision and processor == "cpu" and not self._compiled
+
+    def _set_numerics(self, precision: str) -> None:
+        """What a GPU rounds, stated for both ways that it may."""
+        name = torch.cuda.get_device_name(self._device)
+        capability = torch.cuda.get_device_capability(self._device)
+        check_hardware(precision, name, capability)
+        self._numerics = set_tf32(precision == "tf32")
+        if precision == "fp32" and capability >= AMPERE:
+            self._remarks.append(WITHOUT_TF32)
 
     @property
     def classifier(self) -> TorchClassifier | None:
@@ -81,9 +111,14 @@ class TorchTrainer(Trainer):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Frames of a game that go by in each step, where one is played."""
+        """Frames of a game that go by in each step, where one is played; TF32 on a GPU."""
         frames = getattr(self.training, "frames_per_step", None)
-        return {} if frames is None else {"frames_per_step": frames}
+        return {**({} if frames is None else {"frames_per_step": frames}), **self._numerics}
+
+    def remarks(self) -> Sequence[str]:
+        """As `Trainer.remarks`."""
+        said = None if self._scaling is None else self._scaling.remark
+        return self._remarks if said is None else [*self._remarks, said]
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -107,11 +142,19 @@ class TorchTrainer(Trainer):
             update.optimizer.step()
             update.optimizer.zero_grad()
             return float(loss.item())
-        return sum(self._take(update, mark) for update in self._updates)
+        with compiling(self._compiled):
+            losses = [self._take(update, mark) for update in self._updates]
+        self._steps += 1
+        # One wait for a GPU a step, when all of the step's work is on its way.
+        return sum(sum(float(each.item()) / self._accumulate for each in turn) for turn in losses)
 
-    def _take(self, update: Turn, mark: Mark) -> float:
-        """Makes one parameter update: gradients of all its batches, added up, then its optimizer."""
-        total = 0.0
+    def _take(self, update: Turn, mark: Mark) -> list[torch.Tensor]:
+        """Makes one parameter update: gradients of all its batches, added up, then its optimizer.
+
+        Returns:
+            The loss of each batch.
+        """
+        losses = []
         # What another update left behind (a generator's loss reaches the discriminator) is dropped.
         update.optimizer.zero_grad()
         for _ in range(self._accumulate):
@@ -123,19 +166,20 @@ class TorchTrainer(Trainer):
             with self._autocast():
                 loss = update.loss(batch)
             mark("backward")
-            (loss / self._accumulate if self._accumulate > 1 else loss).backward()
-            total += float(loss.item()) / self._accumulate
+            part = loss / self._accumulate if self._accumulate > 1 else loss
+            (part if self._scaling is None else self._scaling.scaled(part)).backward()
+            losses.append(loss.detach())
         mark("optimizer")
-        update.optimizer.step()
+        if self._scaling is None:
+            update.optimizer.step()
+        else:
+            self._scaling.update(update.optimizer, self._steps)
         update.optimizer.zero_grad()
-        return total
-
-    def _mixed(self) -> Any:
-        return torch.autocast(self._device.type, dtype=torch.bfloat16)
+        return losses
 
     def evaluate(self) -> Mapping[str, float]:
         """Measures of the model on samples that it never trains on; see `Training.evaluate`."""
-        with self._autocast():
+        with compiling(self._compiled), self._autocast():
             return self.training.evaluate()
 
     def model_facts(self) -> dict[str, Any]:
@@ -166,11 +210,11 @@ class TorchTrainer(Trainer):
 
     def save(self, path: Path) -> int:
         """As `Trainer.save`."""
-        return torch_checkpoint.save(self.training, path)
+        return torch_checkpoint.save(self.training, path, self._scaling)
 
     def load(self, path: Path) -> None:
         """As `Trainer.load`."""
-        torch_checkpoint.load(self.training, path)
+        torch_checkpoint.load(self.training, path, self._scaling)
 
 
 def count_model(model: torch.nn.Module) -> dict[str, Any]:
@@ -187,21 +231,6 @@ def count_model(model: torch.nn.Module) -> dict[str, Any]:
         "layers": sum(1 for own in held if own),
         "weight_layers": sum(1 for own in held if any(p.dim() > 1 for p in own)),
     }
-
-
-def _to_bfloat16(model: torch.nn.Module) -> None:
-    """Weights in place, so that the optimizer keeps them, and whatever enters the model."""
-    model.to(torch.bfloat16)
-    model.register_forward_pre_hook(_narrow, with_kwargs=True)
-
-
-def _narrow(module: Any, arguments: Any, named: Any) -> Any:
-    return pytree.tree_map(_to_bf16, (arguments, named))
-
-
-def _to_bf16(value: Any) -> Any:
-    floats = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.to(torch.bfloat16) if floats else value
 
 
 def _size(tensors: Any) -> int:

@@ -26,6 +26,7 @@ SECTIONS: Final = Registry(
         "roofline": "wattstep.insight.explain.roofline:roofline",
         "gaps": "wattstep.insight.explain.gaps:gaps",
         "critical_path": "wattstep.insight.explain.critical_path:critical_path",
+        "bottleneck": "wattstep.insight.explain.bottleneck:bottleneck",
         "gpu": "wattstep.insight.explain.gpu:gpu",
         "processors": "wattstep.insight.explain.processors:processors",
     },

@@ -14,7 +14,7 @@ from wattstep.attribution.gaps import (
     WAITING,
     Spans,
     by_cause,
-    device_gaps,
+    device_gap_spans,
     joined,
 )
 from wattstep.attribution.tables.operations import RunBreakdown
@@ -144,16 +144,23 @@ def work_of_device(breakdown: RunBreakdown, step: TracedStep, device: str) -> Sp
     return _spans(breakdown, rows, step)
 
 
-def _device(
+def gap_spans(
     breakdown: RunBreakdown, step: TracedStep, host: Mapping[str, Spans], device: str
-) -> dict[str, float]:
+) -> dict[str, Spans]:
+    """When a device has no work in a step, by cause."""
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
     traced, launch = breakdown.rows, breakdown.launch[rows]
     launched = np.where(launch >= 0, traced.start_ns[launch], np.nan).astype(np.float64)
     work = Spans.of(traced.start_ns[rows], traced.end_ns[rows])
     named = {DISPATCH if name == WORKING else name: spans for name, spans in host.items()}
-    gaps = device_gaps(step.begin_ns, step.end_ns, work, launched, named, FRAMEWORK)
-    return gaps
+    return device_gap_spans(step.begin_ns, step.end_ns, work, launched, named, FRAMEWORK)
+
+
+def _device(
+    breakdown: RunBreakdown, step: TracedStep, host: Mapping[str, Spans], device: str
+) -> dict[str, float]:
+    parts = gap_spans(breakdown, step, host, device)
+    return {name: spans.total_s for name, spans in parts.items()}
 
 
 def _host_idle(step: TracedStep, host: Mapping[str, Spans]) -> dict[str, float]:

@@ -19,6 +19,9 @@ from wattstep.attribution.gpu_breakdown import (
     occupancies,
     with_others,
 )
+from wattstep.attribution.gpu_idle import StreamIdle, idle_by_cause
+from wattstep.attribution.gpu_launches import Launches, launches
+from wattstep.attribution.nesting import STREAMS
 from wattstep.attribution.tables.traced_work import TracedWork, traced_work
 from wattstep.device.utilization import within
 from wattstep.insight.explain.section import Section, Table
@@ -35,6 +38,7 @@ NO_GPU: Final = (
     "No work ran on a GPU in this run; below is what the threads of the CPU that carry out "
     "operations did, the idle time of each of them included."
 )
+DISAGREE: Final = 0.1  # of the time: sensor and kernels say something else
 ONE_CALL: Final = "a single call has no deviation"
 
 
@@ -58,7 +62,7 @@ def gpu(run: Run) -> Section:
     return Section(
         name=NAME,
         title=TITLE,
-        sentences=_sentences(traced, occupied),
+        sentences=(*_sentences(traced, occupied), *_beside_sensor(run)),
         tables=_tables(traced, occupied, source or ""),
     )
 
@@ -70,6 +74,24 @@ def _sentences(traced: TracedWork, occupied: Sequence[Occupancy]) -> tuple[str, 
     if traced.damaged:
         lines.append(f"Left out, for the end is before the begin: {_pieces(traced.damaged)}.")
     return tuple(lines)
+
+
+def _beside_sensor(run: Run) -> tuple[str, ...]:
+    """What the sensor of the GPU's load says beside the busy time of its kernels."""
+    load, busy, step = (
+        figure.value if isinstance(figure, Figure) else None
+        for figure in map(run.metrics.get, ("gpu_utilization", "gpu_time", "step_time"))
+    )
+    if load is None or busy is None or not step:
+        return ()
+    share = min(busy / step, 1.0)
+    line = f"The sensor of the GPU's load says {load:.0%}; kernels ran for {share:.0%} of a step."
+    if abs(load - share) > DISAGREE:
+        line += (
+            " The sensor takes a whole period of its own for busy where anything ran in it, or looks "
+            "at moments that steps favour: the kernels' own time is the better account."
+        )
+    return (line,)
 
 
 def _sentence(one: Occupancy) -> str:
@@ -110,7 +132,70 @@ def _tables(traced: TracedWork, occupied: Sequence[Occupancy], source: str) -> t
     ]  # fmt: skip
     if traced.on_gpu:
         tables.append(_kernel_table(traced.work, source))
+        tables += _launch_tables(traced, source)
     return tuple(tables)
+
+
+def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
+    """What launched the work, and why streams had none; nothing where the trace tells no launch."""
+    told = [one for one in launches(traced.work, traced.call) if len(one.queued_ns)]
+    if not told:
+        return []
+    idle = idle_by_cause(traced.work, traced.stream, traced.call[:, 0])
+    return [
+        Table(
+            name="launches",
+            title="Launches: from the begin of the call to that of the work, and what calls cost the host",
+            columns={
+                "processor": "GPU", "pieces": "Launched", "queued": "Waited", "longest": "Longest",
+                "calls": "Calls", "call": "A call", "total": "Calls together",
+            },
+            rows=[_launch(one, source) for one in told],
+        ),
+        Table(
+            name="idle",
+            title="Gaps between the work of each stream, by cause",
+            columns={
+                "processor": "GPU", "stream": "Stream", "gaps": "Gaps", "host": "Not yet asked for",
+                "launch": "Being launched", "other": "Another cause",
+            },
+            rows=[_idle(one, source) for one in idle],
+        ),
+    ]  # fmt: skip
+
+
+def _launch(one: Launches, source: str) -> dict[str, Any]:
+    pieces, calls = len(one.queued_ns), len(one.call_ns)
+    queued = mean_figure(one.queued_ns * 1e-9, "s", source, Status.MEASURED)
+    call = mean_figure(one.call_ns * 1e-9, "s", source, Status.MEASURED)
+    return {
+        "processor": one.processor,
+        "pieces": pieces,
+        "unknown": one.unknown,
+        "queued": _over(queued, "pieces of work"),
+        "longest": _seconds(int(one.queued_ns.max()), pieces, "longest wait", source),
+        "calls": calls,
+        "call": _over(call, "calls"),
+        "total": _seconds(int(one.call_ns.sum()), calls, "durations added up", source),
+    }
+
+
+def _over(figure: Figure, what: str) -> Figure:
+    """The figure, with what its mean is over."""
+    return replace(figure, method=(figure.method or "mean").replace("over steps", f"over {what}"))
+
+
+def _idle(one: StreamIdle, source: str) -> dict[str, Any]:
+    causes = {"host": one.host_ns, "launch": one.launch_ns, "other": one.other_ns}
+    return {
+        "processor": one.processor,
+        "stream": one.stream % STREAMS,
+        "gaps": one.gaps,
+        **{
+            cause: _seconds(ns, one.gaps, "gaps of this cause added up", source)
+            for cause, ns in causes.items()
+        },
+    }
 
 
 def _time(one: Occupancy, source: str) -> dict[str, Any]:
@@ -179,8 +264,7 @@ def _mean(one: KernelTime, work: Work, source: str) -> Figure:
     calls = calls[np.argsort(work.start_ns[calls], kind="stable")]
     seconds = (work.end_ns - work.start_ns)[calls] * 1e-9
     figure = within(mean_figure(seconds, "s", source, Status.MEASURED), most=math.inf)
-    method = (figure.method or "mean").replace("over steps", "over calls")
-    return replace(figure, method=method)
+    return _over(figure, "calls")
 
 
 def _seconds(ns: float, n: int, method: str, source: str) -> Figure:

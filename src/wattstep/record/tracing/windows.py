@@ -15,7 +15,7 @@ from wattstep.record.tracing.giving_way import Waits, waited_most, waits
 from wattstep.record.tracing.schedule import Schedule, TraceMode
 from wattstep.schema.engine import Engine
 from wattstep.schema.journal import Mark
-from wattstep.schema.tracer import LayerMarks, Tracer
+from wattstep.schema.tracer import LayerMarks, TracedStep, Tracer
 from wattstep.store.files import write_whole
 from wattstep.store.marks import MarkJournal
 
@@ -35,6 +35,7 @@ class Windows:
         note: Told of what the reader must know.
         engine: Finds what trains, when a tracer is first wanted; None: nothing that is known.
         process: Whose memory is asked: a process id, or "self".
+        devices: Descriptor of the journal of work on devices; None: the tracer tells of none.
 
     Attributes:
         traced: True if the step that runs is traced.
@@ -51,6 +52,7 @@ class Windows:
         note: Callable[[str], None],
         engine: Callable[[], Engine | None],
         process: int | str = "self",
+        devices: int | None = None,
     ) -> None:
         self._process = process
         self.schedule = Schedule(mode, warmup)
@@ -60,6 +62,7 @@ class Windows:
         self._wanted = mode.tracing
         self._marks = marks
         self._operations = operations
+        self._devices = devices
         self._note = note
         self._phases: list[tuple[int, str]] = []
         self._begin_ns = 0
@@ -158,12 +161,17 @@ class Windows:
         """
         if not self.traced:
             return
-        rows: list[bytes] = []
+        found: list[TracedStep] = []
         number, phases = self.schedule.windows, self._phases
         with _no_collection():
-            self._guarded(lambda: rows.append(self._tracing.rows(step, number, phases).rows))
-        if rows:
-            write_whole(self._operations, rows[0])
+            self._guarded(lambda: found.append(self._tracing.rows(step, number, phases)))
+        for traced in found:
+            for note in traced.notes:
+                self._note(note)
+            # First what counts only with the other: a kill between the two leaves no half of a step.
+            if self._devices is not None:
+                write_whole(self._devices, traced.device_rows)
+            write_whole(self._operations, traced.rows)
             self.schedule.after_window(step, time.perf_counter_ns() - self._begin_ns)
         if self.traced:
             self._end()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from wattstep.schema.processes import child_command, listen, outwait
+from wattstep.train.child import watchdog as watching
 from wattstep.train.child.limits import Cage
+from wattstep.train.child.watchdog import Watchdog
 
 LOOK_EVERY_S: Final = 0.5  # at the child's memory: 50 µs of this process
 # A step may take minutes; a child that says nothing for longer hangs.
@@ -42,6 +45,7 @@ class Ending:
         peak_resident: Most resident memory that was seen, in bytes.
         hung: Whether it was ended because it said nothing for long.
         full: Whether its data segments were at their limit when they were last looked at.
+        starved: Why the watchdog ended it, or None.
     """
 
     code: int = 0
@@ -55,6 +59,7 @@ class Ending:
     peak_resident: int | None = None
     hung: bool = False
     full: bool = False
+    starved: str | None = None
 
 
 class GuardedChild:
@@ -68,6 +73,7 @@ class GuardedChild:
         output: Where what it writes goes; our standard error where None.
         ends_with_us: Whether the kernel ends it when this process ends, however that ends.
         cores: Those that it and its children may run on; None: those that we may.
+        watchdog: Ends it before the machine's memory runs out; None: none is needed.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class GuardedChild:
         output: IO[bytes] | None = None,
         ends_with_us: bool = False,
         cores: Sequence[int] | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         reading, writing = os.pipe()
         guard = {**cage.guard, **({"parent": os.getpid()} if ends_with_us else {})}
@@ -99,6 +106,8 @@ class GuardedChild:
         self._news = reading
         self._most_data = cage.guard.get("data")
         self._ending = Ending(pid=self.process.pid)
+        self._watchdog = watchdog
+        self._looked = 0.0
 
     def follow(self, hear: Hear) -> Ending:
         """Waits for its end, and passes on what it says until then."""
@@ -107,7 +116,8 @@ class GuardedChild:
             self._note(news)
             hear(news)
 
-        self._ending.interrupted = listen(self._news, take, self._look, LOOK_EVERY_S)
+        every_s = LOOK_EVERY_S if self._watchdog is None else watching.LOOK_EVERY_S
+        self._ending.interrupted = listen(self._news, take, self._look, every_s)
         self._ending.code = outwait(self.process)
         self._ending.interrupted |= self._ending.code == 130
         return self._ending
@@ -122,7 +132,18 @@ class GuardedChild:
         ending.problem = news.get("problem") or ending.problem
 
     def _look(self, silent_s: float) -> None:
-        """At its memory; the high-water mark may be reset by its own recorder, so the most counts."""
+        """At the machine's memory, if it is watched, and now and then at its own."""
+        if self._watchdog is not None and self._ending.starved is None:
+            self._ending.starved = self._watchdog.look()
+            if self._ending.starved is not None:
+                self.process.kill()
+        now = time.monotonic()
+        if self._watchdog is None or now - self._looked >= LOOK_EVERY_S:
+            self._looked = now
+            self._look_at_its_own(silent_s)
+
+    def _look_at_its_own(self, silent_s: float) -> None:
+        """The high-water mark may be reset by its own recorder, so the most counts."""
         ending = self._ending
         with suppress(OSError):
             text = Path(f"/proc/{ending.pid}/status").read_text(encoding="utf-8")

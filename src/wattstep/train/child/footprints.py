@@ -16,6 +16,7 @@ from wattstep.schema.processes import ends_with_us
 from wattstep.train.child.child import Ending, GuardedChild, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.verdict import judge
+from wattstep.train.child.watchdog import find_watchdog
 from wattstep.train.memory.life import FootprintSettings, Life, Stage, measure
 
 
@@ -72,6 +73,7 @@ def measure_in_child(
             cage,
             output=output,
             ends_with_us=True,
+            watchdog=find_watchdog(settings.processor),
         )
         with ends_with_us(child.process):
             ending = child.follow(hear)

@@ -37,21 +37,23 @@ _LEAST = 16 * 1024**2  # less than an interpreter takes to start
 _SWEEP_UP_S = 5.0
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, option: str = "--memory-limit") -> int:
     """Bytes of "8GiB", "512MiB" (powers of 1024), "8GB", "8G" (powers of 1000) or "1000000".
+
+    Args:
+        text: The size.
+        option: Whose value it is.
 
     Raises:
         InvalidValueError: It is no size, or too small for any process.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?\s*", text.lower())
     if match is None:
-        raise InvalidValueError(
-            f"--memory-limit {text!r}: a size is wanted, e.g. 8GiB, 512MiB or 8GB"
-        )
+        raise InvalidValueError(f"{option} {text!r}: a size is wanted, e.g. 8GiB, 512MiB or 8GB")
     number, unit, binary = match.groups()
     size = int(float(number) * (1024 if binary else 1000) ** _UNITS.get(unit or "", 0))
     if size < _LEAST:
-        raise InvalidValueError(f"--memory-limit {text}: no process starts in less than 16MiB")
+        raise InvalidValueError(f"{option} {text}: no process starts in less than 16MiB")
     return size
 
 

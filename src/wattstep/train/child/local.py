@@ -8,11 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from wattstep.errors import RecordingError, UnrecordedInterrupt, WattstepError
+from wattstep.errors import DeviceFaultError, RecordingError, UnrecordedInterrupt, WattstepError
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
 from wattstep.train.child.child import GuardedChild, Hear
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
+from wattstep.train.child.watchdog import find_watchdog
 from wattstep.train.loop import Progress
 from wattstep.train.settings import TrainingSettings
 
@@ -42,6 +43,7 @@ def start_training(
         output=output,
         ends_with_us=ends_with_us,
         cores=cores,
+        watchdog=find_watchdog(settings.processor, settings.memory_reserve),
     )
 
 
@@ -90,9 +92,11 @@ def train_in_child(
     error = ending.error or ending.problem
     if ending.hung:
         error = "the training process hung and was ended"
+    error = ending.starved or error
     if error is not None:
         advice = f" (the run up to then: {out})" if Path(out, "run.json").exists() else ""
-        raise WattstepError(error + advice)
+        kind = DeviceFaultError if ending.kind == DeviceFaultError.__name__ else WattstepError
+        raise kind(error + advice)
     if ending.code != 0:
         why = f": memory ran out ({limit.described})" if killed_for_memory and limit else ""
         raise RecordingError(_ended(ending.code, out, why))

@@ -89,6 +89,8 @@ def _lack_of_memory(
     ending: Ending, evidence: Evidence, output: str, *, bounded: bool
 ) -> str | None:
     """In which way memory ran out; None: it did not."""
+    if ending.starved is not None:
+        return ending.starved
     if ending.hung:
         return "it hung with its data segments full" if ending.full else None
     if evidence.signal == signal.SIGKILL and (evidence.oom_kills or evidence.kernel):

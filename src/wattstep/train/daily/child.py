@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from wattstep import engines
 from wattstep.errors import RecordingError, WattstepError
 from wattstep.schema.processes import child_command, ends_with_us, listen, outwait
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
 from wattstep.train.daily.pretraining import pretrain
+from wattstep.train.failing import told
 
 News = Callable[[dict[str, Any]], None]
 
@@ -98,5 +100,12 @@ def main() -> int:
         return 130
     except OSError as error:
         tell({"error": f"{folder.path} cannot be written: {error.strerror or error}"})
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        account = engines.find(engines.DEFAULT).memory_account
+        failure = told(error, lambda: account(folder.settings().processor))
+        if failure is None:
+            raise
+        tell(failure)
         return 2
     return 0

@@ -9,7 +9,7 @@ from wattstep import workloads
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import Classifier, Trainer
-from wattstep.schema.workload import DataFacts
+from wattstep.schema.workload import DataFacts, kind_of
 from wattstep.train.daily.folder import DailyFolder
 from wattstep.train.daily.pretraining import Tell, accuracy, prepare
 from wattstep.train.daily.settings import DailySettings
@@ -44,12 +44,17 @@ def train_days(settings: DailySettings, folder: DailyFolder, batch_size: int, te
         about=_describe(settings, batch_size, trainer),
     )
     with recorder:
+        facts = trainer.engine.device_facts(settings.processor)
+        if facts:
+            recorder.about(device={**recorder.info.device, "gpu": dict(facts)})
         for day in range(len(device.days), settings.days + 1):
             device.live(day, recorder)
             news = {"batch_size": batch_size, "day": day, "accuracy": device.accuracy}
             tell({"stage": "day", **news})
             if recorder.problem is not None:
                 raise RecordingError(recorder.problem)
+        for text in trainer.remarks():
+            recorder.note(text)
 
 
 class _Device:
@@ -154,7 +159,7 @@ def _describe(settings: DailySettings, batch_size: int, trainer: Trainer) -> dic
         "batch_size": batch_size,
         "threads": trainer.threads,
         "precision": settings.precision,
-        "processor": "cpu",
+        "processor": kind_of(settings.processor),
         "seed": settings.seed,
         "data": trainer.data,
         "model": trainer.model_facts(),
@@ -163,6 +168,9 @@ def _describe(settings: DailySettings, batch_size: int, trainer: Trainer) -> dic
             "images_per_day": settings.images_per_day,
             "days": settings.days,
             "epochs_per_day": settings.epochs_per_day,
+            **trainer.options,
+            **({"channels_last": True} if settings.channels_last else {}),
+            **({"compiled": True} if settings.compiled else {}),
         },
     }
 

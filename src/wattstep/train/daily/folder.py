@@ -65,7 +65,9 @@ class DailyFolder:
     def _settle(self, document: dict[str, Any]) -> None:
         """Writes the settings, where there are not others that count."""
         if (self.path / SETTINGS).exists():
-            settings = read(self.path / SETTINGS)
+            # A folder of an older wattstep lacks settings that it did not have.
+            unset = asdict(DailySettings(workload=document["workload"]))
+            settings = {**unset, **read(self.path / SETTINGS)}
             other = [key for key in document if settings.get(key) != document[key]]
             if other and self.server() is not None:
                 raise InvalidValueError(

@@ -35,7 +35,7 @@ def prepare(
         workload,
         settings.preparation(batch_size),
         threads=settings.threads,
-        processor="cpu",
+        processor=settings.processor,
         precision=precision,
     )
     classifier = trainer.classifier

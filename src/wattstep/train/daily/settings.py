@@ -8,7 +8,7 @@ from pathlib import Path
 from wattstep.errors import InvalidValueError
 from wattstep.schema.goal import Goal
 from wattstep.schema.settings import parse_power_model, setting
-from wattstep.schema.workload import PRECISIONS, RATE_RULES, Preparation
+from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
 
 SERVER_BATCH = 32
 
@@ -32,7 +32,10 @@ class DailySettings:
     pretrain_seconds: float = setting(3600.0, "The most that the server's training may take.", "S")
     judged: int = setting(2000, "Samples, at most, on which an accuracy is taken.", "N")
     threads: int | None = None
+    processor: str = "cpu"
     precision: str = "fp32"
+    channels_last: bool = False
+    compiled: bool = setting(False, option="compile")
     rate_rule: str = "linear"
     seed: int = 0
     data_dir: str | None = setting(None, option="data")
@@ -45,12 +48,10 @@ class DailySettings:
                 raise InvalidValueError(
                     f"--{name.replace('_', '-')} {value}: it must be at least 1"
                 )
-        for name, known in (("precision", PRECISIONS), ("rate_rule", RATE_RULES)):
-            if getattr(self, name) not in known:
-                raise InvalidValueError(
-                    f"--{name.replace('_', '-')} {getattr(self, name)}: "
-                    f"there are {', '.join(known)}"
-                )
+        check_processing(self.processor, self.precision)
+        if self.rate_rule not in RATE_RULES:
+            known = ", ".join(RATE_RULES)
+            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
         if Goal.parse(self.pretrain).measure != "accuracy":
             raise InvalidValueError(f"--pretrain {self.pretrain}: write accuracy=0.6")
         if self.pretrain_seconds <= 0:
@@ -66,6 +67,8 @@ class DailySettings:
             seed=self.seed,
             data_dir=None if self.data_dir is None else Path(self.data_dir),
             rate_rule=self.rate_rule,
+            channels_last=self.channels_last,
+            compiled=self.compiled,
         )
 
     def steps_per_day(self, batch_size: int) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from wattstep.recorded import device_memory as device
 from wattstep.recorded import memory
 from wattstep.schema.figure import Figure, Status, counted, missing, weakest
 from wattstep.schema.footprint import Footprint, PeakPlace, StageMemory
-from wattstep.train.memory import device
+from wattstep.schema.workload import kind_of
 from wattstep.train.memory.life import FootprintSettings, Life, Stage
 from wattstep.train.memory.step import StepFootprint
 
@@ -36,7 +37,7 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
         batch_size=settings.batch_size,
         accumulate=settings.accumulate,
         precision=settings.precision,
-        processor=settings.processor,
+        processor=kind_of(settings.processor),
         gpu=None if life.device is None else life.device.name,
         about={key: fact for key, fact in life.about.items() if key not in names},
         memory_limit=limit,
@@ -61,7 +62,13 @@ def breakdown(life: Life) -> dict[str, Figure]:
     The figures add up to the peak, which on a GPU is that of the device's memory.
     """
     if life.device is not None:
-        return {} if life.step is None else device.breakdown(life.device, life.step)
+        return (
+            {}
+            if life.step is None
+            else device.breakdown(
+                life.device, life.step.tensors, life.step.kernel_scratch, life.step.at_rest
+            )
+        )
     step, framework, prepared = life.step, life.framework_at_rest, life.prepared_at_rest
     if step is None or life.peak is None or framework is None or prepared is None:
         return {}
@@ -83,7 +90,7 @@ def breakdown(life: Life) -> dict[str, Figure]:
 def _peak(settings: FootprintSettings, life: Life, reason: str | None) -> Figure:
     if life.device is not None:
         return device.peak_figure(life.device)
-    if settings.processor != "cpu":
+    if kind_of(settings.processor) != "cpu":
         return missing("B", reason or "no step came to its end")
     return _host_peak(life, reason)
 

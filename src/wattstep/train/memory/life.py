@@ -14,10 +14,11 @@ from typing import Any, Final
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
 from wattstep.record.sensors.machine import describe
+from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.schema.engine import Trainer
 from wattstep.schema.oom_messages import ran_out
-from wattstep.schema.workload import PARTS, PRECISIONS, PROCESSORS, Preparation, WorkloadFacts
-from wattstep.train.memory.device import DevicePeak, peak_of
+from wattstep.schema.settings import setting
+from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts, check_processing
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.memory.step import StepFootprint, follow_step, rest_of_process
 
@@ -36,7 +37,7 @@ class FootprintSettings:
     """Training whose memory is measured, and the stages of its life that are wanted.
 
     Attributes:
-        processor: One of `PROCESSORS`.
+        processor: As `check_processing` takes it.
         evaluation: Whether the training is evaluated, which may take long.
         folder: Where the checkpoint is written and removed again; the system's folder for
             temporary files where None.
@@ -52,6 +53,8 @@ class FootprintSettings:
     data_dir: str | None = None
     classes: int | None = None
     image_size: int | None = None
+    channels_last: bool = False
+    compiled: bool = setting(False, option="compile")
     evaluation: bool = True
     folder: str | None = None
 
@@ -64,12 +67,7 @@ class FootprintSettings:
         for name, value in numbers:
             if value is not None and value < 1:
                 raise InvalidValueError(f"--{name} {value}: it must be at least 1")
-        for name, chosen, known in (
-            ("precision", self.precision, PRECISIONS),
-            ("processor", self.processor, PROCESSORS),
-        ):
-            if chosen not in known:
-                raise InvalidValueError(f"--{name} {chosen}: there are {', '.join(known)}")
+        check_processing(self.processor, self.precision)
         for name, folder in (("data", self.data_dir), ("folder", self.folder)):
             if folder is not None and not Path(folder).is_dir():
                 raise InvalidValueError(f"--{name} {folder}: there is no such folder")
@@ -83,6 +81,8 @@ class FootprintSettings:
             data_dir=None if self.data_dir is None else Path(self.data_dir),
             classes=self.classes,
             image_size=self.image_size,
+            channels_last=self.channels_last,
+            compiled=self.compiled,
         )
 
 
@@ -269,6 +269,8 @@ class _Training:
             if not ran_out(error):
                 raise
             failed = f"memory ran out: {(str(error).splitlines() or ['no more was said'])[0]}"
+            if self._device is not None:
+                failed += f" ({self._engine.memory_account(self._settings.processor)})"
             raise _RanOut from error
         finally:
             if keep or failed:

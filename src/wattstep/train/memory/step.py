@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wattstep.errors import RecordingError
+from wattstep.recorded.device_memory import KEPT
 from wattstep.recorded.memory import AT_PEAK, HIGHEST, UNTOUCHED, divide
 from wattstep.schema.engine import Engine, Trainer
+from wattstep.schema.step_memory import DEVICE
 from wattstep.train.memory.resident import ResidentMemory
 
 
@@ -99,7 +101,7 @@ def rest_of_process(engine: Engine, resident: ResidentMemory) -> int:
     return resident.read().anonymous - engine.bytes_of_tensors()
 
 
-def track_step(trainer: Trainer) -> dict[str, int]:
+def track_step(trainer: Trainer, device: Any = None) -> dict[str, int]:
     """Memory at the peak of a step by category, as marks of memory for a recorded run.
 
     The sizes that begin with `AT_PEAK` add up to what was resident at that moment without free
@@ -108,6 +110,7 @@ def track_step(trainer: Trainer) -> dict[str, int]:
 
     Args:
         trainer: One that has trained; it makes one more step, outside of whatever is measured.
+        device: As `follow_step` takes it; the names of its categories begin with `DEVICE`.
 
     Raises:
         RecordingError: The kernel does not let a process reset its high-water mark, or the
@@ -115,9 +118,12 @@ def track_step(trainer: Trainer) -> dict[str, int]:
     """
     resident = ResidentMemory()
     try:
-        step = follow_step(trainer, resident)
+        step = follow_step(trainer, resident, device)
     finally:
         resident.close()
+    if device is not None:
+        others = {"kernel_scratch": step.kernel_scratch, KEPT: step.at_rest}
+        return {DEVICE + AT_PEAK + name: size for name, size in (step.tensors | others).items()}
     sizes = divide(
         step.demand,
         demand=step.demand,

@@ -118,8 +118,8 @@ class SupervisedTraining:
         with evaluating(self.model):
             for part in torch.split(torch.tensor(indices, dtype=torch.int64), EVALUATION_BATCH):
                 scores = self.model(self._encode(inputs[part])).float()
-                correct = scores.argmax(dim=1) == self._widen(targets[part])
-                right.extend(bool(each) for each in correct)
+                chosen = scores.argmax(dim=1).cpu()
+                right.extend((chosen == self._widen(targets[part])).tolist())
         return right
 
     def _judge(self, inputs: Tensor, targets: Tensor) -> Mapping[str, float]:

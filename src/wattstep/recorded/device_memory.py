@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from wattstep.recorded import memory
 from wattstep.schema.figure import Figure, Status, missing
-from wattstep.train.memory.step import StepFootprint
+from wattstep.schema.step_memory import DEVICE
 
 KEPT: Final = "kept_by_kernels"
 OUTSIDE: Final = "outside_allocator"
+REST: Final = "activations_and_rest"
 _SOURCE = "torch's allocator of the GPU's memory"
 _METHODS: Final = {
     "kernel_scratch": (
@@ -29,6 +31,11 @@ _METHODS: Final = {
         Status.MEASURED,
         "what the driver counts as the process's, less what the allocator has from it: the "
         "context, code of kernels, libraries",
+    ),
+    REST: (
+        Status.ATTRIBUTED,
+        "most that was handed out, less what the model keeps: activations, space of kernels, "
+        "inputs",
     ),
     memory.UNEXPLAINED: (
         Status.ATTRIBUTED,
@@ -94,28 +101,83 @@ def peak_figure(peak: DevicePeak) -> Figure:
     )
 
 
-def breakdown(peak: DevicePeak, step: StepFootprint) -> dict[str, Figure]:
+def breakdown(
+    peak: DevicePeak, tensors: Mapping[str, float], kernel_scratch: float, at_rest: float
+) -> dict[str, Figure]:
     """Sizes of that memory by category; those that are not missing add up to `DevicePeak.whole`.
 
     Args:
         peak: Of undisturbed steps.
-        step: One that was followed on the same device.
+        tensors: Of a step that was followed on the same device, by category.
+        kernel_scratch: Of the operation during which most was in use.
+        at_rest: Handed out between steps, and no tensor.
     """
     outside = peak.outside or 0
     sizes = memory.divide(
         peak.whole,
         demand=peak.allocated + outside,
-        tensors=step.tensors,
-        others={"kernel_scratch": step.kernel_scratch, KEPT: step.at_rest, OUTSIDE: outside},
+        tensors=tensors,
+        others={"kernel_scratch": kernel_scratch, KEPT: at_rest, OUTSIDE: outside},
     )
-    tensors = {name: size for name, size in sizes.items() if name not in _METHODS}
+    named = {name: size for name, size in sizes.items() if name not in _METHODS}
     others = {name: _figure(name, size) for name, size in sizes.items() if name in _METHODS}
     if peak.outside is None:
         others[OUTSIDE] = missing("B", peak.reason or "the driver was not asked")
-    return {**memory.figures(tensors), **others}
+    return {**memory.figures(named), **others}
 
 
 def _figure(name: str, size: float) -> Figure:
     status, method = _METHODS[name]
     source = "the driver" if name == OUTSIDE else _SOURCE
     return Figure(value=float(size), unit="B", status=status, source=source, method=method)
+
+
+# --- of a recorded run -------------------------------------------------------------------------
+
+
+def marked_peak(events: Sequence[memory.Event]) -> DevicePeak | None:
+    """The memory of a device by a run's marks; None where it had none.
+
+    Args:
+        events: Marks of memory in the order of time: (category, bytes).
+    """
+    marks = {name.removeprefix(DEVICE): size for name, size in events if name.startswith(DEVICE)}
+    if "allocated" not in marks:
+        return None
+    return DevicePeak(
+        name="",
+        allocated=marks["allocated"],
+        reserved=marks["reserved"],
+        outside=marks.get("outside"),
+        reason="the driver did not say what it counts as this process's",
+    )
+
+
+def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[str, Figure]:
+    """Sizes of the device's memory by category, as far as the run tells them.
+
+    Without a step that was followed, what the model keeps stands beside the rest.
+    """
+    prefix = DEVICE + memory.AT_PEAK
+    at_peak = {name.removeprefix(prefix): size for name, size in events if name.startswith(prefix)}
+    others = {name: float(at_peak.pop(name, 0)) for name in ("kernel_scratch", KEPT)}
+    if at_peak:
+        return breakdown(peak, at_peak, others["kernel_scratch"], others[KEPT])
+    kept = {
+        name: float(size)
+        for name in ("parameters", "buffers", "gradients", "optimizer_state")
+        for category, size in events
+        if category == DEVICE + name
+    }
+    outside = peak.outside or 0
+    sizes = {
+        **kept,
+        REST: peak.allocated - sum(kept.values()),
+        memory.ALLOCATOR_FREE: float(peak.reserved - peak.allocated),
+        **({OUTSIDE: float(outside)} if peak.outside is not None else {}),
+    }
+    named = {
+        name: Figure(value=size, unit="B", status=Status.COUNTED, source="tensors of the model")
+        for name, size in kept.items()
+    }
+    return named | {name: _figure(name, size) for name, size in sizes.items() if name not in kept}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattstep.formats.trace import NONE, Codes, Events, Longs
-from wattstep.importing.nesting import Bools, Family, Rows, first_with
+from wattstep.attribution.nesting import Bools, Family, Rows, first_with
+from wattstep.formats.trace import NONE, Codes, Longs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,23 +34,29 @@ class Links:
 
 
 def find_links(
-    events: Events, rows: Rows, family: Family, runtime: Bools, operation: Bools
+    rows: Rows,
+    family: Family,
+    *,
+    correlation: Longs,
+    external: Longs,
+    runtime: Bools,
+    operation: Bools,
 ) -> Links:
     """Ties work on a GPU to the call of the same correlation, else to the operation of the same number.
 
-    Some versions of Kineto write the correlation into the external number, too: then it says
-    nothing.
+    All kernels of one launch of a CUDA graph have its correlation. Some versions of Kineto write
+    the correlation into the external number, too: then it says nothing.
 
     Args:
-        events: Of the trace.
-        rows: The same in order.
+        rows: Events in order.
         family: Their nesting.
+        correlation: Number that a call shares with the work that it launched, shape (n,); NONE: none.
+        external: Number that both share with the operation that asked for them, and that operations
+            have themselves, shape (n,); NONE: none.
         runtime: Rows that call a driver or runtime, shape (n,).
         operation: Rows that are operations on the CPU, shape (n,).
     """
-    correlation = events.correlation[rows.source]
-    external = events.external[rows.source]
-    external[external == correlation] = NONE
+    external = np.where(external == correlation, NONE, external)
     number = np.where(operation, external, NONE)
     calls = np.flatnonzero(runtime & ~rows.on_gpu & (family.parent == NONE))
     asked = first_with(number, external[calls])

@@ -1,0 +1,388 @@
+"""What only a GPU can tell: recorded trainings on it beside a stopwatch, the profiler, NVML and the driver.
+
+    python benchmarks/gpu_truth.py [--processor cuda] [--workloads lenet,squeezenet,mobilenetv2,gpt]
+                                   [--parts steps,marks,cost,kernels,energy,memory] [--seconds 10]
+                                   [--output gpu-truth.md]
+
+At most eight minutes with the defaults. Each part writes a table; what is not there (NVML, its energy
+counter, CUPTI) is said in a line, and the others go on. `--processor cpu` tries the script itself
+where there is no GPU; its tables say nothing of one.
+
+steps    step time of a run beside a stopwatch around the same steps that waits for the device before and
+         after; the host waits at each step, or at every tenth
+marks    what the marks of a step cost the host, with and without events in the device's queue
+cost     recorded and plain steps in turns, 40 at a time, on-off-off-on; by a stopwatch that waits
+kernels  time of kernels in the table of operations beside the profiler's own sums over the same window,
+         and whether operations and what no operation covers add up to the step
+energy   energy of the whole run by the sampled power beside the difference of NVML's own counter
+memory   the allocator's peak, what the driver counts, and what it has left, beside the run's figures
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from wattstep import engines, workloads
+from wattstep.record.recorder import Recorder
+from wattstep.run.run import Run
+from wattstep.schema.engine import Trainer
+from wattstep.schema.workload import Preparation
+
+PARTS: Final = ("steps", "marks", "cost", "kernels", "energy", "memory")
+BATCH: Final = 16
+WARMUP: Final = 20
+BLOCK: Final = 40  # steps at a time, where recording is switched
+Row = Sequence[Any]
+
+
+class Training:
+    """A workload on the device, whose host waits for it as often as is asked for."""
+
+    def __init__(self, name: str, processor: str) -> None:
+        self.name, self.processor = name, processor
+        self.trainer: Trainer = engines.find("torch").prepare(
+            workloads.find(name), Preparation(batch_size=BATCH), processor=processor
+        )
+        for _ in range(WARMUP):
+            self.trainer.step()
+
+    def wait(self) -> None:
+        """Until the device has done everything."""
+        if self.processor != "cpu":
+            torch.cuda.synchronize()
+
+    def stopwatch(self, steps: int, step: Callable[[], object]) -> float:
+        """Seconds of a step, the device waited for before the first and after the last."""
+        self.wait()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            step()
+        self.wait()
+        return (time.perf_counter() - begin) / steps
+
+
+class Ahead:
+    """A plain training whose host reads the loss of every `every`-th step only."""
+
+    def __init__(self, processor: str, every: int) -> None:
+        device = torch.device(processor)
+        self.model = torch.nn.Sequential(
+            *(torch.nn.Conv2d(32, 32, 3, padding=1) for _ in range(12)), torch.nn.Flatten()
+        ).to(device)
+        self.inputs = torch.randn(BATCH, 32, 32, 32, device=device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
+        self.every, self.number = every, 0
+
+    def step(self) -> None:
+        self.number += 1
+        loss = self.model(self.inputs).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if self.number % self.every == 0:
+            loss.item()
+
+
+@contextmanager
+def recording(trace: str, model: Any, interval: str = "10ms") -> Iterator[tuple[Recorder, Path]]:
+    """A recorder into a folder that goes with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        with Recorder(path, trace=trace, model=model, interval=interval) as recorder:
+            yield recorder, path
+
+
+def recorded_step(recorder: Recorder, step: Callable[[], object]) -> Callable[[], None]:
+    """The same step under the recorder."""
+    steps = recorder.steps
+
+    def marked() -> None:
+        steps.begin(BATCH)
+        step()
+        steps.end(float("nan"))
+
+    return marked
+
+
+def percent(value: float, true: float) -> str:
+    """By how much a value is off."""
+    return f"{value / true - 1:+.2%}"
+
+
+# --- the parts ---------------------------------------------------------------------------------
+
+
+def steps_part(options: argparse.Namespace) -> Iterator[Row]:
+    yield (
+        "training",
+        "stopwatch",
+        "step and gap, run",
+        "off",
+        "step alone",
+        "host ahead by",
+        "clock ±",
+    )
+    trainings: list[tuple[str, Callable[[], object], Callable[[], None], Any]] = []
+    for name in options.workloads:
+        training = Training(name, options.processor)
+        trainings.append((name, training.trainer.step, training.wait, training.trainer.model))
+    for every in (1, 10):
+        ahead = Ahead(options.processor, every)
+        wait = torch.cuda.synchronize if options.processor != "cpu" else lambda: None
+        for _ in range(WARMUP):
+            ahead.step()
+        trainings.append((f"host waits every {every}", ahead.step, wait, ahead.model))
+    for name, step, wait, model in trainings:
+        yield _one_of_steps(name, step, wait, model, options.seconds)
+
+
+def _one_of_steps(
+    name: str, step: Callable[[], object], wait: Callable[[], None], model: Any, seconds: float
+) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        with Recorder(path, trace="none", model=model) as recorder:
+            marked = recorded_step(recorder, step)
+            for _ in range(WARMUP):
+                marked()
+            wait()
+            first, begin = recorder.index, time.perf_counter()
+            while time.perf_counter() - begin < seconds / 2:
+                marked()
+            wait()
+            passed, count = time.perf_counter() - begin, recorder.index - first
+        run = Run(path)
+        steps = run.series.steps
+        own = steps.index >= first
+        whole = (steps.end_ns[own][-1] - steps.start_ns[own][0]) * 1e-9 / own.sum()
+        ahead = run.metrics.get("run_ahead")
+        return (
+            name,
+            f"{passed / count * 1e3:.3f} ms",
+            f"{whole * 1e3:.3f} ms",
+            percent(whole, passed / count),
+            f"{run.metrics['step_time']}",
+            "-" if ahead is None else f"{ahead}",
+            f"{run.info.device_clock.get('uncertainty_ns', 0) / 1e3:.0f} us",
+        )
+
+
+def marks_part(options: argparse.Namespace) -> Iterator[Row]:
+    yield ("marks of a step", "plain step", "step with phases")
+    with recording("none", None) as (recorder, _):
+        steps = recorder.steps
+        for label in ("host and device", "host alone"):
+            if label == "host alone":
+                steps.device = None
+            costs: dict[bool, list[int]] = {True: [], False: []}
+            for _ in range(3000):
+                begin = time.perf_counter_ns()
+                steps.begin(BATCH)
+                phases = steps.phases_on
+                for phase in ("data", "forward", "backward", "optimizer"):
+                    steps.mark(phase)
+                steps.end(0.0)
+                costs[phases].append(time.perf_counter_ns() - begin)
+            yield (
+                label,
+                *(
+                    f"{statistics.median(costs[on]) / 1e3:.2f} us" if costs[on] else "none"
+                    for on in (False, True)
+                ),
+            )
+
+
+def cost_part(options: argparse.Namespace) -> Iterator[Row]:
+    yield ("training", "plain", "recorded adds", "from", "to")
+    for name in options.workloads[:2]:
+        training = Training(name, options.processor)
+        with recording("none", training.trainer.model) as (recorder, _):
+            marked = recorded_step(recorder, training.trainer.step)
+            plain = training.trainer.step
+            found, until = [], time.perf_counter() + options.seconds
+            base = []
+            while time.perf_counter() < until or len(found) < 4:
+                times = [training.stopwatch(BLOCK, step) for step in (marked, plain, plain, marked)]
+                found.append((times[0] + times[3]) / (times[1] + times[2]) - 1)
+                base.append((times[1] + times[2]) / 2)
+        draws = np.random.default_rng(0).choice(found, (2000, len(found)))
+        low, high = np.quantile(np.median(draws, axis=1), (0.025, 0.975))
+        yield (
+            name,
+            f"{statistics.median(base) * 1e3:.3f} ms",
+            f"{statistics.median(found):+.2%}",
+            f"{low:+.2%}",
+            f"{high:+.2%}",
+        )
+
+
+def kernels_part(options: argparse.Namespace) -> Iterator[Row]:
+    yield ("training", "kernels, run", "kernels, profiler", "off", "parts less step", "traced")
+    for name in options.workloads:
+        training = Training(name, options.processor)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run"
+            with Recorder(path, trace="every:6", model=training.trainer.model) as recorder:
+                until = time.perf_counter() + options.seconds / 2
+                marked = recorded_step(recorder, training.trainer.step)
+                while time.perf_counter() < until or recorder.windows < 5:
+                    marked()
+            run = Run(path)
+            own = _kernel_s(run)
+            profiled = _profiled_s(training)
+            document = run.document()
+            total = sum(row["time"]["value"] for row in document["operations"])
+            total += sum(row["value"] for row in document["rests"].values())
+            step = document["metrics"]["step_time"]["value"]
+            yield (
+                name,
+                f"{own * 1e3:.3f} ms",
+                f"{profiled * 1e3:.3f} ms",
+                percent(own, profiled) if profiled else "no kernels",
+                f"{total / step - 1:+.1e}",
+                recorder.windows,
+            )
+
+
+def _kernel_s(run: Run) -> float:
+    """Time of all work on the device in a traced step, from the rows as they were traced."""
+    table = run.tables.table("operations", columns=("processor", "start_ns", "end_ns", "step"))
+    on = np.array([each != "cpu" for each in table["processor"].to_pylist()], bool)
+    lasting = (table["end_ns"].to_numpy() - table["start_ns"].to_numpy())[on]
+    return float(lasting.sum()) * 1e-9 / max(len(set(table["step"].to_pylist())), 1)
+
+
+def _profiled_s(training: Training) -> float:
+    """The same by torch's own profiler and its own sum, over five steps."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if training.processor != "cpu":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(5):
+            training.trainer.step()
+        training.wait()
+    kernels = [
+        event for event in profile.events() if "CUDA" in str(getattr(event, "device_type", ""))
+    ]
+    return sum(event.time_range.elapsed_us() for event in kernels) * 1e-6 / 5
+
+
+def energy_part(options: argparse.Namespace) -> Iterator[Row]:
+    yield ("training", "NVML's counter", "run, by sampled power", "off", "per step")
+    import pynvml  # NVML is asked here, apart from what the run asks
+
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    for name in options.workloads[:2]:
+        training = Training(name, options.processor)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run"
+            with Recorder(path, trace="none", model=training.trainer.model) as recorder:
+                marked = recorded_step(recorder, training.trainer.step)
+                for _ in range(WARMUP):
+                    marked()
+                training.wait()
+                first = recorder.index
+                begin_mj = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+                until = time.perf_counter() + options.seconds
+                while time.perf_counter() < until:
+                    marked()
+                training.wait()
+                joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - begin_mj) * 1e-3
+                count = recorder.index - first
+            figure = Run(path).metrics["energy_per_step"]
+            value = figure.value
+            yield (
+                name,
+                f"{joules:.1f} J",
+                "missing" if value is None else f"{value * count:.1f} J",
+                "-" if value is None else percent(value * count, joules),
+                str(figure),
+            )
+
+
+def memory_part(options: argparse.Namespace) -> Iterator[Row]:
+    yield ("training", "run's peak", "allocator's peak", "driver counts", "free on the device")
+    for name in options.workloads[:2]:
+        training = Training(name, options.processor)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run"
+            with Recorder(path, trace="none", model=training.trainer.model) as recorder:
+                marked = recorded_step(recorder, training.trainer.step)
+                for _ in range(WARMUP):
+                    marked()
+            figure = Run(path).metrics.get("device_peak_memory")
+        cuda = torch.cuda
+        free, total = cuda.mem_get_info()
+        yield (
+            name,
+            str(figure),
+            f"{cuda.max_memory_reserved() / 2**20:.0f} MiB",
+            f"{engines.find('torch').device_memory(options.processor).used_by_process()}",
+            f"{free / 2**20:.0f} of {total / 2**20:.0f} MiB",
+        )
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A table of Markdown."""
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def about(processor: str) -> str:
+    """The machine, in a line."""
+    if processor == "cpu":
+        return f"torch {torch.__version__}, CPU: tries the script, and says nothing of a GPU"
+    properties = torch.cuda.get_device_properties(0)
+    return (
+        f"{properties.name}, compute capability {properties.major}.{properties.minor}, "
+        f"torch {torch.__version__}, CUDA {torch.version.cuda}, Python {sys.version.split()[0]}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--processor", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--workloads", default="lenet,squeezenet,mobilenetv2,gpt")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    options.workloads = options.workloads.split(",")
+    if options.processor == "cuda" and not torch.cuda.is_available():
+        print("torch sees no GPU here: nothing is measured (see wattstep doctor)", file=sys.stderr)
+        return 2
+    page = ["# What a GPU tells", "", about(options.processor), ""]
+    for part in options.parts.split(","):
+        begin = time.perf_counter()
+        rows: list[Row] = []
+        page += [f"## {part}", ""]
+        try:
+            rows.extend(globals()[f"{part}_part"](options))
+        except Exception as error:  # one part says why it cannot be had, the others go on
+            page += [f"Not measured: {type(error).__name__}: {error}", ""]
+        if rows:
+            page += [table(rows), ""]
+        page += [f"({time.perf_counter() - begin:.0f} s)", ""]
+        print("\n".join(page[-6:] if not rows else page[-4 - len(rows) :]), flush=True)
+    if options.output is not None:
+        options.output.write_text("\n".join(page), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,85 @@
+"""Queue of a GPU that torch trains on: events in its current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wattstep.engines.torch.device_memory import DeviceMemory
+
+
+def find_queue(cuda: Any) -> TorchDeviceQueue | None:
+    """Queue of the GPU on which most of this process's tensors lie; None where none do.
+
+    Args:
+        cuda: As `torch.cuda`, begun.
+    """
+    sizes = [int(cuda.memory_allocated(number)) for number in range(cuda.device_count())]
+    most = max(sizes, default=0)
+    return TorchDeviceQueue(cuda, sizes.index(most)) if most else None
+
+
+class TorchDeviceQueue:
+    """Events of CUDA (or HIP) in the stream that is current where a mark is made.
+
+    Work in other streams that this one does not wait for is no part of a step's time. Nothing is
+    recorded or asked for while a graph is captured: either would become a part of it, or end it.
+
+    Args:
+        cuda: As `torch.cuda`.
+        number: Of the GPU.
+
+    Attributes:
+        name: As rows of operations have it, e.g. "gpu0".
+        processor: "cuda".
+    """
+
+    processor = "cuda"
+
+    def __init__(self, cuda: Any, number: int) -> None:
+        self.name = f"gpu{number}"
+        self._cuda, self._number = cuda, number
+        self._current_stream = cuda.current_stream
+        self._capturing = getattr(cuda, "is_current_stream_capturing", _never)  # torch 1.10
+        self._free: list[Any] = []
+
+    def record(self) -> Any:
+        """As `DeviceQueue.record`."""
+        if self._capturing():
+            return None
+        event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
+        event.record(self._current_stream(self._number))
+        return event
+
+    def reached(self, event: Any) -> bool:
+        """As `DeviceQueue.reached`; never while a graph is captured."""
+        return not self._capturing() and bool(event.query())
+
+    def between_ns(self, first: Any, second: Any) -> int:
+        """As `DeviceQueue.between_ns`; events have a resolution of about 0.5 us (CUDA's manual)."""
+        return round(float(first.elapsed_time(second)) * 1e6)
+
+    def wait(self) -> None:
+        """As `DeviceQueue.wait`."""
+        self._cuda.synchronize(self._number)
+
+    def release(self, event: Any) -> None:
+        """As `DeviceQueue.release`."""
+        self._free.append(event)
+
+    def memory(self) -> Mapping[str, int]:
+        """As `DeviceQueue.memory`, since the process began or the script reset the peaks."""
+        device = DeviceMemory(self._cuda, self._number)
+        used, _ = device.used_by_process()
+        properties = self._cuda.get_device_properties(self._number)
+        return {
+            "allocated": device.peak_allocated,
+            "reserved": device.peak_reserved,
+            **({} if used is None else {"outside": used - device.reserved}),
+            "total": int(properties.total_memory),
+            "shared": int(getattr(properties, "is_integrated", 0)),
+        }
+
+
+def _never() -> bool:
+    return False

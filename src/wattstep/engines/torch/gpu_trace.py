@@ -1,0 +1,128 @@
+"""Tracing torch's work on GPUs: whether it can be, the profiler that does it, and its events nested by time."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch._C._profiler import _EventType
+
+from wattstep.attribution.correlation import nest
+from wattstep.engines.cupti import refused_here
+
+NO_CUPTI = "this build of torch cannot trace GPUs (it has no CUPTI or ROCm's tracer)"
+ALONE = "operations are of the CPU alone: {}"
+NOT_SEEN = (
+    "the profiler saw nothing of the GPU though it worked: another profiler has CUPTI, or it may "
+    "not be used here"
+)
+
+
+class GpuTrace:
+    """What tracing asks of torch's GPUs.
+
+    Args:
+        refused: Gives the reason why tracing must not be tried, for the version of CUDA; None: it may.
+    """
+
+    def __init__(self, refused: Callable[[str | None], str | None] = refused_here) -> None:
+        self._refused = refused
+        self._used = False
+
+    def used(self) -> bool:
+        """True once this process has put anything on a GPU; of one that never did, nothing is asked."""
+        cuda: Any = torch.cuda
+        if not self._used and cuda.is_initialized() and cuda.is_available():
+            self._used = any(cuda.memory_allocated(n) for n in range(cuda.device_count()))
+        return self._used
+
+    def refusal(self) -> str | None:
+        """Reason why GPUs must not be traced; None: they may be."""
+        profiler: Any = torch.profiler
+        if profiler.ProfilerActivity.CUDA not in profiler.supported_activities():
+            return NO_CUPTI
+        return self._refused(torch.version.cuda)
+
+    def synchronize(self) -> None:
+        """Waits for every GPU that this process has anything on."""
+        cuda = torch.cuda
+        for number in range(cuda.device_count()):
+            if cuda.memory_allocated(number):
+                cuda.synchronize(number)
+
+
+def profiler(make: Callable[..., Any], on_gpu: bool, **options: Any) -> Any:
+    """A profiler of torch, not yet begun.
+
+    Args:
+        make: Its class.
+        on_gpu: Whether it traces GPUs, too.
+        options: Of all releases.
+    """
+    if not on_gpu:
+        return make(**options)
+    if "use_device" in inspect.signature(make).parameters:
+        with warnings.catch_warnings():
+            # Up to torch 2.3 it takes other devices alone, and warns of "cuda".
+            warnings.simplefilter("ignore")
+            made = make(use_device="cuda", **options)
+        if made.use_device == "cuda":
+            return made
+    return make(use_cuda=True, **options)
+
+
+@dataclass(slots=True, eq=False)
+class _Event:
+    """Event of the tree with other children."""
+
+    event: Any
+    start_time_ns: int
+    end_time_ns: int
+    children: list[_Event] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.event, name)
+
+
+def nested_by_time(roots: Sequence[Any]) -> list[_Event]:
+    """The operations and allocations of a tree, nested by thread and time alone.
+
+    torch's own tree also holds work on GPUs, as if it ran on the thread that launched it or that
+    ended the profiler, where it encloses and cuts off operations that only ran meanwhile; and it
+    hangs backward operations of autograd's own thread below whatever the forward thread had open.
+
+    Args:
+        roots: Of torch's tree.
+    """
+    events = [
+        _Event(event, event.start_time_ns, event.end_time_ns)
+        for event in _all(roots)
+        if event.tag in (_EventType.TorchOp, _EventType.Allocation)
+    ]
+    if not events:
+        return []
+    # Of those with the same begin, what can enclose the others stands first.
+    events.sort(key=lambda e: (e.start_time_ns, -e.end_time_ns, e.tag != _EventType.TorchOp))
+    start = np.array([event.start_time_ns for event in events], np.int64)
+    end = np.array([event.end_time_ns for event in events], np.int64)
+    thread = np.array([event.start_tid for event in events], np.int64)
+    parents = nest(start, np.maximum(end, start + 1), thread).parent.tolist()
+    top: list[_Event] = []
+    for event, parent in zip(events, parents, strict=True):
+        (top if parent < 0 else events[parent].children).append(event)
+    return top
+
+
+def _all(roots: Sequence[Any]) -> list[Any]:
+    """Each event of a tree, before those below it."""
+    found, waiting = [], list(reversed(roots))
+    while waiting:
+        event = waiting.pop()
+        found.append(event)
+        waiting.extend(reversed(event.children))
+    return found

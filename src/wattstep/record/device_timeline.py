@@ -1,0 +1,124 @@
+"""Marks of steps on the timeline of a device that runs behind the host."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from time import perf_counter_ns
+from typing import Any, Final
+
+from wattstep.schema.device_queue import DeviceQueue
+from wattstep.schema.journal import Mark
+from wattstep.schema.step_memory import DEVICE
+from wattstep.store.marks import MarkJournal
+
+PATIENCE_NS: Final = 100_000  # how long an idle device is waited for
+ANCHORS: Final = 5  # marks of an idle device where its clock is needed most tightly
+_FIRST_NS: Final = 1 << 40  # of the device's clock: two queues of a device may go back by little
+_MOST_INDEX: Final = 2**32 - 1
+_DEVICE: Final = int(Mark.DEVICE)
+
+
+class DeviceTimeline:
+    """Events in a device's queue beside the marks of steps, read when the device has come to them.
+
+    The training never waits: an event is asked for once it is there. Each becomes a mark in the
+    journal, keyed by the time of the host's mark: the device's own time of it, and two times of
+    the host between which the device came to it. `store.device_clock` maps the one to the other.
+
+    Args:
+        queue: Of the device.
+        journal: Takes the marks.
+
+    Raises:
+        OSError: The disk is full.
+    """
+
+    def __init__(self, queue: DeviceQueue, journal: MarkJournal) -> None:
+        self._queue, self._journal = queue, journal
+        self._code = journal.code("processor", queue.name)
+        self._pending: deque[tuple[int, Any]] = deque()
+        self._renamed: dict[int, int] = {}
+        self._not_before_ns = 0  # the device had not come to the oldest pending event then
+        self._last: Any = None  # the event that was read last
+        self._device_ns = _FIRST_NS  # when that was
+        self.name = queue.name
+
+    def mark(self, t_ns: int) -> None:
+        """The place in the device's queue that belongs to a mark of the host.
+
+        Args:
+            t_ns: The time of that mark, taken just before this call.
+        """
+        event = self._queue.record()
+        if event is not None:
+            self._pending.append((t_ns, event))
+
+    def rename(self, moved: Mapping[int, int]) -> None:
+        """Marks of the host have moved: from which time to which."""
+        if moved:
+            self._renamed.update(moved)
+
+    def read(self, now_ns: int) -> None:
+        """Writes down the events that the device has come to.
+
+        Args:
+            now_ns: Now, taken before this call.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        pending, queue = self._pending, self._queue
+        while pending:
+            t_ns, event = pending[0]
+            if not queue.reached(event):
+                self._not_before_ns = now_ns
+                return
+            now_ns = perf_counter_ns()
+            pending.popleft()
+            if self._last is not None:
+                self._device_ns += queue.between_ns(self._last, event)
+                queue.release(self._last)
+            self._last = event
+            key = self._renamed.pop(t_ns, t_ns) if self._renamed else t_ns
+            late = max(self._not_before_ns - key, 0)
+            self._journal.add(
+                _DEVICE,
+                self._code,
+                float(now_ns - key),
+                min(late, _MOST_INDEX),
+                self._device_ns,
+                key,
+            )
+
+    def anchor(self, times: int = 1) -> None:
+        """Marks more, where the device has nothing to do: they tell its clock to microseconds.
+
+        A device that works is left alone; one that was idle is waited for, `PATIENCE_NS` at most.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        for _ in range(times):
+            if self._pending:
+                return
+            now = perf_counter_ns()
+            until = now + PATIENCE_NS
+            self.mark(now)
+            while self._pending and now < until:
+                self.read(now)
+                now = perf_counter_ns()
+
+    def finish(self) -> None:
+        """Waits for what the device still has to do, once the training is over; notes its memory.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        self._queue.wait()
+        self.read(perf_counter_ns())
+        self.anchor(ANCHORS)
+        for category, size in self._queue.memory().items():
+            self._journal.add(
+                int(Mark.MEMORY), self._journal.code("memory", DEVICE + category), float(size)
+            )

@@ -1,0 +1,157 @@
+"""The clock of a device that runs behind the host: from events in its queue to times of the run."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+
+TIGHT_NS: Final = 200_000  # events that are known to so much tell the clock
+TIGHTER: Final = 3  # times the tightest of all are as good
+FAR_NS: Final = 30_000_000_000  # further from a tight one, others count as well
+APART_NS: Final = 250_000_000  # of the device's time: the tightest event of each stretch counts
+RATED_NS: Final = 1_000_000_000  # over less, both clocks are taken to go alike
+
+
+class DeviceClock:
+    """A device's times as the run's (`schema.clock.Clock`), from events that lie between two times of the run.
+
+    The host put an event into the queue at one time, and saw at another that the device had come to
+    it: the device did so between. Events of an idle device are known to microseconds; between the
+    tightest of them the map is linear. No event is mapped out of its own bounds.
+
+    Args:
+        device_ns: When the device came to each event, by its own clock, shape (n,), n > 0.
+        least_ns: Not before that time of the run.
+        most_ns: Not after that one.
+
+    Attributes:
+        uncertainty_ns: Half of the widest bounds that were used, and by how much others disagree
+            with them.
+        anchors: Number of events that tell the clock.
+        rate: Seconds of the run's clock in one of the device's.
+    """
+
+    def __init__(self, device_ns: IntArray, least_ns: IntArray, most_ns: IntArray) -> None:
+        low = (least_ns - device_ns).astype(np.int64)
+        high = (most_ns - device_ns).astype(np.int64)
+        at = _tightest(device_ns, high - low)
+        self.anchors = len(at)
+        if len(at):
+            self._at: FloatArray = (device_ns[at] - device_ns[0]).astype(np.float64)
+            self._offset: FloatArray = (low[at] + high[at]) / 2.0
+            half = float((high[at] - low[at]).max()) / 2
+        else:  # the device was never idle: what all events together leave open
+            most, least = float(low.max()), float(high.min())
+            self._at, self._offset = np.zeros(1), np.array([(most + least) / 2])
+            half = abs(least - most) / 2
+        span = float(self._at[-1] - self._at[0])
+        change = float(self._offset[-1] - self._offset[0])
+        self._slope = change / span if span >= RATED_NS else 0.0
+        self.rate = 1.0 + self._slope
+        self._zero = int(device_ns[0])
+        fitted = self._offsets(device_ns)
+        outside = np.maximum(np.maximum(low - fitted, fitted - high), 0.0)
+        self.uncertainty_ns = int(half + np.quantile(outside, 0.99))
+        mapped = device_ns + np.clip(fitted, low, high).astype(np.int64)
+        self.events_ns: IntArray = np.maximum.accumulate(mapped)
+
+    def _offsets(self, device_ns: Any) -> FloatArray:
+        """The run's clock less the device's, in ns."""
+        at = np.asarray(device_ns - self._zero, np.float64)
+        offset = np.interp(at, self._at, self._offset)
+        beyond = at - np.clip(at, self._at[0], self._at[-1])
+        return np.asarray(offset + self._slope * beyond, np.float64)
+
+    def map(self, t_ns: Any) -> Any:
+        """As `Clock.map`."""
+        mapped = t_ns + np.round(self._offsets(t_ns)).astype(np.int64)
+        return int(mapped) if isinstance(t_ns, int) else mapped
+
+    def uncertainty_at(self, t_ns: Any) -> Any:
+        """As `Clock.uncertainty_at`: the same everywhere; beyond the outermost events the rate goes on."""
+        return (
+            self.uncertainty_ns
+            if isinstance(t_ns, int)
+            else np.full(np.shape(t_ns), self.uncertainty_ns)
+        )
+
+
+def _tightest(device_ns: IntArray, width_ns: IntArray) -> IntArray:
+    """The events that tell the clock, in order: of each short stretch the tightest, where it is tight.
+
+    A long stretch that has none as tight as others takes what it has.
+    """
+    tight = np.flatnonzero(width_ns <= TIGHT_NS)
+    if not len(tight):
+        return tight
+    best = tight[width_ns[tight] <= TIGHTER * width_ns[tight].min()]
+    kept = _first_of_each(best, (device_ns[best] - device_ns[0]) // APART_NS, width_ns)
+    long = (device_ns[tight] - device_ns[0]) // FAR_NS
+    without = ~np.isin(long, (device_ns[kept] - device_ns[0]) // FAR_NS)
+    return np.union1d(kept, _first_of_each(tight[without], long[without], width_ns))
+
+
+def _first_of_each(rows: IntArray, stretch: IntArray, width_ns: IntArray) -> IntArray:
+    """The tightest of the rows of each stretch."""
+    order = np.lexsort((width_ns[rows], stretch))
+    first = np.append(True, np.diff(stretch[order]) != 0)[: len(order)]
+    found: IntArray = rows[order[first]]
+    return found
+
+
+class DeviceTimes:
+    """The times at which a device came to the marks of the host.
+
+    Args:
+        rows: Marks of kind `DEVICE` and `DEVICE_END`, in the order of the journal, not empty.
+        ends: Which of them are of the latter kind.
+
+    Attributes:
+        clocks: By the code of the device's name.
+        lost: Steps whose events were never read: left out.
+    """
+
+    def __init__(self, rows: npt.NDArray[Any], ends: BoolArray) -> None:
+        ended = rows["t"][ends]
+        self._end_ns = int(ended[0]) if len(ended) else np.iinfo(np.int64).max
+        events = rows[~ends]
+        self.clocks: dict[int, DeviceClock] = {}
+        keys, times = [], []
+        for device in np.unique(events["code"]).tolist():
+            mine = events[events["code"] == device]
+            t_ns = mine["t"].astype(np.int64)
+            clock = DeviceClock(
+                mine["cpu"].astype(np.int64),
+                t_ns + mine["index"],
+                t_ns + mine["value"].astype(np.int64),
+            )
+            self.clocks[device] = clock
+            keys.append(t_ns)
+            times.append(clock.events_ns)
+        key: IntArray = np.concatenate(keys) if keys else np.empty(0, np.int64)
+        # A mark that has two events counts by the first of them.
+        self._keys, first = np.unique(key, return_index=True)
+        self._times: IntArray = np.concatenate(times)[first] if keys else key
+        self.lost = 0
+
+    def of(self, t_ns: IntArray) -> tuple[IntArray, BoolArray]:
+        """The device's times of marks, on the run's clock, and which of the marks have one."""
+        if not len(self._keys):
+            return t_ns, np.zeros(len(t_ns), bool)
+        at = np.minimum(np.searchsorted(self._keys, t_ns), len(self._keys) - 1)
+        known = self._keys[at] == t_ns
+        return np.where(known, self._times[at], t_ns), known
+
+    def expects(self, t_ns: IntArray) -> BoolArray:
+        """Mask of the marks that ought to have one: the device was followed then."""
+        first = self._keys[0] if len(self._keys) else self._end_ns
+        return (t_ns >= first) & (t_ns < self._end_ns)
+
+    def after(self, t_ns: int) -> int:
+        """When the device had done what the host asked for before a time; never before that time."""
+        at = int(np.searchsorted(self._keys, t_ns, side="right")) - 1
+        return t_ns if at < 0 else max(t_ns, int(self._times[at]))

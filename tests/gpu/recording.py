@@ -1,0 +1,106 @@
+"""A recording of a training on a played GPU: the recorder's own marks, on the host's played clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gpu.played import Cuda, Host
+
+from wattstep.engines.torch.device_queue import find_queue
+from wattstep.record.device_timeline import DeviceTimeline
+from wattstep.record.marking import StepMarker
+from wattstep.record.tracing.schedule import TraceMode
+from wattstep.record.tracing.windows import Windows
+from wattstep.run.run import Run
+from wattstep.schema.journal import JOURNAL, OPERATIONS
+from wattstep.schema.run_info import RunInfo
+from wattstep.store.convert import convert
+from wattstep.store.files import create_folder, write_info
+from wattstep.store.marks import MarkJournal
+
+INFO = RunInfo(
+    state="recording",
+    created="2026-11-24T12:00:00+0000",
+    workload="training",
+    title="training",
+    engine="torch 2.13.0",
+    batch_size=1,
+    threads=1,
+    precision="fp32",
+    processor="cuda",
+    seed=0,
+    interval_s=0.01,
+    warmup=3,
+    trace="none",
+)
+
+
+class PlayedRecording:
+    """Marks of a training, written as a recorder writes them.
+
+    Args:
+        path: Of the run.
+        cuda: The stand-in for `torch.cuda`.
+        follows: Whether the device is followed from the first step on.
+
+    Attributes:
+        steps: What a training marks.
+        problems: Errors of the disk.
+    """
+
+    def __init__(self, path: Path, cuda: Cuda, *, follows: bool = True) -> None:
+        self.path, self.cuda = path, cuda
+        create_folder(path)
+        write_info(path, INFO)
+        self.problems: list[OSError] = []
+        self._marks = MarkJournal(path / JOURNAL)
+        self._operations = os.open(path / JOURNAL / OPERATIONS, os.O_WRONLY | os.O_CREAT)
+        windows = Windows(
+            TraceMode.parse("none"), 3, self._marks, self._operations, print, lambda: None
+        )
+        self.steps = StepMarker(0, 3, lambda: None, self.problems.append)
+        self.steps.start(self._marks, windows, own_clock=False)
+        if follows:
+            self.follow()
+
+    def follow(self) -> None:
+        """As the recorder does, once it finds the device."""
+        queue = find_queue(self.cuda)
+        assert queue is not None
+        self.steps.follow_device(DeviceTimeline(queue, self._marks))
+
+    def close(self) -> Run:
+        """Ends it as a recorder does, and opens the run."""
+        self.steps.leave_device(wait=True)
+        self.steps.stop()
+        return self.kill()
+
+    def kill(self) -> Run:
+        """Ends it without a word, and opens the run."""
+        self._marks.close()
+        os.close(self._operations)
+        convert(self.path)
+        return Run(self.path)
+
+
+@contextmanager
+def played_time(host: Host) -> Iterator[None]:
+    """The recorder's clock is the played host's."""
+    with pytest.MonkeyPatch.context() as patch:
+        clock: Callable[[], int] = host.perf_counter_ns
+        for module in ("marking", "device_timeline"):
+            patch.setattr(f"wattstep.record.{module}.perf_counter_ns", clock)
+        patch.setattr("wattstep.store.marks.time", _Time(clock))
+        yield
+
+
+class _Time:
+    """As the module `time`, as far as the journal asks."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.perf_counter_ns: Any = clock

@@ -1,0 +1,132 @@
+"""The real recorder and sampler beside a training on a played GPU, in real time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.gpu.played import Cuda, Gpu, Host
+
+from wattstep.engines.torch.device_queue import find_queue
+from wattstep.record.recorder import Recorder
+from wattstep.run.run import Run
+from wattstep.schema.device_queue import DeviceQueue
+from wattstep.schema.engine import Engine
+
+MB = 2**20
+MS = 1_000_000
+
+
+class RealHost(Host):
+    """The machine's own clock; a host that works or waits sleeps."""
+
+    @property
+    def now_ns(self) -> int:  # type: ignore[override]
+        return time.perf_counter_ns()
+
+    @now_ns.setter
+    def now_ns(self, value: int) -> None:
+        time.sleep(max(value - time.perf_counter_ns(), 0) * 1e-9)
+
+
+class PlayedEngine(Engine):
+    """A framework that trains on a played GPU."""
+
+    name = "played"
+
+    def __init__(self, cuda: Cuda) -> None:
+        self._cuda = cuda
+
+    def prepare(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    def version(self) -> str:
+        return "played 1.0"
+
+    def device_queue(self) -> DeviceQueue | None:
+        return find_queue(self._cuda)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Gpu]:
+    host = RealHost(0)
+    gpu = Gpu(host, drift=30e-6)
+    cuda = Cuda(gpu)
+    gpu.allocate(100 * MB)
+    path = tmp_path_factory.mktemp("gpu") / "run"
+    with Recorder(path, trace="none", engine=PlayedEngine(cuda)) as recorder:
+        for number in range(120):
+            with recorder.step(samples=4):
+                recorder.phase("forward")
+                gpu.allocate(50 * MB)
+                gpu.launch("kernel", 6 * MS)
+                recorder.phase("backward")
+                gpu.launch("kernel", 9 * MS)
+                gpu.allocate(-50 * MB)
+                if number % 8 == 7:
+                    cuda.synchronize()
+            if number == 60:
+                recorder.span("evaluation")
+                gpu.launch("kernel", 60 * MS)
+                recorder.end_rest()
+    return Run(path), gpu
+
+
+def test_the_run_has_the_device_s_steps(recorded: tuple[Run, Gpu]) -> None:
+    run, gpu = recorded
+    assert run.info.processor == "cuda"
+    assert run.info.device_clock["device"] == "gpu0"
+    assert run.series.steps.device == "gpu0"
+    # Of what the device really did: each step is 15 ms of it, without a hole while the host is ahead.
+    whole = [(one.start_ns, one.end_ns) for one in gpu.ran]
+    begins = np.array([begin for begin, _ in whole])
+    steps = run.series.steps
+    for start, end in zip(steps.start_ns, steps.end_ns, strict=True):
+        inside = (begins >= start - 300_000) & (begins < end - 300_000)
+        assert inside.sum() == 2
+    assert float(run.metrics["step_time"].value) > 0.0149
+
+
+def test_phases_are_those_of_the_device(recorded: tuple[Run, Gpu]) -> None:
+    run, gpu = recorded
+    steps, marks = run.series.steps, run.tables.marks
+    chosen = np.flatnonzero(steps.clean)
+    phases, rows = marks.phases(steps, chosen, ("forward", "backward"))
+    assert len(rows) >= 3  # as many as carry marks, which depends on how long steps take
+    # However long the host was kept from asking: each phase holds its own kernel, and no other.
+    begins = np.array([one.start_ns for one in gpu.ran])
+    ends = np.array([one.end_ns for one in gpu.ran])
+    off = 300_000
+    for first, middle, last in phases.edges_ns:
+        at = int(np.searchsorted(begins, first - off))
+        assert first - off <= begins[at] < ends[at] <= middle + off
+        assert middle - off <= begins[at + 1] < ends[at + 1] <= last + off
+
+
+def test_an_evaluation_between_steps_is_the_device_s_too(recorded: tuple[Run, Gpu]) -> None:
+    run, _ = recorded
+    steps = run.series.steps
+    ((begin, end),) = steps.rest_ns["evaluation"]
+    at = int(np.searchsorted(steps.start_ns, begin)) - 1
+    assert steps.index[at] == 60
+    assert begin >= steps.end_ns[at]
+    assert end <= steps.start_ns[at + 1]
+    assert not steps.follows[at + 1]
+
+
+def test_memory_is_that_of_the_device(recorded: tuple[Run, Gpu]) -> None:
+    run, gpu = recorded
+    peak = run.metrics["device_peak_memory"]
+    assert peak.value == gpu.most_reserved
+    parts = run.metrics["device_memory_breakdown"]
+    assert sum(part.value for part in parts.values()) == peak.value
+    assert run.metrics["peak_memory"].value > 0  # the host's own
+
+
+def test_what_is_shown_of_it(recorded: tuple[Run, Gpu]) -> None:
+    run, _ = recorded
+    document = run.document()
+    assert document["metrics"]["host_step_time"]["value"] > 0.012  # the queue holds eight steps
+    assert document["metrics"]["run_ahead"]["value"] > 0.0

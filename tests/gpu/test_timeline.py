@@ -1,0 +1,255 @@
+"""Steps on a device that runs behind the host: times, run-ahead and gaps against what the device really did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.gpu.played import Cuda, Gpu, Host, Work, played
+from tests.gpu.recording import PlayedRecording, played_time
+
+from wattstep.run.run import Run
+
+MS = 1_000_000
+STEPS = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """A training.
+
+    Attributes:
+        host_ns: What the host does in a step beside asking for work.
+        kernels: How long each of them takes.
+        waits_every: Steps after which the host waits for the device; 0: never.
+        copies_ns: Of the batch, before anything else.
+        data_ns: What the host waits for data, before each step's work.
+        streams: Number of streams among which the kernels go round.
+        slow_every: Each so many steps one kernel takes three times as long; 0: none does.
+        drift: Of the device's clock.
+        graph: Whether the kernels are one graph.
+    """
+
+    host_ns: float = 0.3 * MS
+    kernels: tuple[float, ...] = (2 * MS, 3 * MS, 1 * MS)
+    waits_every: int = 1
+    copies_ns: float = 0.2 * MS
+    data_ns: float = 0.0
+    streams: int = 1
+    slow_every: int = 0
+    drift: float = 20e-6
+    graph: bool = False
+
+    def train(self, run: PlayedRecording, host: Host, gpu: Gpu, cuda: Cuda, steps: int) -> list[
+        tuple[int, int]
+    ]:  # fmt: skip
+        """Trains; returns which pieces of work belong to each step: the first, and the one after the last."""
+        streams = [gpu.current, *(gpu.stream() for _ in range(self.streams - 1))]
+        graph = gpu.capture(lambda: self._ask(gpu, streams, 1.0)) if self.graph else None
+        belong = []
+        for number in range(steps):
+            first = len(gpu.ran)
+            run.steps.begin(4.0)
+            host.work(self.data_ns)
+            gpu.launch("copy", self.copies_ns)
+            run.steps.mark("forward")
+            host.work(self.host_ns)
+            slow = 3.0 if self.slow_every and number % self.slow_every == 0 else 1.0
+            if graph is not None:
+                gpu.replay(graph)
+            else:
+                self._ask(gpu, streams, slow)
+            run.steps.mark("optimizer")
+            gpu.launch("update", 0.1 * MS)
+            if self.waits_every and number % self.waits_every == 0:
+                cuda.synchronize()
+            run.steps.end(0.5)
+            belong.append((first, len(gpu.ran)))
+        return belong
+
+    def _ask(self, gpu: Gpu, streams: list, slow: float) -> None:  # type: ignore[type-arg]
+        for at, ns in enumerate(self.kernels):
+            stream = streams[at % len(streams)]
+            gpu.launch(f"kernel {at}", ns * (slow if at == 0 else 1.0), stream)
+        for other in streams[1:]:  # the training's own stream waits for the others, as it must
+            gpu.current.done_ns = max(gpu.current.done_ns, other.done_ns)
+
+
+def record(path: Path, script: Script, steps: int = STEPS) -> tuple[Run, list[list[Work]]]:
+    """The run, and what the device did in each of its steps."""
+    host, gpu, cuda = played(drift=script.drift)
+    with played_time(host):
+        recording = PlayedRecording(path, cuda)
+        belong = script.train(recording, host, gpu, cuda, steps)
+        run = recording.close()
+    assert not recording.problems
+    return run, [gpu.ran[first:last] for first, last in belong]
+
+
+SCRIPTS = {
+    **{
+        f"{name}, waits {waits}": Script(waits_every=every, **facts)  # type: ignore[arg-type]
+        for name, facts in {
+            "device is the slower": {},
+            "host is the slower": {"host_ns": 9 * MS, "kernels": (1 * MS, 0.5 * MS)},
+            "they take turns": {"host_ns": 4 * MS, "slow_every": 2},
+            "two streams": {"streams": 2, "kernels": (2 * MS, 2.5 * MS, 1 * MS)},
+            "starved of data": {"data_ns": 12 * MS},
+            "hundreds of kernels": {"kernels": tuple([0.02 * MS] * 300), "host_ns": 0.0},
+            "a graph": {"graph": True},
+            "a slow clock": {"drift": -200e-6},
+        }.items()
+        for waits, every in {
+            "each step": 1,
+            "never": 0,
+            "each 10": 10,
+            "each 50": 50,
+            "2": 2,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_steps_have_the_device_s_times(tmp_path: Path, name: str) -> None:
+    run, work = record(tmp_path / "run", SCRIPTS[name])
+    steps = run.series.steps
+    assert len(steps.index) == STEPS
+    begins = np.array([each[0].start_ns for each in work])
+    ends = np.array([max(one.end_ns for one in each) for each in work])
+    uncertain = run.info.device_clock["uncertainty_ns"]
+    assert uncertain < 50_000
+    # No step ends before its work does, nor is told to end later than the next could begin.
+    later = steps.end_ns - ends
+    assert later.min() > -uncertain - 1
+    assert later.max() < uncertain + 100_000
+    assert (steps.start_ns <= begins + uncertain).all()
+    # From the begin of one step's work to that of the next, 2 % at most.
+    whole = slice(10, STEPS - 1)
+    told = float(np.diff(steps.start_ns)[whole].mean())
+    true = float(np.diff(begins)[whole].mean())
+    assert told == pytest.approx(true, rel=0.02)
+
+
+@pytest.mark.parametrize("every", [2, 10, 50, 0])
+def test_a_script_that_waits_and_one_that_runs_ahead_give_the_same_figures(
+    tmp_path: Path, every: int
+) -> None:
+    waits, _ = record(tmp_path / "waits", Script(waits_every=1, host_ns=0.05 * MS))
+    ahead, work = record(tmp_path / "ahead", Script(waits_every=every, host_ns=0.05 * MS))
+    busy = np.mean([sum(one.end_ns - one.start_ns for one in each) for each in work]) * 1e-9
+    for run in (waits, ahead):
+        figure = run.metrics["step_time"]
+        assert figure.value == pytest.approx(busy, rel=0.02)
+        assert figure.source == "events in the queue of gpu0"
+    assert ahead.metrics["run_ahead"].value > waits.metrics["run_ahead"].value
+    assert waits.metrics["run_ahead"].value == pytest.approx(0.0, abs=2e-5)
+    host = ahead.metrics["host_step_time"].value
+    assert host == pytest.approx(busy, rel=0.1) or every in (0, 50)  # it never fills the queue
+
+
+def test_a_killed_recording_keeps_the_steps_that_the_device_had_come_to(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        Script(waits_every=0).train(recording, host, gpu, cuda, 40)
+        run = recording.kill()
+    kept = len(run.series.steps.index)
+    assert 0 < kept < 40
+    assert any(f"{40 - kept} steps are left out" in note for note in run.info.notes)
+
+
+def test_a_gpu_that_is_lost_leaves_what_was_recorded(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        script = Script()
+        script.train(recording, host, gpu, cuda, 30)
+        gpu.lost = "CUDA error: unspecified launch failure\nCompile with ..."
+        recording.steps.begin(4.0)
+        recording.steps.end(0.5)
+        assert recording.steps.device is None
+        assert "gpu0 cannot be asked any more: CUDA error: unspecified" in (
+            recording.steps.device_problem
+        )
+        run = recording.close()
+    assert len(run.series.steps.index) >= 29
+
+
+def test_a_device_that_is_found_late_takes_the_steps_from_there_on(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda, follows=False)
+        for number in range(20):
+            if number == 10:
+                recording.follow()
+            recording.steps.begin(4.0)
+            host.work(5 * MS)
+            if number >= 10:
+                gpu.launch("kernel", 3 * MS)
+                cuda.synchronize()
+            recording.steps.end(0.5)
+        run = recording.close()
+    steps = run.series.steps
+    assert len(steps.index) == 20
+    assert steps.host_ns is not None
+    assert np.isnan(steps.host_ns[:10]).all()
+    assert np.isfinite(steps.host_ns[10:]).all()
+    assert steps.seconds[:10] == pytest.approx(5e-3, rel=0.01)
+    assert steps.seconds[11:] == pytest.approx(8e-3, rel=0.01)
+
+
+def test_first_steps_that_load_kernels_and_capture_graphs_are_warm_up(tmp_path: Path) -> None:
+    host, gpu, cuda = played(first_use_ns=40 * MS)
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        for number in range(80):
+            recording.steps.begin(4.0)
+            for kernel in range(6):
+                # New shapes each time, until all have been there.
+                gpu.launch(f"kernel {kernel} {min(number, 11)}", 1 * MS)
+            cuda.synchronize()
+            recording.steps.end(0.5)
+        run = recording.close()
+    steps = run.series.steps
+    assert steps.warmup[:12].all()
+    assert not steps.warmup[12:].any()
+    assert steps.settled == 9
+    assert any("more first steps count as warm-up" in note for note in run.report().notes)
+
+
+def test_nothing_is_recorded_or_asked_for_while_a_graph_is_captured(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+
+        def step() -> None:
+            recording.steps.mark("forward")
+            gpu.launch("kernel", 2 * MS)
+
+        graph = []
+        for number in range(30):
+            recording.steps.begin(4.0)
+            if number == 1:
+                graph = gpu.capture(step)
+            if number > 1:
+                gpu.replay(graph)
+            recording.steps.end(0.5)
+        run = recording.close()
+    assert len(run.series.steps.index) == 30
+
+
+def test_of_two_gpus_the_one_that_trains_is_followed(tmp_path: Path) -> None:
+    host = Host()
+    first, second = Gpu(host, allocated=0), Gpu(host, allocated=10)
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", Cuda(first, second))
+        for _ in range(30):
+            recording.steps.begin(4.0)
+            second.launch("kernel", 2 * MS)
+            recording.steps.end(0.5)
+        run = recording.close()
+    assert run.series.steps.device == "gpu1"
+    assert run.metrics["step_time"].value == pytest.approx(2e-3, rel=0.02)

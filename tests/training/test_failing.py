@@ -1,0 +1,137 @@
+"""What ends a training on a GPU is told as what it is: no memory, or a GPU that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from wattstep.engines.torch.device_memory import DeviceMemory
+from wattstep.errors import DeviceFaultError, RecordingError
+from wattstep.schema.device_faults import meaning_of
+from wattstep.schema.oom_messages import says_ran_out
+from wattstep.train.child import local
+from wattstep.train.child.child import Ending
+from wattstep.train.child.limits import Cage
+from wattstep.train.child.verdict import judge
+from wattstep.train.failing import told
+from wattstep.train.settings import TrainingSettings
+
+ACCOUNT = "0.20 GiB of the GPU's 7.44 GiB are free"
+OUT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.44 GiB"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError(OUT),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later"),
+        RuntimeError("CUDA driver error: out of memory"),
+        RuntimeError("NvMapMemAllocInternalTagged: 1075072515 error 12"),
+    ],
+)
+def test_no_memory_on_the_gpu_is_told_with_the_allocators_account(error: Exception) -> None:
+    news = told(error, lambda: ACCOUNT)
+    assert news is not None
+    assert news["error"].startswith("memory ran out: ")
+    assert news["error"].endswith(f"({ACCOUNT})")
+    assert "kind" not in news
+    ending = Ending(code=2, steps=4, error=news["error"])
+    status, reason, evidence = judge(ending, Cage(limit=None, folder=None), "", began_s=0.0)
+    assert (status, reason) == ("out of memory", "an allocation failed after 4 steps")
+    assert ACCOUNT in str(evidence.said)
+
+
+def test_no_memory_on_the_cpu_has_no_account() -> None:
+    assert told(MemoryError(), lambda: "") == {"error": "memory ran out: try a smaller batch"}
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("CUDA error: unspecified launch failure\nCUDA kernel errors", "a kernel on it crashed"),
+        ("CUDA error: an illegal memory access was encountered", "a kernel on it crashed"),
+        ("CUDA error: the launch timed out and was terminated", "or was stopped"),
+        ("CUDA error: device-side assert triggered", "a check in a kernel failed"),
+        ("CUDA error: uncorrectable ECC error encountered", "its memory has an error"),
+        ("CUDA error: uncorrectable NVLink error detected", "CUDA gave it up"),
+        ("NVML: GPU is lost", "it is gone"),
+        ("Unable to determine the device handle: GPU has fallen off the bus", "it is gone"),
+        ("CUDA error: no CUDA-capable device is detected", "it is gone"),
+        ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "CUDA gave it up"),
+    ],
+)
+def test_a_gpu_that_failed_is_an_error_of_its_own_name_in_one_line(said: str, meaning: str) -> None:
+    assert not says_ran_out(said)
+    news = told(RuntimeError(said), lambda: ACCOUNT)
+    assert news is not None
+    assert news["kind"] == "DeviceFaultError"
+    assert news["error"].startswith("the GPU failed: ")
+    assert meaning in news["error"]
+    assert "\n" not in news["error"]
+    ending = Ending(code=2, steps=9, error=news["error"], kind=news["kind"])
+    status, reason, _ = judge(ending, Cage(limit=None, folder=None), "", began_s=0.0)
+    assert (status, reason) == ("crashed", news["error"])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "mat1 and mat2 shapes cannot be multiplied (4x3 and 5x6)",
+        "Expected all tensors to be on the same device, but found cuda:0 and cpu!",
+        "CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx`",
+    ],
+)
+def test_a_mistake_is_neither(said: str) -> None:
+    assert meaning_of(said) is None
+    assert told(RuntimeError(said), lambda: ACCOUNT) is None
+
+
+def test_a_full_disk_is_what_it_was() -> None:
+    news = told(OSError(28, "No space left on device"), lambda: "")
+    assert news is not None
+    assert news["kind"] == RecordingError.__name__
+
+
+def test_a_gpu_that_fails_in_a_run_says_so_and_keeps_what_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    ending = Ending(code=2, error="the GPU failed: it is gone", kind="DeviceFaultError")
+    child = SimpleNamespace(process=None, follow=lambda hear: ending)
+    monkeypatch.setattr(local, "start_training", lambda *_, **__: child)
+    monkeypatch.setattr(local, "passing_on", lambda process: nullcontext())
+    settings = TrainingSettings(workload="lenet", out=str(run))
+    with pytest.raises(DeviceFaultError, match=r"it is gone .the run up to then: ") as raised:
+        local.train_in_child(settings, lambda _: None, lambda _: None)
+    assert raised.value.id == "device-fault"
+
+
+class Cuda:
+    """An allocator of 6 GiB that handed out 5, on a GPU with 0.2 of 7.5 GiB left."""
+
+    def __getattr__(self, name: str) -> Any:
+        sizes = {
+            "memory_allocated": 5 * 1024**3, "memory_reserved": 6 * 1024**3,
+            "max_memory_allocated": 5.5 * 1024**3,
+        }  # fmt: skip
+        return lambda: sizes.get(name)
+
+    def mem_get_info(self, number: int | None = None) -> Sequence[int]:
+        return round(0.2 * 1024**3), round(7.5 * 1024**3)
+
+
+def test_the_account_has_what_allocator_and_driver_say() -> None:
+    assert DeviceMemory(Cuda()).account() == (
+        "0.20 GiB of the GPU's 7.50 GiB are free; torch has 6.00 GiB, of which 5.00 GiB are handed "
+        "out, at most 5.50 GiB were"
+    )

@@ -78,6 +78,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
             "a browser"
         ),
         "reports/pages/test_tables_in_browser.py": "a browser",
+        "sensors/test_android.py": "adb, and the shell of phones",
         "sampling/test_attendant.py": "samplers killed and started again",
         "sampling/test_child.py": "the real sampler",
         "sampling/test_collector.py": "the real collector",
@@ -89,10 +90,21 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "targets/test_replay.py": "recordings that are played while a real loop is recorded",
         "training": "trains with the real sampler",
         "watching/test_live_recordings.py": "a watcher beside a recording",
+        "workloads/test_dqn.py::test_it_learns_in_fewer_bits": "trains on",
         "workloads/test_language.py::test_a_small_batch_of_text_is_learnt_by_heart": "trains on",
+        "workloads/test_language.py::test_two_batches_make_a_step_in_each_precision": (
+            "large networks in each precision"
+        ),
         "workloads/test_mobile.py::test_a_small_batch_is_learnt_by_heart": "trains on",
         "workloads/test_names.py": "interpreters without a library",
         "workloads/test_tiny.py::test_a_small_batch_is_learnt_by_heart": "trains on",
+        "workloads/test_training.py::test_a_step_in_less_precision_has_a_finite_loss": (
+            "steps of every network of the suite"
+        ),
+        "workloads/test_training.py::test_two_steps_of_two_samples_move_every_trainable_parameter_by_its_gradient": (
+            "steps of every network of the suite"
+        ),
+        "workloads/test_vision.py::test_googlenet_stays_finite": "trains on",
         "workloads/test_vision.py::test_a_small_batch_is_learnt_by_heart": "trains on",
     }
 )

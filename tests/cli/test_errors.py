@@ -72,7 +72,7 @@ def one_line(ended: Ended) -> str:
         (["run", "lenet", "--power-model", "linear:3,1"], ["linear:3,1"]),
         (["run", "lenet", "--data", "nowhere"], ["--data nowhere", "no such folder"]),
         (["run", "lenet", "--engine", "abacus"], ["abacus", "torch"]),
-        (["run", "lenet", "--precision", "fp8"], ["--precision fp8", "fp32, bf16, amp"]),
+        (["run", "lenet", "--precision", "fp8"], ["--precision fp8", "fp32, tf32, bf16, amp"]),
         (["run", "lenet", "--accumulate", "0"], ["--accumulate 0", "at least 1"]),
         (["run", "lenet", "--rate-rule", "log"], ["--rate-rule log", "linear, sqrt, fixed"]),
         (["run", "lenet", "--until", "soon"], ["--until 'soon'", "accuracy=0.6"]),

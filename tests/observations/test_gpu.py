@@ -70,7 +70,7 @@ def test_steady_loads_never_take_turns_and_leave_it_open(tmp_path: Path) -> None
     far = [steady(gpu_load(), 80), steady_core(0, 0.3), steady_core(1, 0.1)]
     found = verdict_of(1, thrice(first(tmp_path / "far", far)))
     assert found.verdict == "undecided"
-    assert found.advice.startswith("a part of the claim could not be told")
+    assert found.advice.startswith("a part of the claim could not be tested")
     assert found.cases[0].figures()["gap"].value == pytest.approx(0.6, abs=1e-3)
     assert any("never changes" in note for note in found.notes)
     near = [steady(gpu_load(), 25), steady_core(0, 0.3), steady_core(1, 0.1)]

@@ -27,19 +27,19 @@ class Cuda:
         self.had = max(self.had, self.now)
         self.most, self.most_had = max(self.most, self.now), max(self.most_had, self.had)
 
-    def memory_allocated(self) -> int:
+    def memory_allocated(self, number: int | None = None) -> int:
         return self.now
 
-    def max_memory_allocated(self) -> int:
+    def max_memory_allocated(self, number: int | None = None) -> int:
         return self.most
 
-    def memory_reserved(self) -> int:
+    def memory_reserved(self, number: int | None = None) -> int:
         return self.had
 
-    def max_memory_reserved(self) -> int:
+    def max_memory_reserved(self, number: int | None = None) -> int:
         return self.most_had
 
-    def reset_peak_memory_stats(self) -> None:
+    def reset_peak_memory_stats(self, number: int | None = None) -> None:
         self.most, self.most_had = self.now, self.had
 
     def empty_cache(self) -> None:

@@ -339,7 +339,7 @@ def test_a_loss_that_is_no_number_ends_the_way_to_the_goal(tmp_path: Path) -> No
     [
         ("accumulate", 0, "--accumulate 0: it must be at least 1"),
         ("image_size", 0, "--image-size 0: it must be at least 1"),
-        ("precision", "fp8", "--precision fp8: there are fp32, bf16, amp"),
+        ("precision", "fp8", "--precision fp8: there are fp32, tf32, bf16, amp, amp-fp16"),
         ("rate_rule", "cubic", "--rate-rule cubic: there are linear, sqrt, fixed"),
         ("until", "soon", "--until 'soon': write"),
         ("evaluate_every", 0, "--evaluate-every 0"),

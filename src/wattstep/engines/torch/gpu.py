@@ -63,7 +63,10 @@ def _asked(
 
 def find_build() -> Build | None:
     """How torch was built, from its own file, without loading it; None: it is not installed."""
-    spec = find_spec("torch")
+    try:
+        spec = find_spec("torch")
+    except ModuleNotFoundError:  # what keeps it out of a process may say so itself
+        return None
     if spec is None or spec.origin is None:
         return None
     try:

@@ -41,6 +41,8 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "warmup": ("", "whether it is left out of figures as warm-up"),
         "traced": ("", "whether it was traced"),
         "waited_ns": ("ns", "how long a thread waited for a core, of traced steps"),
+        "host_start_ns": ("ns", "when the host began the step, where a device runs behind it"),
+        "host_end_ns": ("ns", "when the host had asked for all of it, likewise"),
         "throttled": ("", "whether the device throttled meanwhile; empty where unknown"),
         "disturbed": ("", "whether something beside it ran; empty where unknown"),
         "step": ("", "number of the step; of an evaluation how many were done"),

@@ -29,8 +29,17 @@ def read_text(data_dir: Path | None, window: int = WINDOW) -> Samples:
     Raises:
         InvalidValueError: The text is there, but cannot be read, or is too short.
     """
-    path = find_file(data_dir, *FILES)
+    path = None if data_dir is None else find(data_dir)
     return _stand_in(window) if path is None else _official(path, window)
+
+
+def find(data_dir: Path) -> Path | None:
+    """The file with the text, or None; as the catalogue asks for it.
+
+    Raises:
+        InvalidValueError: `data_dir` is no folder.
+    """
+    return find_file(data_dir, *FILES)
 
 
 def _official(path: Path, window: int) -> Samples:

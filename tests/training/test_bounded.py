@@ -71,7 +71,7 @@ def run(
     path: Path, step_s: float, monkeypatch: pytest.MonkeyPatch, warmup: int = 0, **asked: Any
 ) -> Slow:
     slow: Any = Slow(path, step_s)
-    monkeypatch.setattr(f"{LOOP}.track_step", lambda engine: {})
+    monkeypatch.setattr(f"{LOOP}.track_step", lambda engine, device: {})
     settings = TrainingSettings(workload="lenet", warmup=warmup, **asked)
     _Loop(settings, slow, slow, lambda progress: None, None, clock=slow.clock).run()
     return slow  # type: ignore[no-any-return]

@@ -124,7 +124,7 @@ class Cuda:
             "memory_allocated": 5 * 1024**3, "memory_reserved": 6 * 1024**3,
             "max_memory_allocated": 5.5 * 1024**3,
         }  # fmt: skip
-        return lambda: sizes.get(name)
+        return lambda *_: sizes.get(name)
 
     def mem_get_info(self, number: int | None = None) -> Sequence[int]:
         return round(0.2 * 1024**3), round(7.5 * 1024**3)

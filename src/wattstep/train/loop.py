@@ -362,7 +362,10 @@ class _Loop:
         self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
         try:
             with self._recorder.apart("memory"):
-                device = self._trainer.engine.device_memory(self._settings.processor)
+                processor = self._settings.processor
+                device = None
+                if processor != "cpu":
+                    device = self._trainer.engine.device_memory(processor)
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")

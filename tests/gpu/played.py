@@ -8,7 +8,8 @@ it waits for; the host goes on at once, until too much is in the queues.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -261,6 +262,12 @@ class Cuda:
     def synchronize(self, number: int | None = None) -> None:
         gpu = self._gpu(number)
         gpu.wait_until(max(stream.done_ns for stream in gpu._streams))
+
+    @contextmanager
+    def device(self, number: int) -> Iterator[None]:
+        before, self.number = self.number, number
+        yield
+        self.number = before
 
     def Event(self, enable_timing: bool = False) -> Event:
         assert enable_timing

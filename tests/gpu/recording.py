@@ -96,6 +96,7 @@ def played_time(host: Host) -> Iterator[None]:
         for module in ("marking", "device_timeline"):
             patch.setattr(f"wattstep.record.{module}.perf_counter_ns", clock)
         patch.setattr("wattstep.store.marks.time", _Time(clock))
+        patch.setattr("wattstep.record.device_timeline.sleep", lambda s: host.work(1e9 * s))
         yield
 
 

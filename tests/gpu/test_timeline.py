@@ -253,3 +253,81 @@ def test_of_two_gpus_the_one_that_trains_is_followed(tmp_path: Path) -> None:
         run = recording.close()
     assert run.series.steps.device == "gpu1"
     assert run.metrics["step_time"].value == pytest.approx(2e-3, rel=0.02)
+
+
+def test_a_device_that_is_never_idle_has_its_rate_from_a_long_run(tmp_path: Path) -> None:
+    """Thirty minutes of a queue that is always full, and no word at the end: the clock drifts by 36 ms."""
+    host, gpu, cuda = played(drift=20e-6)
+    with played_time(host):
+        gpu.launch("before", 200 * MS)  # busy from the beginning on
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        for _ in range(6000):
+            recording.steps.begin(4.0)
+            gpu.launch("kernel", 300 * MS)
+            recording.steps.end(0.5)
+            if gpu.current.done_ns - host.now_ns > 3000 * MS:
+                host.work(300 * MS)
+        run = recording.kill()
+    steps = run.series.steps
+    true_ns = np.array([one.end_ns for one in gpu.ran[1:]])[steps.index]
+    off = np.abs(steps.end_ns - true_ns)
+    uncertain = run.info.device_clock["uncertainty_ns"]
+    assert run.info.device_clock["anchors"] == 0
+    assert np.quantile(off, 0.95) < uncertain + MS
+    seconds = np.diff(steps.start_ns) * 1e-9
+    assert seconds.mean() == pytest.approx(0.3, rel=1e-3)
+
+
+def test_a_rate_that_nothing_tells_is_in_the_uncertainty(tmp_path: Path) -> None:
+    host, gpu, cuda = played(drift=80e-6)
+    with played_time(host):
+        gpu.launch("before", 200 * MS)
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        for _ in range(600):
+            recording.steps.begin(4.0)
+            gpu.launch("kernel", 100 * MS)
+            recording.steps.end(0.5)
+            if gpu.current.done_ns - host.now_ns > 1000 * MS:
+                host.work(100 * MS)
+        run = recording.close()
+    steps = run.series.steps
+    true_ns = np.array([one.end_ns for one in gpu.ran[1:]])[steps.index]
+    off = np.abs(steps.end_ns - true_ns)
+    assert off.max() < run.info.device_clock["uncertainty_ns"] + MS
+
+
+def test_phases_of_somebody_s_script_have_their_place_on_the_device(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        for _ in range(30):
+            recording.steps.begin(4.0)
+            forward = recording.steps.boundary()
+            gpu.launch("kernel", 3 * MS)
+            backward = recording.steps.boundary()
+            gpu.launch("kernel", 5 * MS)
+            # Only now is it known what ran.
+            recording.steps.mark("forward", forward)
+            recording.steps.mark("backward", backward)
+            recording.steps.end(0.5)
+        run = recording.close()
+    steps, marks = run.series.steps, run.tables.marks
+    phases, rows = marks.phases(steps, np.flatnonzero(steps.clean), ("forward", "backward"))
+    assert len(rows) >= 3
+    assert np.diff(phases.edges_ns, axis=1) == pytest.approx(
+        np.tile([3 * MS, 5 * MS], (len(rows), 1)), rel=0.02
+    )
+
+
+def test_a_device_that_hangs_does_not_keep_a_recording_from_ending(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        Script().train(recording, host, gpu, cuda, 30)
+        recording.steps.begin(4.0)
+        gpu.launch("hangs", 3600e9)
+        recording.steps.end(0.5)
+        before = host.now_ns
+        run = recording.close()
+    assert host.now_ns - before < 6e9
+    assert len(run.series.steps.index) == 30

@@ -24,6 +24,8 @@ class Marked:
         self.now = 0
         self.told: list[tuple[str, int]] = []
 
+    on_device = False
+
     def boundary(self) -> int:
         self.now += 1
         return self.now

@@ -32,8 +32,12 @@ class Marked(Protocol):
     def tracing(self) -> bool:
         """True if the step that runs is traced."""
 
+    @property
+    def on_device(self) -> bool:
+        """True if steps have a place on the timeline of a device, too."""
+
     def boundary(self) -> int:
-        """Now, in ns, as a place in a traced step where a phase may turn out to have begun."""
+        """Now, in ns, as a place in the step, and on a device, where a phase may turn out to have begun."""
 
     @property
     def phase(self) -> Callable[..., None]:
@@ -96,7 +100,9 @@ class StepPhases:
         """A step has begun."""
         self.on = self._marked.phases_on
         if self.on:
-            self._now = self._marked.boundary if self._marked.tracing else perf_counter_ns
+            marked = self._marked
+            placed = marked.tracing or marked.on_device
+            self._now = marked.boundary if placed else perf_counter_ns
             self._ended_ns = self._now()
             self._events.clear()
             self._open.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any, Final
 
 from wattstep.schema.device_queue import DeviceQueue
@@ -14,6 +14,9 @@ from wattstep.store.marks import MarkJournal
 
 PATIENCE_NS: Final = 100_000  # how long an idle device is waited for
 ANCHORS: Final = 5  # marks of an idle device where its clock is needed most tightly
+FINISH_NS: Final = 5_000_000_000  # how long a device is waited for once the training is over
+LOOK_S: Final = 0.0005  # how often it is asked meanwhile
+CROWDED: Final = 4096  # events that wait: more are read while a step runs
 _FIRST_NS: Final = 1 << 40  # of the device's clock: two queues of a device may go back by little
 _MOST_INDEX: Final = 2**32 - 1
 _DEVICE: Final = int(Mark.DEVICE)
@@ -39,6 +42,7 @@ class DeviceTimeline:
         self._code = journal.code("processor", queue.name)
         self._pending: deque[tuple[int, Any]] = deque()
         self._renamed: dict[int, int] = {}
+        self._unplaced: list[int] = []  # marks that could have no event: a graph was captured
         self._not_before_ns = 0  # the device had not come to the oldest pending event then
         self._last: Any = None  # the event that was read last
         self._device_ns = _FIRST_NS  # when that was
@@ -51,8 +55,18 @@ class DeviceTimeline:
             t_ns: The time of that mark, taken just before this call.
         """
         event = self._queue.record()
-        if event is not None:
-            self._pending.append((t_ns, event))
+        if event is None:
+            self._unplaced.append(t_ns)
+            return
+        if self._unplaced:  # nothing was in the queue while the graph was captured
+            self._pending.extend((unplaced, event) for unplaced in self._unplaced)
+            self._unplaced.clear()
+        self._pending.append((t_ns, event))
+
+    @property
+    def crowded(self) -> bool:
+        """True if many events wait to be read."""
+        return len(self._pending) >= CROWDED
 
     def rename(self, moved: Mapping[int, int]) -> None:
         """Marks of the host have moved: from which time to which."""
@@ -76,12 +90,13 @@ class DeviceTimeline:
                 return
             now_ns = perf_counter_ns()
             pending.popleft()
-            if self._last is not None:
+            if self._last is not None and self._last is not event:
                 self._device_ns += queue.between_ns(self._last, event)
                 queue.release(self._last)
             self._last = event
             key = self._renamed.pop(t_ns, t_ns) if self._renamed else t_ns
             late = max(self._not_before_ns - key, 0)
+            self._not_before_ns = 0  # of others nothing is known: they may be of another stream
             self._journal.add(
                 _DEVICE,
                 self._code,
@@ -112,11 +127,19 @@ class DeviceTimeline:
     def finish(self) -> None:
         """Waits for what the device still has to do, once the training is over; notes its memory.
 
+        Not for ever: a device that hangs must not keep a process from ending.
+
         Raises:
             OSError: The disk is full.
         """
-        self._queue.wait()
-        self.read(perf_counter_ns())
+        now = perf_counter_ns()
+        until = now + FINISH_NS
+        self.mark(now)
+        self.read(now)
+        while self._pending and now < until:
+            sleep(LOOK_S)
+            now = perf_counter_ns()
+            self.read(now)
         self.anchor(ANCHORS)
         for category, size in self._queue.memory().items():
             self._journal.add(

@@ -229,6 +229,21 @@ class StepMarker:
                 device.mark(now)
             except RuntimeError as error:
                 self._lose_device(error)
+            # An evaluation that nobody announced is a step of hours; those of traced steps may move.
+            if device.crowded and not self._windows.traced:
+                self._read_device(now)
+
+    def _anchor_device(self, times: int) -> None:
+        """Marks of an idle device, which tell its clock.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if self.device is not None:
+            try:
+                self.device.anchor(times)
+            except RuntimeError as error:
+                self._lose_device(error)
 
     def _read_device(self, now: int) -> None:
         """Writes down the marks that the device has come to; `now` was taken before."""
@@ -248,7 +263,7 @@ class StepMarker:
             OSError: The disk is full.
         """
         self.device = device
-        device.anchor(ANCHORS)
+        self._anchor_device(ANCHORS)
 
     def leave_device(self, *, wait: bool) -> None:
         """From here on steps have no place on a device.
@@ -369,8 +384,7 @@ class StepMarker:
         self.index += 1
         if traced:
             windows.close(self.index - 1)
-            if self.device is not None:
-                self.device.anchor(ANCHORS)  # it has nothing to do: the tracer has waited for it
+            self._anchor_device(ANCHORS)  # it has nothing to do: the tracer has waited for it
         elif self._contiguous and self.index > self._steady_from:
             windows.schedule.clean_step(now - begun)
         self._contiguous = not traced
@@ -487,6 +501,8 @@ class StepMarker:
 
     def _check(self, now: int) -> None:
         """Once a second: how many marks can these steps afford, and what does the recorder say?"""
+        if not self._on:  # what was written last has failed
+            return
         typical = self._windows.schedule.typical_ns
         self._check_at = now + (CHECK_NS if typical else FIRST_CHECK_NS)
         if typical:
@@ -495,13 +511,10 @@ class StepMarker:
                 cost = self.layers.layers * LAYER_MARK_NS / self._phase_every
                 self.layers_every = max(1, math.ceil(cost / (LAYER_BUDGET * typical)))
         try:
-            if self.device is not None:
-                self.device.anchor()
+            self._anchor_device(1)
             self._look()
         except OSError as error:
             self._failed(error)
-        except RuntimeError as error:
-            self._lose_device(error)
         self._plan()
 
     def _open_window(self) -> bool:

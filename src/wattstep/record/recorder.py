@@ -244,6 +244,8 @@ class Recorder(StepRecorder):
         atexit.unregister(self.close)
         try:
             self._steps.leave_device(wait=True)
+            if self._steps.device_problem:
+                self.note(self._steps.device_problem)
             self._steps.stop()
             if self.problem is None:
                 self._windows.abandon(self.index)
@@ -382,18 +384,32 @@ class Recorder(StepRecorder):
         self._find_device()
 
     def _find_device(self) -> None:
-        """Follows the device that trains, as soon as there is one."""
+        """Follows the device that trains, as soon as there is one.
+
+        While the warm-up lasts it is looked for again: a few bytes may have lain on another first.
+        """
         steps = self._steps
         if steps.device_problem:
             self.note(steps.device_problem)
         engine = self._engine or engines.loaded()
-        if steps.device is not None or steps.device_problem or engine is None:
+        settled = steps.device is not None and steps.index > self._first_step + self.warmup
+        if settled or steps.device_problem or self.problem is not None or engine is None:
             return
-        queue = engine.device_queue()
-        if queue is not None:
+        try:
+            queue = engine.device_queue()
+            if queue is None or (steps.device is not None and steps.device.name == queue.name):
+                return
             steps.follow_device(DeviceTimeline(queue, self._marks))
-            if self._info.processor is None:
-                self.about(processor=queue.processor)
+        except OSError as error:
+            self._cannot_write(error)
+            return
+        except RuntimeError as error:  # an allocator that tells nothing, a GPU that is gone
+            message = (str(error).splitlines() or [""])[0]
+            steps.device_problem = f"steps have no place on a GPU's timeline: {message}"
+            self.note(steps.device_problem)
+            return
+        if self._info.processor is None:
+            self.about(processor=queue.processor)
 
     def _hear(self, news: Sequence[News]) -> None:
         """Notes what became of the sampler, and of sensors that the collector reads."""

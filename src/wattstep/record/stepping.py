@@ -110,6 +110,11 @@ class StepRecorder:
         """True if phases of the step that runs are marked: of short steps, now and then."""
         return self._steps.phases_on
 
+    @property
+    def on_device(self) -> bool:
+        """True if steps have a place on the timeline of a device, too."""
+        return self._steps.device is not None
+
     def boundary(self) -> int:
         """Now, in ns: a place in the step where a phase may turn out to have begun."""
         return self._steps.boundary()

@@ -32,10 +32,6 @@ class DeviceQueue(Protocol):
         """Time in ns of the device's own clock between two events that it has come to."""
         ...
 
-    def wait(self) -> None:
-        """Waits until the device has done all that is in its queues."""
-        ...
-
     def release(self, event: Any) -> None:
         """An event is not needed any more, and may be recorded again."""
         ...

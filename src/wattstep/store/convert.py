@@ -229,19 +229,20 @@ def _told(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInf
     if device is None or not device.clocks:
         return info
     clocks, notes = device.clocks, info.notes
-    if device.lost:
+    if device.lost and info.state != "recording":
         notes = (
             *notes,
-            f"{device.lost} steps are left out: the recording ended before the device had said when "
-            "it came to them",
+            f"{device.lost} steps are left out: the device had not said when it came to them when "
+            "the recording ended",
         )
+    most = max(clocks, key=lambda code: len(clocks[code].events_ns))
     return replace(
         info,
         notes=notes,
         device_clock={
-            "device": names[min(next(iter(clocks)), len(names) - 1)],
+            "device": names[min(most, len(names) - 1)],
             "uncertainty_ns": max(clock.uncertainty_ns for clock in clocks.values()),
-            "rate": next(iter(clocks.values())).rate,
+            "rate": clocks[most].rate,
             "anchors": sum(clock.anchors for clock in clocks.values()),
         },
     )

@@ -13,6 +13,9 @@ TIGHT_NS: Final = 200_000  # events that are known to so much tell the clock
 TIGHTER: Final = 3  # times the tightest of all are as good
 FAR_NS: Final = 30_000_000_000  # further from a tight one, others count as well
 APART_NS: Final = 250_000_000  # of the device's time: the tightest event of each stretch counts
+END_NS: Final = 5_000_000_000  # at either end, in which a busy device's events are taken together
+SURE: Final = 50e-6  # of a rate from such ends
+DRIFT: Final = 100e-6  # by which two clocks may go apart where their rate is not known
 RATED_NS: Final = 1_000_000_000  # over less, both clocks are taken to go alike
 
 
@@ -38,19 +41,25 @@ class DeviceClock:
     def __init__(self, device_ns: IntArray, least_ns: IntArray, most_ns: IntArray) -> None:
         low = (least_ns - device_ns).astype(np.int64)
         high = (most_ns - device_ns).astype(np.int64)
-        at = _tightest(device_ns, high - low)
-        self.anchors = len(at)
-        if len(at):
-            self._at: FloatArray = (device_ns[at] - device_ns[0]).astype(np.float64)
-            self._offset: FloatArray = (low[at] + high[at]) / 2.0
-            half = float((high[at] - low[at]).max()) / 2
-        else:  # the device was never idle: what all events together leave open
-            most, least = float(low.max()), float(high.min())
-            self._at, self._offset = np.zeros(1), np.array([(most + least) / 2])
-            half = abs(least - most) / 2
+        tight = _tightest(device_ns, high - low)
+        self.anchors = len(tight)
+        knots = [
+            (
+                float(device_ns[at] - device_ns[0]),
+                (low[at] + high[at]) / 2.0,
+                (high[at] - low[at]) / 2.0,
+            )
+            for at in tight.tolist()
+        ]
+        knots = _with_ends(knots, (device_ns - device_ns[0]).astype(np.float64), low, high)
+        self._at, self._offset, halves = (np.array(column) for column in zip(*knots, strict=True))
+        half = float(halves.max())
         span = float(self._at[-1] - self._at[0])
         change = float(self._offset[-1] - self._offset[0])
         self._slope = change / span if span >= RATED_NS else 0.0
+        if not self._slope:  # beyond the knots nothing tells how the clocks go apart
+            lasting = float(device_ns[-1] - device_ns[0])
+            half += DRIFT * max(float(self._at[0]), lasting - float(self._at[-1]))
         self.rate = 1.0 + self._slope
         self._zero = int(device_ns[0])
         fitted = self._offsets(device_ns)
@@ -78,6 +87,38 @@ class DeviceClock:
             if isinstance(t_ns, int)
             else np.full(np.shape(t_ns), self.uncertainty_ns)
         )
+
+
+def _with_ends(
+    knots: list[tuple[float, float, float]], at: FloatArray, low: IntArray, high: IntArray
+) -> list[tuple[float, float, float]]:
+    """The knots of the clock, with one at either end where a busy device had none that is tight.
+
+    All events of a few seconds together bound the offset there as closely as the device was asked
+    for them. That gives the rate where the run is so long that it does not matter.
+
+    Args:
+        knots: Time of the device, offset and half of its bounds, in ns, in order.
+        at: Times of all events, from the first of them, shape (n,).
+        low: Least offset of each.
+        high: Most.
+    """
+    ends = []
+    for inside in (at <= at[0] + END_NS, at >= at[-1] - END_NS):
+        least, most = float(low[inside].max()), float(high[inside].min())
+        ends.append((float(at[inside].mean()), (least + most) / 2, abs(most - least) / 2))
+    first, last = ends
+    if not knots:
+        apart = last[0] - first[0]
+        both = apart > 0 and (first[2] + last[2]) / apart < SURE
+        least, most = float(low.max()), float(high.min())
+        whole = (float(at.mean()), (least + most) / 2, abs(most - least) / 2)
+        return [first, last] if both else [whole]
+    if knots[0][0] - first[0] > END_NS and first[2] / (knots[0][0] - first[0]) < SURE:
+        knots = [first, *knots]
+    if last[0] - knots[-1][0] > END_NS and last[2] / (last[0] - knots[-1][0]) < SURE:
+        knots = [*knots, last]
+    return knots
 
 
 def _tightest(device_ns: IntArray, width_ns: IntArray) -> IntArray:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from wattstep.engines.torch.device_memory import DeviceMemory
+
+KEPT: Final = 4096  # events that are recorded again; more are given back
 
 
 def find_queue(cuda: Any) -> TorchDeviceQueue | None:
@@ -45,7 +47,7 @@ class TorchDeviceQueue:
 
     def record(self) -> Any:
         """As `DeviceQueue.record`."""
-        if self._capturing():
+        if self._captures():
             return None
         event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
         event.record(self._current_stream(self._number))
@@ -53,19 +55,23 @@ class TorchDeviceQueue:
 
     def reached(self, event: Any) -> bool:
         """As `DeviceQueue.reached`; never while a graph is captured."""
-        return not self._capturing() and bool(event.query())
+        return not self._captures() and bool(event.query())
+
+    def _captures(self) -> bool:
+        """True if a graph is captured in the stream that is current on the GPU."""
+        if self._cuda.current_device() == self._number:
+            return bool(self._capturing())
+        with self._cuda.device(self._number):
+            return bool(self._capturing())
 
     def between_ns(self, first: Any, second: Any) -> int:
         """As `DeviceQueue.between_ns`; events have a resolution of about 0.5 us (CUDA's manual)."""
         return round(float(first.elapsed_time(second)) * 1e6)
 
-    def wait(self) -> None:
-        """As `DeviceQueue.wait`."""
-        self._cuda.synchronize(self._number)
-
     def release(self, event: Any) -> None:
         """As `DeviceQueue.release`."""
-        self._free.append(event)
+        if len(self._free) < KEPT:
+            self._free.append(event)
 
     def memory(self) -> Mapping[str, int]:
         """As `DeviceQueue.memory`, since the process began or the script reset the peaks."""

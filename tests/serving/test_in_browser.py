@@ -185,6 +185,7 @@ def test_without_scripts_all_of_it_works(browser: playwright.Browser, shown: Ser
     page.goto(shown.url)
     page.get_by_label("Filter").fill("two")
     page.get_by_role("button", name="Show").click()
+    page.locator("#runs tbody tr").first.wait_for()  # the page that answers may still be on its way
     assert page.locator("#runs tbody tr").count() == 1
     page.get_by_role("checkbox").first.check()
     page.get_by_role("button", name="Delete…").click()

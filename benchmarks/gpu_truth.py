@@ -249,7 +249,7 @@ def kernels_part(options: argparse.Namespace) -> Iterator[Row]:
             profiled = _profiled_s(training)
             document = run.document()
             total = sum(row["time"]["value"] for row in document["operations"])
-            total += sum(row["value"] for row in document["rests"].values())
+            total += sum(row["time"]["value"] for row in document["rests"].values())
             step = document["metrics"]["step_time"]["value"]
             yield (
                 name,
@@ -379,15 +379,16 @@ def main() -> int:
     for part in options.parts.split(","):
         begin = time.perf_counter()
         rows: list[Row] = []
-        page += [f"## {part}", ""]
+        lines = [f"## {part}", ""]
         try:
             rows.extend(globals()[f"{part}_part"](options))
         except Exception as error:  # one part says why it cannot be had, the others go on
-            page += [f"Not measured: {type(error).__name__}: {error}", ""]
-        if rows:
-            page += [table(rows), ""]
-        page += [f"({time.perf_counter() - begin:.0f} s)", ""]
-        print("\n".join(page[-6:] if not rows else page[-4 - len(rows) :]), flush=True)
+            lines += [f"Not measured: {type(error).__name__}: {error}", ""]
+        if len(rows) > 1:
+            lines += [table(rows), ""]
+        lines += [f"({time.perf_counter() - begin:.0f} s)", ""]
+        print("\n".join(lines), flush=True)
+        page += lines
     if options.output is not None:
         options.output.write_text("\n".join(page), encoding="utf-8")
     return 0

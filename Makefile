@@ -20,6 +20,10 @@ demo: .venv/.runs
 # again. `test`: within the process, and one of each real component. `test-system`: ssh, adb, agents,
 # faults, Dask, browser, children of the command line; files side by side, two at a time, since they
 # watch clocks, memory, and what other processes do meanwhile.
+#
+# Compiled modules are kept whatever the environment says: tests start some hundred interpreters, and
+# each would compile again what it imports.
+export PYTHONDONTWRITEBYTECODE =
 PYTEST = .venv/bin/python -m pytest
 test: .venv/.tests
 	$(PYTEST) --tier test -n logical --maxprocesses 4 --dist worksteal

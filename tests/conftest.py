@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from itertools import compress
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -57,9 +59,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if test in MAY_RERUN:
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
     if (tier := config.getoption("--tier")) is not None:
-        of_tier = [item for item in items if tier in tiers_of_marks(item)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(of_tier)])
-        items[:] = of_tier
+        of_tier = [tier in tiers_of_marks(item) for item in items]
+        config.hook.pytest_deselected(items=[*compress(items, map(not_, of_tier))])
+        items[:] = compress(items, of_tier)
 
 
 def tiers_of_marks(item: pytest.Item) -> tuple[str, ...]:

@@ -13,12 +13,14 @@ from typing import Final
 # What pytest's option `--tier` may be, and the Makefile's targets.
 TIERS: Final = ("test", "system", "slow")
 
-# Folders, files and tests below `tests/` whose point is another process or a real component, and why.
+# Folders, files and tests below `tests/` whose point is another process or a real component, or that
+# compute for tens of seconds (`make test` is to take five minutes on two cores), and why.
 SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
     {
         "agent/test_on_a_board.py": "the agent over a connection",
         "agent/test_recording.py": "interpreters of old Pythons, as on a board",
         "agent/test_tracing.py": "interpreters of old Pythons, as on a board",
+        "analysis/regression/test_regress.py": "computes for long: many trainings of known energy",
         "cli/test_agent.py": "interpreters of old Pythons, as on a board",
         "cli/test_ahead.py": "trains through the command line",
         "cli/test_commands.py": "trains through the command line, ends it by Ctrl-C and kill -9",
@@ -49,6 +51,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "daily": "trains for days, killed between them",
         "docs/test_examples.py": "trains, and imports, in processes of its own",
         "docs/test_python.py::test_the_examples_run_as_they_stand": "trains and sweeps",
+        "exporting/test_round_trip.py": "computes for long: traces of many runs",
         "exporting/test_trace_processor.py": "Perfetto's own reader, and its page in a browser",
         "faults": "processes killed, disks full, runs of other users",
         "fleet/phone": "adb, and the shell of phones",
@@ -78,6 +81,8 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
             "a browser"
         ),
         "reports/pages/test_tables_in_browser.py": "a browser",
+        "run/imported/test_trace_and_telemetry.py": "computes for long: many logs of known clocks",
+        "run/test_true_energy.py": "computes for long: many trainings of known energy",
         "sensors/test_android.py": "adb, and the shell of phones",
         "sampling/test_attendant.py": "samplers killed and started again",
         "sampling/test_child.py": "the real sampler",
@@ -88,6 +93,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "targets/test_emulation.py": "emulated boards that are recorded",
         "targets/test_phone.py": "adb",
         "targets/test_replay.py": "recordings that are played while a real loop is recorded",
+        "tracing/test_torch_memory.py": "trains on, with every allocation followed",
         "training": "trains with the real sampler",
         "watching/test_live_recordings.py": "a watcher beside a recording",
         "workloads/test_dqn.py::test_it_learns_in_fewer_bits": "trains on",
@@ -95,7 +101,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "workloads/test_language.py::test_two_batches_make_a_step_in_each_precision": (
             "large networks in each precision"
         ),
-        "workloads/test_mobile.py::test_a_small_batch_is_learnt_by_heart": "trains on",
+        "workloads/test_mobile.py": "trains on",
         "workloads/test_names.py": "interpreters without a library",
         "workloads/test_tiny.py::test_a_small_batch_is_learnt_by_heart": "trains on",
         "workloads/test_training.py::test_a_step_in_less_precision_has_a_finite_loss": (
@@ -109,14 +115,20 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-# Of these the one test of each real component that `make test` has as well.
+# Of these the tests that `make test` has as well: one of each real component, one of each long computation.
 SMOKE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "agent/test_recording.py::test_marked_steps_become_a_run_with_the_times_of_the_script_s_own_clock": (
             "the agent under old Pythons"
         ),
+        "analysis/regression/test_regress.py::test_every_kind_is_in_one_group_and_energies_add_up": (
+            "energies of operations by regression"
+        ),
         "cli/test_commands.py::test_run_prints_one_document_with_a_run_for_each_batch_size": (
             "the command line and the training process that it starts"
+        ),
+        "exporting/test_round_trip.py::test_a_round_trip_adds_no_note_and_leaves_no_operation_out": (
+            "an export that is read again"
         ),
         "faults/test_killed.py::test_a_killed_sampler_is_started_again_and_the_gap_is_told": (
             "a sampler that is killed"
@@ -135,11 +147,17 @@ SMOKE: Final[Mapping[str, str]] = MappingProxyType(
         "reports/pages/test_in_browser.py::test_charts_are_drawn_without_a_complaint_or_a_request": (
             "a browser"
         ),
+        "run/test_true_energy.py::test_an_operation_alone_in_its_phase_and_layer_has_one_energy_in_all_tables": (
+            "energies of operations, of the whole way"
+        ),
         "sampling/test_collector.py::test_rows_of_push_sources_go_to_journals_like_those_of_the_sampler": (
             "the collector"
         ),
         "serving/test_pages.py::test_the_list_has_every_run_and_says_which_are_damaged": "the server",
         "targets/test_emulation.py::test_closing_ends_the_mover_and_removes_the_tree": "an emulated board",
+        "tracing/test_torch_memory.py::test_parameters_gradients_and_adams_two_moments_are_counted": (
+            "memory of a step by category"
+        ),
     }
 )
 

@@ -80,20 +80,23 @@ class RegressionResult:
         return shared.get(level, "the step")
 
 
-def process_of(steps: TracedSteps, source: EnergySource, pooled: bool = False) -> Process | str:
+def process_of(
+    steps: TracedSteps, source: EnergySource, pooled: bool = False, quantity: str = "energy"
+) -> Process | str:
     """Input of the regression from a run, or the reason why there is none.
 
     Args:
         steps: Of the run.
         source: Of its energy, or of anything else that accumulates.
         pooled: Whether it is one of several: their steps must be cut alike.
+        quantity: What it is the source of: rows that cannot take of it have no part.
     """
     if steps.reason is not None:
         return steps.reason
     all_traced = steps.steps.only_traced
     if steps.takes_turns or (all_traced and steps.step_kinds.count > 1):
         return TURNS
-    labelled, named = steps.labelled
+    labelled, named = steps.labelled_of(quantity)
     if exact := all_traced and not pooled:
         each = anchored(labelled)
         found, edges_s, edges_ns, bare = each.layouts, each.edges_s, each.edges_ns, 0

@@ -88,12 +88,12 @@ class Taking:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bounds:
-    """What rows and rests would take by another rule, which may be the right one: intervals hold both.
+    """What rows and rests would take by other rules, of which one may be right: intervals hold all.
 
     Attributes:
-        rows: Of each row, shape (n,).
-        unattributed: Of the rests, shape (windows, phases).
-        known: Rows for which both rules tell something, shape (n,).
+        rows: Of each row, by rule, shape (rules, n).
+        unattributed: Of the rests, shape (rules, windows, phases).
+        known: Rows for which the rules tell something, shape (n,).
         otherwise: What is said of others, which have no interval.
     """
 
@@ -521,8 +521,8 @@ class Breakdown:
                     None if quantity.moved is None else quantity.moved.of_unattributed(columns),
                 )  # fmt: skip
                 if quantity.bounds is not None:
-                    other = quantity.bounds.unattributed[:, columns].sum(axis=1)
-                    row[key] = _holding(row[key], float(other.mean()))
+                    others = quantity.bounds.unattributed[:, :, columns].sum(axis=2)
+                    row[key] = _holding(row[key], others.mean(axis=1))
             row["share"] = self._share(row["time"])
             if "energy" in self.absent:
                 row["energy"] = missing("J", self.absent["energy"])
@@ -664,7 +664,7 @@ class _Side:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Bounded:
-    """Groups of rows by another rule; shape (groups,) each."""
+    """Groups of rows by other rules; values of shape (rules, groups)."""
 
     values: FloatArray
     known: BoolArray
@@ -676,7 +676,12 @@ class _Bounded:
     ) -> _Bounded:
         """The groups of the chosen rows."""
         return cls(
-            values=np.bincount(group, bounds.rows[chosen], minlength=groups) / windows,
+            values=np.stack(
+                [
+                    np.bincount(group, rows[chosen], minlength=groups) / windows
+                    for rows in bounds.rows
+                ]
+            ),
             known=np.bincount(group[bounds.known[chosen]], minlength=groups) > 0,
             otherwise=bounds.otherwise,
         )
@@ -690,16 +695,16 @@ class _Bounded:
                 figure, low=None, high=None, confidence=None,
                 method=f"{figure.method}; {self.otherwise}",
             )  # fmt: skip
-        return _holding(figure, float(self.values[at]))
+        return _holding(figure, self.values[:, at])
 
 
-def _holding(figure: Figure, value: float) -> Figure:
-    """The figure, with an interval that holds this value, too."""
+def _holding(figure: Figure, values: FloatArray) -> Figure:
+    """The figure, with an interval that holds these values, too, each as loosely as its own."""
     if figure.low is None or figure.high is None or figure.value is None:
         return figure
     below, above = figure.value - figure.low, figure.high - figure.value
-    low = min(figure.low, max(value - below, 0.0))
-    return replace(figure, low=low, high=max(figure.high, value + above))
+    low = min(figure.low, max(float(values.min()) - below, 0.0))
+    return replace(figure, low=low, high=max(figure.high, float(values.max()) + above))
 
 
 def _takes_nothing(quantity: Quantity, taking: Taking, windows: int) -> Figure:

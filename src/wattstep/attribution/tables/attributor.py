@@ -23,7 +23,8 @@ PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time
 OWN_TRACE = "torch profiler, monotonic clock"
 ONLY_WHOLE = "not resolvable: samples show power late and averaged"
 NO_BYTES = "its bytes are not known: by time"
-LEAST_POWER = 0.01  # of its time a rail draws no more than the least that it is taken to draw
+LEAST = 0.01  # of its time a rail draws no more than what counts as its idle draw
+LITTLE = 0.1  # and no more than what is more than its idle draw
 Shares = tuple[FloatArray, FloatArray]  # of rows and rests
 
 
@@ -196,7 +197,8 @@ class Attributor:
     ) -> Quantity:
         """The energy of memory by what rows moved: an idle draw for all time, the rest for bytes.
 
-        The idle draw lies between nothing and the least that was seen, which is taken.
+        The idle draw lies between nothing and little more than the least that was seen, which is
+        taken.
 
         Args:
             quantity: As it is attributed by time.
@@ -207,29 +209,35 @@ class Attributor:
         windows = len(time.unattributed)
         known, total = np.isfinite(size), quantity.rows.sum() + quantity.unattributed.sum()
         mean_w = total / (windows * self._step_s)
-        idle_w = min(_least_power(source), mean_w)
+        idle_w, most_w = (min(_least_power(source, rank), mean_w) for rank in (LEAST, LITTLE))
         moved = np.where(known, size, 0.0)
-        others = mean_w * time.rows[~known].sum()
+        by_time = mean_w * time.rows[~known].sum()
 
         def shares(watts: float) -> Shares:
             rows, rests = watts * time.rows, watts * time.unattributed
-            left = max(total - others - rows[known].sum() - rests.sum(), 0.0)
+            left = max(total - by_time - rows[known].sum() - rests.sum(), 0.0)
             rows = np.where(known, rows + left * moved / moved.sum(), mean_w * time.rows)
             scale = total / (rows.sum() + rests.sum())
             return rows * scale, rests * scale
 
         rows, unattributed = shares(idle_w)
-        by_bytes, rests = shares(0.0)
+        others_rows, others_rests = zip(shares(0.0), shares(most_w), strict=True)
         return replace(
             quantity,
             rows=rows,
             unattributed=unattributed,
             method=f"what {self._series.steps.figures_of} gained: {idle_w:.3g} W, the least that it "
-            "drew, by time, and the rest by bytes moved; the interval holds none by time, too",
+            "drew, by time, and the rest by bytes moved; the interval holds 0 to "
+            f"{most_w:.3g} W by time",
             sensor=replace(source, carries_s=0.0, limit="", clock=None),
             moved=None,
             only_whole=None,
-            bounds=Bounds(rows=by_bytes, unattributed=rests, known=known, otherwise=NO_BYTES),
+            bounds=Bounds(
+                rows=np.stack(others_rows),
+                unattributed=np.stack(others_rests),
+                known=known,
+                otherwise=NO_BYTES,
+            ),
         )
 
     def _shares(
@@ -285,14 +293,14 @@ class Attributor:
         return series.alignment([series.channels[quantity.removeprefix(RAIL)]])
 
 
-def _least_power(source: EnergySource) -> float:
-    """The least that a rail drew in W, a hundredth of its time apart."""
+def _least_power(source: EnergySource, rank: float) -> float:
+    """Power in W that a rail had no more than for a share of its time."""
     if source.gauge is not None:
         power = source.gauge[1]
     else:
         power = np.diff(source.curve.total) / np.maximum(np.diff(source.curve.t_ns) * 1e-9, 1e-9)
     power = power[np.isfinite(power)]
-    return max(float(np.quantile(power, LEAST_POWER)), 0.0) if len(power) else 0.0
+    return max(float(np.quantile(power, rank)), 0.0) if len(power) else 0.0
 
 
 def _joined(parts: Sequence[tuple[Curve, float]]) -> Curve:

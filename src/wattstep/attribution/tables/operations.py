@@ -113,11 +113,27 @@ class RunBreakdown(TracedSteps):
                 unattributed[rest] = _with_rail(
                     unattributed[rest], name, regression_tables.energy_of(row)
                 )
+        if "energy_by_rail" in unattributed.get("not_resolved", {}):
+            unattributed["not_resolved"]["energy_by_rail"] = self._left_of_rails("operations")
         return unattributed
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
-        return {} if self.reason is not None else self.regression_tables.not_resolved()
+        if self.reason is not None:
+            return {}
+        found = self.regression_tables.not_resolved()
+        for table, left in found.items():
+            if "energy_by_rail" in left:
+                left["energy_by_rail"] = self._left_of_rails(table)
+        return found
+
+    def _left_of_rails(self, table: str) -> dict[str, Figure]:
+        """By rail the energy that rows of a table and rests leave out; groups of rails are in it."""
+        return {
+            name: left
+            for name, tables in self._regression_tables_of_rails.items()
+            if (left := tables.table(table).left) is not None
+        }
 
 
 def _with_rail(row: Row, name: str, energy: Figure) -> Row:

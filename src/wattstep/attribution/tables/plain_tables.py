@@ -141,8 +141,8 @@ class PlainTables:
                 its = taking.unattributed_s + of_scopes(taking.time_s)
                 taking = replace(taking, unattributed_s=its)
             if bounds is not None:
-                its = bounds.unattributed + of_scopes(bounds.rows)
-                bounds = replace(bounds, unattributed=its)
+                its = np.stack([of_scopes(rows) for rows in bounds.rows])
+                bounds = replace(bounds, unattributed=bounds.unattributed + its)
             quantities[name] = replace(
                 quantity,
                 unattributed=quantity.unattributed + of_scopes(quantity.rows),

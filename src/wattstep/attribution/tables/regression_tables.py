@@ -34,7 +34,8 @@ class RegressionTable:
 
     Attributes:
         rows: All of them, "key" among their columns.
-        left: Energy in J that rows, rests and groups leave out; None: nothing.
+        left: Energy in J that rows, rests and groups leave out; None: nothing. The groups of a
+            rail, which no table shows, are in it.
         shown: Kinds that have a figure of their own.
     """
 
@@ -184,7 +185,8 @@ class RegressionTables:
         energies = {key: energy.value for key, (energy, _) in told.items() if energy.value}
         left = left_over(short, sum(energies.values()) + self._resolved_unattributed())
         shown = together(members[key] for key in energies)
-        return RegressionTable(rows=rows, left=None if name == OPERATIONS else left, shown=shown)
+        in_groups = name == OPERATIONS and self._rail is None
+        return RegressionTable(rows=rows, left=None if in_groups else left, shown=shown)
 
     def _with_reason(self, row: Row, reason: str) -> Row:
         """A row whose energy is missing says why regression does not tell it either."""

@@ -16,6 +16,7 @@ PATIENCE_NS: Final = 100_000  # how long an idle device is waited for
 ANCHORS: Final = 5  # marks of an idle device where its clock is needed most tightly
 FINISH_NS: Final = 5_000_000_000  # how long a device is waited for once the training is over
 LOOK_S: Final = 0.0005  # how often it is asked meanwhile
+FEW: Final = 4  # marks over which their cost is averaged
 CROWDED: Final = 4096  # events that wait: more are read while a step runs
 _FIRST_NS: Final = 1 << 40  # of the device's clock: two queues of a device may go back by little
 _MOST_INDEX: Final = 2**32 - 1
@@ -48,6 +49,10 @@ class DeviceTimeline:
         queue: Of the device.
         journal: Takes the marks.
 
+    Attributes:
+        cost_ns: What a mark costs the host, the reading of its event with it; mean of the last few
+            that were made where the device was idle.
+
     Raises:
         OSError: The disk is full.
     """
@@ -62,6 +67,7 @@ class DeviceTimeline:
         self._unplaced: list[int] = []  # marks that could have no event: a graph was captured
         self._last: Any = None  # the event that was read last
         self._device_ns = _FIRST_NS  # when that was
+        self.cost_ns = 0
         self.name = queue.name
 
     def mark(self, t_ns: int) -> None:
@@ -150,9 +156,15 @@ class DeviceTimeline:
             now = perf_counter_ns()
             until = now + PATIENCE_NS
             self.mark(now)
+            marked = perf_counter_ns()
+            cost = marked - now
+            now = marked
             while self._latest.events and now < until:
                 self.read(now)
-                now = perf_counter_ns()
+                asked, now = now, perf_counter_ns()
+            if not self._latest.events and now > marked:
+                cost += now - asked
+                self.cost_ns += (cost - self.cost_ns) // FEW if self.cost_ns else cost
 
     def finish(self) -> None:
         """Waits for what the device still has to do, once the training is over; notes its memory.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import wattstep
 from wattstep.attribution.overhead_compensation import TracedRows, compensate_device
+from wattstep.attribution.tables.regression_input import Process, process_of
 from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, side_of
 from wattstep.recorded.phases import Phases
 from wattstep.run.run import Run
@@ -180,6 +182,20 @@ def test_a_kernel_keeps_its_length_and_the_device_is_idle_for_the_rest() -> None
     short = compensate_device(rows, traced, np.array([0.2, 0.8]), 0.005)
     assert short.time_s == pytest.approx([1e-3, 1.5e-3, 1.5e-3])
     assert short.unattributed_s == pytest.approx(np.array([[0, 1e-3]]))
+
+
+def test_what_a_host_did_that_ran_ahead_is_not_told_from_its_rail(made: SimpleNamespace) -> None:
+    breakdown = wattstep.load(made.run.path).breakdown
+    steps = breakdown.steps
+    ends = np.stack([steps.start_ns, steps.end_ns - 0.5 * steps.seconds.mean() * 1e9], axis=1)
+    breakdown.steps = replace(steps, host_ns=ends)
+    rails = made.run.series.rails
+    told = process_of(breakdown, rails["rail.CPU"], quantity="energy of rail.CPU")
+    assert isinstance(told, str)
+    assert told.startswith("the host runs ahead of the device (0.5 steps on the mean)")
+    assert isinstance(
+        process_of(breakdown, rails["rail.GPU"], quantity="energy of rail.GPU"), Process
+    )
 
 
 def test_without_a_gpu_nothing_is_set_apart(campaign: Any, tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may averag
 PROMPT = 0.01  # of what a value mixes: a clock that is off by more tells no sensor's delay
 LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
 UNMARKED = "{:,} of {:,} clean steps carry no marks of phases, and are left out"
+MOST_AHEAD = 0.05  # of a step: a host that is further ahead worked for another step meanwhile
+AHEAD = (
+    "the host runs ahead of the device ({:.3g} steps on the mean): what it did at which moment of a "
+    "step is not known; waiting for the device at each step's end tells it"
+)
 TURNS = "steps of several kinds take turns: what runs when is not the same in each"
 
 
@@ -96,6 +101,8 @@ def process_of(
     all_traced = steps.steps.only_traced
     if steps.takes_turns or (all_traced and steps.step_kinds.count > 1):
         return TURNS
+    if steps.side(quantity) == "host" and steps.ahead > MOST_AHEAD:
+        return AHEAD.format(steps.ahead)
     labelled, named = steps.labelled_of(quantity)
     if exact := all_traced and not pooled:
         each = anchored(labelled)

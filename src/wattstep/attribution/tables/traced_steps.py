@@ -397,6 +397,18 @@ class TracedSteps:
         enough = time[known].sum() >= ENOUGH_BYTES * time.sum() and np.nansum(found) > 0
         return found if enough else None
 
+    @property
+    def ahead(self) -> float:
+        """By how much of a step the host is ahead of a device at the end of clean steps, mean."""
+        host_ns = self.steps.host_ns
+        if host_ns is None:
+            return 0.0
+        clean = self.clean[np.isfinite(host_ns[self.clean, 1])]
+        if not len(clean):
+            return 0.0
+        late = float((self.steps.end_ns[clean] - host_ns[clean, 1]).mean()) * 1e-9
+        return max(late / float(self.steps.seconds[clean].mean()), 0.0)
+
     def by_time_alone(self, name: str) -> str:
         """What is said of rows of memory whose bytes are not known; "" for others."""
         return NO_BYTES if self.side(name) == "memory" and self._moved_bytes is None else ""

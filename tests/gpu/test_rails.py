@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.run.imported.made import imported
+from tests.run.made import Worked, import_made
 
 import wattstep
 from wattstep.attribution.overhead_compensation import TracedRows, compensate_device
 from wattstep.attribution.tables.regression_input import Process, process_of
 from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, side_of
 from wattstep.recorded.phases import Phases
-from wattstep.run.run import Run
+from wattstep.run.run import Run, load
 from wattstep.schema.channel import Channel, Domain
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -214,3 +216,46 @@ def test_without_a_gpu_nothing_is_set_apart(campaign: Any, tmp_path: Path) -> No
         "all"
     }
     assert breakdown.labelled_of("energy of rail.GPU")[0] is breakdown.labelled[0]
+
+
+@pytest.mark.parametrize("with_host", [True, False])
+def test_of_an_imported_trace_the_card_s_energy_is_its_kernels_and_its_idle_time(
+    tmp_path: Path, with_host: bool
+) -> None:
+    """Steps of 100 ms: 40 ms of a kernel at 20.03 W, the rest idle at 5.03 W; the host loads meanwhile."""
+    count, power = 30, {True: 20.0, False: 5.0}
+    operations = []
+    for n in range(count):
+        operations.append(
+            Worked(
+                name="kernel",
+                step=n,
+                start=100 * n + 50,
+                end=100 * n + 90,
+                processor="gpu0",
+                thread=1 << 50,
+            )
+        )
+        if with_host:
+            operations.insert(-1, Worked(name="load", step=n, start=100 * n + 5, end=100 * n + 95))
+    times = np.arange(0, 100.0 * count + 1)
+    samples = [(float(t), power[bool(50 <= t % 100 < 90)] + 0.01 * (t % 7)) for t in times]
+    card = replace(channel("gpu0.power", "gpu"), source="power.csv")
+    run = load(
+        import_made(
+            tmp_path / "run", imported(),
+            steps=[(100.0 * n, 100.0 * n + 100) for n in range(count)],
+            operations=operations, samples=[(card, "power.csv", samples)],
+        )
+    )  # fmt: skip
+    document = run.document()
+    assert document["failures"] == []
+    rows = {row["name"]: row["energy"] for row in document["operations"]}
+    assert rows["kernel"]["value"] == pytest.approx(0.8012, rel=0.03)
+    assert rows["kernel"]["low"] <= 0.8012 <= rows["kernel"]["high"]
+    if with_host:
+        assert rows["load"]["value"] == 0
+    rests = sum(row["energy"]["value"] or 0.0 for row in document["rests"].values())
+    assert rests == pytest.approx(0.3018, rel=0.06)
+    whole = document["metrics"]["energy_per_step"]["value"]
+    assert rests + rows["kernel"]["value"] == pytest.approx(whole, rel=1e-6)

@@ -1,6 +1,9 @@
 """What the marks of a step take around a small training that empties the caches, on a machine that others use, too.
 
-    python benchmarks/marks.py [--seconds 40] [--json]
+    python benchmarks/marks.py [--seconds 40] [--json] [--device]
+
+With `--device` each mark has an event beside it, as on a GPU. The events are a stand-in's, whose calls
+do nothing: what the driver takes for them comes on top (`gpu_truth.py` measures it where there is one).
 
 Steps with marks and without take turns, each compared with the two beside it, by the CPU time of their
 thread: the median of thousands of such differences is sure to a tenth of a microsecond where whole
@@ -23,11 +26,52 @@ import numpy as np
 import torch
 
 from recording import abandon
+from wattstep.engines.torch.device_queue import find_queue
+from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import ignore_phase
 
 SETTLE = 2000  # steps until it is known how long one takes
 Step = Callable[[], object]
+
+
+class StandIn:
+    """The parts of `torch.cuda` that are called, for a device that is always done at once."""
+
+    class Event:
+        """An event that the device has come to."""
+
+        def __init__(self, enable_timing: bool = True) -> None:
+            self.at_ms = 0.0
+
+        def record(self, stream: object) -> None:
+            self.at_ms = time.perf_counter_ns() * 1e-6
+
+        def query(self) -> bool:
+            return True
+
+        def elapsed_time(self, other: StandIn.Event) -> float:
+            return other.at_ms - self.at_ms
+
+    class Stream:
+        cuda_stream = 0
+
+    _stream = Stream()
+
+    def device_count(self) -> int:
+        return 1
+
+    def memory_allocated(self, number: int) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return 0
+
+    def current_stream(self, number: int) -> Stream:
+        return self._stream
+
+    def is_current_stream_capturing(self) -> bool:
+        return False
 
 
 class Training:
@@ -80,11 +124,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--device", action="store_true", help="an event beside each mark")
     options = parser.parse_args()
     training = Training()
     folder = Path(tempfile.mkdtemp())
     recorder = Recorder(folder / "run", trace="none").start()
     steps = recorder.steps
+    if options.device:
+        queue = find_queue(StandIn())
+        assert queue is not None
+        steps.follow_device(DeviceTimeline(queue, recorder._marks))
 
     def run() -> None:
         steps.begin(4.0)
@@ -115,7 +164,9 @@ def main() -> None:
         for name in list(kinds)[1:]
     }
     if options.json:
-        print(json.dumps({"steps_with_phases_every": every, "us": medians}, indent=1))
+        found_cost = {"event_us": steps.device.cost_ns * 1e-3} if steps.device else {}
+        document = {"steps_with_phases_every": every, "us": medians, **found_cost}
+        print(json.dumps(document, indent=1))
         return
     print("CPU time of a step's marks, median in µs (plain step, step with marks of phases)")
     for name, (plain, phases) in medians.items():

@@ -22,7 +22,7 @@ from tests.engines.played_profile import (
     tree_of,
 )
 
-from wattstep.engines.torch.gpu_trace import NOT_SEEN
+from wattstep.engines.torch.gpu_trace import FIRST_USED, NOT_SEEN
 from wattstep.importing.operations import TraceTables, tables_of
 from wattstep.importing.traces import read_trace
 
@@ -354,6 +354,19 @@ def test_without_the_privilege_operations_are_of_the_cpu_alone_and_that_is_said_
     )
     tracer._played.tree = [operation("aten::add", 110, 200, MAIN, 1)]
     assert tracer.play().notes == ()
+
+
+def test_a_step_that_is_traced_and_first_uses_the_gpu_says_so_and_the_next_sees_it() -> None:
+    gpu = PlayedGpu(used=False)
+    profile = PlayedProfile([operation("aten::to", 110, 200, MAIN, 1)], [])
+    tracer = PlayedTracer(profile, (100, 900), gpu)
+    tracer.start()
+    gpu.there = True  # the script moves its model within the step
+    tracer.finish()
+    assert tracer.rows(0, 0, ()).notes == (FIRST_USED,)
+    profile.tree = [operation("aten::add", 110, 200, MAIN, 1)]
+    again = tracer.play()
+    assert (again.notes, profile.options["use_device"]) == ((), "cuda")
 
 
 def test_a_gpu_that_worked_unseen_is_said_once_and_left_alone_from_then_on() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,15 @@ from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.insight.explain import SECTIONS, explain
 from wattstep.insight.explain.device_gaps import idle_of_device
 from wattstep.run import Run, load
-from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark
-from wattstep.schema.run_info import RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.journal import (
+    DEVICE_OPERATIONS,
+    JOURNAL,
+    OPERATIONS,
+    Mark,
+    samples_name,
+)
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.convert import convert
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal
@@ -37,16 +45,33 @@ HOUR = 3600 * 10**9
 CLEAN = 6  # clean steps before each traced one
 
 
-def recorded(path: Path, name: str, cost: float = 0.0) -> Run:
-    """Each step of a trace traced, between clean ones that were shorter by a share `cost`."""
+def recorded(
+    path: Path, name: str, cost: float = 0.0, rails: Sequence[tuple[Channel, float]] = ()
+) -> Run:
+    """Each step of a trace traced, between clean ones that were shorter by a share `cost`.
+
+    Args:
+        path: Of the run.
+        name: Of the trace.
+        cost: What tracing adds.
+        rails: Channels of power in mW and how many W each shows in the second half of steps, over
+            3 W in the first; read every 5 ms.
+    """
     create_folder(path)
     info = RunInfo(
         state="recording", created="2026-11-20T12:00:00+0000", workload="made", title="made",
         engine="torch", batch_size=4, threads=1, precision="fp32", processor="cuda", seed=0,
         interval_s=0.01, warmup=0, trace="every:7",
+        reads=tuple(
+            PlannedRead(
+                number=n, sensor="made", path="-", parser="-", every=1, channels=(channel,)
+            )
+            for n, (channel, _) in enumerate(rails)
+        ),
     )  # fmt: skip
     write_info(path, info)
     marks = MarkJournal(path / JOURNAL)
+    spans: list[tuple[int, int]] = []
     events = events_of(TRACES / f"{name}.json.gz")
     cpu, gpu, index = b"", b"", 0
     for window, (step, *_) in enumerate(steps_of(name)):
@@ -63,6 +88,7 @@ def recorded(path: Path, name: str, cost: float = 0.0) -> Run:
             at = begin - back * (length + 1000)
             place = [(at + round((t - begin) * (1 - cost)), phase) for t, phase in phases]
             _step(marks, index, at, at + length, place, False)
+            spans.append((at, at + length))
             index += 1
         _step(marks, index, begin, end, phases, True)
         mine = of_step(events, step["start_ns"], step["end_ns"] + 1)
@@ -73,6 +99,18 @@ def recorded(path: Path, name: str, cost: float = 0.0) -> Run:
     marks.close()
     (path / JOURNAL / OPERATIONS).write_bytes(cpu)
     (path / JOURNAL / DEVICE_OPERATIONS).write_bytes(gpu)
+    for number, (_, watts) in enumerate(rails):
+        times = np.concatenate([np.arange(a, b, 5_000_000) for a, b in spans])
+        second = np.concatenate([np.arange(a, b, 5_000_000) - a > (b - a) / 2 for a, b in spans])
+        noise = np.arange(len(times)) * 7919 % 21 - 10
+        values = 1e3 * np.where(second, 3.0 + watts, 3.0) + noise
+        rows = (
+            struct.pack("<qqq", *row)
+            for row in zip(
+                times.tolist(), [0] * len(times), np.rint(values).astype(int).tolist(), strict=True
+            )
+        )
+        (path / JOURNAL / samples_name(number)).write_bytes(b"".join(rows))
     convert(path)
     return load(path)
 
@@ -192,3 +230,39 @@ def test_every_section_and_report_tells_of_a_recorded_run_on_a_gpu(
     assert "gpu0" in " ".join(told["gaps"].sentences)
     rows = run.report().to_dict()["operations"]
     assert {row.get("processor", "cpu") for row in rows} == {"cpu", "gpu0"}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_energy_of_a_real_trace_goes_by_rail_to_what_it_feeds_and_makes_the_step(
+    name: str, tmp_path: Path
+) -> None:
+    rails = [
+        (
+            Channel(name=f"rail.{domain}", unit="W", kind="gauge", domain=domain, role=role,
+                    source="made", scale=1e-3),
+            watts,
+        )
+        for domain, role, watts in (
+            ("gpu", "power_part", 9.0), ("cpu", "power_part", 4.0), ("memory", "power_part", 2.0),
+            ("system", "power_total", 15.0),
+        )
+    ]  # fmt: skip
+    run = recorded(tmp_path / "run", name, 0.1, rails)
+    document = run.document()
+    assert document["failures"] == []
+    steps = run.series.steps
+    clean = np.flatnonzero(steps.clean)
+    rests = [row for key, row in document["rests"].items() if key != "not_resolved"]
+    for rail in ("rail.gpu", "rail.cpu", "rail.memory", "rail.system"):
+        curve = run.series.rails[rail].curve
+        gains, covered = curve.difference(steps.start_ns[clean], steps.end_ns[clean])
+        lengths = (steps.end_ns - steps.start_ns)[clean] * 1e-9
+        rate = np.nansum(gains) / float((lengths * covered).sum())
+        for table in ("operations", "layers", "phases", "kinds"):
+            left = document["not_resolved"][table].get("energy_by_rail", {}).get(rail)
+            told = sum(r["energy_by_rail"][rail]["value"] or 0.0 for r in document[table] + rests)
+            told += left["value"] if left else 0.0
+            assert told == pytest.approx(rate * lengths.mean(), rel=1e-6), (rail, table)
+    for row in document["operations"]:
+        other = "rail.cpu" if row["processor"].startswith("gpu") else "rail.gpu"
+        assert row["energy_by_rail"][other]["value"] == 0

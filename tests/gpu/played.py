@@ -66,6 +66,10 @@ class Stream:
     number: int = 0
     done_ns: int = 0
 
+    @property
+    def cuda_stream(self) -> int:
+        return 1000 + self.number
+
     def wait_event(self, event: Event) -> None:
         """What comes next waits for an event of another stream."""
         self.gpu.host.work(CALL_NS)
@@ -268,6 +272,13 @@ class Cuda:
         before, self.number = self.number, number
         yield
         self.number = before
+
+    @contextmanager
+    def stream(self, stream: Stream) -> Iterator[None]:
+        """What is asked for meanwhile goes into that stream."""
+        before, stream.gpu.current = stream.gpu.current, stream
+        yield
+        stream.gpu.current = before
 
     def Event(self, enable_timing: bool = False) -> Event:
         assert enable_timing

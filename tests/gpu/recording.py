@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from wattstep.record.marking import StepMarker
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.run.run import Run
-from wattstep.schema.journal import JOURNAL, OPERATIONS
+from wattstep.schema.journal import JOURNAL, OPERATION, OPERATION_FIELDS, OPERATIONS
 from wattstep.schema.run_info import RunInfo
+from wattstep.schema.tracer import Code, TracedStep, Tracer
 from wattstep.store.convert import convert
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal
@@ -47,24 +49,30 @@ class PlayedRecording:
         path: Of the run.
         cuda: The stand-in for `torch.cuda`.
         follows: Whether the device is followed from the first step on.
+        tracer: Traces steps on the host, as where kernels may not be seen; None: nothing is traced.
 
     Attributes:
         steps: What a training marks.
+        code: Gives the number of a name.
         problems: Errors of the disk.
     """
 
-    def __init__(self, path: Path, cuda: Cuda, *, follows: bool = True) -> None:
+    def __init__(
+        self, path: Path, cuda: Cuda, *, follows: bool = True, tracer: HostTracer | None = None
+    ) -> None:
         self.path, self.cuda = path, cuda
+        trace = "none" if tracer is None else "every:12"
         create_folder(path)
-        write_info(path, INFO)
+        write_info(path, replace(INFO, trace=trace))
         self.problems: list[OSError] = []
         self._marks = MarkJournal(path / JOURNAL)
         self._operations = os.open(path / JOURNAL / OPERATIONS, os.O_WRONLY | os.O_CREAT)
         windows = Windows(
-            TraceMode.parse("none"), 3, self._marks, self._operations, print, lambda: None
+            TraceMode.parse(trace), 3, self._marks, self._operations, print, lambda: tracer
         )
         self.steps = StepMarker(0, 3, lambda: None, self.problems.append)
         self.steps.start(self._marks, windows, own_clock=False)
+        self.code = self._marks.code
         if follows:
             self.follow()
 
@@ -98,6 +106,57 @@ def played_time(host: Host) -> Iterator[None]:
         patch.setattr("wattstep.store.marks.time", _Time(clock))
         patch.setattr("wattstep.record.device_timeline.sleep", lambda s: host.work(1e9 * s))
         yield
+
+
+class HostTracer(Tracer):
+    """Traces what the host did alone: one operation as long as the step.
+
+    It is its own engine.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._begin_ns = self._end_ns = 0
+
+    def tracer(self, code: Code) -> HostTracer:
+        """As `Engine.tracer`."""
+        self._code = code
+        return self
+
+    def start(self) -> None:
+        self._begin_ns = self._host.perf_counter_ns()
+
+    def mark(self) -> int:
+        return self._host.perf_counter_ns()
+
+    def finish(self) -> None:
+        self._end_ns = self._host.perf_counter_ns()
+
+    def cancel(self) -> None:
+        pass
+
+    def rows(self, step: int, window: int, phases: Sequence[tuple[int, str]]) -> TracedStep:
+        names = {name: self._code(name, "") for name in ("layer", "phase", "shapes")}
+        values = {
+            **names, "name": self._code("operation", "launches"), "kind": self._code("kind", "other"),
+            "step": step, "window": window, "thread": 1, "start_ns": self._begin_ns,
+            "end_ns": self._end_ns, "parent": -1, "flops": -1, "bytes": -1, "allocated": 0,
+            "outermost": 1,
+        }  # fmt: skip
+        return TracedStep(OPERATION.pack(*(values[name] for name in OPERATION_FIELDS)), 1, 0)
+
+
+class PlayedLayers:
+    """As `LayerMarks`, of layers that the test calls itself."""
+
+    def __init__(self, layers: int) -> None:
+        self.layers, self.on = layers, False
+
+    def attach(self) -> None:
+        self.on = True
+
+    def detach(self) -> None:
+        self.on = False
 
 
 class _Time:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.gpu.played import Cuda, Gpu, Host, Work, played
+from tests.gpu.played import Cuda, Event, Gpu, Host, Work, played
 from tests.gpu.recording import PlayedRecording, played_time
 
+from wattstep.engines.torch.device_queue import find_queue
+from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.run.run import Run
 
 MS = 1_000_000
@@ -331,3 +334,78 @@ def test_a_device_that_hangs_does_not_keep_a_recording_from_ending(tmp_path: Pat
         run = recording.close()
     assert host.now_ns - before < 6e9
     assert len(run.series.steps.index) == 30
+
+
+def _with_a_side_stream(path: Path, kill_after: int = 0) -> tuple[Run, list[Work]]:
+    """Steps of 5 ms; each fourth one marks a phase in a stream that copies for 400 ms, which none waits for."""
+    host, gpu, cuda = played(drift=20e-6)
+    side = gpu.stream()
+    with played_time(host):
+        recording = PlayedRecording(path, cuda)
+        for number in range(STEPS):
+            recording.steps.begin(4.0)
+            recording.steps.mark("forward")
+            gpu.launch("kernel", 5 * MS)
+            if number % 4 == 0:
+                with cuda.stream(side):
+                    gpu.launch("copy to disk", 400 * MS)
+                    recording.steps.mark("checkpoint")
+            cuda.current_stream().wait_event(_now(gpu))
+            host.now_ns = max(host.now_ns, gpu.current.done_ns)
+            recording.steps.end(0.5)
+            if kill_after and number == kill_after:
+                return recording.kill(), gpu.ran
+        return recording.close(), gpu.ran
+
+
+def _now(gpu: Gpu) -> Event:
+    event = Event(gpu)
+    event.record(gpu.current)
+    return event
+
+
+def test_events_of_a_stream_do_not_wait_for_those_of_another(tmp_path: Path) -> None:
+    """The side stream is twelve seconds behind in the end; the steps are told all the same."""
+    run, ran = _with_a_side_stream(tmp_path / "run", kill_after=80)
+    steps = run.series.steps
+    assert len(steps.index) >= 80
+    kernels = [one for one in ran if one.name == "kernel"]
+    begins = np.array([one.start_ns for one in kernels])[: len(steps.index)]
+    ends = np.array([one.end_ns for one in kernels])[: len(steps.index)]
+    # Each is known as tightly as if there were no other stream.
+    assert run.info.device_clock["uncertainty_ns"] < 50_000
+    assert np.abs(steps.end_ns - ends).max() < 150_000
+    assert (steps.start_ns <= begins + 50_000).all()
+
+
+def test_each_stream_keeps_its_own_order(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    side = gpu.stream()
+    marks: list[tuple[float, int]] = []
+
+    class Journal:
+        def code(self, table: str, name: str) -> int:
+            return 0
+
+        def add(self, *row: Any) -> None:
+            marks.append((row[2], row[5]))
+
+    queue = find_queue(cuda)
+    assert queue is not None
+    with played_time(host):
+        device = DeviceTimeline(queue, Journal())  # type: ignore[arg-type]
+        with cuda.stream(side):
+            gpu.launch("long", 100 * MS)
+            device.mark(1)
+            gpu.launch("longer", 100 * MS)
+            device.mark(2)
+        device.mark(3)
+        host.work(MS)
+        device.read(host.now_ns)
+        assert [key for _, key in marks] == [3]
+        host.work(100 * MS)
+        device.read(host.now_ns)
+        assert [key for _, key in marks] == [3, 1]
+        host.work(100 * MS)
+        device.read(host.now_ns)
+    assert [key for _, key in marks] == [3, 1, 2]

@@ -67,6 +67,42 @@ class Moved:
         return sums
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Taking:
+    """The rows that a quantity can belong to, where not all can; all others take nothing.
+
+    Attributes:
+        chosen: Which they are, shape (n,).
+        time_s: What each takes of wall time as if there were no others, 0 for others, shape (n,).
+        unattributed_s: What none of them covers, shape (windows, phases).
+        off_by_cost: Whether the cost of the tracer's events was taken off them.
+        words: Why another row takes nothing.
+    """
+
+    chosen: BoolArray
+    time_s: FloatArray
+    unattributed_s: FloatArray
+    off_by_cost: bool
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bounds:
+    """What rows and rests would take by other rules, of which one may be right: intervals hold all.
+
+    Attributes:
+        rows: Of each row, by rule, shape (rules, n).
+        unattributed: Of the rests, shape (rules, windows, phases).
+        known: Rows for which the rules tell something, shape (n,).
+        otherwise: What is said of others, which have no interval.
+    """
+
+    rows: FloatArray
+    unattributed: FloatArray
+    known: BoolArray
+    otherwise: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
     """Something that is attributed to rows.
@@ -84,6 +120,8 @@ class Quantity:
         moved: Likewise with the samples moved against the trace; None where they have one clock.
         only_whole: Why what a single row takes is not told by `rows`: only sums of all rows and
             rests are; None where it is.
+        taking: The rows that it can belong to; None: all.
+        bounds: The same by another rule; None: there is one rule.
     """
 
     unit: str
@@ -96,6 +134,8 @@ class Quantity:
     sensor: EnergySource | None = None
     moved: Moved | None = None
     only_whole: str | None = None
+    taking: Taking | None = None
+    bounds: Bounds | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -180,6 +220,16 @@ class Breakdown:
             for name, quantity in self.quantities.items()
             if quantity.moved is not None
         }
+        sides = {
+            name: _Side.of(quantity.taking, group, chosen, len(keys), self.windows)
+            for name, quantity in self.quantities.items()
+            if quantity.taking is not None
+        }
+        bounds = {
+            name: _Bounded.of(quantity.bounds, group, chosen, len(keys), self.windows)
+            for name, quantity in self.quantities.items()
+            if quantity.bounds is not None
+        }
         calls = self._calls(group, chosen, len(keys))
         pieces = self._pieces(group, chosen, len(keys), part)
         factor = self.stand.factor[self.window[chosen]]
@@ -197,13 +247,20 @@ class Breakdown:
             )  # fmt: skip
             for name, quantity in self.quantities.items():
                 values, reaches = parts[name]
-                if quantity.shared:
+                taking, others = quantity.taking, sides.get(name)
+                if others is not None and not others.takes[position]:
+                    assert taking is not None
+                    row[name] = _takes_nothing(quantity, taking, self.windows)
+                    continue
+                if quantity.shared and (taking is None or taking.off_by_cost):
                     reaches = np.hypot(reaches, relative * values)
                 row[name] = self._resolved(
                     quantity, float(values[position]), float(reaches[position]),
-                    float(seconds[position]), float(pieces[position]),
-                    moved[name][position] if name in moved else None,
+                    float((seconds if others is None else others.seconds)[position]),
+                    float(pieces[position]), moved[name][position] if name in moved else None,
                 )  # fmt: skip
+                if name in bounds:
+                    row[name] = bounds[name].bounded(row[name], int(position))
             row["share"] = self._share(row["time"])
             self._utilization(row)
             _gather_rails(row)
@@ -299,12 +356,11 @@ class Breakdown:
         table = {}
         grouped = self._grouped(key, chosen, part)
         for name, quantity in self.quantities.items():
-            time = self.quantities["time"]
             values, seconds, moved = self._left_out(quantity, grouped, chosen)
             for columns in unattributed_columns(unattributed).values():
                 if self._unresolved_of(quantity, columns):
                     values = values + quantity.unattributed[:, columns].sum(axis=1)
-                    seconds = seconds + time.unattributed[:, columns].sum(axis=1)
+                    seconds = seconds + self._idle_of(quantity)[:, columns].sum(axis=1)
                     if quantity.moved is not None:
                         moved = moved + quantity.moved.of_unattributed(columns)
             if values.any():
@@ -327,8 +383,10 @@ class Breakdown:
         keys, group = compact(key[chosen])
         time = self.quantities["time"].rows[chosen]
         lasting = np.bincount(group, time, minlength=len(keys)) / self.windows
-        seconds = lasting / self._pieces(group, chosen, len(keys), part)
-        return _Grouped(group=group, count=len(keys), time=time, seconds=seconds)
+        pieces = self._pieces(group, chosen, len(keys), part)
+        return _Grouped(
+            group=group, count=len(keys), time=time, seconds=lasting / pieces, pieces=pieces
+        )
 
     def _left_out(
         self, quantity: Quantity, grouped: _Grouped, chosen: BoolArray
@@ -343,9 +401,14 @@ class Breakdown:
         none = np.zeros(0 if moved is None else len(moved.sums))
         if sensor is None or not chosen.any():
             return np.zeros(self.windows), np.zeros(self.windows), none
-        group, values = grouped.group, quantity.rows[chosen]
+        group, values, time = grouped.group, quantity.rows[chosen], grouped.time
+        lasting = grouped.seconds
+        if quantity.taking is not None:
+            time = quantity.taking.time_s[chosen]
+            lasting = np.bincount(group, time, minlength=grouped.count) / self.windows
+            lasting /= grouped.pieces
         least, _ = sensor.shortest
-        lost = grouped.seconds < (np.inf if quantity.only_whole else least)
+        lost = lasting < (np.inf if quantity.only_whole else least)
         if moved is not None:
             means = np.bincount(group, values, minlength=grouped.count) / self.windows
             shifts = moved.by_group(group, chosen, grouped.count)
@@ -356,7 +419,7 @@ class Breakdown:
         mine, window = lost[group], self.window[chosen]
         sums = (
             np.bincount(window[mine], each[mine], minlength=self.windows).astype(np.float64)
-            for each in (values, grouped.time)
+            for each in (values, time)
         )
         return next(sums), next(sums), none
 
@@ -396,7 +459,7 @@ class Breakdown:
         """Reason why the unattributed cost of some phases cannot be told apart; None where it can."""
         if quantity.sensor is None:
             return None
-        seconds = self._seconds_of(columns)
+        seconds = self._seconds_of(columns, quantity)
         if abs(seconds) <= NOTHING * self.step_s:  # a rest that is not there takes no energy
             return None
         if quantity.only_whole:
@@ -414,8 +477,14 @@ class Breakdown:
         off_s[0, columns] = self.unattributed_off_s[columns]
         return float(self._off_by_cost(seconds, off_s)[0])
 
-    def _seconds_of(self, columns: Sequence[int]) -> float:
-        return float(self.quantities["time"].unattributed[:, columns].sum(axis=1).mean())
+    def _seconds_of(self, columns: Sequence[int], quantity: Quantity) -> float:
+        return float(self._idle_of(quantity)[:, columns].sum(axis=1).mean())
+
+    def _idle_of(self, quantity: Quantity) -> FloatArray:
+        """Time of the rests in s, as far as a quantity has them: of a GPU's, that it was idle."""
+        if quantity.taking is not None:
+            return quantity.taking.unattributed_s
+        return self.quantities["time"].unattributed
 
     def unattributed(self, names: Sequence[str]) -> dict[str, dict[str, Figure]]:
         """Unattributed costs by name.
@@ -426,11 +495,13 @@ class Breakdown:
         table: dict[str, dict[str, Figure]] = {}
         for name, columns in unattributed_columns(names).items():
             row: dict[str, Figure] = {}
-            off_s, seconds = self._unattributed_off_s(columns), self._seconds_of(columns)
+            all_off_s = self._unattributed_off_s(columns)
             for key, quantity in self.quantities.items():
                 if key == "busy_time":
                     continue
                 unattributed = quantity.unattributed[:, columns]
+                seconds, taking = self._seconds_of(columns, quantity), quantity.taking
+                off_s = all_off_s if taking is None or taking.off_by_cost else 0.0
                 if reason := self._unresolved_of(quantity, columns):
                     row[key] = missing(quantity.unit, reason)
                     continue
@@ -449,6 +520,9 @@ class Breakdown:
                     quantity, float(mean[0]), wide, seconds,
                     None if quantity.moved is None else quantity.moved.of_unattributed(columns),
                 )  # fmt: skip
+                if quantity.bounds is not None:
+                    others = quantity.bounds.unattributed[:, :, columns].sum(axis=2)
+                    row[key] = _holding(row[key], others.mean(axis=1))
             row["share"] = self._share(row["time"])
             if "energy" in self.absent:
                 row["energy"] = missing("J", self.absent["energy"])
@@ -556,12 +630,89 @@ class _Grouped:
         count: How many groups there are.
         time: Of each chosen row in s.
         seconds: How long a piece of each group lasts in s, shape (count,).
+        pieces: In how many of them it lasts, shape (count,).
     """
 
     group: IntArray
     count: int
     time: FloatArray
     seconds: FloatArray
+    pieces: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Side:
+    """Groups of rows, as far as they take part; shape (groups,) each.
+
+    Attributes:
+        takes: Whether any row of the group takes part.
+        seconds: What those that do take of wall time, in s.
+    """
+
+    takes: BoolArray
+    seconds: FloatArray
+
+    @classmethod
+    def of(
+        cls, taking: Taking, group: IntArray, chosen: BoolArray, groups: int, windows: int
+    ) -> _Side:
+        """The groups of the chosen rows."""
+        some = np.bincount(group[taking.chosen[chosen]], minlength=groups) > 0
+        time = np.bincount(group, taking.time_s[chosen], minlength=groups) / windows
+        return cls(takes=some, seconds=time)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Bounded:
+    """Groups of rows by other rules; values of shape (rules, groups)."""
+
+    values: FloatArray
+    known: BoolArray
+    otherwise: str
+
+    @classmethod
+    def of(
+        cls, bounds: Bounds, group: IntArray, chosen: BoolArray, groups: int, windows: int
+    ) -> _Bounded:
+        """The groups of the chosen rows."""
+        return cls(
+            values=np.stack(
+                [
+                    np.bincount(group, rows[chosen], minlength=groups) / windows
+                    for rows in bounds.rows
+                ]
+            ),
+            known=np.bincount(group[bounds.known[chosen]], minlength=groups) > 0,
+            otherwise=bounds.otherwise,
+        )
+
+    def bounded(self, figure: Figure, at: int) -> Figure:
+        """The figure of a group, whose interval holds both rules."""
+        if figure.missing:
+            return figure
+        if not self.known[at]:
+            return replace(
+                figure, low=None, high=None, confidence=None,
+                method=f"{figure.method}; {self.otherwise}",
+            )  # fmt: skip
+        return _holding(figure, self.values[:, at])
+
+
+def _holding(figure: Figure, values: FloatArray) -> Figure:
+    """The figure, with an interval that holds these values, too, each as loosely as its own."""
+    if figure.low is None or figure.high is None or figure.value is None:
+        return figure
+    below, above = figure.value - figure.low, figure.high - figure.value
+    low = min(figure.low, max(float(values.min()) - below, 0.0))
+    return replace(figure, low=low, high=max(figure.high, float(values.max()) + above))
+
+
+def _takes_nothing(quantity: Quantity, taking: Taking, windows: int) -> Figure:
+    """The figure of rows that a quantity cannot belong to."""
+    return Figure(
+        value=0.0, unit=quantity.unit, low=0.0, high=0.0, confidence=CONFIDENCE, n=windows,
+        status=quantity.status, source=quantity.source, method=taking.words,
+    )  # fmt: skip
 
 
 class _Windows:

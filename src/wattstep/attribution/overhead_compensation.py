@@ -218,6 +218,42 @@ def compensate(
     )
 
 
+def compensate_device(
+    rows: TracedRows, traced: Phases, clean_share: FloatArray, clean_step_s: float
+) -> CompensatedRows:
+    """Puts work on a device, without what the host did, on the mean clean step.
+
+    It lasts as long as it was traced: tracing makes the device wait, which clean steps do not have.
+    What is left of each phase the device is idle.
+
+    Args:
+        rows: Work on the device.
+        traced: Phases of the traced steps.
+        clean_share: As for `compensate`.
+        clean_step_s: Likewise.
+    """
+    windows, phases = traced.durations_s.shape
+    phase = _phase_of(rows, traced)
+    ranked = rows.ranked(rows.start_ns, rows.end_ns)
+    time, idle = _within_steps(ranked, traced, _clock_of(traced))
+    wanted = clean_share * clean_step_s
+    busy = _Cells(rows, phase, windows, phases).sums(time).mean(axis=0)
+    left = np.maximum(wanted - busy, 0.0)
+    scale = np.divide(wanted, busy, out=np.ones(phases), where=busy > wanted)
+    mean_idle = idle.mean(axis=0)
+    unattributed = idle * np.divide(left, mean_idle, out=np.zeros(phases), where=mean_idle > 0)
+    unattributed[:, mean_idle <= 0] = left[mean_idle <= 0]
+    return CompensatedRows(
+        phase=phase,
+        time_s=_scaled(time, scale, phase),
+        busy_s=(rows.self_ns * 1e-9).astype(np.float64, copy=False),
+        unattributed_s=unattributed,
+        correction=_uncorrected(windows, phases),
+        traced=traced,
+        edges_s=np.concatenate([[0.0], np.cumsum(wanted)]),
+    )
+
+
 def _weights(chosen: BoolArray) -> FloatArray | None:
     """1 for each chosen row; None where all are."""
     return None if chosen.all() else chosen.astype(np.float64)

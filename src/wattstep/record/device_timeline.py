@@ -16,10 +16,26 @@ PATIENCE_NS: Final = 100_000  # how long an idle device is waited for
 ANCHORS: Final = 5  # marks of an idle device where its clock is needed most tightly
 FINISH_NS: Final = 5_000_000_000  # how long a device is waited for once the training is over
 LOOK_S: Final = 0.0005  # how often it is asked meanwhile
+FEW: Final = 4  # marks over which their cost is averaged
 CROWDED: Final = 4096  # events that wait: more are read while a step runs
 _FIRST_NS: Final = 1 << 40  # of the device's clock: two queues of a device may go back by little
 _MOST_INDEX: Final = 2**32 - 1
 _DEVICE: Final = int(Mark.DEVICE)
+
+
+class _Stream:
+    """Events of one stream that wait to be read.
+
+    Attributes:
+        events: With the time of the host's mark of each, in their order.
+        not_before_ns: The device had not come to the first of them then.
+    """
+
+    __slots__ = ("events", "not_before_ns")
+
+    def __init__(self) -> None:
+        self.events: deque[tuple[int, Any]] = deque()
+        self.not_before_ns = 0
 
 
 class DeviceTimeline:
@@ -33,6 +49,10 @@ class DeviceTimeline:
         queue: Of the device.
         journal: Takes the marks.
 
+    Attributes:
+        cost_ns: What a mark costs the host, the reading of its event with it; mean of the last few
+            that were made where the device was idle.
+
     Raises:
         OSError: The disk is full.
     """
@@ -40,12 +60,14 @@ class DeviceTimeline:
     def __init__(self, queue: DeviceQueue, journal: MarkJournal) -> None:
         self._queue, self._journal = queue, journal
         self._code = journal.code("processor", queue.name)
-        self._pending: deque[tuple[int, Any]] = deque()
+        self._pending: dict[int, _Stream] = {}
+        self._waiting = 0  # events in all of them
+        self._latest = _Stream()  # that of the mark made last
         self._renamed: dict[int, int] = {}
         self._unplaced: list[int] = []  # marks that could have no event: a graph was captured
-        self._not_before_ns = 0  # the device had not come to the oldest pending event then
         self._last: Any = None  # the event that was read last
         self._device_ns = _FIRST_NS  # when that was
+        self.cost_ns = 0
         self.name = queue.name
 
     def mark(self, t_ns: int) -> None:
@@ -58,15 +80,22 @@ class DeviceTimeline:
         if event is None:
             self._unplaced.append(t_ns)
             return
+        number = self._queue.stream(event)
+        stream = self._pending.get(number)
+        if stream is None:
+            stream = self._pending[number] = _Stream()
+        self._latest = stream
         if self._unplaced:  # nothing was in the queue while the graph was captured
-            self._pending.extend((unplaced, event) for unplaced in self._unplaced)
+            stream.events.extend((unplaced, event) for unplaced in self._unplaced)
+            self._waiting += len(self._unplaced)
             self._unplaced.clear()
-        self._pending.append((t_ns, event))
+        stream.events.append((t_ns, event))
+        self._waiting += 1
 
     @property
     def crowded(self) -> bool:
         """True if many events wait to be read."""
-        return len(self._pending) >= CROWDED
+        return self._waiting >= CROWDED
 
     def rename(self, moved: Mapping[int, int]) -> None:
         """Marks of the host have moved: from which time to which."""
@@ -82,21 +111,27 @@ class DeviceTimeline:
         Raises:
             OSError: The disk is full.
         """
-        pending, queue = self._pending, self._queue
-        while pending:
-            t_ns, event = pending[0]
+        for stream in self._pending.values():
+            now_ns = self._read(stream, now_ns)
+
+    def _read(self, stream: _Stream, now_ns: int) -> int:
+        """Writes down what the device has come to in a stream; when it was asked last."""
+        events, queue = stream.events, self._queue
+        while events:
+            t_ns, event = events[0]
             if not queue.reached(event):
-                self._not_before_ns = now_ns
-                return
+                stream.not_before_ns = now_ns
+                break
             now_ns = perf_counter_ns()
-            pending.popleft()
+            events.popleft()
+            self._waiting -= 1
             if self._last is not None and self._last is not event:
                 self._device_ns += queue.between_ns(self._last, event)
                 queue.release(self._last)
             self._last = event
             key = self._renamed.pop(t_ns, t_ns) if self._renamed else t_ns
-            late = max(self._not_before_ns - key, 0)
-            self._not_before_ns = 0  # of others nothing is known: they may be of another stream
+            late = max(stream.not_before_ns - key, 0)
+            stream.not_before_ns = 0  # of those behind it nothing is known
             self._journal.add(
                 _DEVICE,
                 self._code,
@@ -105,6 +140,7 @@ class DeviceTimeline:
                 self._device_ns,
                 key,
             )
+        return now_ns
 
     def anchor(self, times: int = 1) -> None:
         """Marks more, where the device has nothing to do: they tell its clock to microseconds.
@@ -115,14 +151,20 @@ class DeviceTimeline:
             OSError: The disk is full.
         """
         for _ in range(times):
-            if self._pending:
+            if self._latest.events:
                 return
             now = perf_counter_ns()
             until = now + PATIENCE_NS
             self.mark(now)
-            while self._pending and now < until:
+            marked = perf_counter_ns()
+            cost = marked - now
+            now = marked
+            while self._latest.events and now < until:
                 self.read(now)
-                now = perf_counter_ns()
+                asked, now = now, perf_counter_ns()
+            if not self._latest.events and now > marked:
+                cost += now - asked
+                self.cost_ns += (cost - self.cost_ns) // FEW if self.cost_ns else cost
 
     def finish(self) -> None:
         """Waits for what the device still has to do, once the training is over; notes its memory.
@@ -136,7 +178,7 @@ class DeviceTimeline:
         until = now + FINISH_NS
         self.mark(now)
         self.read(now)
-        while self._pending and now < until:
+        while self._waiting and now < until:
             sleep(LOOK_S)
             now = perf_counter_ns()
             self.read(now)

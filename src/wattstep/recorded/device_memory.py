@@ -13,6 +13,9 @@ from wattstep.schema.step_memory import DEVICE
 KEPT: Final = "kept_by_kernels"
 OUTSIDE: Final = "outside_allocator"
 REST: Final = "activations_and_rest"
+HOST: Final = "training_on_host"
+ELSE: Final = "other_programs_and_system"
+LEFT: Final = "left"
 _SOURCE = "torch's allocator of the GPU's memory"
 _METHODS: Final = {
     "kernel_scratch": (
@@ -55,6 +58,7 @@ class DevicePeak:
         reserved: The most that it had from the driver.
         outside: Memory that the process takes beside the allocator; None where that is not known.
         reason: Why it is not.
+        shared: True if it is the host's memory, too.
     """
 
     name: str
@@ -62,6 +66,7 @@ class DevicePeak:
     reserved: int
     outside: int | None
     reason: str | None
+    shared: bool = False
 
     @property
     def whole(self) -> int:
@@ -150,6 +155,7 @@ def marked_peak(events: Sequence[memory.Event]) -> DevicePeak | None:
         reserved=marks["reserved"],
         outside=marks.get("outside"),
         reason="the driver did not say what it counts as this process's",
+        shared=bool(marks.get("shared")),
     )
 
 
@@ -181,3 +187,40 @@ def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[s
         for name, size in kept.items()
     }
     return named | {name: _figure(name, size) for name, size in sizes.items() if name not in kept}
+
+
+def shared_account(
+    device: Mapping[str, Figure], *, total: float, left: float, resident: float
+) -> dict[str, Figure]:
+    """All memory of a board whose CPU and GPU share it, at the moment at which least was left.
+
+    Each byte stands in one category; together they make the board's memory. What the allocator had
+    is taken to be in use then: it keeps what it has. What a driver counts both as the GPU's and as
+    resident counts as the GPU's.
+
+    Args:
+        device: Sizes of the GPU's memory by category, as `marked_breakdown` gives them.
+        total: Memory of the board in bytes.
+        left: Of it available then, for whatever asks for it.
+        resident: Of the training process then.
+    """
+    gpu = {f"gpu_{name}": one for name, one in device.items() if not one.missing}
+    used = max(total - left, 0.0)
+    on_gpu = sum(one.value or 0.0 for one in gpu.values())
+    host = min(resident, max(used - on_gpu, 0.0))
+    sizes = {
+        HOST: (host, "pages of the training process that are resident and not the GPU's"),
+        ELSE: (
+            used - on_gpu - host,
+            "total less what is left, the GPU's and the process's: other programs, children of the "
+            "training, the system, and what the GPU's driver takes beside the allocator",
+        ),
+        LEFT: (left, "least that was available, for whatever asks for it"),
+    }
+    others = {
+        name: Figure(
+            value=size, unit="B", status=Status.MEASURED, source="/proc/meminfo", method=method
+        )
+        for name, (size, method) in sizes.items()
+    }
+    return {**gpu, **others}

@@ -357,6 +357,12 @@ class Series:
             return ONLY_PARTS.format(", ".join(c.name for c in parts))
         return self.without(NO_IMPORTED_POWER if self.imported.is_import else NO_SENSOR)
 
+    @property
+    def total_channels(self) -> list[Channel]:
+        """The channels that together are the machine's energy; none where there is no such."""
+        totals = self._totals
+        return [] if isinstance(totals, str) else [self.channels[name] for name in totals]
+
     def _card(self, channel: Channel) -> EnergySource:
         source = self._energy_of(channel)
         return replace(source, note="; ".join(part for part in (source.note, CARDS) if part))

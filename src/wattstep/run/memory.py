@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
 from wattstep.run.foreground import NAME as FOREGROUND
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Status, missing, weakest
 
 NO_PROCESS = "what was imported does not tell the memory of the training process"
 _FAMILY = ("proportional_memory", "children_proportional_memory")
@@ -22,7 +24,9 @@ _NONE: Samples = (np.zeros(0, np.int64), np.zeros(0))
 def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
     """`peak_memory`, its parts in `memory_breakdown`, and what else was seen of memory.
 
-    Where a device trains, `device_peak_memory` and `device_memory_breakdown` are of its own memory.
+    Where a device trains, `device_peak_memory` and `device_memory_breakdown` are of its own memory;
+    where that is the host's, too, `shared_memory` is the one account of both, and
+    `system_memory_left` what the system had left.
     With children `proportional_peak_memory`, too: there pages that other programs share count in
     part.
     """
@@ -38,7 +42,10 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
     }
     if (device := device_memory.marked_peak(events)) is not None:
         figures["device_peak_memory"] = device_memory.peak_figure(device)
-        figures["device_memory_breakdown"] = device_memory.marked_breakdown(events, device)
+        parts = device_memory.marked_breakdown(events, device)
+        figures["device_memory_breakdown"] = parts
+        if device.shared:
+            figures.update(_shared(series, parts))
     if children and (proportional := _proportional_peak(series, peak)) is not None:
         figures["proportional_peak_memory"] = proportional
     if highest := memory.highest_of(events):
@@ -124,6 +131,39 @@ def more_than_read(t_ns: IntArray, resident: Samples) -> FloatArray:
     ]
     more: FloatArray = np.array(most) - then
     return more
+
+
+def _shared(series: Series, device: Mapping[str, Figure]) -> dict[str, Any]:
+    """Where CPU and GPU share one memory: what was left of it, and the account of all of it then."""
+    total = list(series.with_role("total_memory"))
+    available = list(series.with_role("available_memory"))
+    if not total or not available:
+        reason = series.without("the system's memory was not sampled")
+        return {"system_memory_left": missing("B", reason)}
+    t_ns, value = series.raw(available[0].name)
+    at = int(np.nanargmin(value))
+    figure = Figure(
+        value=float(value[at]), unit="B", n=int(np.isfinite(value).sum()),
+        status=series.status(available[0]), source=available[0].source,
+        method="lowest sample of what was available to whatever asks for it",
+    )  # fmt: skip
+    then_ns, resident = _samples(series, "resident_memory")
+    known = np.isfinite(resident)
+    if not known.any():
+        return {"system_memory_left": figure}
+    mine = np.interp(float(t_ns[at] - t_ns[0]), then_ns[known] - t_ns[0], resident[known])
+    whole = float(np.nanmax(series.raw(total[0].name)[1]))
+    account = device_memory.shared_account(
+        device, total=whole, left=float(value[at]), resident=float(mine)
+    )
+    status = figure.status
+    return {
+        "system_memory_left": figure,
+        "shared_memory": {
+            name: replace(one, status=weakest([one.status, status]))
+            for name, one in account.items()
+        },
+    }
 
 
 def _system_peak(series: Series) -> Figure:

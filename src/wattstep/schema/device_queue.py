@@ -24,6 +24,10 @@ class DeviceQueue(Protocol):
         """Puts an event at the end of the queue; None where that is not allowed just now."""
         ...
 
+    def stream(self, event: Any) -> int:
+        """The stream that an event is in: the device comes to those of one stream in their order."""
+        ...
+
     def reached(self, event: Any) -> bool:
         """True if the device has come to an event; never waits."""
         ...

@@ -268,6 +268,15 @@ _METRICS: Final = {
     "device_memory_breakdown": Metric(
         label="Memory of the GPU", meaning="What the device's memory is used for"
     ),
+    "system_memory_left": Metric(
+        label="Memory left",
+        meaning="Least memory that the whole machine had available, where CPU and GPU share it",
+        headline=True,
+    ),
+    "shared_memory": Metric(
+        label="Memory of CPU and GPU together",
+        meaning="What all memory of the machine was used for when least was left, each byte once",
+    ),
     "memory_breakdown": Metric(label="Memory", meaning="What the memory is used for"),
     "steps_to_target": Metric(
         label="Steps to the goal", meaning="Steps until an evaluation reached the goal"

@@ -164,6 +164,8 @@ class DeviceTimes:
         keys, times = [], []
         for device in np.unique(events["code"]).tolist():
             mine = events[events["code"] == device]
+            # Streams are read one by one: their events come in another order than the device's.
+            mine = mine[np.argsort(mine["cpu"], kind="stable")]
             t_ns = mine["t"].astype(np.int64)
             clock = DeviceClock(
                 mine["cpu"].astype(np.int64),

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattstep.attribution.breakdown import RAIL, Codes, Moved, Quantity
+from wattstep.attribution.breakdown import RAIL, Bounds, Codes, Moved, Quantity
 from wattstep.attribution.folding import fold, mean_gain, stand_alone
 from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
+from wattstep.attribution.tables.taking_part import TakingPart
 from wattstep.recorded.clock_error import ClockError, shifted
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, Imported
@@ -21,6 +22,9 @@ from wattstep.schema.figure import Figure, Status, weakest
 PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 OWN_TRACE = "torch profiler, monotonic clock"
 ONLY_WHOLE = "not resolvable: samples show power late and averaged"
+NO_BYTES = "its bytes are not known: by time"
+LEAST = 0.01  # of its time a rail draws no more than what counts as its idle draw
+LITTLE = 0.1  # and no more than what is more than its idle draw
 Shares = tuple[FloatArray, FloatArray]  # of rows and rests
 
 
@@ -38,6 +42,9 @@ class Attributor:
             there are; only asked for where a clock is uncertain.
         shared: What is attributed beside time; None: everything.
         kinds: The kind of each clean step, where kinds that take turns were put side by side.
+        part: Gives, by the name of a quantity, the rows that it can belong to; None: all.
+        moved_bytes: Bytes that each row moved, NaN where not known, by which the energy of memory
+            is attributed; None: they are not known.
     """
 
     def __init__(
@@ -51,6 +58,8 @@ class Attributor:
         alike: Callable[[], tuple[Codes, int]],
         shared: Collection[str] | None = None,
         kinds: IntArray | None = None,
+        part: Callable[[str], TakingPart | None] = lambda name: None,
+        moved_bytes: Callable[[str], FloatArray | None] = lambda name: None,
     ) -> None:
         assert step_time.value is not None
         self._series, self._clean = series, clean
@@ -58,6 +67,7 @@ class Attributor:
         self._imported, self._shared = imported, shared
         self._rows, self._compensated, self._alike = rows, compensated, alike
         self._kinds = kinds
+        self._part, self._moved_bytes = part, moved_bytes
 
     def _fold(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None = None) -> Curve | None:
         """A curve over the mean clean step, or None where nothing was sampled in clean steps.
@@ -151,7 +161,8 @@ class Attributor:
         if reason := source.too_little(seconds, gain * len(self._clean)):
             absent[name] = reason
             return
-        found = self._shares(sharing, curve, gauge)
+        part = self._part(name)
+        found = self._shares(sharing, curve, gauge, part)
         assert found is not None
         rows, unattributed = found
         folded = "" if self._one_by_one(curve, gauge) else "folded by phase and "
@@ -164,9 +175,14 @@ class Attributor:
             source=source.source,
             method=f"what {self._series.steps.figures_of} gained, {folded}attributed by time",
             sensor=source,
-            moved=None if source.clock is None else self._moved(sharing, source, source.clock),
+            moved=None
+            if source.clock is None
+            else self._moved(sharing, source, source.clock, part),
             only_whole=ONLY_WHOLE if source.by_regression else None,
+            taking=None if part is None else part.taking(len(self._rows.window)),
         )
+        if (size := self._moved_bytes(name)) is not None:
+            quantities[name] = self._by_bytes(quantities[name], source, time, size)
 
     def _one_by_one(self, curve: Curve, gauge: tuple[IntArray, FloatArray] | None) -> bool:
         """True if samples are attributed just where they were, without folding steps."""
@@ -176,19 +192,79 @@ class Attributor:
         )
         return self._series.steps.only_traced and stand_alone(curve, start, end, gauge)
 
+    def _by_bytes(
+        self, quantity: Quantity, source: EnergySource, time: Quantity, size: FloatArray
+    ) -> Quantity:
+        """The energy of memory by what rows moved: an idle draw for all time, the rest for bytes.
+
+        The idle draw lies between nothing and little more than the least that was seen, which is
+        taken.
+
+        Args:
+            quantity: As it is attributed by time.
+            source: Of the energy.
+            time: Of rows and rests.
+            size: Bytes that each row moved, NaN where not known.
+        """
+        windows = len(time.unattributed)
+        known, total = np.isfinite(size), quantity.rows.sum() + quantity.unattributed.sum()
+        mean_w = total / (windows * self._step_s)
+        idle_w, most_w = (min(_least_power(source, rank), mean_w) for rank in (LEAST, LITTLE))
+        moved = np.where(known, size, 0.0)
+        by_time = mean_w * time.rows[~known].sum()
+
+        def shares(watts: float) -> Shares:
+            rows, rests = watts * time.rows, watts * time.unattributed
+            left = max(total - by_time - rows[known].sum() - rests.sum(), 0.0)
+            rows = np.where(known, rows + left * moved / moved.sum(), mean_w * time.rows)
+            scale = total / (rows.sum() + rests.sum())
+            return rows * scale, rests * scale
+
+        rows, unattributed = shares(idle_w)
+        others_rows, others_rests = zip(shares(0.0), shares(most_w), strict=True)
+        return replace(
+            quantity,
+            rows=rows,
+            unattributed=unattributed,
+            method=f"what {self._series.steps.figures_of} gained: {idle_w:.3g} W, the least that it "
+            "drew, by time, and the rest by bytes moved; the interval holds 0 to "
+            f"{most_w:.3g} W by time",
+            sensor=replace(source, carries_s=0.0, limit="", clock=None),
+            moved=None,
+            only_whole=None,
+            bounds=Bounds(
+                rows=np.stack(others_rows),
+                unattributed=np.stack(others_rests),
+                known=known,
+                otherwise=NO_BYTES,
+            ),
+        )
+
     def _shares(
-        self, sharing: Sharing, curve: Curve, gauge: tuple[IntArray, FloatArray] | None
+        self,
+        sharing: Sharing,
+        curve: Curve,
+        gauge: tuple[IntArray, FloatArray] | None,
+        part: TakingPart | None,
     ) -> Shares | None:
         """Shares of a curve of rows and unattributed time; None where nothing of it was sampled in steps."""
+        count = len(self._rows.window)
         if not self._one_by_one(curve, gauge):
             folded = self._fold(curve, gauge)
-            return None if folded is None else sharing.folded(folded)
+            if folded is None:
+                return None
+            return sharing.folded(folded) if part is None else part.folded(folded, count)
         gain = mean_gain(
             curve, self._series.steps.start_ns[self._clean], self._series.steps.end_ns[self._clean]
         )
-        return None if gain is None else sharing.recorded(curve, gain / self._step_s)
+        if gain is None:
+            return None
+        rate = gain / self._step_s
+        return sharing.recorded(curve, rate) if part is None else part.recorded(curve, rate, count)
 
-    def _moved(self, sharing: Sharing, source: EnergySource, clock: ClockError) -> Moved:
+    def _moved(
+        self, sharing: Sharing, source: EnergySource, clock: ClockError, part: TakingPart | None
+    ) -> Moved:
         """Shares of a curve with the samples moved; only sums of it are kept."""
         windows, phases = self._compensated.unattributed_s.shape
         code, count = self._alike()
@@ -196,7 +272,7 @@ class Attributor:
         unattributed = np.full((len(clock.shifts_ns), phases), np.nan)
         for number, by_ns in enumerate(clock.shifts_ns):
             by_ns -= round(source.late_s[0] * 1e9)
-            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns))
+            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns), part)
             if found is not None:
                 sums[number] = np.bincount(code, found[0], minlength=count) / windows
                 unattributed[number] = found[1].mean(axis=0)
@@ -215,6 +291,16 @@ class Attributor:
         if quantity == "cpu_time":
             return series.alignment(series.with_role(*PROCESS_CPU))
         return series.alignment([series.channels[quantity.removeprefix(RAIL)]])
+
+
+def _least_power(source: EnergySource, rank: float) -> float:
+    """Power in W that a rail had no more than for a share of its time."""
+    if source.gauge is not None:
+        power = source.gauge[1]
+    else:
+        power = np.diff(source.curve.total) / np.maximum(np.diff(source.curve.t_ns) * 1e-9, 1e-9)
+    power = power[np.isfinite(power)]
+    return max(float(np.quantile(power, rank)), 0.0) if len(power) else 0.0
 
 
 def _joined(parts: Sequence[tuple[Curve, float]]) -> Curve:

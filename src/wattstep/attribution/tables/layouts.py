@@ -101,7 +101,7 @@ def layouts(labelled: Labelled) -> list[Layout]:
             break
     own = labelled.outermost & labelled.operation
     count = int(max(labelled.kind.max(initial=0), labelled.rest.max())) + 1
-    wanted = np.bincount(labelled.kind[own], busy[own], minlength=count)
+    wanted = np.bincount(labelled.kind[own], busy[own], minlength=count).astype(np.float64)
     wanted[labelled.rest] += unattributed.sum(axis=0)
     return _raked(cuts, wanted / windows, np.diff(labelled.compensated.edges_s), labelled.rest)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.attribution.breakdown import RAIL
+from wattstep.attribution.tables.by_events import EventTables, event_tables
 from wattstep.attribution.tables.operation_table import Row, with_power
 from wattstep.attribution.tables.regression_tables import RegressionTables
 from wattstep.attribution.tables.totals import total_rows
@@ -44,9 +45,34 @@ class RunBreakdown(TracedSteps):
             if f"{RAIL}{name}" in shared
         }
 
+    @cached_property
+    def by_events(self) -> EventTables | None:
+        """Layers and phases by events in a device's queue; None: kernels were seen, or no device trains.
+
+        Where a device was followed and its kernels could not be traced, operations of the host tell
+        nothing of how long it works for them.
+        """
+        if self.reason is not None or self.others or self.steps.only_traced:
+            return None
+        return event_tables(
+            self._tables.marks, self.steps, self.clean, self.phase_spans, self._step_s
+        )
+
+    @property
+    def operations_notes(self) -> list[str]:
+        """As `TracedSteps.operations_notes`; of events, that they are."""
+        return super().operations_notes if self.by_events is None else self.by_events.notes()
+
     def _rows(self, table: str) -> list[Row]:
         if self.reason is not None:
             return []
+        if (events := self.by_events) is not None:
+            rows_of = {
+                "operations": events.operations,
+                "layers": events.layer_rows,
+                "phases": events.phase_rows,
+            }
+            return rows_of[table]() if table in rows_of else []
         found = self.regression_tables.table(table).rows
         for name, regression_tables in self._regression_tables_of_rails.items():
             told = regression_tables.table(table).rows
@@ -70,7 +96,10 @@ class RunBreakdown(TracedSteps):
         return {number: ", ".join(names) for number, names in found.items()}
 
     def operations(self) -> list[Row]:
-        """By operation, layer and phase, of a mean step; else totals, where a tool gave such."""
+        """By operation, layer and phase, of a mean step; else totals, where a tool gave such.
+
+        By layer and phase alone, where a device trains whose kernels could not be seen.
+        """
         if self._of_totals:
             return total_rows(self._tables.summaries, self._traced_by)
         return self._rows("operations")
@@ -82,7 +111,7 @@ class RunBreakdown(TracedSteps):
     def phases(self) -> list[Row]:
         """By phase: of its operations, and `span`, from its begin to its end in clean steps."""
         rows, spans = self._rows("phases"), self.phase_spans
-        if spans is None:
+        if spans is None or self.by_events is not None:
             return rows
         return [{**row, "span": spans.of_phase(row["phase"]) or _UNMARKED} for row in rows]
 
@@ -96,7 +125,12 @@ class RunBreakdown(TracedSteps):
 
     def energy_groups(self) -> list[Row]:
         """Operations and rests whose energy is known together only, the costliest first."""
-        return [] if self.reason is not None else self.regression_tables.groups
+        return [] if self._without_operations else self.regression_tables.groups
+
+    @property
+    def _without_operations(self) -> bool:
+        """True if nothing is told of single operations."""
+        return self.reason is not None or self.by_events is not None
 
     def unattributed(self) -> dict[str, dict[str, Any]]:
         """Unattributed: module code and the framework between operations, data, game.
@@ -105,7 +139,7 @@ class RunBreakdown(TracedSteps):
         and were told by no regression, so that operations, rests and groups together make the step;
         their time stands in their own rows.
         """
-        if self.reason is not None:
+        if self._without_operations:
             return {}
         unattributed = self.regression_tables.unattributed_and_left()
         for name, regression_tables in self._regression_tables_of_rails.items():
@@ -113,11 +147,27 @@ class RunBreakdown(TracedSteps):
                 unattributed[rest] = _with_rail(
                     unattributed[rest], name, regression_tables.energy_of(row)
                 )
+        if "energy_by_rail" in unattributed.get("not_resolved", {}):
+            unattributed["not_resolved"]["energy_by_rail"] = self._left_of_rails("operations")
         return unattributed
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
-        return {} if self.reason is not None else self.regression_tables.not_resolved()
+        if self._without_operations:
+            return {}
+        found = self.regression_tables.not_resolved()
+        for table, left in found.items():
+            if "energy_by_rail" in left:
+                left["energy_by_rail"] = self._left_of_rails(table)
+        return found
+
+    def _left_of_rails(self, table: str) -> dict[str, Figure]:
+        """By rail the energy that rows of a table and rests leave out; groups of rails are in it."""
+        return {
+            name: left
+            for name, tables in self._regression_tables_of_rails.items()
+            if (left := tables.table(table).left) is not None
+        }
 
 
 def _with_rail(row: Row, name: str, energy: Figure) -> Row:

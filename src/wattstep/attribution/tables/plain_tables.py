@@ -126,16 +126,29 @@ class PlainTables:
         windows, phases = breakdown.windows, len(breakdown.phase_names)
         scope = ~self._operation
         cell = breakdown.window[scope].astype(np.int64) * phases + self._compensated.phase[scope]
+
+        def of_scopes(values: FloatArray) -> FloatArray:
+            sums = np.bincount(cell, values[scope], minlength=windows * phases)
+            return sums.astype(np.float64, copy=False).reshape(windows, phases)
+
         quantities = {}
         for name, quantity in breakdown.quantities.items():
-            own = np.bincount(cell, quantity.rows[scope], minlength=windows * phases)
             moved = quantity.moved
             if moved is not None:
                 moved = replace(moved, unattributed=moved.unattributed + moved.sums[:, :phases])
+            taking, bounds = quantity.taking, quantity.bounds
+            if taking is not None:
+                its = taking.unattributed_s + of_scopes(taking.time_s)
+                taking = replace(taking, unattributed_s=its)
+            if bounds is not None:
+                its = np.stack([of_scopes(rows) for rows in bounds.rows])
+                bounds = replace(bounds, unattributed=bounds.unattributed + its)
             quantities[name] = replace(
                 quantity,
-                unattributed=quantity.unattributed + own.reshape(windows, phases),
+                unattributed=quantity.unattributed + of_scopes(quantity.rows),
                 moved=moved,
+                taking=taking,
+                bounds=bounds,
             )
         # What was taken off a scope for the events in it was taken off a rest.
         events = breakdown.events

@@ -23,6 +23,11 @@ AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may averag
 PROMPT = 0.01  # of what a value mixes: a clock that is off by more tells no sensor's delay
 LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
 UNMARKED = "{:,} of {:,} clean steps carry no marks of phases, and are left out"
+MOST_AHEAD = 0.05  # of a step: a host that is further ahead worked for another step meanwhile
+AHEAD = (
+    "the host runs ahead of the device ({:.3g} steps on the mean): what it did at which moment of a "
+    "step is not known; waiting for the device at each step's end tells it"
+)
 TURNS = "steps of several kinds take turns: what runs when is not the same in each"
 
 
@@ -80,20 +85,25 @@ class RegressionResult:
         return shared.get(level, "the step")
 
 
-def process_of(steps: TracedSteps, source: EnergySource, pooled: bool = False) -> Process | str:
+def process_of(
+    steps: TracedSteps, source: EnergySource, pooled: bool = False, quantity: str = "energy"
+) -> Process | str:
     """Input of the regression from a run, or the reason why there is none.
 
     Args:
         steps: Of the run.
         source: Of its energy, or of anything else that accumulates.
         pooled: Whether it is one of several: their steps must be cut alike.
+        quantity: What it is the source of: rows that cannot take of it have no part.
     """
     if steps.reason is not None:
         return steps.reason
     all_traced = steps.steps.only_traced
     if steps.takes_turns or (all_traced and steps.step_kinds.count > 1):
         return TURNS
-    labelled, named = steps.labelled
+    if steps.side(quantity) == "host" and steps.ahead > MOST_AHEAD:
+        return AHEAD.format(steps.ahead)
+    labelled, named = steps.labelled_of(quantity)
     if exact := all_traced and not pooled:
         each = anchored(labelled)
         found, edges_s, edges_ns, bare = each.layouts, each.edges_s, each.edges_ns, 0

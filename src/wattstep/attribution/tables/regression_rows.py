@@ -38,6 +38,7 @@ class RegressionRows:
         source: Of the energy.
         whole: What all that is asked for takes of a mean clean step in J, as integration has it.
         kinds: What is asked for.
+        remark: What is said of each figure beside, or "".
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class RegressionRows:
         source: EnergySource,
         whole: float,
         kinds: IntArray,
+        remark: str = "",
     ) -> None:
         self._of = regression_result
         self._source = source
@@ -56,6 +58,7 @@ class RegressionRows:
         steps = sum(len(process.sampled.start_ns) for process in regression_result.processes)
         self._rests_on = (
             f"{regression_result.regression.observations:,} samples over {steps:,} steps"
+            + (f"; {remark}" if remark else "")
         )
         self._scale = scaled_to(whole, self.energy_of(kinds))
 

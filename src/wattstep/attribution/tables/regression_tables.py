@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wattstep.attribution.breakdown import RAIL
 from wattstep.attribution.tables.regression_input import (
     RegressionResult,
     process_of,
@@ -33,7 +34,8 @@ class RegressionTable:
 
     Attributes:
         rows: All of them, "key" among their columns.
-        left: Energy in J that rows, rests and groups leave out; None: nothing.
+        left: Energy in J that rows, rests and groups leave out; None: nothing. The groups of a
+            rail, which no table shows, are in it.
         shown: Kinds that have a figure of their own.
     """
 
@@ -65,6 +67,10 @@ class RegressionTables:
         self._machine = machine
         self._tables: dict[str, RegressionTable] = {}
 
+    @property
+    def _quantity(self) -> str:
+        return "energy" if self._rail is None else f"{RAIL}{self._rail}"
+
     @cached_property
     def regression_result(self) -> RegressionResult | str:
         """The regression of this run, or why there is none."""
@@ -72,7 +78,7 @@ class RegressionTables:
             return self._source
         if not self._source.sensed:
             return BY_MODEL
-        found = process_of(self._steps, self._source)
+        found = process_of(self._steps, self._source, quantity=self._quantity)
         if isinstance(found, str):
             return found
         total = self._machine.regression_result if self._machine else None
@@ -90,7 +96,13 @@ class RegressionTables:
         assert whole is not None
         assert whole.value is not None
         members = [*self._members(OPERATIONS).values(), *self._unattributed_members.values()]
-        regression_rows = RegressionRows(found, self._source, whole.value, together(members))
+        regression_rows = RegressionRows(
+            found,
+            self._source,
+            whole.value,
+            together(members),
+            self._steps.by_time_alone(self._quantity),
+        )
         return regression_rows.reason or regression_rows
 
     def table(self, name: str) -> RegressionTable:
@@ -173,7 +185,8 @@ class RegressionTables:
         energies = {key: energy.value for key, (energy, _) in told.items() if energy.value}
         left = left_over(short, sum(energies.values()) + self._resolved_unattributed())
         shown = together(members[key] for key in energies)
-        return RegressionTable(rows=rows, left=None if name == OPERATIONS else left, shown=shown)
+        in_groups = name == OPERATIONS and self._rail is None
+        return RegressionTable(rows=rows, left=None if in_groups else left, shown=shown)
 
     def _with_reason(self, row: Row, reason: str) -> Row:
         """A row whose energy is missing says why regression does not tell it either."""

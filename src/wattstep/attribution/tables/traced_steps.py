@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wattstep.attribution.breakdown import (
+    RAIL,
     Breakdown,
     Codes,
     Quantity,
@@ -17,11 +18,13 @@ from wattstep.attribution.breakdown import (
 )
 from wattstep.attribution.overhead_compensation import (
     CompensatedRows,
+    Sharing,
     TracedRows,
     compensate,
+    compensate_device,
     match_layers,
 )
-from wattstep.attribution.tables.attributor import OWN_TRACE, Attributor
+from wattstep.attribution.tables.attributor import NO_BYTES, OWN_TRACE, Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
 from wattstep.attribution.tables.covered import covered_s
 from wattstep.attribution.tables.instances import TracedInstances
@@ -41,15 +44,26 @@ from wattstep.attribution.tables.step_kinds import (
     kind_rows,
     phases_by_kind,
 )
+from wattstep.attribution.tables.taking_part import (
+    WORDS,
+    Side,
+    TakingPart,
+    bytes_of_rows,
+    cards_of,
+    rows_of,
+    side_of,
+)
 from wattstep.attribution.tables.traced import COLUMNS, TracedColumns, outermost_above
 from wattstep.recorded.imported import NO_OPERATIONS
 from wattstep.recorded.phases import Phases
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, Status
 from wattstep.stats.statistics import mean_figure
 
+ENOUGH_BYTES = 0.5  # of the time of rows: their bytes are known
 WHOSE = " of the machine that trained, not of that of the sensors"
 
 
@@ -73,6 +87,7 @@ class TracedSteps:
         self._series = series
         self.steps = series.steps
         self.clean = np.flatnonzero(self.steps.clean)
+        self._known_parts: dict[tuple[str, ...] | None, TakingPart] = {}
 
     @cached_property
     def step_time(self) -> Figure:
@@ -304,7 +319,99 @@ class TracedSteps:
             lambda: self._labels.alike,
             self._shared,
             self.step_kinds.of_step[self.clean] if len(self._by_kind.spans) > 1 else None,
+            self._part,
+            lambda name: self._moved_bytes if self.side(name) == "memory" else None,
         ).quantities()
+
+    # --- what a rail feeds ----------------------------------------------------------------------
+
+    def side(self, name: str) -> Side:
+        """What a quantity ("energy", "cpu_time", a rail's) can belong to; all, where no GPU worked."""
+        if not self.others:
+            return "all"
+        energy = self._series.energy
+        if name == "cpu_time" or (
+            name == "energy" and not isinstance(energy, str) and not energy.sensed
+        ):
+            return "host"
+        return side_of(self._fed_by(name))
+
+    def _fed_by(self, name: str) -> Collection[Channel]:
+        """Channels of an energy."""
+        series = self._series
+        if name == "energy":
+            return series.total_channels
+        return [series.channels[name.removeprefix(RAIL)]]
+
+    def _part(self, name: str) -> TakingPart | None:
+        """The rows that a quantity can belong to; None: all."""
+        side = self.side(name)
+        if side == "host":
+            return self._parts(None)
+        if side == "device":
+            return self._parts(tuple(sorted(cards_of(self._fed_by(name), self.others))))
+        return None
+
+    def _parts(self, processors: tuple[str, ...] | None) -> TakingPart:
+        """The rows of some GPUs, or of the host (None), on the mean clean step."""
+        if processors not in self._known_parts:
+            self._known_parts[processors] = self._found_part(processors)
+        return self._known_parts[processors]
+
+    def _found_part(self, processors: tuple[str, ...] | None) -> TakingPart:
+        found, host = self._by_kind, self._processor.named("cpu")
+        if processors is None:
+            chosen, words = host, WORDS["host"]
+            rows = rows_of(self.rows, chosen)
+            beside = None if self.steps.only_traced else found.beside_s
+            compensated = compensate(rows, found.traced, beside, found.share, self._step_s)
+        else:
+            chosen = np.zeros(len(host), bool)
+            for name in processors:
+                chosen |= self._processor.named(name)
+            words = WORDS["device" if len(processors) == len(self.others) else "card"]
+            rows = rows_of(self.rows, chosen)
+            compensated = compensate_device(rows, found.traced, found.share, self._step_s)
+        return TakingPart(
+            at=np.flatnonzero(chosen),
+            rows=rows,
+            compensated=compensated,
+            sharing=Sharing(rows, compensated),
+            words=words,
+        )
+
+    @cached_property
+    def _moved_bytes(self) -> FloatArray | None:
+        """Bytes that each row moved, NaN where not known; None where they are of most of the time."""
+        found = bytes_of_rows(
+            self.numbers("bytes"),
+            on_gpu=~self._processor.named("cpu"),
+            outer=self._outer,
+            own=self._chosen.outermost & self._operation,
+            launch=self.launch,
+            idle=self.label("kind").named("runtime call") | ~self._operation,
+            lasting_s=self.compensated.busy_s,
+        )
+        time = self.compensated.time_s
+        known = np.isfinite(found)
+        enough = time[known].sum() >= ENOUGH_BYTES * time.sum() and np.nansum(found) > 0
+        return found if enough else None
+
+    @property
+    def ahead(self) -> float:
+        """By how much of a step the host is ahead of a device at the end of clean steps, mean."""
+        host_ns = self.steps.host_ns
+        if host_ns is None:
+            return 0.0
+        clean = self.clean[np.isfinite(host_ns[self.clean, 1])]
+        if not len(clean):
+            return 0.0
+        late = float((self.steps.end_ns[clean] - host_ns[clean, 1]).mean()) * 1e-9
+        return max(late / float(self.steps.seconds[clean].mean()), 0.0)
+
+    def by_time_alone(self, name: str) -> str:
+        """What is said of rows of memory whose bytes are not known; "" for others."""
+        return NO_BYTES if self.side(name) == "memory" and self._moved_bytes is None else ""
 
     @property
     def _relative(self) -> FloatArray:
@@ -427,6 +534,12 @@ class TracedSteps:
         )
         named = (self._kind(row) for row in first[len(unattributed) :].tolist())
         return found, (*unattributed, *named)
+
+    def labelled_of(self, name: str) -> tuple[Labelled, tuple[Kind, ...]]:
+        """As `labelled`, of the rows that a quantity can belong to."""
+        labelled, named = self.labelled
+        part = self._part(name)
+        return (labelled if part is None else part.labelled(labelled)), named
 
     def _kind(self, row: int) -> Kind:
         """Label of a row; nobody asks for that of no operation (-1)."""

@@ -44,14 +44,21 @@ class TorchDeviceQueue:
         self._current_stream = cuda.current_stream
         self._capturing = getattr(cuda, "is_current_stream_capturing", _never)  # torch 1.10
         self._free: list[Any] = []
+        self._streams: dict[int, int] = {}  # of each event that is out, by its identity
 
     def record(self) -> Any:
         """As `DeviceQueue.record`."""
         if self._captures():
             return None
         event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
-        event.record(self._current_stream(self._number))
+        stream = self._current_stream(self._number)
+        event.record(stream)
+        self._streams[id(event)] = int(stream.cuda_stream)
         return event
+
+    def stream(self, event: Any) -> int:
+        """As `DeviceQueue.stream`."""
+        return self._streams[id(event)]
 
     def reached(self, event: Any) -> bool:
         """As `DeviceQueue.reached`; never while a graph is captured."""
@@ -70,6 +77,7 @@ class TorchDeviceQueue:
 
     def release(self, event: Any) -> None:
         """As `DeviceQueue.release`."""
+        self._streams.pop(id(event), None)
         if len(self._free) < KEPT:
             self._free.append(event)
 

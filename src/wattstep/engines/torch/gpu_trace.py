@@ -17,6 +17,10 @@ from wattstep.engines.cupti import refused_here
 
 NO_CUPTI = "this build of torch cannot trace GPUs (it has no CUPTI or ROCm's tracer)"
 ALONE = "operations are of the CPU alone: {}"
+FIRST_USED = (
+    "the GPU was first used in a step that was being traced: operations of that step are of the CPU "
+    "alone, those of later ones of both"
+)
 NOT_SEEN = (
     "the profiler saw nothing of the GPU though it worked: another profiler has CUPTI, or it may "
     "not be used here"

@@ -33,7 +33,14 @@ from wattstep.engines.marked_tracer import (
 )
 from wattstep.engines.step_phases import BACKWARD, FORWARD, OPTIMIZER
 from wattstep.engines.torch.flops import COUNTED, flops_of
-from wattstep.engines.torch.gpu_trace import ALONE, NOT_SEEN, GpuTrace, nested_by_time, profiler
+from wattstep.engines.torch.gpu_trace import (
+    ALONE,
+    FIRST_USED,
+    NOT_SEEN,
+    GpuTrace,
+    nested_by_time,
+    profiler,
+)
 from wattstep.engines.torch.layers import OUTSIDE, SCOPE, LayerScopes, TopLevelMarks
 from wattstep.formats.trace import NONE
 from wattstep.schema.tracer import Code
@@ -168,6 +175,8 @@ class TorchTracer(MarkedTracer):
 
     def operations(self) -> Sequence[_Node]:
         """The operations of the window that was closed, with their layers; where a GPU was traced, calls, too."""
+        if self._on_gpu is None and self._gpu.used():
+            self._notes.append(FIRST_USED)
         profile, self._profile = self._profile, None
         results, flat = profile.kineto_results, _Flattening(self._layers.paths())
         roots = results.experimental_event_tree()

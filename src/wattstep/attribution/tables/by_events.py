@@ -1,0 +1,194 @@
+"""Layers and phases of a training on a device by events in its queue, where no kernels were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.attribution.tables.operation_table import Row
+from wattstep.attribution.tables.phase_spans import PhaseSpans
+from wattstep.attribution.tables.row_labels import NO_LAYER
+from wattstep.recorded.reading import Marks
+from wattstep.recorded.steps import Steps
+from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.journal import Mark
+from wattstep.stats.statistics import mean_figure
+
+FORWARD: Final = "forward"
+NOTE: Final = (
+    "layers and phases are by events in the queue of {}: no kernels were seen, and what the host did "
+    "meanwhile is not told apart (why stands among the notes)"
+)
+NO_LAYERS: Final = "no step carries marks of layers: they are of phases alone"
+METHOD: Final = (
+    "by events, no kernels seen: from the device's coming to its begin to that to its end"
+)
+REST_METHOD: Final = "by events, no kernels seen: the phase less its marked layers"
+NOT_SEEN: Final = "by events, no kernels seen: what ran in it is not known"
+_MISSING: Final[Mapping[str, str]] = {
+    "energy": "J",
+    "power": "W",
+    "cpu_utilization": "ratio",
+    "memory": "B",
+    "flops": "FLOP",
+    "bytes": "B",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EventTables:
+    """Tables of a mean clean step in which layers and phases stand in the place of operations.
+
+    Attributes:
+        device: On whose queue.
+        source: Of the times.
+        step_s: Mean clean step in s.
+        phases: Time of each phase.
+        layers: Time of each marked layer's forward.
+        calls: How often each is called in a step, by layer.
+    """
+
+    device: str
+    source: str
+    step_s: float
+    phases: Mapping[str, Figure]
+    layers: Mapping[str, Figure]
+    calls: Mapping[str, Figure]
+
+    def operations(self) -> list[Row]:
+        """Layers of the forward pass, what is left of it, and the other phases; they make the step."""
+        rows = []
+        for phase, time in self.phases.items():
+            if phase != FORWARD or not self.layers:
+                rows.append(self._row({"name": phase, "layer": NO_LAYER, "phase": phase}, time))
+                continue
+            rows += [
+                self._row({"name": phase, "layer": layer, "phase": phase}, its, layer)
+                for layer, its in self.layers.items()
+            ]
+            left = self._left_of_forward(time)
+            rows.append(self._row({"name": phase, "layer": NO_LAYER, "phase": phase}, left))
+        return _longest_first([{**row, "kind": "layer or phase"} for row in rows])
+
+    def layer_rows(self) -> list[Row]:
+        """Forward passes of layers, and all else of the step as that of no single layer."""
+        rows = [self._row({"layer": name}, time, name) for name, time in self.layers.items()]
+        left = self.step_s - sum(time.value or 0.0 for time in self.layers.values())
+        words = "by events, no kernels seen: the step less the forward passes of marked layers"
+        rest = replace(self._whole, value=max(left, 0.0), low=None, high=None, method=words)
+        return _longest_first([*rows, self._row({"layer": NO_LAYER}, rest)] if rows else [])
+
+    def phase_rows(self) -> list[Row]:
+        """Phases."""
+        rows = [self._row({"phase": name}, time) for name, time in self.phases.items()]
+        return _longest_first([{**row, "span": row["time"]} for row in rows])
+
+    def notes(self) -> list[str]:
+        """What the reader must know."""
+        return [NOTE.format(self.device), *([] if self.layers else [NO_LAYERS])]
+
+    @property
+    def _whole(self) -> Figure:
+        return next(iter(self.phases.values()))
+
+    def _left_of_forward(self, forward: Figure) -> Figure:
+        left = (forward.value or 0.0) - sum(time.value or 0.0 for time in self.layers.values())
+        return replace(
+            forward, value=max(left, 0.0), low=None, high=None, confidence=None, method=REST_METHOD
+        )
+
+    def _row(self, labels: Mapping[str, str], time: Figure, layer: str | None = None) -> Row:
+        once = Figure(value=1.0, unit="count", status=Status.COUNTED, source=self.source)
+        share = time.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else None
+        return {
+            **labels,
+            "processor": self.device,
+            "calls": once if layer is None else self.calls[layer],
+            "time": time,
+            "busy_time": time,
+            "share": missing("ratio", "the step has no length") if share is None else share,
+            **{name: missing(unit, NOT_SEEN) for name, unit in _MISSING.items()},
+        }
+
+
+def event_tables(
+    marks: Marks, steps: Steps, clean: IntArray, spans: PhaseSpans | None, step_s: float
+) -> EventTables | None:
+    """Tables by events; None where the steps lie on no device, or carry no marks of phases.
+
+    Args:
+        marks: Of the run.
+        steps: All of its steps.
+        clean: Positions of the clean ones.
+        spans: Lengths of their phases.
+        step_s: Mean clean step in s.
+    """
+    if not steps.device or spans is None:
+        return None
+    names = dict.fromkeys(name for _, name in spans.seconds)
+    phases = {}
+    for name in names:
+        figure = spans.of_phase(name)
+        assert figure is not None
+        phases[name] = replace(figure, source=steps.source, method=f"{METHOD}; {figure.method}")
+    seconds, calls = _layers(marks, clean)
+    scale = _scale(marks, steps, clean, phases.get(FORWARD))
+    return EventTables(
+        device=steps.device,
+        source=steps.source,
+        step_s=step_s,
+        phases=phases,
+        layers={name: _figure(each * scale, steps.source) for name, each in seconds.items()},
+        calls={
+            name: mean_figure(each, "count", "marks of the training", Status.COUNTED)
+            for name, each in calls.items()
+        },
+    )
+
+
+def _layers(marks: Marks, clean: IntArray) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Time in s and calls of each layer in each clean step that carries marks of layers."""
+    kinds = (marks.kind == Mark.LAYER_START) | (marks.kind == Mark.LAYER_END)
+    at = np.flatnonzero(kinds & np.isin(marks.step, clean))
+    step, name, kind, t_ns = marks.step[at], marks.name[at], marks.kind[at], marks.t_ns[at]
+    # A mark without its other half (a forward that raised) is left out.
+    pair = np.flatnonzero(
+        (kind[:-1] == Mark.LAYER_START)
+        & (kind[1:] == Mark.LAYER_END)
+        & (step[:-1] == step[1:])
+        & (name[:-1] == name[1:])
+    )
+    marked, ordinal = np.unique(step[pair], return_inverse=True)
+    seconds: dict[str, FloatArray] = {}
+    calls: dict[str, FloatArray] = {}
+    for layer in dict.fromkeys(name[pair].tolist()):
+        mine = name[pair] == layer
+        lasting = (t_ns[pair + 1] - t_ns[pair])[mine] * 1e-9
+        sums = np.bincount(ordinal[mine], lasting, minlength=len(marked))
+        seconds[layer] = sums.astype(np.float64, copy=False)
+        calls[layer] = np.bincount(ordinal[mine], minlength=len(marked)).astype(np.float64)
+    return seconds, calls
+
+
+def _scale(marks: Marks, steps: Steps, clean: IntArray, forward: Figure | None) -> float:
+    """From the forward pass of steps that carry marks of layers to that of all clean ones."""
+    marked = np.intersect1d(clean, marks.step[marks.kind == Mark.LAYER_START])
+    if not len(marked) or forward is None or not forward.value:
+        return 1.0
+    phases, _ = marks.phases(steps, marked, None)
+    columns = [at for at, name in enumerate(phases.names) if name == FORWARD]
+    own = float(phases.durations_s[:, columns].sum(axis=1).mean()) if columns else 0.0
+    return forward.value / own if own > 0 else 1.0
+
+
+def _figure(seconds: FloatArray, source: str) -> Figure:
+    figure = mean_figure(seconds, "s", source, Status.MEASURED)
+    return replace(figure, method=f"{METHOD}; {figure.method}")
+
+
+def _longest_first(rows: list[dict[str, Any]]) -> list[Row]:
+    return sorted(rows, key=lambda row: -(row["time"].value or 0.0))

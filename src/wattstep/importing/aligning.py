@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from wattstep.importing.clocks.alignment import (
 from wattstep.importing.clocks.alignment_load import Load, from_load, load_of_intervals
 from wattstep.importing.telemetry import Telemetry, mapped, merged
 from wattstep.schema.channel import Channel
+from wattstep.schema.run_documents import AlignmentFacts
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -95,7 +96,7 @@ class Aligned:
 
     logs: tuple[Telemetry, ...]
     maps: tuple[ClockMap, ...]
-    documents: tuple[dict[str, Any], ...]
+    documents: tuple[AlignmentFacts, ...]
     notes: tuple[str, ...]
 
 
@@ -155,7 +156,7 @@ def align(
 def _finished(
     logs: Sequence[Telemetry],
     maps: Sequence[ClockMap],
-    documents: Sequence[dict[str, Any]],
+    documents: Sequence[AlignmentFacts],
     notes: Sequence[str],
 ) -> Aligned:
     _, more = merged(logs)
@@ -484,7 +485,7 @@ _WORDS: Final = {
 }
 
 
-def _document(log: Telemetry, found: ClockMap, span: tuple[int, int] | None) -> dict[str, Any]:
+def _document(log: Telemetry, found: ClockMap, span: tuple[int, int] | None) -> AlignmentFacts:
     first, last = _extent(log.recording)
     rate, low, high = found.rate_interval()
     said = found.method != "none"

@@ -20,6 +20,7 @@ from wattstep.importing.steps_of_power import PowerSteps, steps_of_power
 from wattstep.importing.telemetry import Telemetry, merged, read_telemetry
 from wattstep.importing.traces import is_trace, read_trace
 from wattstep.schema.channel import Channel, Origin
+from wattstep.schema.run_documents import DeviceFacts, ImportedFiles
 from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.settings import parse_duration
 from wattstep.store.writing import write_run
@@ -198,7 +199,7 @@ def _describe(
     aligned: Aligned,
     logs: Sequence[Telemetry],
 ) -> RunInfo:
-    imported: dict[str, Any] = {}
+    imported: ImportedFiles = {}
     if trace is not None and tables is not None:
         imported["trace"] = {
             "file": _name(settings.trace),
@@ -243,7 +244,7 @@ def _describe(
         trace="none" if trace is None else "imported",
         device=_device(settings, trace, logs),
         target="imported",
-        model={} if tables is None else dict(tables.workload),
+        model={} if tables is None else tables.workload,
         imported=imported,
         reads=reads,
         notes=(*notes, *aligned.notes),
@@ -252,9 +253,9 @@ def _describe(
 
 def _device(
     settings: ImportSettings, trace: Trace | None, logs: Sequence[Telemetry]
-) -> dict[str, Any]:
+) -> DeviceFacts:
     """Device as the files describe it."""
-    found: dict[str, Any] = {} if trace is None else dict(trace.device)
+    found: DeviceFacts = {} if trace is None else {**trace.device}
     boards = [log.recording.board for log in logs if log.recording.board]
     if name := settings.board or next(iter(boards), None):
         found |= {"model": find(name).title, "board": name}

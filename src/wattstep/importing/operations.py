@@ -46,6 +46,7 @@ from wattstep.importing.phases import (
 )
 from wattstep.importing.slices import named_so, told_apart
 from wattstep.importing.steps import TraceSteps, find_steps
+from wattstep.schema.run_documents import ModelFacts
 
 APART: Final = 6  # names of work whose power may differ; more would fit any power
 OUTSIDE: Final = "(outside modules)"
@@ -109,7 +110,7 @@ class TraceTables:
     counters: Recording | None
     busy: Mapping[str, Longs]
     busy_by: Mapping[str, tuple[Longs, ...]]
-    workload: Mapping[str, Any]
+    workload: ModelFacts
     notes: tuple[str, ...]
     events: int
     marks: int
@@ -501,7 +502,7 @@ def _left_out(reasons: Reasons, duration_ns: Longs) -> dict[str, LeftOut]:
     return found
 
 
-def _workload(trace: Trace, roots: tuple[str, ...], processors: tuple[str, ...]) -> dict[str, Any]:
+def _workload(trace: Trace, roots: tuple[str, ...], processors: tuple[str, ...]) -> ModelFacts:
     return {
         "modules": list(roots),
         "gpus": list(trace.device.get("gpus", ())),

@@ -21,6 +21,7 @@ from wattstep.recorded.power import spoken
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, missing
+from wattstep.schema.run_documents import PowerStepFacts
 
 LEAST_SAMPLES: Final = 40
 ROLES: Final = ("power_total", "power_part", "power_outside")
@@ -54,7 +55,7 @@ class PowerSteps:
 
     steps: dict[str, Any]
     spans: dict[str, Any]
-    document: dict[str, Any] = field(default_factory=dict)
+    document: PowerStepFacts = field(default_factory=PowerStepFacts)
     notes: tuple[str, ...] = ()
 
 
@@ -126,7 +127,7 @@ def _told(
     found: Stretches | None, figure: Figure, warmup: int, power: _Power | None = None
 ) -> PowerSteps:
     reason = figure.reason
-    document: dict[str, Any] = {"found": False}
+    document: PowerStepFacts = {"found": False}
     if found is not None:
         document |= _busy(found)
     if found is not None and figure.value is not None and power is not None:
@@ -159,7 +160,7 @@ def _filled(
         busy=spoken((found.busy[1] - found.busy[0]) * 1e-9),
         least=spoken(LEAST_A_PERIOD * float(np.median(np.diff(power.t_ns))) * 1e-9),
     )  # fmt: skip
-    document = {
+    document: PowerStepFacts = {
         "found": True, **_busy(found), "count": len(begins),
         "count_low": fewest, "count_high": most, "share": steady.share, "period_s": figure.value,
         "low_s": low_s, "high_s": high_s, "method": figure.method,
@@ -171,14 +172,14 @@ def _filled(
     )  # fmt: skip
 
 
-def _busy(found: Stretches) -> dict[str, Any]:
+def _busy(found: Stretches) -> PowerStepFacts:
     """Busy stretch, whether an idle level shows, and earliest, likely and latest times of its ends."""
-    edges = {
-        name: [edge.first, edge.best, edge.last]
-        for name, edge in (("begin_ns", found.begin), ("end_ns", found.end))
-        if edge is not None
-    }
-    return {"busy_ns": list(found.busy), "idle": found.idle_shown, **edges}
+    facts: PowerStepFacts = {"busy_ns": list(found.busy), "idle": found.idle_shown}
+    if found.begin is not None:
+        facts["begin_ns"] = [found.begin.first, found.begin.best, found.begin.last]
+    if found.end is not None:
+        facts["end_ns"] = [found.end.first, found.end.best, found.end.last]
+    return facts
 
 
 def _steps(begins: IntArray, ends: IntArray) -> TraceSteps:

@@ -184,7 +184,7 @@ class Recorder(StepRecorder):
         """The perf counters of the training; see `Attendant`."""
         return open_clocks(self._process, without)
 
-    def _environment(self) -> dict[str, Any]:
+    def _environment(self) -> dict[str, str]:
         """Versions of what trains."""
         return _environment()
 
@@ -479,8 +479,8 @@ def _version(engine: Engine | None) -> str:
     return PYTHON if engine is None else engine.version()
 
 
-def _environment() -> dict[str, Any]:
-    versions: dict[str, Any] = {"python": platform.python_version()}
+def _environment() -> dict[str, str]:
+    versions: dict[str, str] = {"python": platform.python_version()}
     for name in (*engines.ENGINES, "numpy"):
         module = sys.modules.get(name)
         if module is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Status, weakest
+from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.settings import PowerModel
 
 NO_SENSOR = (
@@ -58,7 +58,7 @@ WITHIN = 1.01  # of each other: two steps that are the same
 GAP_PERIODS = 20  # periods without a sample are a gap
 
 
-def real_cores(device: Mapping[str, Any]) -> int:
+def real_cores(device: DeviceFacts) -> int:
     """Cores that the training could run on: an emulated board's are not."""
     return int(device.get("emulated_on", device).get("cores") or 1)
 

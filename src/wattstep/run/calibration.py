@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from wattstep.recorded.calibration import TOTAL, Calibration, find_shift, fit, s
 from wattstep.recorded.curves import Curve, curve_of_gauge
 from wattstep.recorded.power import EnergySource
 from wattstep.run.run import Run
+from wattstep.schema.run_documents import CalibrationFile, MachineFacts
 from wattstep.schema.run_info import RunInfo
 
 UPDATES_A_WINDOW: Final = 5
@@ -63,17 +64,17 @@ def calibrate(
     )
 
 
-def calibration_document(run: Run, calibrations: Mapping[str, Calibration]) -> dict[str, Any]:
+def calibration_document(run: Run, calibrations: Mapping[str, Calibration]) -> CalibrationFile:
     """Content of a calibration file: its board, and the calibrations by channel."""
     device = run.info.device
     return {
         "schema": 1,
-        "device": {key: device.get(key) for key in ("model", "board")},
+        "device": {"model": device.get("model"), "board": device.get("board")},
         "calibrations": {name: each.to_dict() for name, each in calibrations.items()},
     }
 
 
-def check_device(document: Mapping[str, Any], device: Mapping[str, Any]) -> None:
+def check_device(document: CalibrationFile, device: MachineFacts) -> None:
     """Refuses the calibration of another board.
 
     Raises:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from wattstep.errors import InvalidValueError, MissingPartError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
+from wattstep.schema.run_documents import GpuFacts, ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, Preparation, Specification
@@ -110,7 +111,7 @@ class Trainer(Protocol):
         return None
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> TrainingOptions:
         """Further facts of how it trains, JSON-ready; e.g. "frames_per_step"."""
         return {}
 
@@ -130,7 +131,7 @@ class Trainer(Protocol):
         """Evaluation of the model on held-out samples; see `Training.evaluate`."""
         return {}
 
-    def model_facts(self) -> dict[str, Any]:
+    def model_facts(self) -> ModelFacts:
         """Parameters (all and trainable) and layers that hold any; empty where nothing counts them."""
         return {}
 
@@ -309,7 +310,7 @@ class Engine(Protocol):
         """
         return None if processor == "cpu" else f"{self.name} runs on the CPU only"
 
-    def device_facts(self, processor: str) -> Mapping[str, Any]:
+    def device_facts(self, processor: str) -> GpuFacts:
         """Facts of the device that a processor stands for, JSON-ready; the framework is loaded.
 
         Of a GPU: "name", "compute_capability", "memory" (bytes), "multiprocessors",

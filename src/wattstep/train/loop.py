@@ -20,6 +20,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
+from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
 from wattstep.schema.workload import WorkloadFacts, kind_of
@@ -263,7 +264,7 @@ class _Loop:
         self._sustaining: Sustaining | None = None
         self._steady = False
         self._eta = LiveForecast(recorder.path, recorder.info)
-        self._forecast: dict[str, Any] = {}
+        self._forecast: ForecastFacts = {}
 
     def run(self) -> None:
         recorder, settings = self._recorder, self._settings

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -48,6 +47,7 @@ from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.run_documents import DeviceFacts
 from wattstep.stats.statistics import mean_figure
 
 WHOSE = " of the machine that trained, not of that of the sensors"
@@ -483,6 +483,6 @@ class TracedSteps:
         return len(self._by_kind.spans) > 1
 
 
-def _has_other_sensors(device: Mapping[str, Any]) -> bool:
+def _has_other_sensors(device: DeviceFacts) -> bool:
     """True if the sensors are not those of the machine that trained."""
     return bool(device.get("emulated_on") or device.get("sensors_of"))

@@ -14,11 +14,11 @@ from wattstep.errors import InvalidValueError
 from wattstep.schema.ceilings import (
     CHANNELS_LAST,
     CONVOLUTION,
-    MACHINE,
     PRODUCT,
     Asked,
     Ceilings,
     Level,
+    identity,
     spoken_threads,
 )
 from wattstep.schema.figure import Figure, Status, missing
@@ -79,7 +79,7 @@ def measure(asked: Asked, tell: Tell = lambda text: None) -> Ceilings:
         measured.tell_unsteady()
     return Ceilings(
         created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        device={key: asked.device.get(key) for key in MACHINE},
+        device=identity(asked.device),
         torch=str(torch.__version__),
         threads=asked.threads,
         compute=measured.compute,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine, Trainer, TrainingHooks
 from wattstep.schema.extras import require
+from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import PROCESSORS, Preparation, Specification
 
@@ -120,7 +121,7 @@ class TorchEngine(Engine):
 
         return lacking(processor)
 
-    def device_facts(self, processor: str) -> Mapping[str, Any]:
+    def device_facts(self, processor: str) -> GpuFacts:
         """As `Engine.device_facts`."""
         if processor == "cpu":
             return {}

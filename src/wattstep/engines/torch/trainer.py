@@ -26,6 +26,7 @@ from wattstep.engines.torch.precision import (
 from wattstep.engines.torch.processor import find_device, move, place
 from wattstep.engines.torch.shaping import compile_model, compiling, lay_channels_last
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
+from wattstep.schema.run_documents import ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import Meter
 from wattstep.schema.workload import Preparation, Turn
 from wattstep.workloads.torch.workload import TorchWorkload
@@ -60,7 +61,7 @@ class TorchTrainer(Trainer):
     ) -> None:
         workload.specification.check_precision(precision)
         self._device = find_device(processor, precision)
-        self._numerics: dict[str, Any] = {}
+        self._numerics: TrainingOptions = {}
         self._remarks: list[str] = []
         if self._device.type == "cuda":
             self._set_numerics(precision)
@@ -110,7 +111,7 @@ class TorchTrainer(Trainer):
         return TorchClassifier(self.training) if fits else None
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> TrainingOptions:
         """Frames of a game that go by in each step, where one is played; TF32 on a GPU."""
         frames = getattr(self.training, "frames_per_step", None)
         return {**({} if frames is None else {"frames_per_step": frames}), **self._numerics}
@@ -182,7 +183,7 @@ class TorchTrainer(Trainer):
         with compiling(self._compiled), self._autocast():
             return self.training.evaluate()
 
-    def model_facts(self) -> dict[str, Any]:
+    def model_facts(self) -> ModelFacts:
         """Parameters (all and trainable) and layers that hold any."""
         return count_model(self.model)
 
@@ -217,7 +218,7 @@ class TorchTrainer(Trainer):
         torch_checkpoint.load(self.training, path, self._scaling)
 
 
-def count_model(model: torch.nn.Module) -> dict[str, Any]:
+def count_model(model: torch.nn.Module) -> ModelFacts:
     """Parameters (all and trainable) and layers; shared parameters count once.
 
     `layers` hold parameters of any kind, `weight_layers` a matrix or a kernel: normalisation is

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.run_documents import ClockMapFacts
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -89,7 +90,7 @@ class ClockMap:
         half: Longs = np.ceil(inside + beyond * self.rate_uncertainty).astype(np.int64)
         return half
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ClockMapFacts:
         """JSON-ready."""
         return {
             "method": self.method,
@@ -103,7 +104,7 @@ class ClockMap:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ClockMap:
+    def from_document(cls, document: ClockMapFacts) -> ClockMap:
         """The inverse of `document`.
 
         Raises:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wattstep.record.sensors.android.look import Dump, LookError, look
 from wattstep.record.sensors.android.sections import SECTIONS, Wanted, clusters
 from wattstep.record.sensors.android.source import FIRST_ECHO_S, measure_clock
 from wattstep.schema.channel import Absent, Channel, Present, SensorRead
+from wattstep.schema.run_documents import DeviceFacts
 
 SOURCE = "wattstep.record.sensors.android.source:open_source"
 CLOCKS = {
@@ -32,7 +32,7 @@ class Phone:
     """
 
     found: dict[str, Present | Absent]
-    device: dict[str, Any]
+    device: DeviceFacts
     notes: tuple[str, ...]
 
 
@@ -145,7 +145,7 @@ def _stamped(channels: Iterable[Channel], note: str, taken: set[str]) -> tuple[C
     return tuple(made)
 
 
-def describe(dump: Dump) -> dict[str, Any]:
+def describe(dump: Dump) -> DeviceFacts:
     """Description of the phone as a machine; no serial number, no names of its owner."""
     maker, model, soc, hardware, release = (
         dump.text(f"getprop {name}")

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError, MissingPartError
 from wattstep.schema.ceilings import Asked, Ceilings
@@ -187,6 +187,21 @@ class TrainingHooks(Protocol):
         ...
 
 
+class PublishedCounts(TypedDict):
+    """The published configuration of a workload, and its parameters in our code; None: not counted."""
+
+    classes: int | None
+    image_size: int | None
+    parameters: int | None
+
+
+class ModelCounts(ModelFacts, total=False):
+    """A model's facts with those of the published configuration, and FLOPs of the forward passes of a step."""
+
+    published: PublishedCounts
+    forward_flops_per_sample: int
+
+
 class Engine(Protocol):
     """A framework that trains. What is said without a call loads nothing of it.
 
@@ -319,7 +334,7 @@ class Engine(Protocol):
         """
         return {}
 
-    def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
+    def count(self, workload: Specification, preparation: Preparation) -> ModelCounts:
         """Facts that are counted from the model itself, JSON-ready.
 
         Returns:

@@ -39,6 +39,12 @@ class MachineFacts(TypedDict, total=False):
     hypervisor: str | None
 
 
+class MeasuringMachine(MachineFacts, total=False):
+    """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
+
+    where: str
+
+
 class GpuFacts(TypedDict, total=False):
     """A GPU, as the engine that trains on it describes it; `memory` in bytes."""
 
@@ -197,6 +203,19 @@ class TrainingOptions(TypedDict, total=False):
     until: str | None
     subtract_idle: str | None
     exclude: Sequence[str] | None
+    images_per_day: int
+    days: int
+    epochs_per_day: int
+
+
+class DataDocument(TypedDict, total=False):
+    """The data of a training, as `schema.workload.DataFacts`."""
+
+    name: str
+    stand_in: bool
+    stands_for: str | None
+    sha256: str
+    samples: int
 
 
 class AskedLength(TypedDict, total=False):

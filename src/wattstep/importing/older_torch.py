@@ -19,7 +19,7 @@ ANNOTATIONS: Final = ("Optimizer.", "enumerate(DataLoader)")
 def mended(trace: Trace) -> Trace:
     """Trace with annotations as such, and with numbers on the engine's own events.
 
-    One of a later torch stays as it is. What a user's code annotated cannot be told from an
+    One of a later torch stays as it is. What a user's code annotated cannot be distinguished from an
     operation there.
 
     Args:

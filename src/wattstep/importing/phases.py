@@ -146,8 +146,8 @@ def phase_marks(
 
     A phase begins with the first row that says it and lasts to the next; clearing gradients is
     too short to be one. What comes before the first backward operation is forward. A step whose
-    first phase would be the optimizer has no marks: what comes before it cannot be told; neither
-    has one in which a single part is named: how far that reaches cannot be told.
+    first phase would be the optimizer has no marks: what comes before it cannot be determined; neither
+    has one in which a single part is named: how far that reaches cannot be determined.
 
     Args:
         rows: In order.

@@ -20,7 +20,7 @@ from wattstep.schema.run_info import RunInfo
 
 UPDATES_A_WINDOW: Final = 5
 WINDOW_NS: Final = 1_000_000_000
-STEP_NS: Final = 20_000_000  # of the grid on which the clocks are laid onto each other
+STEP_NS: Final = 20_000_000  # of the grid on which the clocks are aligned
 # A wall clock of a board that asks no time server is out by seconds, one that does by less.
 WALL_CLOCK_NS: Final = 5_000_000_000
 ANY_NS: Final = 2**62
@@ -40,8 +40,8 @@ def calibrate(
         run: The run, whose power should vary: with idle stretches, best of all.
         meter: The meter's log.
         channel: "total", or the channel of one rail that the meter measured.
-        shift_s: What is added to the meter's times to get the run's; None: found by laying the two
-            powers onto each other, from the wall clocks where the log has one.
+        shift_s: What is added to the meter's times to get the run's; None: found by aligning the
+            two powers, from the wall clocks where the log has one.
         accuracy: Relative accuracy of the meter, as its maker states it.
 
     Raises:

@@ -150,7 +150,7 @@ def around_training(series: Series, what: str) -> str:
 
 
 def not_comparable(series: Series) -> str | None:
-    """Reason why other processes cannot be told from the training; None where they can."""
+    """Reason why other processes cannot be distinguished from the training; None where they can."""
     role = around_training(series, "busy_time")
     if series.one(role) is None:
         return series.without("busy time of the system was not sampled")

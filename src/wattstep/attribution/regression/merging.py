@@ -1,4 +1,4 @@
-"""Merges what cannot be told apart into the finest groups that can."""
+"""Merges what cannot be distinguished into the finest groups that can."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from wattstep.attribution.regression.timeline import Covered, Timeline, covered,
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LONGEST_DELAY = 0.12  # s, or three sample spacings
-AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be told from none
+AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be distinguished from none
 SHORTEST = 1e-7  # s: a window that is shorter is a moment
 PARTS_A_MEMORY = 3.0  # plain averages that an exponential one is made of
 MOST_PARTS = 8

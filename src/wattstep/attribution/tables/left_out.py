@@ -17,7 +17,7 @@ BEYOND: Final = 1.5  # times the longest that clean steps are beside their neigh
 BEYOND_FEW: Final = 2.5
 LEAST_CLEAN: Final = 30  # steps: what fewer never showed may come in one of ten
 SLOW: Final = 0.1  # longer than its neighbours, at least
-OFTEN_SLOW: Final = 0.03  # of clean steps: what is rarer cannot be told from few windows
+OFTEN_SLOW: Final = 0.03  # of clean steps: what is rarer cannot be determined from few windows
 NOTICED: Final = 0.01  # of the clean time
 ENOUGH_WINDOWS: Final = 5
 

@@ -1,4 +1,4 @@
-"""Rows whose energy samples are too coarse for, taken from the regression over many steps; groups that cannot be told apart."""
+"""Rows whose energy samples are too coarse for, taken from the regression over many steps; groups that cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RegressionRows:
         return self.figures(members)
 
     def figures(self, members: IntArray) -> tuple[Figure, Figure]:
-        """Energy and power of kinds together; missing with the reason where they cannot be told.
+        """Energy and power of kinds together; missing with the reason where they cannot be determined.
 
         Args:
             members: The kinds.
@@ -144,13 +144,13 @@ class RegressionRows:
         return self._scale
 
     def words(self, group: Group, members: IntArray) -> str:
-        """Rest of a group that a part of it cannot be told apart from, and their common energy."""
+        """Rest of a group that a part of it cannot be distinguished from, and their common energy."""
         others = len(group.members) - len(np.intersect1d(group.members, members))
         energy = group.energy.scaled(self._factor, "J")
         together = "" if energy.value is None else f"; together {_amount(energy)}"
         named = self._of.label(group)
         return (
-            f"cannot be told apart from {others} other{'s' if others > 1 else ''} of {named}"
+            f"cannot be distinguished from {others} other{'s' if others > 1 else ''} of {named}"
             f"{together}"
         )
 

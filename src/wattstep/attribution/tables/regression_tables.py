@@ -216,7 +216,7 @@ class RegressionTables:
 
     @cached_property
     def groups(self) -> list[Row]:
-        """Groups that cannot be told apart, the costliest first; with rows and unattributed energies they make the step."""
+        """Groups that cannot be distinguished, the costliest first; with rows and unattributed energies they make the step."""
         regression_rows = self._tells
         if regression_rows is None:
             return []

@@ -67,7 +67,7 @@ def describe(workload: TorchWorkload, preparation: Preparation) -> ModelCounts:
     published = count_published(workload)
     training = workload.prepare(preparation)
     counter = FlopCounter()
-    for update in training.turns:
+    for update in training.updates:
         batch = update.next_batch(lambda name: nullcontext())
         with counter, torch.no_grad():
             update.loss(batch)

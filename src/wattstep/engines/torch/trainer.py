@@ -28,7 +28,7 @@ from wattstep.engines.torch.shaping import compile_model, compiling, lay_channel
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
 from wattstep.schema.run_documents import ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import Meter
-from wattstep.schema.workload import Preparation, Turn
+from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
 
@@ -75,7 +75,7 @@ class TorchTrainer(Trainer):
         self.samples_per_step = preparation.batch_size * preparation.accumulate
         self._accumulate = preparation.accumulate
         self._mark: Mark = ignore_phase
-        self._updates = tuple(self.training.turns)
+        self._updates = tuple(self.training.updates)
         self._autocast = autocast_of(precision, self._device)
         self._scaling = Scaling(self._device) if precision == "amp-fp16" else None
         self._steps = 0
@@ -147,9 +147,11 @@ class TorchTrainer(Trainer):
             losses = [self._take(update, mark) for update in self._updates]
         self._steps += 1
         # One wait for a GPU a step, when all of the step's work is on its way.
-        return sum(sum(float(each.item()) / self._accumulate for each in turn) for turn in losses)
+        return sum(
+            sum(float(each.item()) / self._accumulate for each in update) for update in losses
+        )
 
-    def _take(self, update: Turn, mark: Mark) -> list[torch.Tensor]:
+    def _take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
         """Makes one parameter update: gradients of all its batches, added up, then its optimizer.
 
         Returns:

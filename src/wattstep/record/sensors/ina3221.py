@@ -45,7 +45,7 @@ class Input:
     """Input of a chip.
 
     Attributes:
-        label: Of its rail, as the driver names it, or why it cannot be told.
+        label: Of its rail, as the driver names it, or why it cannot be determined.
         paths: The file of its power, or those whose product it is: voltage in mV, current in mA.
         scale: The integer, or the product, times this is the power in W.
         voltage: The file of its voltage in mV.

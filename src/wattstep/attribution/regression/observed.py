@@ -258,11 +258,11 @@ def _spread_over(
     early = each.early_s * MAYBE if each.early_s else np.zeros(1)
     parts = [covered(line, axis, begin + by, until + by) for begin, until in spans for by in early]
     whole = np.logical_and.reduce([part.whole for part in parts])
-    kept = [whole[part.whole] for part in parts]
+    wholes = [whole[part.whole] for part in parts]
     middle = len(parts) // 2
     return Covered(
-        weights=np.hstack([p.weights[k] for p, k in zip(parts, kept, strict=True)]) / len(parts),
-        columns=np.hstack([p.columns[k] for p, k in zip(parts, kept, strict=True)]),
-        whole=whole, step=parts[middle].step[kept[middle]],
-        position=parts[middle].position[kept[middle]],
+        weights=np.hstack([p.weights[k] for p, k in zip(parts, wholes, strict=True)]) / len(parts),
+        columns=np.hstack([p.columns[k] for p, k in zip(parts, wholes, strict=True)]),
+        whole=whole, step=parts[middle].step[wholes[middle]],
+        position=parts[middle].position[wholes[middle]],
     )  # fmt: skip

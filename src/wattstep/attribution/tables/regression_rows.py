@@ -121,15 +121,15 @@ class RegressionRows:
     def reconciled(self, figure: Figure) -> Figure:
         """A figure of the regression, brought to what integration says of the whole."""
         scale = self._factor
-        found = figure.scaled(scale, figure.unit)
-        if found.low is not None and figure.low is not None:
+        scaled = figure.scaled(scale, figure.unit)
+        if scaled.low is not None and figure.low is not None:
             # Which of both is right is not known: the interval holds what either says.
-            found = replace(found, low=min(found.low, figure.low))
-        if found.high is not None and figure.high is not None:
-            found = replace(found, high=max(found.high, figure.high))
-        watts = found.value if found.unit == "W" else None
+            scaled = replace(scaled, low=min(scaled.low, figure.low))
+        if scaled.high is not None and figure.high is not None:
+            scaled = replace(scaled, high=max(scaled.high, figure.high))
+        watts = scaled.value if scaled.unit == "W" else None
         return replace(
-            found,
+            scaled,
             method=f"{figure.method}; {self._rests_on}; {SCALED.format(scale)}",
             status=weakest([Status.ATTRIBUTED, self._source.status]),
             source=self._source.source,
@@ -184,16 +184,16 @@ class RegressionRows:
         }  # fmt: skip
 
 
-def scaled_to(whole: float, found: float) -> float | str:
+def scaled_to(whole: float, total: float) -> float | str:
     """By what the regression is scaled so that it makes the step, or why not.
 
     Args:
         whole: Energy in J as integration has it.
-        found: The same as regression has it.
+        total: The same as regression has it.
     """
-    if whole <= 0 or found <= 0 or not 1 / MOST_APART <= whole / found <= MOST_APART:
-        return DISAGREES.format(found, whole)
-    return whole / found
+    if whole <= 0 or total <= 0 or not 1 / MOST_APART <= whole / total <= MOST_APART:
+        return DISAGREES.format(total, whole)
+    return whole / total
 
 
 def resolved(energy: Figure) -> bool:

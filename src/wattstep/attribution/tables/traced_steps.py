@@ -79,8 +79,8 @@ class TracedSteps:
         """Mean clean step; of an imported run without clean ones the mean traced step."""
         source = self._traced_by if self.steps.only_traced else self.steps.source
         time = mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
-        found: Figure = self._tables.imported.with_period(time)
-        return found
+        with_period: Figure = self._tables.imported.with_period(time)
+        return with_period
 
     @property
     def _traced_by(self) -> str:
@@ -150,14 +150,14 @@ class TracedSteps:
         """The kinds of steps that take turns."""
         if self.reason is not None:
             return self._all_kinds
-        found = self._all_kinds
-        return replace(found, of_window=found.of_window[self.left_out.kept])
+        kinds = self._all_kinds
+        return replace(kinds, of_window=kinds.of_window[self.left_out.kept])
 
     @cached_property
     def _kinds_compensated(self) -> StepKinds:
         """The kinds that are compensated to steps of their own: where all were traced, none need be."""
-        found = self.step_kinds
-        return replace(found, turn=None) if self.steps.only_traced else found
+        kinds = self.step_kinds
+        return replace(kinds, turn=None) if self.steps.only_traced else kinds
 
     @cached_property
     def _by_kind(self) -> KindPhases:
@@ -182,8 +182,8 @@ class TracedSteps:
     @property
     def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
         """Phases of traced steps, the rows of those steps, and the shares of clean steps."""
-        found = self._by_kind
-        return found.traced, found.windows, found.share
+        by_kind = self._by_kind
+        return by_kind.traced, by_kind.windows, by_kind.share
 
     @cached_property
     def _chosen(self) -> TracedColumns:
@@ -260,13 +260,13 @@ class TracedSteps:
     @cached_property
     def compensated(self) -> CompensatedRows:
         """The rows on the mean clean step."""
-        found = self._by_kind
-        beside = None if self.steps.only_traced else found.beside_s
-        compensated = compensate(self.rows, found.traced, beside, found.share, self._step_s)
-        for kind, (first, last) in enumerate(found.spans):
-            names = found.traced.names[first:last]
+        by_kind = self._by_kind
+        beside = None if self.steps.only_traced else by_kind.beside_s
+        compensated = compensate(self.rows, by_kind.traced, beside, by_kind.share, self._step_s)
+        for kind, (first, last) in enumerate(by_kind.spans):
+            names = by_kind.traced.names[first:last]
             clean = self.clean
-            if len(found.spans) > 1:
+            if len(by_kind.spans) > 1:
                 clean = clean[self.step_kinds.of_step[clean] == kind]
             shares = layer_shares(self._tables.marks, self.steps, clean, names)
             # How long the host was in a layer says nothing of how long the GPU works for it.
@@ -416,7 +416,7 @@ class TracedSteps:
         own = np.flatnonzero(self._chosen.outermost & self._operation)[::-1]
         first = np.full(count, -1, np.int64)
         first[code[own]] = own
-        found = Labelled(
+        labelled = Labelled(
             rows=self.rows,
             compensated=self.compensated,
             outer=self._outer,
@@ -426,7 +426,7 @@ class TracedSteps:
             rest=np.arange(len(unattributed)),
         )
         named = (self._kind(row) for row in first[len(unattributed) :].tolist())
-        return found, (*unattributed, *named)
+        return labelled, (*unattributed, *named)
 
     def _kind(self, row: int) -> Kind:
         """Label of a row; nobody asks for that of no operation (-1)."""

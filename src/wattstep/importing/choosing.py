@@ -44,8 +44,8 @@ def take(events: Events, which: Bools) -> Events:
 
 
 def _there(events: Events, on_cpu: Bools) -> str:
-    found = np.unique(events.process[on_cpu]).tolist()
-    if found in ([], [NONE]):
+    processes = np.unique(events.process[on_cpu]).tolist()
+    if processes in ([], [NONE]):
         return "the trace does not tell processes apart"
-    shown = ", ".join(map(str, found[:SHOWN])) + (", ..." if len(found) > SHOWN else "")
+    shown = ", ".join(map(str, processes[:SHOWN])) + (", ..." if len(processes) > SHOWN else "")
     return f"the trace has no such process; there are {shown}"

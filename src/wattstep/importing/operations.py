@@ -294,11 +294,11 @@ class _Making:
         kind = kinds_of(rows, self._names, self._family, self._links, self._operation)
         layers = self._layer_labels(layer, scopes, phase.codes)
         if (own := self._own) is not None:
-            told, names = own.track == NONE, self._names
+            untracked, names = own.track == NONE, self._names
             step = own_export.step_positions(own.number, steps.index, step)
-            kind = own_export.labels(own.kind, names, kind, told)
-            layers = own_export.labels(own.layer, names, layers, told)
-            phase = own_export.labels(own.phase, names, phase, told)
+            kind = own_export.labels(own.kind, names, kind, untracked)
+            layers = own_export.labels(own.layer, names, layers, untracked)
+            phase = own_export.labels(own.phase, names, phase, untracked)
             if not steps.whole:
                 columns = own_export.with_flags(
                     columns, own_export.chosen(own, steps.mark), self._warmup
@@ -470,8 +470,8 @@ class _Making:
         group = np.full(len(total) + 1, APART)
         group[most] = np.arange(len(most))
         codes = group[rows.name[mine]]
-        found = [mine[codes == code] for code in range(APART + 1)]
-        together = [merged(rows.start_ns[each], rows.end_ns[each]) for each in found]
+        groups = [mine[codes == code] for code in range(APART + 1)]
+        together = [merged(rows.start_ns[each], rows.end_ns[each]) for each in groups]
         return tuple(each for each in together if len(each))
 
     def _notes(self, marks: PhaseMarks, common: bool) -> list[str]:
@@ -494,12 +494,12 @@ def _is_free(annotation: str) -> bool:
 
 
 def _left_out(reasons: Reasons, duration_ns: Longs) -> dict[str, LeftOut]:
-    found = {}
+    left_out = {}
     for code, reason in enumerate(_REASONS):
         mine = reasons == code
         if count := int(mine.sum()):
-            found[reason] = LeftOut(count, int(duration_ns[mine].sum()) * 1e-9)
-    return found
+            left_out[reason] = LeftOut(count, int(duration_ns[mine].sum()) * 1e-9)
+    return left_out
 
 
 def _workload(trace: Trace, roots: tuple[str, ...], processors: tuple[str, ...]) -> ModelFacts:

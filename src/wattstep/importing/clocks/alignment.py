@@ -191,12 +191,12 @@ def from_marks(pairs: ArrayLike) -> ClockMap:
     if table.shape[1] == 2:
         table = np.column_stack([table, np.zeros(len(table), np.int64)])
     table = table[np.argsort(table[:, 0], kind="stable")]
-    kept, notes = _consistent(table)
-    if len(kept) == 1:
-        return _one_mark(kept[0], notes)
-    if (np.diff(kept[:, 0]) <= 0).any() or (np.diff(kept[:, 1]) < 0).any():
+    consistent, notes = _consistent(table)
+    if len(consistent) == 1:
+        return _one_mark(consistent[0], notes)
+    if (np.diff(consistent[:, 0]) <= 0).any() or (np.diff(consistent[:, 1]) < 0).any():
         raise AlignmentError("two marks of one moment, or in another order: remove one of them")
-    return _line_or_knots(kept, notes)
+    return _line_or_knots(consistent, notes)
 
 
 def _one_mark(mark: Longs, notes: Sequence[str]) -> ClockMap:

@@ -466,13 +466,13 @@ def _forget() -> None:
     _active.clear()
 
 
-def _without_doubles(found: dict[str, Present | Absent]) -> dict[str, Present | Absent]:
+def _without_doubles(sensors: dict[str, Present | Absent]) -> dict[str, Present | Absent]:
     """The scheduler's account of threads is for machines that refuse perf; both would cost twice."""
-    if isinstance(found.get("process_cpu"), Present):
-        found["process_threads"] = Absent(
+    if isinstance(sensors.get("process_cpu"), Present):
+        sensors["process_threads"] = Absent(
             reason="not needed: perf task-clock counts the same, finer (see process_cpu)"
         )
-    return found
+    return sensors
 
 
 def _version(engine: Engine | None) -> str:

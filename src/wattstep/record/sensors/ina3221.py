@@ -263,9 +263,9 @@ def try_to_read(paths: Sequence[Path]) -> tuple[OSError | None, int]:
 # --- making reads ------------------------------------------------------------------------------
 
 
-def channel_names(found: Sequence[Power]) -> list[str]:
+def channel_names(powers: Sequence[Power]) -> list[str]:
     """Names by label; inputs that share one carry a number."""
-    plain = [re.sub(r"[^a-z0-9]+", "_", power.label.lower()).strip("_") for power in found]
+    plain = [re.sub(r"[^a-z0-9]+", "_", power.label.lower()).strip("_") for power in powers]
     count, taken = Counter(plain), Counter[str]()
     names = []
     for name in plain:

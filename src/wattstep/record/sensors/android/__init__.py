@@ -77,11 +77,11 @@ def _unreachable(reason: str) -> Phone:
 def _missing(parts: Mapping[str, Iterable[Wanted | Absent]]) -> dict[str, Absent]:
     """Reasons why parts give nothing, or less than they might, by name."""
     missing = {}
-    for name, found in parts.items():
-        reasons = dict.fromkeys(part.reason for part in found if isinstance(part, Absent))
+    for name, results in parts.items():
+        reasons = dict.fromkeys(part.reason for part in results if isinstance(part, Absent))
         if reasons:
             missing[f"phone_{name}"] = Absent(reason="; ".join(reasons))
-        elif not list(found):
+        elif not list(results):
             missing[f"phone_{name}"] = Absent(reason="the phone tells nothing of it")
     return missing
 

@@ -468,7 +468,7 @@ class Series:
 
     def standing_still(self) -> list[str]:
         """Notes on gauges of power that always showed the same: nothing says that they look at this load."""
-        found = []
+        channels = []
         for channel in self.channels.values():
             if channel.kind != "gauge" or channel.unit != "W" or channel.status == "modelled":
                 continue
@@ -477,8 +477,10 @@ class Series:
             value = self.raw(channel.name)[1]
             value = value[np.isfinite(value)]
             if len(value) >= MANY and not np.ptp(value):
-                found.append(STANDS_STILL.format(channel.name, value[0], channel.unit, len(value)))
-        return found
+                channels.append(
+                    STANDS_STILL.format(channel.name, value[0], channel.unit, len(value))
+                )
+        return channels
 
     def _saturated(self, channel: Channel) -> str | None:
         """Reason why the channel shows less than there is, where it was at the end of its range."""

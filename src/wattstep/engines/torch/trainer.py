@@ -118,8 +118,8 @@ class TorchTrainer(Trainer):
 
     def remarks(self) -> Sequence[str]:
         """As `Trainer.remarks`."""
-        said = None if self._scaling is None else self._scaling.remark
-        return self._remarks if said is None else [*self._remarks, said]
+        remark = None if self._scaling is None else self._scaling.remark
+        return self._remarks if remark is None else [*self._remarks, remark]
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

@@ -39,7 +39,7 @@ class SoFar:
         path: Folder of the run.
         info: Description of the run.
         roles: Of channels that are wanted beside those of power and batteries.
-        kept: Roles of channels whose last minute is kept, sample by sample.
+        minute_roles: Roles of channels whose last minute is kept, sample by sample.
 
     Attributes:
         info: See above; it may be set anew.
@@ -57,13 +57,13 @@ class SoFar:
         path: Path,
         info: RunInfo,
         roles: Collection[str] = (),
-        kept: Collection[str] = (),
+        minute_roles: Collection[str] = (),
     ) -> None:
         self.path, self.info = path, info
         reads = [(read, channel) for read in info.reads for channel in read.channels]
         self._wanted = {c.name: c for _, c in reads if c.role in roles or c.role in METERS}
         self.channels = {
-            channel.name: Running(channel, read.every * info.interval_s, keep=channel.role in kept)
+            channel.name: Running(channel, read.every * info.interval_s, keep=channel.role in roles)
             for read, channel in reads
             if channel.name in self._wanted
         }
@@ -91,9 +91,9 @@ class SoFar:
             return self._take(news_of_tables(self.path, self._wanted))
         return True
 
-    def _take(self, found: Iterable[News]) -> bool:
+    def _take(self, lines: Iterable[News]) -> bool:
         heard = False
-        for news in found:
+        for news in lines:
             for start, end in news.rests:
                 self.steps.rest(start, end)
             for steps in news.steps:

@@ -62,8 +62,8 @@ class CostRow:
         Raises:
             KeyError: It has none of that name.
         """
-        found: Figure = self.figures[name]
-        return found
+        figure: Figure = self.figures[name]
+        return figure
 
     @property
     def time(self) -> Figure | None:

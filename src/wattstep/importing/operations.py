@@ -187,7 +187,7 @@ def _of_own_export(trace: Trace, events: Events, own: Own, warmup: int) -> Trace
     rows &= np.array([name in CATEGORIES for name in trace.names], bool)[events.category]
     if not rows.any():
         return _without_events(trace)
-    mine = own_export.chosen(own, rows)
+    mine = take(own, rows)
     tables = _Making(trace, take(events, rows), warmup, None, mine).tables()
     length_ns = int((events.end_ns - events.start_ns)[~rows].sum())
     beside = LeftOut(int((~rows).sum()), length_ns * 1e-9)
@@ -265,7 +265,7 @@ class _Making:
         self._rows = in_order(events, self._names, self._lanes, on_gpu)
         self._family = Family(self._rows)
         self._works = ~self._of(*SCOPES, "overhead", *_LEFT_OUT)
-        self._own = None if own is None else own_export.chosen(own, self._rows.source)
+        self._own = None if own is None else take(own, self._rows.source)
         # An export has steps that were not traced: no work stands in them.
         holding = self._works if own is None else self._works | self._of("step")
         self._steps = find_steps(
@@ -300,9 +300,7 @@ class _Making:
             layers = own_export.labels(own.layer, names, layers, untracked)
             phase = own_export.labels(own.phase, names, phase, untracked)
             if not steps.whole:
-                columns = own_export.with_flags(
-                    columns, own_export.chosen(own, steps.mark), self._warmup
-                )
+                columns = own_export.with_flags(columns, take(own, steps.mark), self._warmup)
         reasons = self._reasons(step)
         laid = OperationRows(
             rows=rows,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,11 +18,6 @@ STEPS, PHASES, LAYERS, RESTS, *_, UPDATES = range(len(OWN_TRACKS))
 # Of exports that tell no order: a layer ends before the next begins at the same moment, and after
 # a phase began.
 _ORDER: Final = {Mark.LAYER_END: 0, Mark.PHASE: 1, Mark.LAYER_START: 2, Mark.UPDATE: 3}
-
-
-def chosen(own: Own, which: Any) -> Own:
-    """Labels of some of the events."""
-    return replace(own, **{one.name: getattr(own, one.name)[which] for one in fields(own)})
 
 
 def is_row(own: Own) -> Bools:

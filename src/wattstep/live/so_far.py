@@ -180,7 +180,7 @@ class SoFar:
 
     def _time_left(self) -> Figure:
         asked, total = self.info.asked, self.total
-        if not asked:
+        if total is None and not asked.get("seconds"):
             goal = "until" in self.info.options
             return missing("s", AT_ANY_TIME if goal else NO_GOAL)
         if self.steps.begun_ns is None:

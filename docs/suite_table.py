@@ -21,7 +21,7 @@ from our own code, the published ones from the same code built at the published 
 (`tests/workloads` hold the numbers of the literature, with sources). A FLOP is an addition or a \
 multiplication: a multiply-add counts as two. Forward FLOP: what the forward passes of one \
 training step compute for a sample, counted from the operations as they ran (products of matrices \
-and convolutions). For an adversarial training that is both turns; for deep RL a sample is a \
+and convolutions). For an adversarial training that is both updates; for deep RL a sample is a \
 transition of the replay memory, and the older copy of the network computes, too.
 
 Images are 32×32 by default where the paper trained on CIFAR-10, 224×224 for the five networks of \

@@ -134,14 +134,14 @@ def compare(
         raise InvalidValueError("there is nothing to compare: give runs")
     meant = check_across(list(across))
     groups = [_paths(side) for side in sides]
-    found = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
+    compared_sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
     if metric is not None and metric not in UNITS:
         raise InvalidValueError(f"--metric {metric}: there are {', '.join(UNITS)}")
     if on_read is not None:
-        on_read(sum(len(side.paths) for side in found))
-    if len(found) == 2 and metric is None:
-        return compare_two(found[0], found[1], meant)
-    return compare_all(found, metric, meant)
+        on_read(sum(len(side.paths) for side in compared_sides))
+    if len(compared_sides) == 2 and metric is None:
+        return compare_two(compared_sides[0], compared_sides[1], meant)
+    return compare_all(compared_sides, metric, meant)
 
 
 def explain(
@@ -171,8 +171,8 @@ def explain(
 
     names = chosen_sections(sections)  # before anything is opened
     if isinstance(run, RunReport):
-        told = explain_report(run)
-        return tuple(each for each in told if not sections or each.name in names)
+        explained_report = explain_report(run)
+        return tuple(each for each in explained_report if not sections or each.name in names)
     opened = load(Path(run)) if isinstance(run, (str, PathLike)) else run
     return tuple(explained(opened, names, beside))
 

@@ -90,6 +90,12 @@ def test_a_canary_is_read_by_the_medians_of_its_passes() -> None:
     assert found.looks["compute_s"] == (2.0,)
 
 
+def test_a_look_that_was_not_made_is_none_also_where_it_is_written_down_as_such() -> None:
+    canary = canary_of({"version": 1, "kind": "numpy", "before": look(2.0), "after": None})
+    assert canary is not None
+    assert canary.looks["compute_s"] == (2.0,)
+
+
 def test_work_that_came_out_wrong_tells_nothing() -> None:
     assert canary_of({"version": 1, "before": look(1.0), "after": look(1.0, right=False)}) is None
     assert canary_of({}) is None

@@ -1,4 +1,4 @@
-"""Operations of two sides: pairing, false discovery, what appeared and disappeared, and what cannot be told."""
+"""Operations of two sides: pairing, false discovery, what appeared and disappeared, and what cannot be determined."""
 
 from __future__ import annotations
 

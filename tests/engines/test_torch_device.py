@@ -149,8 +149,8 @@ def test_a_checkpoint_goes_on_on_either_device(
     other.step()  # so that both draw the same samples next
     other.load(tmp_path / "one.pt")
     device = FAR if loaded == "cuda" else torch.device("cpu")
-    (turn,) = other.training.turns
-    momenta = [state["momentum_buffer"] for state in turn.optimizer.state.values()]
+    (update,) = other.training.updates
+    momenta = [state["momentum_buffer"] for state in update.optimizer.state.values()]
     assert {each.device for each in [*other.model.parameters(), *momenta]} == {device}
     assert other.step() == one.step()
 

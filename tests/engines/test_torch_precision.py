@@ -109,15 +109,15 @@ def test_updates_whose_gradients_overflow_are_left_out_counted_and_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     one = on_a_gpu("amp-fp16", monkeypatch)
-    (turn,) = one.training.turns
-    whole, weights = turn.loss, []
+    (update,) = one.training.updates
+    whole, weights = update.loss, []
 
     def loss(batch: object) -> torch.Tensor:
         weights.append(next(one.model.parameters()).detach().clone())
         # A loss of 1e36 overflows once it is scaled by 65536: in the steps 1 and 3.
         return whole(batch) * (1e36 if len(weights) in (2, 4) else 1.0)
 
-    monkeypatch.setattr(turn, "loss", loss)
+    monkeypatch.setattr(update, "loss", loss)
     for _ in range(5):
         one.step()
     kept = [bool(torch.equal(a, b)) for a, b in pairwise(weights)]
@@ -172,11 +172,11 @@ def test_what_cannot_be_compiled_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     from torch._inductor.exc import InductorError
 
     one = TorchTrainer(find("lenet"), Preparation(batch_size=2, compiled=True))
-    (turn,) = one.training.turns
+    (update,) = one.training.updates
 
     def fails(batch: object) -> torch.Tensor:
         raise InductorError(RuntimeError("No working C++ compiler found"), lambda: None)
 
-    monkeypatch.setattr(turn, "loss", fails)
+    monkeypatch.setattr(update, "loss", fails)
     with pytest.raises(InvalidValueError, match=r"--compile: torch cannot compile .*No working C"):
         one.step()

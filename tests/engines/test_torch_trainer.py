@@ -49,8 +49,8 @@ def test_bf16_narrows_weights_gradients_and_state_and_amp_none_of_them() -> None
     for precision, dtype in (("bf16", torch.bfloat16), ("amp", torch.float32)):
         one = engine(precision=precision)
         one.step()
-        (turn,) = one.training.turns
-        state = [v for each in turn.optimizer.state.values() for v in each.values()]
+        (update,) = one.training.updates
+        state = [v for each in update.optimizer.state.values() for v in each.values()]
         assert {value.dtype for value in state} == {dtype}
         assert one.memory()["parameters"] == 61_706 * dtype.itemsize
         assert one.memory()["optimizer_state"] == 61_706 * dtype.itemsize

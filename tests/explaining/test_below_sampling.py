@@ -93,7 +93,9 @@ def test_the_command_line_gives_it_as_json_and_on_a_terminal(
 
 def test_a_delay_that_may_be_none_is_not_said_to_be_one_and_keeps_its_unit() -> None:
     said = " ".join(_of_delay(0.0032, -0.0103, 0.015))
-    assert "whether the sensor is late at all cannot be told: 3.2 ms (-10.3 ms to 15 ms)" in said
+    assert (
+        "whether the sensor is late at all cannot be determined: 3.2 ms (-10.3 ms to 15 ms)" in said
+    )
     assert "the sensor is late by 94 ms (92 ms to 96 ms)" in " ".join(
         _of_delay(0.094, 0.092, 0.096)
     )

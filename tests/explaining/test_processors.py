@@ -100,7 +100,7 @@ def test_host_and_gpu_at_the_same_time_make_the_step(tmp_path: Path) -> None:
 def test_a_run_without_samples_says_what_cannot_be_told(tmp_path: Path) -> None:
     found = processors(load(trained(tmp_path / "run")))
     assert found.figures["cores_used"].missing
-    assert "cannot be told" in found.sentences[0]
+    assert "cannot be determined" in found.sentences[0]
 
 
 def test_a_run_with_neither_samples_nor_operations_says_why(tmp_path: Path) -> None:

@@ -328,7 +328,7 @@ def _sentences(found: SlowInstances) -> list[str]:
 
 def test_without_operations_steps_are_still_told(tmp_path: Path) -> None:
     section = variance(own(tmp_path, trace="none"))
-    assert "Operations cannot be told: tracing was off (--trace none)." in text(section)
+    assert "Operations cannot be determined: tracing was off (--trace none)." in text(section)
     assert "None of 117 clean steps was slow" in text(section)
     assert section.reason is None
 
@@ -387,7 +387,7 @@ def test_a_condition_that_always_held_is_said_to_tell_nothing(tmp_path: Path) ->
     assert found_pairs(section) == []
     assert (
         "All the time memory was read from the disk (major page faults): whether that slowed "
-        "anything cannot be told from this run."
+        "anything cannot be determined from this run."
     ) in text(section)
 
 

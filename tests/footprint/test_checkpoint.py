@@ -27,7 +27,7 @@ def test_a_training_that_is_taken_up_has_the_weights_and_the_momentum(tmp_path: 
         first.training.model.parameters(), second.training.model.parameters(), strict=True
     ):
         assert torch.equal(saved, loaded)
-        states = [e.training.turns[0].optimizer.state for e in (first, second)]
+        states = [e.training.updates[0].optimizer.state for e in (first, second)]
         assert torch.equal(
             states[0][saved]["momentum_buffer"], states[1][loaded]["momentum_buffer"]
         )

@@ -30,14 +30,14 @@ def greedy(values: Tensor) -> Tensor:
 
 
 @dataclass
-class Turn:
+class ParameterUpdate:
     optimizer: Any
 
 
 @dataclass
 class Training:
     model: nn.Module
-    turns: tuple[Turn, ...]
+    updates: tuple[ParameterUpdate, ...]
 
 
 class Trainer:
@@ -47,11 +47,13 @@ class Trainer:
 
     def __init__(self, middle: Callable[[Tensor], Any]) -> None:
         model = nn.Linear(100, 100, bias=False)
-        self.training = Training(model, (Turn(torch.optim.SGD(model.parameters(), lr=0.1)),))
+        self.training = Training(
+            model, (ParameterUpdate(torch.optim.SGD(model.parameters(), lr=0.1)),)
+        )
         self._middle = middle
 
     def memory_tracker(self, meter: Any, device: str = "cpu") -> MemoryTracker:
-        optimizers = [turn.optimizer for turn in self.training.turns]
+        optimizers = [update.optimizer for update in self.training.updates]
         return MemoryTracker(self.training.model, optimizers, meter, device)
 
     def step(self, mark: Callable[[str], None]) -> None:
@@ -64,8 +66,8 @@ class Trainer:
         loss.backward()
         del kept
         mark("optimizer")
-        self.training.turns[0].optimizer.step()
-        self.training.turns[0].optimizer.zero_grad()
+        self.training.updates[0].optimizer.step()
+        self.training.updates[0].optimizer.zero_grad()
 
 
 def followed(middle: Callable[[Tensor], Any], resident: ResidentMemory) -> Any:

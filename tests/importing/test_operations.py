@@ -139,7 +139,7 @@ def test_layers_are_paths_of_modules_without_the_outermost(second: dict[str, Row
     assert second["nn.Module: Body_0"]["layer"] == "Body_0"
     assert second["aten::stack"]["layer"] == OUTSIDE
     assert second["enumerate(DataLoader)#Iter.__next__"]["layer"] is None
-    assert second["aten::_foreach_add_"]["layer"] is None  # of which layer it cannot be told
+    assert second["aten::_foreach_add_"]["layer"] is None  # of which layer it cannot be determined
 
 
 def test_a_call_of_the_runtime_has_the_layer_of_the_operation_around_it(

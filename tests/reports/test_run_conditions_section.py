@@ -226,7 +226,7 @@ def test_what_is_known_together_only_is_listed_on_terminal_and_page() -> None:
 
 
 def test_operations_in_groups_make_one_note_and_missing_power_none() -> None:
-    reason = "not resolvable: cannot be told apart from 3 others of conv2d; together 1 J"
+    reason = "not resolvable: cannot be distinguished from 3 others of conv2d; together 1 J"
     rows = [
         {
             "name": f"op{n}", "energy": missing("J", f"{reason} ({n} to 2)"),
@@ -235,7 +235,7 @@ def test_operations_in_groups_make_one_note_and_missing_power_none() -> None:
         for n in range(4)
     ]  # fmt: skip
     assert costs(rows).notes == (
-        "Energy is missing: these cannot be told apart from others, and stand with them in groups",
+        "Energy is missing: these cannot be distinguished from others, and stand with them in groups",
     )
 
 

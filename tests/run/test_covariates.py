@@ -1,4 +1,4 @@
-"""What surrounded the steps of a run: how much of it there was, from when on it counts, and what cannot be told."""
+"""What surrounded the steps of a run: how much of it there was, from when on it counts, and what cannot be determined."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_what_was_told_apart_has_its_energy_scaled_to_make_the_step() -> None:
 def test_a_part_of_a_group_is_missing_in_the_words_of_the_group() -> None:
     energy, power = regression_rows(MERGED).apart(np.array([1]))
     assert energy.reason == (
-        "not resolvable: cannot be told apart from 1 other of conv2d in layer2; together 410 mJ "
+        "not resolvable: cannot be distinguished from 1 other of conv2d in layer2; together 410 mJ "
         "(380 to 440)"
     )
     assert power.reason == energy.reason
@@ -110,7 +110,7 @@ def test_a_group_is_called_by_what_its_members_share(level: int, words: str) -> 
     made = regression_rows([group([0, 1, 2, 3], level, figure(1.5, 1.4, 1.6))])
     energy, _ = made.apart(np.array([0]))
     assert energy.reason == (
-        f"not resolvable: cannot be told apart from 3 others of {words}; together 1.5 J (1.4 to 1.6)"
+        f"not resolvable: cannot be distinguished from 3 others of {words}; together 1.5 J (1.4 to 1.6)"
     )
 
 

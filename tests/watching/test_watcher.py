@@ -92,6 +92,14 @@ def test_nobody_knows_the_end_of_a_run_that_was_not_told_one(tmp_path: Path) -> 
     assert "total_steps" in (seen.figures["time_left"].reason or "")
 
 
+def test_an_end_that_another_wattstep_left_open_is_not_known(tmp_path: Path) -> None:
+    run = Journal(tmp_path / "run", asked={"steps": None, "seconds": None, "least_steps": None})
+    trained(run, 3)
+    seen = LiveMonitor(run.path).look()
+    assert (seen.share, seen.total) == (None, None)
+    assert "total_steps" in (seen.figures["time_left"].reason or "")
+
+
 def test_work_beside_the_training_is_no_time_of_steps(tmp_path: Path) -> None:
     run = Journal(tmp_path / "run", asked={"steps": 40})
     run.name("rest", 0, "evaluation")

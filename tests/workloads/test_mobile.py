@@ -78,7 +78,7 @@ def test_the_last_feature_map_is_a_32th_of_the_image(name, shape):
 
 def test_images_are_enlarged_to_the_size_asked_for():
     for name in ("mobilenetv2", "mobilenetv3-small", "vit-tiny"):
-        inputs, targets = prepare(name, image_size=64).turns[0].next_batch(unmarked)
+        inputs, targets = prepare(name, image_size=64).updates[0].next_batch(unmarked)
         assert (tuple(inputs.shape), tuple(targets.shape)) == ((2, 3, 64, 64), (2,))
     with pytest.raises(InvalidValueError, match="mobilenetv2 sees images from 33×33 on"):
         prepare("mobilenetv2", image_size=32)
@@ -132,7 +132,7 @@ def test_the_whole_network_moves_when_all_of_it_trains():
 
 def test_frozen_random_features_keep_the_signal_alive():
     training = prepare("mobilenetv2-last-layer", batch_size=8, image_size=64)
-    images, _ = training.turns[0].next_batch(unmarked)
+    images, _ = training.updates[0].next_batch(unmarked)
     with torch.no_grad():
         features = training.model.features(images).mean(dim=(2, 3))
     # ReLU6 of about unit spread, different from image to image.
@@ -155,15 +155,15 @@ def test_frozen_random_features_keep_the_signal_alive():
 )
 def test_a_small_batch_is_learnt_by_heart(name, rate_rule, steps, left):
     training = prepare(name, batch_size=8, image_size=64, rate_rule=rate_rule)
-    turn = training.turns[0]
+    update = training.updates[0]
     training.model.train()
-    batch = turn.next_batch(unmarked)
+    batch = update.next_batch(unmarked)
     losses = []
     for _ in range(steps):
-        turn.optimizer.zero_grad()
-        loss = turn.loss(batch)
+        update.optimizer.zero_grad()
+        loss = update.loss(batch)
         loss.backward()
-        turn.optimizer.step()
+        update.optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < left * losses[0]
 
@@ -287,16 +287,16 @@ def test_the_loss_is_small_where_the_answer_is_right_and_ln_11_where_nothing_is_
 
 def test_the_detector_learns_a_scene():
     training = prepare("ssdlite", image_size=96, rate_rule="fixed")
-    turn = training.turns[0]
-    for group in turn.optimizer.param_groups:
+    update = training.updates[0]
+    for group in update.optimizer.param_groups:
         group["lr"] = 0.02
-    batch = turn.next_batch(unmarked)
+    batch = update.next_batch(unmarked)
     losses = []
     for _ in range(25):
-        turn.optimizer.zero_grad()
-        loss = turn.loss(batch)
+        update.optimizer.zero_grad()
+        loss = update.loss(batch)
         loss.backward()
-        turn.optimizer.step()
+        update.optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.6 * losses[0]
 

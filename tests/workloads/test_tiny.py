@@ -77,7 +77,7 @@ def test_the_parameters_are_those_of_the_reference(name, trained, channels, tota
 
 @pytest.mark.parametrize("name", [row[0] for row in TINY])
 def test_a_batch_has_the_shape_in_the_facts(name):
-    inputs, targets = prepare(name, batch_size=3).turns[0].next_batch(unmarked)
+    inputs, targets = prepare(name, batch_size=3).updates[0].next_batch(unmarked)
     assert tuple(inputs.shape) == (3, *find(name).facts.input_shape)
     assert inputs.dtype == torch.float32
     assert tuple(targets.shape) == ((3, 640) if name == "autoencoder" else (3,))
@@ -93,14 +93,14 @@ def test_a_batch_has_the_shape_in_the_facts(name):
     ],
 )
 def test_a_small_batch_is_learnt_by_heart(name, steps, left):
-    turn = prepare(name, batch_size=8, rate_rule="fixed").turns[0]
-    batch = turn.next_batch(unmarked)
+    update = prepare(name, batch_size=8, rate_rule="fixed").updates[0]
+    batch = update.next_batch(unmarked)
     losses = []
     for _ in range(steps):
-        turn.optimizer.zero_grad()
-        loss = turn.loss(batch)
+        update.optimizer.zero_grad()
+        loss = update.loss(batch)
         loss.backward()
-        turn.optimizer.step()
+        update.optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < left * losses[0]
 
@@ -117,10 +117,10 @@ def test_the_feature_maps_are_those_of_the_reference():
 
 def test_the_autoencoder_aims_at_its_own_input():
     training = prepare("autoencoder", batch_size=4)
-    inputs, targets = training.turns[0].next_batch(unmarked)
+    inputs, targets = training.updates[0].next_batch(unmarked)
     assert torch.equal(inputs, targets)
     wanted = ((training.model(inputs) - inputs) ** 2).mean()
-    assert training.turns[0].loss((inputs, targets)).item() == pytest.approx(wanted.item())
+    assert training.updates[0].loss((inputs, targets)).item() == pytest.approx(wanted.item())
     assert set(training.evaluate()) == {"loss", "judged"}
 
 

@@ -76,8 +76,8 @@ def test_gradients_of_several_batches_of_one_sample_add_up_to_one_step(name):
     engine = engine_of(name, batch_size=1, accumulate=2)
     phases = []
     assert math.isfinite(engine.step(phases.append))
-    assert phases.count("optimizer") == len(engine.training.turns)
-    assert phases.count("backward") == 2 * len(engine.training.turns)
+    assert phases.count("optimizer") == len(engine.training.updates)
+    assert phases.count("backward") == 2 * len(engine.training.updates)
 
 
 @pytest.mark.parametrize("name", SEEDED)
@@ -93,7 +93,7 @@ def test_a_seed_repeats_the_losses_and_another_does_not(name):
 @pytest.mark.parametrize("name", [name for name in LIGHT if find(name).facts.image_size])
 def test_a_batch_of_images_has_the_shape_in_the_facts(name):
     training = engine_of(name, batch_size=3, whole=True).training
-    batch = training.turns[0].next_batch(unmarked)
+    batch = training.updates[0].next_batch(unmarked)
     images = batch[0] if isinstance(batch, tuple) else batch
     assert tuple(images.shape) == (3, *find(name).facts.input_shape)
 

@@ -101,13 +101,13 @@ def see(model, *, image_size, batch_size=1):
     return model(torch.zeros(batch_size, 3, image_size, image_size, device="meta"))
 
 
-def take(turn, *, steps=1):
+def take(update, *, steps=1):
     losses = []
     for _ in range(steps):
-        turn.optimizer.zero_grad()
-        loss = turn.loss(turn.next_batch(unmarked))
+        update.optimizer.zero_grad()
+        loss = update.loss(update.next_batch(unmarked))
         loss.backward()
-        turn.optimizer.step()
+        update.optimizer.step()
         losses.append(loss.item())
     return losses
 
@@ -216,9 +216,9 @@ def moved(module, before):
 def test_each_turn_of_dcgan_moves_its_own_network_and_not_the_other():
     training = dcgan()
     networks = (training.model.discriminator, training.model.generator)
-    for turn, own, other in zip(training.turns, networks, networks[::-1], strict=True):
+    for update, own, other in zip(training.updates, networks, networks[::-1], strict=True):
         before, untouched = copies(own), copies(other)
-        take(turn)
+        take(update)
         assert all(moved(own, before))
         assert not any(moved(other, untouched))
 
@@ -227,13 +227,13 @@ def test_a_discriminator_that_knows_nothing_loses_one_bit_an_image():
     training = dcgan()
     for each in training.model.discriminator.parameters():
         torch.nn.init.zeros_(each)
-    losses = [turn.loss(turn.next_batch(unmarked)).item() for turn in training.turns]
+    losses = [update.loss(update.next_batch(unmarked)).item() for update in training.updates]
     # A real and a made image, then a made one.
     assert losses == pytest.approx([2 * math.log(2), math.log(2)])
 
 
 def test_a_discriminator_learns_to_tell_real_images_from_made_ones():
-    losses = take(dcgan(batch_size=8, rate_rule="fixed").turns[0], steps=12)
+    losses = take(dcgan(batch_size=8, rate_rule="fixed").updates[0], steps=12)
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -247,7 +247,7 @@ def test_dcgan_makes_images_of_the_size_that_it_judges(image_size):
 
 def test_real_images_lie_between_the_same_bounds_as_made_ones():
     training = dcgan(batch_size=16, image_size=64)
-    images, noise = training.turns[0].next_batch(unmarked)
+    images, noise = training.updates[0].next_batch(unmarked)
     assert images.shape == (16, 3, 64, 64)
     assert -1 <= images.min() < -0.5 < 0.5 < images.max() <= 1
     made = training.model.generator(noise)

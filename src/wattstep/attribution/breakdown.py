@@ -456,7 +456,7 @@ class Breakdown:
         return clock.reason(value, moved, quantity.unit)
 
     def _unresolved_of(self, quantity: Quantity, columns: Sequence[int]) -> str | None:
-        """Reason why the unattributed cost of some phases cannot be told apart; None where it can."""
+        """Reason why the unattributed cost of some phases cannot be distinguished; None where it can."""
         if quantity.sensor is None:
             return None
         seconds = self._seconds_of(columns, quantity)

@@ -279,7 +279,7 @@ class _Cells:
 
 
 def _uncorrected(windows: int, phases: int) -> Correction:
-    """No correction: without clean steps, what tracing costs cannot be told."""
+    """No correction: without clean steps, what tracing costs cannot be determined."""
     nan = float("nan")
     none = np.zeros(phases)
     return Correction(cost_s=none, residual=nan, inflation=nan, windows=windows, error_s=none)

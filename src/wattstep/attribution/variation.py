@@ -59,7 +59,7 @@ class Variation:
         steady_calls: How often it is called in each window, where that never changes; 0 elsewhere.
         between_positions: Part of the variance that is between calls of the same step, always the
             same ones; NaN where the number of calls changes or there is one a step.
-        between_steps: Part that is between steps as a whole; NaN where it cannot be told.
+        between_steps: Part that is between steps as a whole; NaN where it cannot be determined.
         slow: Of each instance, whether it is slow for its place in the step, shape (n,).
         lost_s: Of each instance, what it took longer than the median of its place, 0 where it is
             not slow, shape (n,).

@@ -13,6 +13,7 @@ from wattstep.cli.options import Batches, Json, Quiet, parse_batches
 from wattstep.cli.saying import say
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.schema.processes import ChildNews
 from wattstep.train.daily.settings import DailySettings
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def _batches(text: str, most: int) -> list[int]:
     return sizes
 
 
-def _progress(title: str, quiet: bool) -> Callable[[dict[str, Any]], None]:
-    def tell(news: dict[str, Any]) -> None:
+def _progress(title: str, quiet: bool) -> Callable[[ChildNews], None]:
+    def tell(news: ChildNews) -> None:
         if "warning" in news:
             say(f"wattstep: warning: {news['warning']}")
         elif not quiet:

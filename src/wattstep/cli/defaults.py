@@ -115,10 +115,10 @@ def _table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
                 raise InvalidValueError(f"{file} cannot be read: {error}") from error
             return None, {}
         tools = document.get("tool", {})
-        found = tools.get("wattstep", {}) if isinstance(tools, Mapping) else {}
-        if not isinstance(found, Mapping):
+        table = tools.get("wattstep", {}) if isinstance(tools, Mapping) else {}
+        if not isinstance(table, Mapping):
             raise InvalidValueError(f"{file}: tool.wattstep is no table")
-        return file, found
+        return file, table
     return None, {}
 
 

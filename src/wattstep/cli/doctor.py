@@ -6,10 +6,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wattstep.cli.options import Json
 from wattstep.cli.settings_options import with_settings
+from wattstep.schema.diagnosis import Diagnosis, PowerTotal, ProcessorFacts, SensorFacts
+from wattstep.schema.run_documents import DeviceFacts
 
 if TYPE_CHECKING:
     from wattstep.record.hosts import Target as Parsed
@@ -37,7 +39,7 @@ def doctor(interval: str, target: str | None, json: Json = False) -> None:
         _show(diagnosis)
 
 
-def _diagnose_there(target: Parsed, interval: str) -> dict[str, Any]:
+def _diagnose_there(target: Parsed, interval: str) -> Diagnosis:
     """By a board, of itself."""
     from wattstep.remote.ssh.board import open_execution_host
 
@@ -45,7 +47,7 @@ def _diagnose_there(target: Parsed, interval: str) -> dict[str, Any]:
         return board.diagnose(interval)
 
 
-def _show(diagnosis: dict[str, Any]) -> None:
+def _show(diagnosis: Diagnosis) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -62,7 +64,7 @@ def _show(diagnosis: dict[str, Any]) -> None:
     absent = Table("sensor", "reason", box=None, title="What is not", title_justify="left")
     for sensor in diagnosis["sensors"]:
         if not sensor["present"]:
-            absent.add_row(escape(sensor["name"]), escape(sensor["reason"]))
+            absent.add_row(escape(sensor["name"]), escape(sensor["reason"] or ""))
         for row in sensor["channels"]:
             table.add_row(
                 escape(row["name"]),
@@ -87,7 +89,7 @@ def _show(diagnosis: dict[str, Any]) -> None:
     )
 
 
-def _device(device: dict[str, Any]) -> list[str]:
+def _device(device: DeviceFacts) -> list[str]:
     """Description of the device in one line; a second where its sensors are those of something else."""
     virtual = {True: "virtual", False: "not virtual", None: "unknown whether virtual"}
     facts = [
@@ -104,7 +106,7 @@ def _device(device: dict[str, Any]) -> list[str]:
     return [line, f"sensors: {whose}"] if whose else [line]
 
 
-def _gpus(processors: Sequence[dict[str, Any]]) -> list[str]:
+def _gpus(processors: Sequence[ProcessorFacts]) -> list[str]:
     """Of each processor beside the CPU, whether it can be used; a wattstep of before says nothing."""
     lines = []
     for each in processors:
@@ -117,13 +119,13 @@ def _gpus(processors: Sequence[dict[str, Any]]) -> list[str]:
             _size(facts["memory"]) if facts else None,
             "of the system's memory" if facts.get("shares_memory") else None,
         ]
-        told = ", ".join(word for word in words if word)
-        how = f"usable ({told})" if each["usable"] else f"not usable: {each['reason']}"
+        facts_shown = ", ".join(word for word in words if word)
+        how = f"usable ({facts_shown})" if each["usable"] else f"not usable: {each['reason']}"
         lines.append(f"processor {each['name']}: {how}")
     return lines
 
 
-def _total(total: dict[str, Any]) -> str:
+def _total(total: PowerTotal) -> str:
     if total["source"] is None:
         return f"no total of power: {total['note']}"
     status = "" if total["status"] == "measured" else f" ({total['status']})"
@@ -131,7 +133,7 @@ def _total(total: dict[str, Any]) -> str:
     return f"power in all{status}: {total['source']}{note}"
 
 
-def _channel_notes(sensors: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _channel_notes(sensors: list[SensorFacts]) -> list[tuple[str, str]]:
     """Notes on channels, each text once: with the first channel it is of."""
     notes: dict[str, str] = {}
     for row in (row for sensor in sensors for row in sensor["channels"]):

@@ -53,7 +53,7 @@ def explain(
         run = next(run for run in opened if run.path == path)
         beside = [other for other in opened if other is not run]
         sections: list[dict[str, Any]] = []
-        found: list[Section] = []
+        sections_of_runs: list[Section] = []
         if not json:
             console.print(f"[bold]{escape(plain(path))}[/bold]", highlight=False)
         with bar_of(path.name, quiet=quiet) as show:
@@ -63,12 +63,14 @@ def explain(
                     sections.append(section.document())
                     if section.failure:
                         failures.add(f"{path.name}: {name}", section.failure)
-                    found.append(section)
-        for section in found if whole else ():
+                    sections_of_runs.append(section)
+        for section in sections_of_runs if whole else ():
             part = f"{path.name}: {section.name}, as it is printed"
             failures.guard(part, partial(print_section, section, console), None)
         if not (json or whole):
-            failures.guard(f"{path.name}: printing", partial(print_brief, found, console), None)
+            failures.guard(
+                f"{path.name}: printing", partial(print_brief, sections_of_runs, console), None
+            )
         return {"run": str(path), "sections": sections}
 
     documents, cut = open_runs([run.path for run in opened], one, failures)

@@ -172,14 +172,14 @@ class Lines:
             return
         from wattstep.live.monitor import LiveMonitor
 
-        monitor, told = LiveMonitor(self._path), ""
+        monitor, last_line = LiveMonitor(self._path), ""
         while True:
             snapshot = monitor.look()
             if snapshot.over:
                 return
-            if (line := line_of(snapshot)) != told:  # once, where no steps are seen
+            if (line := line_of(snapshot)) != last_line:  # once, where no steps are seen
                 say(f"wattstep: {line}")
-            told = line
+            last_line = line
             if self._stop.wait(self._every_s):
                 return
 

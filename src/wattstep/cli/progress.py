@@ -96,7 +96,8 @@ class TrainingProgress:
         if stage.unpowered and not self._told:
             self._told = True
             self._console.print(
-                f"{self._title}: joules to finish cannot be told: {stage.unpowered}", markup=False
+                f"{self._title}: joules to finish cannot be determined: {stage.unpowered}",
+                markup=False,
             )
         if self._bar is not None:
             self._bar.update(self._task, completed=stage.share, detail=detail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -30,6 +30,7 @@ from wattstep.cli.options import (
 )
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
+from wattstep.schema.run_documents import CalibrationFile
 
 
 @with_settings(
@@ -140,7 +141,7 @@ def run(
                     lambda: progress.update(Progress(stage="cooling down"))
                 )
                 if cooled is not None:
-                    settings = replace(settings, cooled=asdict(cooled))
+                    settings = replace(settings, cooled=cooled.to_dict())
                 paths.append(place.train(settings, progress.update, progress.warn, limit))
     finally:  # one that fails does not take those before it away
         place.close()
@@ -152,7 +153,7 @@ def unknown_temperature() -> None:
     """Of a device that is elsewhere."""
 
 
-def read_calibration(path: Path, *, here: bool = True) -> dict[str, Any]:
+def read_calibration(path: Path, *, here: bool = True) -> CalibrationFile:
     """A calibration that fits this machine.
 
     Args:
@@ -177,4 +178,5 @@ def read_calibration(path: Path, *, here: bool = True) -> dict[str, Any]:
         raise InvalidValueError(f"{path}: {error}") from error
     if here:
         check_device(document, describe())
-    return dict(document)
+    known: CalibrationFile = document
+    return known

@@ -86,8 +86,8 @@ def _headlines(path: Path) -> dict[str, Any]:
         known = {name: metrics.figure(name) for name in HEADLINES}
         return {name: figure.to_dict() for name, figure in known.items() if figure is not None}
 
-    found: dict[str, Any] = cached_of_run("headlines", path, compute)
-    return found
+    headlines: dict[str, Any] = cached_of_run("headlines", path, compute)
+    return headlines
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -13,6 +13,7 @@ import typer
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError, MissingPartError
+from wattstep.schema.engine import ModelCounts
 from wattstep.schema.workload import Preparation
 
 COUNTS: Final = (
@@ -76,7 +77,7 @@ def _row(name: str, preparation: Preparation, key: str) -> dict[str, Any]:
 
     workload = workloads.find(name)
 
-    def count() -> dict[str, Any]:
+    def count() -> ModelCounts:
         return engines.find(engines.DEFAULT).count(workload, preparation)
 
     facts = asdict(workload.facts)

@@ -14,9 +14,10 @@ from wattstep.cli.saying import say_failures
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.errors import InvalidValueError
 from wattstep.schema.failures import Failures
+from wattstep.schema.run_documents import MeasuringMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from wattstep.cli.sweep_progress import HostsProgress, SweepProgress
     from wattstep.schema.sweep_report import SweepReport
@@ -253,7 +254,7 @@ def run_on_cluster(
 
     with connect(address) as client, HostsProgress(quiet=quiet) as progress:
         plan = replace(plan, devices=find_devices(client, devices))
-        where = {"where": "a cluster"}
+        where: MeasuringMachine = {"where": "a cluster"}
         _sweep(plan, out, where, as_json, progress, partial(sweep_cluster, client))
 
 
@@ -282,14 +283,14 @@ def run_on_fleet(
         limits={one.name: one.memory_limit for one in devices if one.memory_limit is not None},
     )
     with HostsProgress(quiet=quiet) as progress:
-        where = {"where": "a fleet"}
+        where: MeasuringMachine = {"where": "a fleet"}
         _sweep(plan, out, where, as_json, progress, partial(sweep_fleet, devices))
 
 
 def _sweep(
     plan: SweepPlan,
     out: Path,
-    machine: Mapping[str, Any],
+    machine: MeasuringMachine,
     as_json: bool,
     progress: P,
     sweep: Callable[[SweepPlan, SweepFolder, P], None],

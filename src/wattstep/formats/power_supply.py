@@ -111,7 +111,7 @@ def infer_convention(
     small = abs(current) < MILLIAMPERES_BELOW
     if small and screen_on is not True:
         return Unclear(
-            reason=f"the battery says {current} with the screen off: mA or µA cannot be told "
+            reason=f"the battery says {current} with the screen off: mA or µA cannot be determined "
             "apart; light the screen while wattstep looks"
         )
     sign: Literal[1, -1] = -1 if current < 0 else 1

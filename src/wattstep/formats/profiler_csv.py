@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Final
 
+from wattstep.schema.run_documents import DeviceFacts
+
 # Powers of ten to ns.
 TIME_UNITS: Final[Mapping[str, int]] = {
     "s": 9, "sec": 9, "ms": 6, "msec": 6, "us": 3, "µs": 3, "usec": 3, "ns": 0, "nsec": 0,
@@ -139,7 +141,7 @@ class Devices:
             self.models.setdefault(index, text)
         return f"gpu{index}"
 
-    def document(self) -> dict[str, list[str]]:
+    def document(self) -> DeviceFacts:
         """The models in the order of their numbers, for `Trace.device`."""
         return (
             {"gpus": [self.models[index] for index in sorted(self.models)]} if self.models else {}

@@ -26,11 +26,11 @@ from wattstep.formats.tegrastats_line import NAME, Line, parse_line
 
 MEMORY_TOLERANCE = 0.05  # usable memory differs between releases of the system
 NO_BOARD = (
-    "which board it is cannot be told: its rails stay unknown, and there is no total (name the "
+    "which board it is cannot be determined: its rails stay unknown, and there is no total (name the "
     "board if you know it)"
 )
 ALIKE = (
-    "which board it is cannot be told: it may be {}, whose rails mean the same (name the board if "
+    "which board it is cannot be determined: it may be {}, whose rails mean the same (name the board if "
     "you know it)"
 )
 NO_ZONE = "its dates have no time zone: they are read as UTC"

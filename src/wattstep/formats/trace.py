@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattstep.formats.recording import Recording
+from wattstep.schema.run_documents import DeviceFacts
 
 Longs = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -171,7 +172,7 @@ class Trace:
     summaries: tuple[Summary, ...] = ()
     counters: Recording | None = None
     clock: str = "unknown"
-    device: Mapping[str, Any] = field(default_factory=dict)
+    device: DeviceFacts = field(default_factory=DeviceFacts)
     notes: tuple[str, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
     own: Own | None = None

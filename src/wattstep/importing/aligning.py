@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from wattstep.importing.clocks.alignment import (
 from wattstep.importing.clocks.alignment_load import Load, from_load, load_of_intervals
 from wattstep.importing.telemetry import Telemetry, mapped, merged
 from wattstep.schema.channel import Channel
+from wattstep.schema.run_documents import AlignmentFacts
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -95,7 +96,7 @@ class Aligned:
 
     logs: tuple[Telemetry, ...]
     maps: tuple[ClockMap, ...]
-    documents: tuple[dict[str, Any], ...]
+    documents: tuple[AlignmentFacts, ...]
     notes: tuple[str, ...]
 
 
@@ -155,7 +156,7 @@ def align(
 def _finished(
     logs: Sequence[Telemetry],
     maps: Sequence[ClockMap],
-    documents: Sequence[dict[str, Any]],
+    documents: Sequence[AlignmentFacts],
     notes: Sequence[str],
 ) -> Aligned:
     _, more = merged(logs)
@@ -213,10 +214,10 @@ def _by_load_at_last(tables: Busy, log: Telemetry, wall: bool) -> ClockMap:
     if wall:
         why = "their wall clocks do not overlap (a time zone?)"
     try:
-        found = _by_load(tables, log)
+        by_load = _by_load(tables, log)
     except AlignmentError as error:
         raise AlignmentError(f"{why}, and {error} (--align: {WAYS})") from error
-    return replace(found, notes=(*found.notes, why))
+    return replace(by_load, notes=(*by_load.notes, why))
 
 
 def _or_a_sibling_s(
@@ -297,14 +298,14 @@ def _by_wall(tables: Busy, log: Telemetry, *, may_leave: bool) -> ClockMap:
     )
     if apart <= unsure:
         agrees = f"the load agrees with the wall clocks: {placed}"
-        found = _as_it_is(log, "wall", min(WALL_S, apart + unsure))
-        return replace(found, notes=(_WALL_NOTE, agrees, *hints), facts=facts)
+        clock = _as_it_is(log, "wall", min(WALL_S, apart + unsure))
+        return replace(clock, notes=(_WALL_NOTE, agrees, *hints), facts=facts)
     if may_leave and unsure < WALL_S:
         taken = f"the wall clocks disagree with the load, which was taken: {placed}"
         return replace(load, notes=(*load.notes, taken, *hints), facts={**load.facts, **facts})
     against = f"the wall clocks disagree with the load: {placed}; if so, import with --align load"
-    found = _as_it_is(log, "wall", apart + unsure)
-    return replace(found, notes=(_WALL_NOTE, against, *hints), facts=facts)
+    clock = _as_it_is(log, "wall", apart + unsure)
+    return replace(clock, notes=(_WALL_NOTE, against, *hints), facts=facts)
 
 
 _WALL_NOTE: Final = (
@@ -340,10 +341,10 @@ def _by_load(tables: Busy, log: Telemetry) -> ClockMap:
     if channel.kind == "counter":
         t_ns, value, window = _rate_of(t_ns, value)
     load = _load_of(tables, channel)
-    found = from_load(load, t_ns, value, window_s=window)
+    clock = from_load(load, t_ns, value, window_s=window)
     note = f"{channel.name} was compared with when the trace is busy"
     return replace(
-        found, notes=(note, *found.notes), facts={**found.facts, "channel": channel.name}
+        clock, notes=(note, *clock.notes), facts={**clock.facts, "channel": channel.name}
     )
 
 
@@ -371,9 +372,9 @@ def _telling(recording: Recording) -> Channel | None:
         return float(np.std(value)) if len(value) > 1 else 0.0
 
     for role in _FOLLOWS:
-        found = [each for each in recording.channels if each.role == role and moves(each) > 0]
-        if found:
-            return max(found, key=moves)
+        channels = [each for each in recording.channels if each.role == role and moves(each) > 0]
+        if channels:
+            return max(channels, key=moves)
     loads = [e for e in recording.channels if _may_follow(e) and moves(e) > 0]
     return max(loads, key=moves, default=None)
 
@@ -441,15 +442,15 @@ def read_marks(path: Path) -> Longs:
 
 def _pair(path: Path, number: int, cells: Sequence[str], columns: int) -> list[int]:
     try:
-        found = [int((Decimal(cell) * 10**9).to_integral_value()) for cell in cells]
-        usable = all(abs(t_ns) < 2**61 for t_ns in found) and min(found[2:], default=0) >= 0
+        times = [int((Decimal(cell) * 10**9).to_integral_value()) for cell in cells]
+        usable = all(abs(t_ns) < 2**61 for t_ns in times) and min(times[2:], default=0) >= 0
     except (InvalidOperation, ValueError, OverflowError):
-        found, usable = [], False
-    if len(found) != columns or not usable:
+        times, usable = [], False
+    if len(times) != columns or not usable:
         raise InvalidValueError(
             f"--align marks:{path.name}: line {number} is no pair of times in seconds"
         )
-    return found
+    return times
 
 
 # --- what is recorded of it --------------------------------------------------------------------
@@ -484,33 +485,33 @@ _WORDS: Final = {
 }
 
 
-def _document(log: Telemetry, found: ClockMap, span: tuple[int, int] | None) -> dict[str, Any]:
+def _document(log: Telemetry, clock: ClockMap, span: tuple[int, int] | None) -> AlignmentFacts:
     first, last = _extent(log.recording)
-    rate, low, high = found.rate_interval()
-    said = found.method != "none"
+    rate, low, high = clock.rate_interval()
+    stated = clock.method != "none"
     return {
         "file": log.file,
-        "method": _method_words(found),
-        "uncertainty_s": _most_within(found, first, last, span) if said else None,
-        "offset_s": (int(found.map(first)) - first) * 1e-9,
+        "method": _method_words(clock),
+        "uncertainty_s": _most_within(clock, first, last, span) if stated else None,
+        "offset_s": (int(clock.map(first)) - first) * 1e-9,
         "rate": rate,
         "rate_low": low,
         "rate_high": high,
-        "map": found.document(),
+        "map": clock.document(),
     }
 
 
-def _method_words(found: ClockMap) -> str:
-    file = found.facts.get("borrowed_from")
-    return _WORDS[found.method] if file is None else f"{_WORDS[found.method]} of {file}"
+def _method_words(clock: ClockMap) -> str:
+    file = clock.facts.get("borrowed_from")
+    return _WORDS[clock.method] if file is None else f"{_WORDS[clock.method]} of {file}"
 
 
-def _most_within(found: ClockMap, first: int, last: int, span: tuple[int, int] | None) -> float:
+def _most_within(clock: ClockMap, first: int, last: int, span: tuple[int, int] | None) -> float:
     """The largest uncertainty of the log's times that lie in the trace, in s."""
     moments = np.linspace(first, last, 1025).astype(np.int64)
     if span is not None:
-        at = found.map(moments)
+        at = clock.map(moments)
         inside = (at >= span[0]) & (at <= span[1])
         # A trace shorter than the distance of these moments lies between two of them.
         moments = moments[inside] if inside.any() else moments[[np.abs(at - span[0]).argmin()]]
-    return float(found.uncertainty_at(moments).max()) * 1e-9
+    return float(clock.uncertainty_at(moments).max()) * 1e-9

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from wattstep.attribution.nesting import Bools
 from wattstep.errors import InvalidValueError
-from wattstep.formats.trace import NONE, Events, Trace
+from wattstep.formats.trace import NONE, Events, Own, Trace
 
 SHOWN = 8  # processes in an error
+Columns = TypeVar("Columns", Events, Own)
 
 
 def of_process(trace: Trace, events: Events, process: int) -> Bools:
@@ -36,16 +38,16 @@ def of_process(trace: Trace, events: Events, process: int) -> Bools:
     return mine
 
 
-def take(events: Events, which: Bools) -> Events:
-    """Some of the events."""
+def take(columns: Columns, which: Any) -> Columns:
+    """Some of the events, or of their labels: every column at a mask or at positions."""
     return replace(
-        events, **{column.name: getattr(events, column.name)[which] for column in fields(events)}
+        columns, **{each.name: getattr(columns, each.name)[which] for each in fields(columns)}
     )
 
 
 def _there(events: Events, on_cpu: Bools) -> str:
-    found = np.unique(events.process[on_cpu]).tolist()
-    if found in ([], [NONE]):
+    processes = np.unique(events.process[on_cpu]).tolist()
+    if processes in ([], [NONE]):
         return "the trace does not tell processes apart"
-    shown = ", ".join(map(str, found[:SHOWN])) + (", ..." if len(found) > SHOWN else "")
+    shown = ", ".join(map(str, processes[:SHOWN])) + (", ..." if len(processes) > SHOWN else "")
     return f"the trace has no such process; there are {shown}"

@@ -20,6 +20,7 @@ from wattstep.importing.steps_of_power import PowerSteps, steps_of_power
 from wattstep.importing.telemetry import Telemetry, merged, read_telemetry
 from wattstep.importing.traces import is_trace, read_trace
 from wattstep.schema.channel import Channel, Origin
+from wattstep.schema.run_documents import DeviceFacts, ImportedFiles
 from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.settings import parse_duration
 from wattstep.store.writing import write_run
@@ -161,16 +162,16 @@ def _write(
     logs, notes = merged(every)
     notes = tuple(note for note in notes if note not in aligned.notes)
     info = _describe(settings, trace, tables, aligned, logs)
-    found = (
+    power_steps = (
         steps_of_power(logs, settings.warmup) if tables is None and settings.find_steps else None
     )
-    if found is not None:
-        info = replace(info, imported={**info.imported, "steps": found.document})
-        notes = (*notes, *found.notes)
+    if power_steps is not None:
+        info = replace(info, imported={**info.imported, "steps": power_steps.document})
+        notes = (*notes, *power_steps.notes)
     info = replace(info, notes=(*info.notes, *notes))
     written: dict[str, Any] = {"samples": _samples(logs)}
-    if found is not None:
-        written |= _steps_written(found, settings)
+    if power_steps is not None:
+        written |= _steps_written(power_steps, settings)
     if tables is not None:
         written["steps"] = [_with_samples(tables.steps, settings.batch_size)]
         written["spans"] = [tables.spans]
@@ -180,12 +181,15 @@ def _write(
     write_run(out, info, written)
 
 
-def _steps_written(found: PowerSteps, settings: ImportSettings) -> dict[str, Any]:
-    if not found.document["found"] and (settings.warmup or settings.batch_size):
+def _steps_written(power_steps: PowerSteps, settings: ImportSettings) -> dict[str, Any]:
+    if not power_steps.document["found"] and (settings.warmup or settings.batch_size):
         raise InvalidValueError(
-            f"--warmup and --batch are about steps, and {found.document['reason']}"
+            f"--warmup and --batch are about steps, and {power_steps.document['reason']}"
         )
-    return {"steps": [_with_samples(found.steps, settings.batch_size)], "spans": [found.spans]}
+    return {
+        "steps": [_with_samples(power_steps.steps, settings.batch_size)],
+        "spans": [power_steps.spans],
+    }
 
 
 # --- the description ---------------------------------------------------------------------------
@@ -198,7 +202,7 @@ def _describe(
     aligned: Aligned,
     logs: Sequence[Telemetry],
 ) -> RunInfo:
-    imported: dict[str, Any] = {}
+    imported: ImportedFiles = {}
     if trace is not None and tables is not None:
         imported["trace"] = {
             "file": _name(settings.trace),
@@ -243,7 +247,7 @@ def _describe(
         trace="none" if trace is None else "imported",
         device=_device(settings, trace, logs),
         target="imported",
-        model={} if tables is None else dict(tables.workload),
+        model={} if tables is None else tables.workload,
         imported=imported,
         reads=reads,
         notes=(*notes, *aligned.notes),
@@ -252,13 +256,13 @@ def _describe(
 
 def _device(
     settings: ImportSettings, trace: Trace | None, logs: Sequence[Telemetry]
-) -> dict[str, Any]:
+) -> DeviceFacts:
     """Device as the files describe it."""
-    found: dict[str, Any] = {} if trace is None else dict(trace.device)
+    device: DeviceFacts = {} if trace is None else {**trace.device}
     boards = [log.recording.board for log in logs if log.recording.board]
     if name := settings.board or next(iter(boards), None):
-        found |= {"model": find(name).title, "board": name}
-    return found
+        device |= {"model": find(name).title, "board": name}
+    return device
 
 
 def _read(number: int, log: Telemetry, status: Origin) -> PlannedRead:

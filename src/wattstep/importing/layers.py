@@ -143,11 +143,11 @@ def match_backward(
     node = np.flatnonzero(starts)
     node = node[np.lexsort((node, rows.lane[node]))]
     forward = np.flatnonzero(operation & (sequence >= 0) & (known.inherited != BACKWARD))
-    found = np.full(len(node), NONE, np.int64)
+    layers = np.full(len(node), NONE, np.int64)
     for group in np.unique(forward_thread[node[sequence[node] >= 0]]):
         mine = np.flatnonzero((forward_thread[node] == group) & (sequence[node] >= 0))
-        found[mine] = _made_by(rows, forward, sequence, sequence[node[mine]])
-    return Backward(node=node, forward=_filled(found, sequence[node], rows.lane[node]))
+        layers[mine] = _made_by(rows, forward, sequence, sequence[node[mine]])
+    return Backward(node=node, forward=_filled(layers, sequence[node], rows.lane[node]))
 
 
 def _made_by(rows: Rows, forward: Longs, sequence: Longs, wanted: Longs) -> Longs:
@@ -164,14 +164,14 @@ def _made_by(rows: Rows, forward: Longs, sequence: Longs, wanted: Longs) -> Long
     return np.where(numbers[at] == wanted, mine[::-1][last[at]], NONE)
 
 
-def _filled(found: Longs, sequence: Longs, lane: Codes) -> Longs:
+def _filled(layers: Longs, sequence: Longs, lane: Codes) -> Longs:
     """Nodes without a number take what the node before them on their thread has."""
-    if not len(found):
-        return found
-    positions = np.arange(len(found))
+    if not len(layers):
+        return layers
+    positions = np.arange(len(layers))
     first = np.append(True, lane[1:] != lane[:-1])
     leader = np.maximum.accumulate(np.where((sequence >= 0) | first, positions, 0))
-    return found[leader]
+    return layers[leader]
 
 
 def layers_of(scopes: Scopes, family: Family, backward: Backward) -> Codes:

@@ -19,7 +19,7 @@ ANNOTATIONS: Final = ("Optimizer.", "enumerate(DataLoader)")
 def mended(trace: Trace) -> Trace:
     """Trace with annotations as such, and with numbers on the engine's own events.
 
-    One of a later torch stays as it is. What a user's code annotated cannot be told from an
+    One of a later torch stays as it is. What a user's code annotated cannot be distinguished from an
     operation there.
 
     Args:
@@ -30,19 +30,19 @@ def mended(trace: Trace) -> Trace:
 
 def _with_scopes(trace: Trace) -> Trace:
     """With annotations as such: torch before 1.12 calls them operations."""
-    told = {
+    columns = {
         code: "module" if name.startswith(PATH) else "annotation"
         for code, name in enumerate(trace.names)
         if name.startswith((PATH, *ANNOTATIONS))
     }
     events = trace.events
-    if not told or events is None:
+    if not columns or events is None:
         return trace
     wanted = ("annotation", "module", "operation")
     texts = (*trace.names, *(text for text in wanted if text not in trace.names))
     known = {text: texts.index(text) for text in wanted}
     category = np.full(len(texts), NONE, np.int32)
-    category[list(told)] = [known[text] for text in told.values()]
+    category[list(columns)] = [known[text] for text in columns.values()]
     meant = category[events.name]
     called = np.isin(events.category, [known["operation"], known["annotation"]])
     changed = np.where(called & (meant != NONE), meant, events.category)

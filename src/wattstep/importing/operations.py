@@ -46,6 +46,7 @@ from wattstep.importing.phases import (
 )
 from wattstep.importing.slices import named_so, told_apart
 from wattstep.importing.steps import TraceSteps, find_steps
+from wattstep.schema.run_documents import ModelFacts
 
 APART: Final = 6  # names of work whose power may differ; more would fit any power
 OUTSIDE: Final = "(outside modules)"
@@ -109,7 +110,7 @@ class TraceTables:
     counters: Recording | None
     busy: Mapping[str, Longs]
     busy_by: Mapping[str, tuple[Longs, ...]]
-    workload: Mapping[str, Any]
+    workload: ModelFacts
     notes: tuple[str, ...]
     events: int
     marks: int
@@ -186,7 +187,7 @@ def _of_own_export(trace: Trace, events: Events, own: Own, warmup: int) -> Trace
     rows &= np.array([name in CATEGORIES for name in trace.names], bool)[events.category]
     if not rows.any():
         return _without_events(trace)
-    mine = own_export.chosen(own, rows)
+    mine = take(own, rows)
     tables = _Making(trace, take(events, rows), warmup, None, mine).tables()
     length_ns = int((events.end_ns - events.start_ns)[~rows].sum())
     beside = LeftOut(int((~rows).sum()), length_ns * 1e-9)
@@ -264,7 +265,7 @@ class _Making:
         self._rows = in_order(events, self._names, self._lanes, on_gpu)
         self._family = Family(self._rows)
         self._works = ~self._of(*SCOPES, "overhead", *_LEFT_OUT)
-        self._own = None if own is None else own_export.chosen(own, self._rows.source)
+        self._own = None if own is None else take(own, self._rows.source)
         # An export has steps that were not traced: no work stands in them.
         holding = self._works if own is None else self._works | self._of("step")
         self._steps = find_steps(
@@ -293,15 +294,13 @@ class _Making:
         kind = kinds_of(rows, self._names, self._family, self._links, self._operation)
         layers = self._layer_labels(layer, scopes, phase.codes)
         if (own := self._own) is not None:
-            told, names = own.track == NONE, self._names
+            untracked, names = own.track == NONE, self._names
             step = own_export.step_positions(own.number, steps.index, step)
-            kind = own_export.labels(own.kind, names, kind, told)
-            layers = own_export.labels(own.layer, names, layers, told)
-            phase = own_export.labels(own.phase, names, phase, told)
+            kind = own_export.labels(own.kind, names, kind, untracked)
+            layers = own_export.labels(own.layer, names, layers, untracked)
+            phase = own_export.labels(own.phase, names, phase, untracked)
             if not steps.whole:
-                columns = own_export.with_flags(
-                    columns, own_export.chosen(own, steps.mark), self._warmup
-                )
+                columns = own_export.with_flags(columns, take(own, steps.mark), self._warmup)
         reasons = self._reasons(step)
         laid = OperationRows(
             rows=rows,
@@ -469,8 +468,8 @@ class _Making:
         group = np.full(len(total) + 1, APART)
         group[most] = np.arange(len(most))
         codes = group[rows.name[mine]]
-        found = [mine[codes == code] for code in range(APART + 1)]
-        together = [merged(rows.start_ns[each], rows.end_ns[each]) for each in found]
+        groups = [mine[codes == code] for code in range(APART + 1)]
+        together = [merged(rows.start_ns[each], rows.end_ns[each]) for each in groups]
         return tuple(each for each in together if len(each))
 
     def _notes(self, marks: PhaseMarks, common: bool) -> list[str]:
@@ -493,15 +492,15 @@ def _is_free(annotation: str) -> bool:
 
 
 def _left_out(reasons: Reasons, duration_ns: Longs) -> dict[str, LeftOut]:
-    found = {}
+    left_out = {}
     for code, reason in enumerate(_REASONS):
         mine = reasons == code
         if count := int(mine.sum()):
-            found[reason] = LeftOut(count, int(duration_ns[mine].sum()) * 1e-9)
-    return found
+            left_out[reason] = LeftOut(count, int(duration_ns[mine].sum()) * 1e-9)
+    return left_out
 
 
-def _workload(trace: Trace, roots: tuple[str, ...], processors: tuple[str, ...]) -> dict[str, Any]:
+def _workload(trace: Trace, roots: tuple[str, ...], processors: tuple[str, ...]) -> ModelFacts:
     return {
         "modules": list(roots),
         "gpus": list(trace.device.get("gpus", ())),

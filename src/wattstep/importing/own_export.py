@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +20,6 @@ STEPS, PHASES, LAYERS, RESTS, *_, UPDATES = range(len(OWN_TRACKS))
 _ORDER: Final = {Mark.LAYER_END: 0, Mark.PHASE: 1, Mark.LAYER_START: 2, Mark.UPDATE: 3}
 
 
-def chosen(own: Own, which: Any) -> Own:
-    """Labels of some of the events."""
-    return replace(own, **{one.name: getattr(own, one.name)[which] for one in fields(own)})
-
-
 def is_row(own: Own) -> Bools:
     """Mask of the events that are operations or steps."""
     rows: Bools = (own.track == NONE) | (own.track == STEPS)
@@ -39,24 +33,24 @@ def labels(told: Codes, names: tuple[str, ...], found: Labels, is_told: Bools) -
     return Labels(shifted.astype(np.int32), (*names, *found.texts))
 
 
-def step_positions(number: Longs, index: Longs, found: Codes) -> Codes:
+def step_positions(number: Longs, index: Longs, positions: Codes) -> Codes:
     """Position of the step of each row: of the number that is told, else as it was found."""
     if not len(index):
-        return found
+        return positions
     at = np.minimum(np.searchsorted(index, number), len(index) - 1)
-    return np.where(index[at] == number, at, found).astype(np.int32)
+    return np.where(index[at] == number, at, positions).astype(np.int32)
 
 
 def with_flags(columns: dict[str, Any], own: Own, warmup: int) -> dict[str, Any]:
     """Columns of steps with what is said of each; `own` has a row a step."""
     count = len(own.track)
-    told = {
+    flags = {
         name: pa.array(values, mask=~np.isfinite(values))
         for name, values in (("samples", own.samples), ("loss", own.loss))
     }
     return {
         **columns,
-        **told,
+        **flags,
         "warmup": (own.warmup == 1) | (np.arange(count) < warmup),
         "traced": own.traced != 0,
         "waited_ns": pa.array(own.waited, mask=own.waited == NONE),
@@ -68,7 +62,7 @@ def with_marks(
 ) -> dict[str, Any]:
     """Columns of steps with the marks of their phases and layers."""
     index = np.asarray(columns["index"])
-    found: list[list[tuple[int, int, Mark, str]]] = [[] for _ in index]
+    marks_of_steps: list[list[tuple[int, int, Mark, str]]] = [[] for _ in index]
     position = {int(number): at for at, number in enumerate(index)}
     kinds = {PHASES: Mark.PHASE, LAYERS: Mark.LAYER_START, UPDATES: Mark.UPDATE}
     for row in np.flatnonzero(np.isin(own.track, list(kinds))).tolist():
@@ -76,17 +70,23 @@ def with_marks(
         if at is None:
             continue
         kind, name = kinds[int(own.track[row])], names[events.name[row]]
-        found[at].append((int(own.mark[row]), int(events.start_ns[row]), kind, name))
+        marks_of_steps[at].append((int(own.mark[row]), int(events.start_ns[row]), kind, name))
         if kind == Mark.LAYER_START:
             end_ns = int(events.end_ns[row])
-            found[at].append((int(own.end_mark[row]), end_ns, Mark.LAYER_END, name))
-    for each in found:
+            marks_of_steps[at].append((int(own.end_mark[row]), end_ns, Mark.LAYER_END, name))
+    for each in marks_of_steps:
         each.sort(key=lambda mark: (*mark[:2], _ORDER[mark[2]]))
     return {
         **columns,
-        "mark_ns": pa.array([[m[1] for m in each] for each in found], pa.list_(pa.int64())),
-        "mark_kind": pa.array([[int(m[2]) for m in each] for each in found], pa.list_(pa.int8())),
-        "mark_name": pa.array([[m[3] for m in each] for each in found], pa.list_(pa.string())),
+        "mark_ns": pa.array(
+            [[m[1] for m in each] for each in marks_of_steps], pa.list_(pa.int64())
+        ),
+        "mark_kind": pa.array(
+            [[int(m[2]) for m in each] for each in marks_of_steps], pa.list_(pa.int8())
+        ),
+        "mark_name": pa.array(
+            [[m[3] for m in each] for each in marks_of_steps], pa.list_(pa.string())
+        ),
     }
 
 

@@ -132,11 +132,11 @@ class PhaseMarks:
             t_ns: Times, shape (n,).
             step: Position of the step of each, or NONE.
         """
-        found = np.searchsorted(self.t_ns, t_ns, side="right") - 1
+        position = np.searchsorted(self.t_ns, t_ns, side="right") - 1
         if not len(self.step):
             return np.full(len(t_ns), NONE, np.int32)
-        same = (found >= 0) & (self.step[found] == step)
-        return np.where(same, self.phase[found], NONE).astype(np.int32)
+        same = (position >= 0) & (self.step[position] == step)
+        return np.where(same, self.phase[position], NONE).astype(np.int32)
 
 
 def phase_marks(
@@ -146,8 +146,8 @@ def phase_marks(
 
     A phase begins with the first row that says it and lasts to the next; clearing gradients is
     too short to be one. What comes before the first backward operation is forward. A step whose
-    first phase would be the optimizer has no marks: what comes before it cannot be told; neither
-    has one in which a single part is named: how far that reaches cannot be told.
+    first phase would be the optimizer has no marks: what comes before it cannot be determined; neither
+    has one in which a single part is named: how far that reaches cannot be determined.
 
     Args:
         rows: In order.

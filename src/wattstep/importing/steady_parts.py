@@ -113,11 +113,11 @@ def counted_period(
     nth = np.searchsorted(steady.runs[:, 0], times, side="right") - 1
     held = (nth >= 0) & (times <= steady.runs[np.maximum(nth, 0), 1])
     value = period.value or 0.0
-    found = mean_periods(times, [each[inside] for each in channels], held, value)
-    if not len(found) or abs(found.mean() / value - 1) > NEAR:
+    means = mean_periods(times, [each[inside] for each in channels], held, value)
+    if not len(means) or abs(means.mean() / value - 1) > NEAR:
         return period
-    mean = float(found.mean())
-    reach = float(stats.t.isf(0.025, len(found) - 1) * found.std(ddof=1)) / len(found) ** 0.5
+    mean = float(means.mean())
+    reach = float(stats.t.isf(0.025, len(means) - 1) * means.std(ddof=1)) / len(means) ** 0.5
     low, high = _ends(period)
     return replace(
         period, value=mean, low=min(low, mean - reach), high=max(high, mean + reach),
@@ -143,8 +143,8 @@ def _level(t_ns: IntArray, total: FloatArray, full: float | None, period_s: floa
     if full is not None:
         steady &= level >= full
     nearest = np.rint(t_s / (period_s / 2)).astype(np.int64)
-    found: BoolArray = steady[np.clip(nearest, 0, len(steady) - 1)]
-    return found
+    is_steady: BoolArray = steady[np.clip(nearest, 0, len(steady) - 1)]
+    return is_steady
 
 
 def _divided(t_ns: IntArray, steady: BoolArray, period_ns: float) -> SteadyParts:

@@ -53,10 +53,12 @@ class TraceSteps:
         """Position of the step in which each time lies, NONE outside of all."""
         if not len(self):
             return np.full(len(t_ns), NONE, np.int32)
-        found = np.searchsorted(self.start_ns, t_ns, side="right") - 1
-        inside = (found >= 0) & ((t_ns < self.end_ns[found]) | (t_ns == self.start_ns[found]))
+        position = np.searchsorted(self.start_ns, t_ns, side="right") - 1
+        inside = (position >= 0) & (
+            (t_ns < self.end_ns[position]) | (t_ns == self.start_ns[position])
+        )
         inside |= self.whole
-        return np.where(inside, found, NONE).astype(np.int32)
+        return np.where(inside, position, NONE).astype(np.int32)
 
 
 def find_steps(
@@ -124,15 +126,15 @@ def _marks(rows: Rows, names: tuple[str, ...], step_name: str | None) -> Longs:
         ) from error
     candidates = np.flatnonzero(words[rows.category] & on_cpu)
     matching = np.array([bool(pattern.search(name)) for name in names], bool)
-    found: Longs = candidates[matching[rows.name[candidates]]]
-    if not len(found):
+    marks: Longs = candidates[matching[rows.name[candidates]]]
+    if not len(marks):
         there = sorted({names[code] for code in np.unique(rows.name[candidates])})
         listed = ", ".join(there[:SHOWN]) + (", ..." if len(there) > SHOWN else "")
         raise InvalidValueError(
             f"no annotation of the trace matches --step-name {step_name!r}; "
             + (f"there are: {listed}" if there else "it has no annotations")
         )
-    return found
+    return marks
 
 
 def _whole(rows: Rows) -> TraceSteps:
@@ -149,11 +151,11 @@ def _whole(rows: Rows) -> TraceSteps:
 
 def _refuse_several(processes: Longs) -> None:
     """Two processes that train at once, as ranks do, have no steps in common."""
-    found = np.unique(processes).tolist()
-    if len(found) > 1:
+    numbers = np.unique(processes).tolist()
+    if len(numbers) > 1:
         raise InvalidValueError(
-            f"steps are marked in {len(found)} processes ({_listed(found)}): choose one with "
-            f"--process {found[0]}"
+            f"steps are marked in {len(numbers)} processes ({_listed(numbers)}): choose one with "
+            f"--process {numbers[0]}"
         )
 
 
@@ -166,20 +168,20 @@ def _disjoint(rows: Rows, marks: Longs) -> tuple[Longs, Longs, int]:
 
     A mark that reaches into the next by no more than clocks and their rounding explain ends there.
     """
-    kept: list[int] = []
+    disjoint: list[int] = []
     ends: list[int] = []
     touching = 0
     for mark in marks.tolist():
         start, end = int(rows.start_ns[mark]), int(rows.end_ns[mark])
-        if kept and start < ends[-1]:
-            shorter = min(end - start, ends[-1] - int(rows.start_ns[kept[-1]]))
+        if disjoint and start < ends[-1]:
+            shorter = min(end - start, ends[-1] - int(rows.start_ns[disjoint[-1]]))
             if ends[-1] - start >= max(shorter / SHARE, min(ROUNDED_NS + 1, shorter / 4)):
                 continue
             ends[-1] = start
             touching += 1
-        kept.append(mark)
+        disjoint.append(mark)
         ends.append(end)
-    return np.array(kept, np.int64), np.array(ends, np.int64), touching
+    return np.array(disjoint, np.int64), np.array(ends, np.int64), touching
 
 
 def _with_work(rows: Rows, marks: Longs, works: Bools) -> Longs:
@@ -196,8 +198,8 @@ def _with_work(rows: Rows, marks: Longs, works: Bools) -> Longs:
 
 def _numbers(names: list[str]) -> tuple[Longs, bool]:
     """Numbers of the steps, and whether they had to be counted."""
-    found = [_NUMBER.search(name) for name in names]
-    numbers = [int(match[1]) for match in found if match and len(match[1]) < 18]
+    matches = [_NUMBER.search(name) for name in names]
+    numbers = [int(match[1]) for match in matches if match and len(match[1]) < 18]
     rising = all(a < b for a, b in pairwise(numbers))
     if len(numbers) == len(names) and rising:
         return np.array(numbers, np.int64), False

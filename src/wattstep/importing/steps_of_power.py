@@ -21,6 +21,7 @@ from wattstep.recorded.power import spoken
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, missing
+from wattstep.schema.run_documents import PowerStepFacts
 
 LEAST_SAMPLES: Final = 40
 ROLES: Final = ("power_total", "power_part", "power_outside")
@@ -54,7 +55,7 @@ class PowerSteps:
 
     steps: dict[str, Any]
     spans: dict[str, Any]
-    document: dict[str, Any] = field(default_factory=dict)
+    document: PowerStepFacts = field(default_factory=PowerStepFacts)
     notes: tuple[str, ...] = ()
 
 
@@ -79,9 +80,9 @@ def steps_of_power(logs: Sequence[Telemetry], warmup: int) -> PowerSteps:
     if power is None:
         reason = NO_SAMPLES if _channels(logs) else NO_POWER
         return _told(None, missing("s", reason), warmup)
-    found = stretches(power.t_ns, power.total)
-    inside = (power.t_ns >= found.busy[0]) & (power.t_ns <= found.busy[1])
-    return _told(found, _period(power, inside, found.idle_shown), warmup, power)
+    busy_and_idle = stretches(power.t_ns, power.total)
+    inside = (power.t_ns >= busy_and_idle.busy[0]) & (power.t_ns <= busy_and_idle.busy[1])
+    return _told(busy_and_idle, _period(power, inside, busy_and_idle.idle_shown), warmup, power)
 
 
 def _period(power: _Power, inside: BoolArray, idle_shown: bool) -> Figure:
@@ -123,31 +124,36 @@ def _shortest(figure: Figure, power: _Power, busy: tuple[int, int]) -> Figure:
 
 
 def _told(
-    found: Stretches | None, figure: Figure, warmup: int, power: _Power | None = None
+    busy_and_idle: Stretches | None, figure: Figure, warmup: int, power: _Power | None = None
 ) -> PowerSteps:
     reason = figure.reason
-    document: dict[str, Any] = {"found": False}
-    if found is not None:
-        document |= _busy(found)
-    if found is not None and figure.value is not None and power is not None:
-        figure = _shortest(figure, power, found.busy)
+    document: PowerStepFacts = {"found": False}
+    if busy_and_idle is not None:
+        document |= _busy(busy_and_idle)
+    if busy_and_idle is not None and figure.value is not None and power is not None:
+        figure = _shortest(figure, power, busy_and_idle.busy)
         steady = steady_parts(
-            power.t_ns, power.total, power.parts, found.busy, found.full, figure.value or 0.0
+            power.t_ns,
+            power.total,
+            power.parts,
+            busy_and_idle.busy,
+            busy_and_idle.full,
+            figure.value or 0.0,
         )
         if steady.share >= LEAST_SEEN:
             figure = counted_period(power.t_ns, (power.total, *power.parts), steady, figure)
             steady = steady.of(figure.value or 0.0)
-            return _filled(steady, figure, power, found, warmup)
+            return _filled(steady, figure, power, busy_and_idle, warmup)
         reason = RARE.format(period=spoken(figure.value or 0.0), share=steady.share)
     words = NONE.format(reason)
     return PowerSteps(
-        steps=step_columns(_steps(_NO_TIMES, _NO_TIMES), no_marks(), 0), spans=_spans(found),
+        steps=step_columns(_steps(_NO_TIMES, _NO_TIMES), no_marks(), 0), spans=_spans(busy_and_idle),
         document={**document, "reason": words}, notes=(words,),
     )  # fmt: skip
 
 
 def _filled(
-    steady: SteadyParts, figure: Figure, power: _Power, found: Stretches, warmup: int
+    steady: SteadyParts, figure: Figure, power: _Power, busy_and_idle: Stretches, warmup: int
 ) -> PowerSteps:
     """Steps of one length in all parts in which the period shows."""
     begins, ends = steady.edges_ns
@@ -156,29 +162,33 @@ def _filled(
     note = FOUND.format(
         count=len(begins), fewest=fewest, most=most, period=spoken(figure.value or 0.0),
         low=spoken(low_s), high=spoken(high_s), share=steady.share,
-        busy=spoken((found.busy[1] - found.busy[0]) * 1e-9),
+        busy=spoken((busy_and_idle.busy[1] - busy_and_idle.busy[0]) * 1e-9),
         least=spoken(LEAST_A_PERIOD * float(np.median(np.diff(power.t_ns))) * 1e-9),
     )  # fmt: skip
-    document = {
-        "found": True, **_busy(found), "count": len(begins),
+    document: PowerStepFacts = {
+        "found": True, **_busy(busy_and_idle), "count": len(begins),
         "count_low": fewest, "count_high": most, "share": steady.share, "period_s": figure.value,
         "low_s": low_s, "high_s": high_s, "method": figure.method,
     }  # fmt: skip
     columns = step_columns(_steps(begins, ends), no_marks(), warmup)
     return PowerSteps(
         steps={**columns, "traced": np.zeros(len(begins), bool)},
-        spans=_spans(found, steady.others), document=document, notes=(note,),
+        spans=_spans(busy_and_idle, steady.others), document=document, notes=(note,),
     )  # fmt: skip
 
 
-def _busy(found: Stretches) -> dict[str, Any]:
+def _busy(busy_and_idle: Stretches) -> PowerStepFacts:
     """Busy stretch, whether an idle level shows, and earliest, likely and latest times of its ends."""
-    edges = {
-        name: [edge.first, edge.best, edge.last]
-        for name, edge in (("begin_ns", found.begin), ("end_ns", found.end))
-        if edge is not None
-    }
-    return {"busy_ns": list(found.busy), "idle": found.idle_shown, **edges}
+    facts: PowerStepFacts = {"busy_ns": list(busy_and_idle.busy), "idle": busy_and_idle.idle_shown}
+    if busy_and_idle.begin is not None:
+        facts["begin_ns"] = [
+            busy_and_idle.begin.first,
+            busy_and_idle.begin.best,
+            busy_and_idle.begin.last,
+        ]
+    if busy_and_idle.end is not None:
+        facts["end_ns"] = [busy_and_idle.end.first, busy_and_idle.end.best, busy_and_idle.end.last]
+    return facts
 
 
 def _steps(begins: IntArray, ends: IntArray) -> TraceSteps:
@@ -188,15 +198,15 @@ def _steps(begins: IntArray, ends: IntArray) -> TraceSteps:
     )  # fmt: skip
 
 
-def _spans(found: Stretches | None, others: Iterable[Sequence[int]] = ()) -> dict[str, Any]:
+def _spans(busy_and_idle: Stretches | None, others: Iterable[Sequence[int]] = ()) -> dict[str, Any]:
     """Idle stretches, and those of the busy one in which no steps were found."""
     spans = span_columns(_steps(_NO_TIMES, _NO_TIMES), _NO_TIMES, _NO_TIMES)
-    if found is None:
+    if busy_and_idle is None:
         return spans
     named = [
-        ("idle_before", found.before),
+        ("idle_before", busy_and_idle.before),
         *((UNSEEN, span) for span in others),
-        ("idle_after", found.after),
+        ("idle_after", busy_and_idle.after),
     ]
     for name, span in named:
         if span is not None:

@@ -96,17 +96,17 @@ def _of_its_board(recording: Recording) -> Recording:
     called = board_called([find(name) for name in names()], rails)
     if called is None:
         return recording
-    found = with_board(recording, called.name)
-    return replace(found, notes=(*found.notes, ITS_BOARD.format(called.name)))
+    named = with_board(recording, called.name)
+    return replace(named, notes=(*named.notes, ITS_BOARD.format(called.name)))
 
 
 def _without_name(error: InvalidValueError, path: Path) -> str:
     """Message of an error that names the file itself."""
-    said = str(error)
+    message = str(error)
     for name in (str(path), path.name):
-        if said.startswith(f"{name} "):
-            return f"it {said.removeprefix(f'{name} ')}"
-    return said.removeprefix(f"{path}: ")
+        if message.startswith(f"{name} "):
+            return f"it {message.removeprefix(f'{name} ')}"
+    return message.removeprefix(f"{path}: ")
 
 
 def mapped(log: Telemetry, clock: Clock) -> Telemetry:
@@ -164,8 +164,8 @@ def merged(logs: Sequence[Telemetry]) -> tuple[tuple[Telemetry, ...], tuple[str,
                 f"{name} differs where {files} overlap: each stands behind the name of its file"
             )
     result, more = _one_total(result)
-    kept = tuple(log for log in result if log.recording.channels)
-    return kept, (*_condensed(notes), *more)
+    logs_with_channels = tuple(log for log in result if log.recording.channels)
+    return logs_with_channels, (*_condensed(notes), *more)
 
 
 def _condensed(notes: Sequence[str]) -> list[str]:

@@ -149,10 +149,10 @@ def _head(path: Path) -> bytes:
 
 def _some(file: gzip.GzipFile) -> bytes:
     """As much of the beginning as is whole."""
-    found = b""
+    content = b""
     try:
-        while len(found) < LOOK_BYTES and (part := file.read1(LOOK_BYTES - len(found))):
-            found += part
+        while len(content) < LOOK_BYTES and (part := file.read1(LOOK_BYTES - len(content))):
+            content += part
     except (EOFError, zlib.error):  # cut or damaged further on: its reader says where
         pass
-    return found
+    return content

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from wattstep.live.tables import news_of_tables
 from wattstep.live.words import words_of
 from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.journal import JOURNAL
+from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.run_info import RunInfo
 
 NO_GOAL: Final = "the number of steps is not known (Recorder(total_steps=...))"
@@ -38,7 +39,7 @@ class SoFar:
         path: Folder of the run.
         info: Description of the run.
         roles: Of channels that are wanted beside those of power and batteries.
-        kept: Roles of channels whose last minute is kept, sample by sample.
+        minute_roles: Roles of channels whose last minute is kept, sample by sample.
 
     Attributes:
         info: See above; it may be set anew.
@@ -56,13 +57,13 @@ class SoFar:
         path: Path,
         info: RunInfo,
         roles: Collection[str] = (),
-        kept: Collection[str] = (),
+        minute_roles: Collection[str] = (),
     ) -> None:
         self.path, self.info = path, info
         reads = [(read, channel) for read in info.reads for channel in read.channels]
         self._wanted = {c.name: c for _, c in reads if c.role in roles or c.role in METERS}
         self.channels = {
-            channel.name: Running(channel, read.every * info.interval_s, keep=channel.role in kept)
+            channel.name: Running(channel, read.every * info.interval_s, keep=channel.role in roles)
             for read, channel in reads
             if channel.name in self._wanted
         }
@@ -90,9 +91,9 @@ class SoFar:
             return self._take(news_of_tables(self.path, self._wanted))
         return True
 
-    def _take(self, found: Iterable[News]) -> bool:
+    def _take(self, lines: Iterable[News]) -> bool:
         heard = False
-        for news in found:
+        for news in lines:
             for start, end in news.rests:
                 self.steps.rest(start, end)
             for steps in news.steps:
@@ -152,11 +153,13 @@ class SoFar:
     def total(self) -> int | None:
         """Steps in all, as far as they were asked for; None where that is not known."""
         asked = self.info.asked
-        if "steps" in asked:
-            return int(asked["steps"])
-        if "clean_steps" in asked:  # those that do not count come on top, as far as they were seen
+        if (steps := asked.get("steps")) is not None:
+            return steps
+        if (
+            wanted := asked.get("clean_steps")
+        ) is not None:  # those that do not count come on top, as far as they were seen
             clean = self.steps.clean  # which may be more: a short run's between its traced steps
-            return max(int(asked["clean_steps"]), clean) + self.steps.done - clean
+            return max(wanted, clean) + self.steps.done - clean
         return None
 
     @property
@@ -165,9 +168,9 @@ class SoFar:
         asked, total = self.info.asked, self.total
         if total is not None:
             return min(self.steps.done / max(total, 1), 1.0)
-        if "seconds" in asked:
-            least = int(asked.get("least_steps", 1))
-            shares = self._trained_s() / float(asked["seconds"]), self.steps.clean / max(least, 1)
+        if seconds := asked.get("seconds"):
+            least = asked.get("least_steps") or 1
+            shares = self._trained_s() / seconds, self.steps.clean / least
             return min(*shares, 1.0)
         return None
 
@@ -177,15 +180,15 @@ class SoFar:
 
     def _time_left(self) -> Figure:
         asked, total = self.info.asked, self.total
-        if not asked:
+        if total is None and not asked.get("seconds"):
             goal = "until" in self.info.options
             return missing("s", AT_ANY_TIME if goal else NO_GOAL)
         if self.steps.begun_ns is None:
             return missing("s", "the warm-up is not over yet")
         if total is not None:
             return self._for_steps(total - self.steps.done)
-        given = time_given(float(asked["seconds"]) - self._trained_s())
-        lacking = int(asked.get("least_steps", 0)) - self.steps.clean
+        given = time_given((asked.get("seconds") or 0.0) - self._trained_s())
+        lacking = (asked.get("least_steps") or 0) - self.steps.clean
         if lacking <= 0:
             return given if given.value else missing("s", ALL_DONE)
         # The time may be over long before the least number of steps is done.
@@ -242,14 +245,13 @@ class LiveForecast:
         """Joules used and what is left, in a few words; "" where nothing is known yet."""
         return words_of(self.figures)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ForecastFacts:
         """Time, joules and battery left, JSON-ready."""
-        names = {
-            "time_left": "time_left",
-            "energy_left": "energy_left",
-            "battery_left": "battery_end",
+        return {
+            "time_left": self.figures["time_left"].to_dict(),
+            "energy_left": self.figures["energy_left"].to_dict(),
+            "battery_left": self.figures["battery_end"].to_dict(),
         }
-        return {name: self.figures[key].to_dict() for name, key in names.items()}
 
 
 def measured(value: float, unit: str, source: str, method: str | None = None) -> Figure:

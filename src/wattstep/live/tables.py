@@ -43,7 +43,7 @@ def news_of_tables(path: Path, wanted: Mapping[str, Channel]) -> Iterator[News]:
         if name in wanted:
             news.samples[name] = t_ns, value
     news.ticks = _ticks({name: (t_ns, value) for name, (t_ns, value, _) in series.items()})
-    news.evaluations = [(row["measure"], row["value"]) for row in tables.evaluations()]
+    news.evaluations = [(row.measure, row.value) for row in tables.evaluations()]
     memory = tables.table("memory").to_pydict()
     pairs = zip(memory["category"], memory["bytes"], strict=True)
     peaks = [size for category, size in pairs if category == "peak_resident"]

@@ -184,7 +184,7 @@ class Recorder(StepRecorder):
         """The perf counters of the training; see `Attendant`."""
         return open_clocks(self._process, without)
 
-    def _environment(self) -> dict[str, Any]:
+    def _environment(self) -> dict[str, str]:
         """Versions of what trains."""
         return _environment()
 
@@ -466,21 +466,21 @@ def _forget() -> None:
     _active.clear()
 
 
-def _without_doubles(found: dict[str, Present | Absent]) -> dict[str, Present | Absent]:
+def _without_doubles(sensors: dict[str, Present | Absent]) -> dict[str, Present | Absent]:
     """The scheduler's account of threads is for machines that refuse perf; both would cost twice."""
-    if isinstance(found.get("process_cpu"), Present):
-        found["process_threads"] = Absent(
+    if isinstance(sensors.get("process_cpu"), Present):
+        sensors["process_threads"] = Absent(
             reason="not needed: perf task-clock counts the same, finer (see process_cpu)"
         )
-    return found
+    return sensors
 
 
 def _version(engine: Engine | None) -> str:
     return PYTHON if engine is None else engine.version()
 
 
-def _environment() -> dict[str, Any]:
-    versions: dict[str, Any] = {"python": platform.python_version()}
+def _environment() -> dict[str, str]:
+    versions: dict[str, str] = {"python": platform.python_version()}
     for name in (*engines.ENGINES, "numpy"):
         module = sys.modules.get(name)
         if module is not None:

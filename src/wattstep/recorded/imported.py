@@ -81,12 +81,12 @@ class Imported:
     """
 
     def __init__(self, info: RunInfo) -> None:
-        found = info.imported
-        self.is_import = bool(found)
-        self.trace = _mapping(found.get("trace") or {}, "trace")
-        self.telemetry = _mappings(found, "telemetry")
-        self.power_steps = _mapping(found.get("steps") or {}, "steps")
-        self._alignments = tuple(map(_alignment, _mappings(found, "alignment")))
+        imported = info.imported
+        self.is_import = bool(imported)
+        self.trace = _mapping(imported.get("trace") or {}, "trace")
+        self.telemetry = _mappings(imported, "telemetry")
+        self.power_steps = _mapping(imported.get("steps") or {}, "steps")
+        self._alignments = tuple(map(_alignment, _mappings(imported, "alignment")))
         self._file_of = {
             channel.name: read.path for read in info.reads for channel in read.channels
         }
@@ -157,8 +157,8 @@ class Imported:
         """
         if not self.trace:
             return None
-        found = [self._alignment_of(self._file_of.get(name, "")) for name in channels]
-        known = [each for each in found if each is not None]
+        alignments = [self._alignment_of(self._file_of.get(name, "")) for name in channels]
+        known = [each for each in alignments if each is not None]
         return max(known, key=lambda each: each.reach_s, default=None)
 
     def _alignment_of(self, file: str) -> Alignment | None:
@@ -175,8 +175,8 @@ def _mapping(thing: Any, name: str) -> Mapping[str, Any]:
     return thing
 
 
-def _mappings(found: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
-    things = found.get(name) or ()
+def _mappings(imported: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
+    things = imported.get(name) or ()
     if not isinstance(things, (list, tuple)):
         raise DamagedRunError(f"run.json is damaged: {name!r} of what was imported is no list")
     return tuple(_mapping(thing, name) for thing in things)

@@ -124,7 +124,7 @@ class EnergySource:
         return math.hypot(self.systematic or 0.0, self.half_step_w / watts)
 
     def too_short(self, seconds: float, what: str) -> str | None:
-        """Reason why energy in so short a time cannot be told; None where it can.
+        """Reason why energy in so short a time cannot be determined; None where it can.
 
         Args:
             seconds: How long it lasts.
@@ -136,7 +136,7 @@ class EnergySource:
         return f"not resolvable: {limit}, {what} lasts {spoken(seconds)}"
 
     def too_little(self, seconds: float, gain: float) -> str | None:
-        """Reason why the energy of clean time as a whole cannot be told; None where it can.
+        """Reason why the energy of clean time as a whole cannot be determined; None where it can.
 
         Args:
             seconds: Clean time in all.

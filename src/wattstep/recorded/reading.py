@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +59,16 @@ class OperationTotal:
     least_s: float | None
     most_s: float | None
     deviation_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRow:
+    """A measure of the model at a time: when (ns), after how many steps, which, and its value."""
+
+    t_ns: int
+    step: int
+    measure: str
+    value: float
 
 
 class Tables:
@@ -187,12 +196,12 @@ class Tables:
 
     # --- steps ------------------------------------------------------------------------------
 
-    def evaluations(self) -> list[dict[str, Any]]:
-        """Evaluations of the model, in order: step (number of steps done), measure, value."""
+    def evaluations(self) -> list[EvaluationRow]:
+        """Evaluations of the model, in order."""
         if not self.has("evaluations"):  # runs of before November 2026
             return []
-        rows: list[dict[str, Any]] = self.table("evaluations").to_pylist()
-        return rows
+        columns = [each.name for each in fields(EvaluationRow)]
+        return [EvaluationRow(**row) for row in self.table("evaluations", columns).to_pylist()]
 
     @cached_property
     def summaries(self) -> tuple[OperationTotal, ...]:

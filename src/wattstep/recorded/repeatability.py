@@ -1,6 +1,6 @@
 """Repeatability of a channel's course within a step, from step to step.
 
-Every sample is laid onto the phase of its step. What the samples of different steps have in common
+Every sample is folded onto the phase of its step. What the samples of different steps have in common
 at the same phase is the profile of the step; its share of the variance is the correlation of one
 step's course with that of any other. No step needs a full course of its own for that, so that steps
 shorter than the time between samples are folded by phase all the same.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Status, weakest
+from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.settings import PowerModel
 
 NO_SENSOR = (
@@ -58,7 +58,7 @@ WITHIN = 1.01  # of each other: two steps that are the same
 GAP_PERIODS = 20  # periods without a sample are a gap
 
 
-def real_cores(device: Mapping[str, Any]) -> int:
+def real_cores(device: DeviceFacts) -> int:
     """Cores that the training could run on: an emulated board's are not."""
     return int(device.get("emulated_on", device).get("cores") or 1)
 
@@ -474,7 +474,7 @@ class Series:
 
     def standing_still(self) -> list[str]:
         """Notes on gauges of power that always showed the same: nothing says that they look at this load."""
-        found = []
+        channels = []
         for channel in self.channels.values():
             if channel.kind != "gauge" or channel.unit != "W" or channel.status == "modelled":
                 continue
@@ -483,8 +483,10 @@ class Series:
             value = self.raw(channel.name)[1]
             value = value[np.isfinite(value)]
             if len(value) >= MANY and not np.ptp(value):
-                found.append(STANDS_STILL.format(channel.name, value[0], channel.unit, len(value)))
-        return found
+                channels.append(
+                    STANDS_STILL.format(channel.name, value[0], channel.unit, len(value))
+                )
+        return channels
 
     def _saturated(self, channel: Channel) -> str | None:
         """Reason why the channel shows less than there is, where it was at the end of its range."""

@@ -61,14 +61,14 @@ def divisions(report: RunReport, *, energy_by_kind: bool = False) -> list[Divisi
     rests = [(name, figures) for name, figures in report.unattributed.items()]
     phases = [*((row.phase, row.figures) for row in report.phases), *rests]
     kinds = [*((row.kind, row.figures) for row in report.kinds), *rests]
-    found = (
+    parts = (
         _division("time", "phase", phases, "time", "share"),
         _division("energy", "phase", phases, "energy", "energy"),
         _division("energy", "rail", _rails(report), "energy", "energy"),
         _division("time", "kind", kinds, "time", "share"),
         *([_division("energy", "kind", kinds, "energy", "energy")] if energy_by_kind else ()),
     )
-    return [each for each in found if len(each.parts) > 1]
+    return [each for each in parts if len(each.parts) > 1]
 
 
 def _rails(report: RunReport) -> list[tuple[str, Figures]]:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from wattstep.report.values import plain, quantity
+from wattstep.schema.run_documents import DeviceFacts, MachineFacts
 
-Device = Mapping[str, Any]  # facts of a machine, as `RunInfo.device` has them
 UNKNOWN: Final = "unknown machine"
 
 
-def host(device: Device) -> Mapping[str, Any]:
+def host(device: DeviceFacts) -> MachineFacts:
     """Facts of the machine that really trained: where a board is emulated, another one."""
     real = device.get("emulated_on")
     return real if isinstance(real, Mapping) else device
 
 
-def sensors(device: Device) -> str:
+def sensors(device: DeviceFacts) -> str:
     """Whose sensors were read, where it was not the machine that trained; else ""."""
     if device.get("emulated_on"):
         return f"an emulated {plain(device.get('model') or 'board')}"
     return f"a {plain(device['sensors_of'])}" if device.get("sensors_of") else ""
 
 
-def machine(device: Device) -> list[str]:
+def machine(device: DeviceFacts) -> list[str]:
     """The machine in a few words each; first the one that trained, and whose sensors were read."""
     own, there = host(device), sensors(device)
     cores, memory = own.get("cores"), own.get("memory")
@@ -41,7 +41,7 @@ def machine(device: Device) -> list[str]:
     return [plain(part) for part in parts if part]
 
 
-def short(device: Device) -> str:
+def short(device: DeviceFacts) -> str:
     """The machine in one cell of a table."""
     own, there = host(device), sensors(device)
     names = [own.get("model"), own.get("cpu")]
@@ -50,7 +50,7 @@ def short(device: Device) -> str:
     return f"{words} (sensors: {there})" if there else words
 
 
-def virtuality(device: Device) -> str:
+def virtuality(device: DeviceFacts) -> str:
     """ "virtual machine (KVM)" where the machine is virtual, else ""."""
     own = host(device)
     if not own.get("virtual"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from wattstep.report.values import Shown, plain, quantity, show
 from wattstep.schema.outcome import Outcome
+from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.sweep_report import SweepReport
 
 # Workload, threads, precision, device, state: `Configuration.family`.
@@ -268,10 +269,10 @@ def _machines(sweep: SweepReport) -> str:
     return "; ".join(parts) or _machine(sweep.machine)
 
 
-def _machine(machine: Mapping[str, Any]) -> str:
+def _machine(machine: MeasuringMachine) -> str:
     spelt = {"cores": "{} cores", "memory": "{} of memory"}
     words = [
-        spelt.get(key, "{}").format(_bytes(fact) if key == "memory" else plain(fact))
+        spelt.get(key, "{}").format(_bytes(machine["memory"]) if key == "memory" else plain(fact))
         for key, fact in machine.items()
         if fact is not None
     ]

@@ -118,8 +118,8 @@ _RARE = frozenset(
 _FEW = 8  # columns that stand beside each other on a page
 
 _LASTS = ", this lasts "
-_TOGETHER = "not resolvable: cannot be told apart"
-_IN_GROUPS = "these cannot be told apart from others, and stand with them in groups"
+_TOGETHER = "not resolvable: cannot be distinguished"
+_IN_GROUPS = "these cannot be distinguished from others, and stand with them in groups"
 _MOST_MEMBERS = 3
 _OF_ENERGY = "power"  # missing where energy is, for the same reason
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wattstep.report.machines import host, sensors, virtuality
 from wattstep.report.values import Shown, brief, plain, show
@@ -13,6 +12,7 @@ from wattstep.schema.figures import Metrics
 from wattstep.schema.metrics import HEADLINES as HEADLINES
 from wattstep.schema.metrics import METRICS
 from wattstep.schema.metrics import Metric as Metric
+from wattstep.schema.run_documents import ImportedFile
 from wattstep.schema.run_report import RunReport
 from wattstep.schema.workload import DataFacts
 
@@ -211,7 +211,7 @@ def _batch(report: RunReport) -> str | None:
     """ "batch 8", or "batch 8 accumulated 4 times"."""
     if report.batch_size is None:
         return None
-    times = int(report.options.get("accumulate", 1))
+    times = report.options.get("accumulate") or 1
     again = "" if times == 1 else f" accumulated {times} times"
     return f"batch {report.batch_size}{again}"
 
@@ -359,7 +359,7 @@ def _files(report: RunReport) -> str:
     return " and ".join(words) or "their files are not recorded"
 
 
-def _file(entry: Mapping[str, Any]) -> str:
+def _file(entry: ImportedFile) -> str:
     name, form = plain(entry.get("file") or ""), plain(entry.get("format") or "")
     return f"{form} ({name})" if form and name else form or name or "a file"
 

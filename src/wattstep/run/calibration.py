@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from wattstep.recorded.calibration import TOTAL, Calibration, find_shift, fit, s
 from wattstep.recorded.curves import Curve, curve_of_gauge
 from wattstep.recorded.power import EnergySource
 from wattstep.run.run import Run
+from wattstep.schema.run_documents import CalibrationFile, MachineFacts
 from wattstep.schema.run_info import RunInfo
 
 UPDATES_A_WINDOW: Final = 5
 WINDOW_NS: Final = 1_000_000_000
-STEP_NS: Final = 20_000_000  # of the grid on which the clocks are laid onto each other
+STEP_NS: Final = 20_000_000  # of the grid on which the clocks are aligned
 # A wall clock of a board that asks no time server is out by seconds, one that does by less.
 WALL_CLOCK_NS: Final = 5_000_000_000
 ANY_NS: Final = 2**62
@@ -39,8 +40,8 @@ def calibrate(
         run: The run, whose power should vary: with idle stretches, best of all.
         meter: The meter's log.
         channel: "total", or the channel of one rail that the meter measured.
-        shift_s: What is added to the meter's times to get the run's; None: found by laying the two
-            powers onto each other, from the wall clocks where the log has one.
+        shift_s: What is added to the meter's times to get the run's; None: found by aligning the
+            two powers, from the wall clocks where the log has one.
         accuracy: Relative accuracy of the meter, as its maker states it.
 
     Raises:
@@ -63,17 +64,17 @@ def calibrate(
     )
 
 
-def calibration_document(run: Run, calibrations: Mapping[str, Calibration]) -> dict[str, Any]:
+def calibration_document(run: Run, calibrations: Mapping[str, Calibration]) -> CalibrationFile:
     """Content of a calibration file: its board, and the calibrations by channel."""
     device = run.info.device
     return {
         "schema": 1,
-        "device": {key: device.get(key) for key in ("model", "board")},
+        "device": {"model": device.get("model"), "board": device.get("board")},
         "calibrations": {name: each.to_dict() for name, each in calibrations.items()},
     }
 
 
-def check_device(document: Mapping[str, Any], device: Mapping[str, Any]) -> None:
+def check_device(document: CalibrationFile, device: MachineFacts) -> None:
     """Refuses the calibration of another board.
 
     Raises:

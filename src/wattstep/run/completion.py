@@ -67,9 +67,7 @@ def _by_step(tables: Tables) -> Evaluations:
     """Result of each evaluation, by the number of steps done."""
     evaluations_by_step: Evaluations = {}
     for row in tables.evaluations():
-        evaluations_by_step.setdefault(int(row["step"]), {})[str(row["measure"])] = float(
-            row["value"]
-        )
+        evaluations_by_step.setdefault(row.step, {})[row.measure] = row.value
     return evaluations_by_step
 
 

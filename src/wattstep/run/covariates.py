@@ -40,7 +40,7 @@ class Covariate:
         name: In JSON.
         words: What went on, after "while": "the main thread waited for a core".
         source: What tells of it.
-        every_s: How far apart it is seen: what is shorter cannot be told apart; 0: exact.
+        every_s: How far apart it is seen: what is shorter cannot be distinguished; 0: exact.
         rate: How much of it there was, for begin and end of intervals in ns; NaN where not known.
         least: The rate from which on it holds, whatever is usual.
         relative: Whether it must be twice what is usual, too.

@@ -44,7 +44,7 @@ def run_ahead(run: Parts) -> Figure | None:
     if not figure.value or figure.value <= 0:
         return figure
     # One offset between both clocks is in all of them.
-    off = float(run.info.device_clock.get("uncertainty_ns", 0)) * 1e-9
+    off = (run.info.device_clock.get("uncertainty_ns") or 0) * 1e-9
     return replace(figure, systematic=off / figure.value)
 
 

@@ -53,7 +53,7 @@ class Spent:
 
 
 def spent(energy: EnergySource, steps: Steps) -> Spent | str:
-    """Power and energy a step of the clean steps, or why they cannot be told."""
+    """Power and energy a step of the clean steps, or why they cannot be determined."""
     clean = np.flatnonzero(steps.clean)
     if not len(clean):
         return steps.none_clean

@@ -121,16 +121,16 @@ def _described(path: Path, tables: Tables, series: Series, metrics: Metrics) -> 
         precision=info.precision,
         processor=info.processor,
         seed=info.seed,
-        device=dict(info.device),
+        device=info.device,
         target=info.target,
-        power_model=None if info.power_model is None else dict(info.power_model),
-        imported=dict(info.imported),
+        power_model=info.power_model,
+        imported=info.imported,
         figures_of=series.steps.figures_of,
         data=info.data,
-        model=dict(info.model),
-        options=dict(info.options),
+        model=info.model,
+        options=info.options,
         metrics=metrics,
-        environment=dict(info.environment),
+        environment=info.environment,
     )
 
 

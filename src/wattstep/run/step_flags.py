@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from wattstep.schema.arrays import BoolArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Status
 from wattstep.schema.report_rows import ConditionStretch, RunConditions
+from wattstep.schema.run_documents import ConditionFacts
 
 EXCLUDABLE = ("throttled", "disturbed")
 OURS = ("sampler_cpu_time", "companion_cpu_time")  # processes of ours: neither training nor others
@@ -150,7 +150,7 @@ def around_training(series: Series, what: str) -> str:
 
 
 def not_comparable(series: Series) -> str | None:
-    """Reason why other processes cannot be told from the training; None where they can."""
+    """Reason why other processes cannot be distinguished from the training; None where they can."""
     role = around_training(series, "busy_time")
     if series.one(role) is None:
         return series.without("busy time of the system was not sampled")
@@ -194,7 +194,7 @@ def _by_host(occupied: CpuOfOthers) -> list[Stretch]:
 
 
 def step_flags_report(
-    flags: StepFlags, steps: Steps, excluded: tuple[str, ...], recorded: Mapping[str, Any]
+    flags: StepFlags, steps: Steps, excluded: tuple[str, ...], recorded: ConditionFacts
 ) -> RunConditions:
     """Times in s from the begin of the first step, or of a recording without; None: what could not be seen."""
     counted = replace(steps, excluded=None).clean
@@ -213,7 +213,7 @@ def step_flags_report(
         stretches=tuple(_stretch(one, base) for one in inside[:MOST_SHOWN]),
         more_stretches=max(len(inside) - MOST_SHOWN, 0),
         notes=tuple(notes),
-        recorded=dict(recorded),
+        recorded=recorded,
     )
 
 

@@ -15,6 +15,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.run_documents import ConditionFacts
 
 LEAST_S: Final = 60.0  # of training: below, a run says nothing of its thermal model at all
 LEAST_LOAD_NS: Final = 10**9  # of training that nothing throttled, whose power can be told
@@ -108,7 +109,7 @@ def _load(steps: Steps, series: Series, flags: StepFlags) -> _Load:
     )
 
 
-def _ambient(recorded: Mapping[str, Any], series: Series) -> float | None:
+def _ambient(recorded: ConditionFacts, series: Series) -> float | None:
     """In °C: sampled, else as the user said, else None."""
     for channel in series.with_role("ambient_temperature"):
         return float(np.nanmean(series.raw(channel.name)[1]))

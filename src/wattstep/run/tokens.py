@@ -7,8 +7,6 @@ from dataclasses import replace
 from wattstep.run.metrics import Parts
 from wattstep.schema.figure import Figure
 
-SAMPLE = "tokens_per_sample"  # in `RunInfo.model`: as many as the model sees, padding included
-
 
 def tokens_per_second(run: Parts) -> Figure | None:
     """Tokens trained in a second: samples in a second times the tokens of one; None: not of tokens."""
@@ -21,13 +19,13 @@ def energy_per_token(run: Parts) -> Figure | None:
 
 
 def _times(run: Parts, name: str, unit: str, *, inverse: bool) -> Figure | None:
-    tokens = run.info.model.get(SAMPLE)
+    tokens = run.info.model.get("tokens_per_sample")  # as many as the model sees, padding included
     figure = run.metrics.figure(name)
     if not tokens or figure is None:
         return None
     if figure.missing:
         return replace(figure, unit=unit)
-    by = 1 / float(tokens) if inverse else float(tokens)
+    by = 1 / tokens if inverse else float(tokens)
     return replace(
         figure.scaled(by, unit), method=f"{figure.method}; a sample has {tokens:,} tokens"
     )

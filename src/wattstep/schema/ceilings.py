@@ -8,12 +8,23 @@ from typing import Any, Final
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.figure import Figure
+from wattstep.schema.run_documents import MachineFacts
 
 SCHEMA: Final = 1
 MACHINE: Final = ("model", "cpu", "architecture", "cores")  # facts that make a machine the same
 PRODUCT: Final = "matrix_product"
 CONVOLUTION: Final = "convolution"
 CHANNELS_LAST: Final = "convolution_channels_last"
+
+
+def identity(device: MachineFacts) -> MachineFacts:
+    """The facts `MACHINE` of a machine; None for one that is not known."""
+    return {
+        "model": device.get("model"),
+        "cpu": device.get("cpu"),
+        "architecture": device.get("architecture"),
+        "cores": device.get("cores"),
+    }
 
 
 def spoken_threads(count: int) -> str:
@@ -56,7 +67,7 @@ class Asked:
         seconds: How long it may take, roughly.
     """
 
-    device: Mapping[str, Any]
+    device: MachineFacts
     threads: int
     precisions: Sequence[str]
     caches: Mapping[str, int]
@@ -81,7 +92,7 @@ class Ceilings:
     """
 
     created: str
-    device: Mapping[str, Any]
+    device: MachineFacts
     torch: str
     threads: int
     compute: Mapping[str, Figure]
@@ -146,7 +157,7 @@ class Ceilings:
                 raise ValueError("no memory was measured")
             return cls(
                 created=str(document["created"]),
-                device={key: document["device"].get(key) for key in MACHINE},
+                device=identity(document["device"]),
                 torch=str(document["torch"]),
                 threads=int(document["threads"]),
                 compute=_figures(document["compute"]),

@@ -12,6 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
+from wattstep.schema.run_documents import MachineFacts
 from wattstep.schema.run_report import RunFacts
 
 NOT_TOLD: Final = "not known"
@@ -64,9 +65,10 @@ def _option(name: str) -> Callable[[RunFacts], str]:
     return read
 
 
-def machine(device: Mapping[str, Any]) -> str:
+def machine(device: MachineFacts) -> str:
     """A machine in words: model, board, processor, cores."""
-    known = {key: device[key] for key in MACHINE if device.get(key) is not None}
+    facts: Mapping[str, object] = device
+    known = {key: facts[key] for key in MACHINE if facts.get(key) is not None}
     parts = [f"{value} cores" if key == "cores" else str(value) for key, value in known.items()]
     return ", ".join(parts) or NOT_TOLD
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from wattstep.schema.figure import Figure
+from wattstep.schema.run_documents import DataDocument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +99,18 @@ class Published:
         }
 
 
+class PretrainedFacts(TypedDict, total=False):
+    """Goal and result of the pre-training on the server; `seconds` that it took."""
+
+    goal: str
+    accuracy: float
+    steps: int
+    batch_size: int
+    seconds: float
+    samples: int
+    data: DataDocument
+
+
 @dataclass(frozen=True, kw_only=True)
 class DailyReport:
     """Result of a daily training.
@@ -122,8 +134,8 @@ class DailyReport:
     precision: str = "fp32"
     rate_rule: str = ""
     seed: int = 0
-    data: Mapping[str, Any] | None = None
-    pretrained: Mapping[str, Any] = field(default_factory=dict)
+    data: DataDocument | None = None
+    pretrained: PretrainedFacts = field(default_factory=PretrainedFacts)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready but for figures."""

@@ -11,11 +11,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError, MissingPartError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
+from wattstep.schema.run_documents import GpuFacts, ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, Preparation, Specification
@@ -110,7 +111,7 @@ class Trainer(Protocol):
         return None
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> TrainingOptions:
         """Further facts of how it trains, JSON-ready; e.g. "frames_per_step"."""
         return {}
 
@@ -130,7 +131,7 @@ class Trainer(Protocol):
         """Evaluation of the model on held-out samples; see `Training.evaluate`."""
         return {}
 
-    def model_facts(self) -> dict[str, Any]:
+    def model_facts(self) -> ModelFacts:
         """Parameters (all and trainable) and layers that hold any; empty where nothing counts them."""
         return {}
 
@@ -184,6 +185,21 @@ class TrainingHooks(Protocol):
     def remove(self) -> None:
         """Takes all of them out."""
         ...
+
+
+class PublishedCounts(TypedDict):
+    """The published configuration of a workload, and its parameters in our code; None: not counted."""
+
+    classes: int | None
+    image_size: int | None
+    parameters: int | None
+
+
+class ModelCounts(ModelFacts, total=False):
+    """A model's facts with those of the published configuration, and FLOPs of the forward passes of a step."""
+
+    published: PublishedCounts
+    forward_flops_per_sample: int
 
 
 class Engine(Protocol):
@@ -309,7 +325,7 @@ class Engine(Protocol):
         """
         return None if processor == "cpu" else f"{self.name} runs on the CPU only"
 
-    def device_facts(self, processor: str) -> Mapping[str, Any]:
+    def device_facts(self, processor: str) -> GpuFacts:
         """Facts of the device that a processor stands for, JSON-ready; the framework is loaded.
 
         Of a GPU: "name", "compute_capability", "memory" (bytes), "multiprocessors",
@@ -318,7 +334,7 @@ class Engine(Protocol):
         """
         return {}
 
-    def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
+    def count(self, workload: Specification, preparation: Preparation) -> ModelCounts:
         """Facts that are counted from the model itself, JSON-ready.
 
         Returns:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from wattstep.errors import DamagedRunError
 from wattstep.schema.figure import Figure
 from wattstep.schema.figures import is_figure
+from wattstep.schema.run_documents import MeasuringMachine
 
 State = Literal[
     "trained",
@@ -133,7 +134,7 @@ class Outcome:
     worker: str | None = None
     transferred: int | None = None
     attempts: int = 1
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: MeasuringMachine = field(default_factory=MeasuringMachine)
     versions: Mapping[str, str] = field(default_factory=dict)
     finite: bool | None = None
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -10,11 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypedDict
 
 _START = """\
 import sys
@@ -27,6 +27,28 @@ except KeyboardInterrupt:
     code = 130
 raise SystemExit(code)
 """
+
+
+class ChildNews(TypedDict, total=False):
+    """A line of what a child says: how far it is, a warning, or how it ended.
+
+    `progress` has the fields of `train.loop.Progress`, `life` is a document of
+    `train.memory.life.Life`; `kind` is the class of the error, `run` the folder of a run that was
+    recorded, and `problem` why that ended early.
+    """
+
+    progress: Mapping[str, Any]
+    stage: str
+    step: int
+    day: int
+    batch_size: int
+    accuracy: float
+    life: Mapping[str, Any]
+    run: str
+    warning: str
+    error: str
+    kind: str
+    problem: str | None
 
 
 def child_command(entry: str, *arguments: str) -> list[str]:
@@ -46,7 +68,7 @@ def _not_looking(silent_s: float) -> None:
 
 def listen(
     reading: int,
-    hear: Callable[[dict[str, Any]], None],
+    hear: Callable[[ChildNews], None],
     look: Callable[[float], None] = _not_looking,
     every_s: float = 0.5,
 ) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from wattstep.schema.figure import Figure
 from wattstep.schema.figures import Figures, is_figure
+from wattstep.schema.run_documents import CalibrationFile, CanaryFacts, ConditionFacts
 
 Part = TypeVar("Part")
 
@@ -61,8 +62,8 @@ class CostRow:
         Raises:
             KeyError: It has none of that name.
         """
-        found: Figure = self.figures[name]
-        return found
+        figure: Figure = self.figures[name]
+        return figure
 
     @property
     def time(self) -> Figure | None:
@@ -252,7 +253,7 @@ class RunConditions:
     stretches: tuple[ConditionStretch, ...] = ()
     more_stretches: int = 0
     notes: tuple[str, ...] = ()
-    recorded: Mapping[str, Any] = field(default_factory=dict)
+    recorded: ConditionFacts = field(default_factory=ConditionFacts)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RunConditions:
@@ -341,8 +342,8 @@ class RecordFacts:
 
     interval_s: float = 0.0
     trace: str = ""
-    calibration: Mapping[str, Any] | None = None
-    canary: Mapping[str, Any] = field(default_factory=dict)
+    calibration: CalibrationFile | None = None
+    canary: CanaryFacts = field(default_factory=CanaryFacts)
     gaps: tuple[tuple[int, int], ...] = ()
     lost: Mapping[str, int] = field(default_factory=dict)
     samples: float | None = None

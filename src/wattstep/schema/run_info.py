@@ -10,6 +10,18 @@ from wattstep.errors import DamagedRunError
 from wattstep.schema.channel import Channel
 from wattstep.schema.checks import named
 from wattstep.schema.run_checks import RUN
+from wattstep.schema.run_documents import (
+    AskedLength,
+    CalibrationFile,
+    CanaryFacts,
+    ConditionFacts,
+    DeviceClockFacts,
+    DeviceFacts,
+    ImportedFiles,
+    ModelFacts,
+    PowerModelFacts,
+    TrainingOptions,
+)
 from wattstep.schema.workload import DataFacts
 
 SCHEMA_VERSION = 1  # 1: first format (November 2026)
@@ -83,17 +95,17 @@ class RunInfo:
     trace: str
     first_step: int = 0
     data: DataFacts | None = None
-    device: Mapping[str, Any] = field(default_factory=dict)
+    device: DeviceFacts = field(default_factory=DeviceFacts)
     target: str = "local"
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-    canary: Mapping[str, Any] = field(default_factory=dict)
-    imported: Mapping[str, Any] = field(default_factory=dict)
-    calibration: Mapping[str, Any] | None = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    model: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    power_model: Mapping[str, Any] | None = None
+    conditions: ConditionFacts = field(default_factory=ConditionFacts)
+    canary: CanaryFacts = field(default_factory=CanaryFacts)
+    imported: ImportedFiles = field(default_factory=ImportedFiles)
+    calibration: CalibrationFile | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    model: ModelFacts = field(default_factory=ModelFacts)
+    options: TrainingOptions = field(default_factory=TrainingOptions)
+    asked: AskedLength = field(default_factory=AskedLength)
+    power_model: PowerModelFacts | None = None
     scheduling: str = ""
     reads: tuple[PlannedRead, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +113,7 @@ class RunInfo:
     lost: Mapping[str, int] = field(default_factory=dict)
     gaps: tuple[tuple[int, int], ...] = ()
     clocks: tuple[tuple[int, int], ...] = ()
-    device_clock: Mapping[str, Any] = field(default_factory=dict)
+    device_clock: DeviceClockFacts = field(default_factory=DeviceClockFacts)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

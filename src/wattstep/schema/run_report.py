@@ -28,6 +28,14 @@ from wattstep.schema.report_rows import (
     StepKind,
     known,
 )
+from wattstep.schema.run_documents import (
+    DeviceFacts,
+    ForecastFacts,
+    ImportedFiles,
+    ModelFacts,
+    PowerModelFacts,
+    TrainingOptions,
+)
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.workload import DataFacts
 
@@ -100,20 +108,20 @@ class RunReport:
     precision: str | None = None
     processor: str | None = None
     seed: int | None = None
-    device: Mapping[str, Any] = field(default_factory=dict)
+    device: DeviceFacts = field(default_factory=DeviceFacts)
     target: str = "local"
-    power_model: Mapping[str, Any] | None = None
-    imported: Mapping[str, Any] = field(default_factory=dict)
+    power_model: PowerModelFacts | None = None
+    imported: ImportedFiles = field(default_factory=ImportedFiles)
     figures_of: str = "clean steps"
     operations_of: str = "step"
     data: DataFacts | None = None
-    model: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    model: ModelFacts = field(default_factory=ModelFacts)
+    options: TrainingOptions = field(default_factory=TrainingOptions)
     evaluations: tuple[Evaluation, ...] = ()
     steps: StepCounts = field(default_factory=StepCounts)
     step_kinds: tuple[StepKind, ...] = ()
     conditions: RunConditions | None = None
-    forecast: Mapping[str, Any] | None = None
+    forecast: ForecastFacts | None = None
     course: Course | None = field(default=None, metadata={JSON: "curve"})
     metrics: Metrics = field(default_factory=Metrics)
     operations: tuple[CostRow, ...] = ()
@@ -134,7 +142,7 @@ class RunReport:
     missing: tuple[NotMeasured, ...] = ()
     recording: Mapping[str, str | Figure] = field(default_factory=dict)
     channels: tuple[SampledChannel, ...] = ()
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     record: RecordFacts | None = None
 

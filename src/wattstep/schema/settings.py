@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.run_documents import PowerModelFacts
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)?")
 LEAST_INTERVAL_S = 0.001
@@ -91,9 +92,14 @@ class PowerModel:
     source: str
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> PowerModel:
+    def from_dict(cls, document: PowerModelFacts) -> PowerModel:
         """From `run.json`, where it was checked."""
-        return cls(**{each.name: document[each.name] for each in fields(cls)})
+        return cls(
+            name=document["name"],
+            idle_watts_a_core=document["idle_watts_a_core"],
+            busy_watts_a_core=document["busy_watts_a_core"],
+            source=document["source"],
+        )
 
     @property
     def dynamic_share(self) -> float:
@@ -102,7 +108,7 @@ class PowerModel:
         return 1 - self.idle_watts_a_core / busy if busy else 0.0
 
 
-def parse_power_model(text: str | None) -> dict[str, Any] | None:
+def parse_power_model(text: str | None) -> PowerModelFacts | None:
     """The power model that is asked for: "vcpu", or "linear:IDLE,BUSY" in watts a core.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import Any
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.outcome import Outcome
+from wattstep.schema.run_documents import MeasuringMachine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class SweepReport:
     axes: Axes
     outcomes: tuple[Outcome, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: MeasuringMachine = field(default_factory=MeasuringMachine)
     device_limits: Mapping[str, int | None] = field(default_factory=dict)
     workloads_of: Mapping[str, list[str]] = field(default_factory=dict)
     sessions: tuple[float, ...] = ()

@@ -214,7 +214,7 @@ class Preparation:
                 )
 
 
-class Turn(Protocol):
+class ParameterUpdate(Protocol):
     """Part of a step that ends in an update by one optimizer; most trainings have one, adversarial ones have two."""
 
     optimizer: Any
@@ -234,14 +234,14 @@ class Training(Protocol):
     Attributes:
         data: Which data.
         model: The framework's own object, all of it.
-        turns: What a step does, in this order.
+        updates: What a step does, in this order.
     """
 
     data: DataFacts
     model: Any
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def updates(self) -> Sequence[ParameterUpdate]:
         """Phases of a step, in order."""
         ...
 

@@ -64,20 +64,20 @@ class Row:
         return hashlib.sha256(repr(self).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def row_of(entry: Entry, found: Worked | None, parts: int, *, paused: bool, root: str) -> Row:
+def row_of(entry: Entry, figures: Worked | None, parts: int, *, paused: bool, root: str) -> Row:
     """The line of an entry.
 
     Args:
         entry: Entry of the store.
-        found: Figures of the run; None: nothing yet.
+        figures: Figures of the run; None: nothing yet.
         parts: Number of runs in it, where it is a sweep or a daily training.
         paused: True if figures wait for a recording.
         root: The store, which is left out of what is said.
     """
-    worked = found or Worked()
+    worked = figures or Worked()
     problem = plain((worked.problem or entry.problem).replace(f"{root}/", ""))
     state = "damaged" if worked.problem else entry.state
-    pending = entry.kind == "run" and entry.readable and found is None
+    pending = entry.kind == "run" and entry.readable and figures is None
     created, seconds = _time(entry.created)
     steps = worked.steps
     return Row(

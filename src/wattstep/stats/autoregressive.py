@@ -1,6 +1,6 @@
 """The interval of the mean of a short series whose neighbours are alike by an unknown amount.
 
-Of few values a correlation cannot be told: its estimate is far too small, and a bootstrap of
+Of few values a correlation cannot be determined: its estimate is far too small, and a bootstrap of
 blocks has too few of them. So each correlation that an AR(1) process may have is given the
 weight that the series and a prior leave it, and the mean the mixture of Student's t that
 follows (Bayes' rule with flat priors of the mean and of the logarithm of the spread; Zellner and

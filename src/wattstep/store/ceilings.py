@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from wattstep.errors import DamagedRunError, RecordingError
-from wattstep.schema.ceilings import MACHINE, Ceilings
+from wattstep.schema.ceilings import MACHINE, Ceilings, identity
+from wattstep.schema.run_documents import MachineFacts
 from wattstep.store.cache import cache_folder
 from wattstep.store.folder import read_plain, replacing
 
@@ -59,7 +58,7 @@ def read(path: Path) -> Ceilings:
         raise DamagedRunError(f"{path}: {error}") from error
 
 
-def find(device: Mapping[str, Any], torch: str | None, threads: int | None) -> Ceilings | str:
+def find(device: MachineFacts, torch: str | None, threads: int | None) -> Ceilings | str:
     """The ceilings of a machine with a version and a number of threads, or why there are none.
 
     Args:
@@ -72,14 +71,14 @@ def find(device: Mapping[str, Any], torch: str | None, threads: int | None) -> C
     if torch is None:
         return "the run does not say which version of torch it used"
     files = [read(path) for path in sorted((cache_folder() / FOLDER).glob("*.json"))]
-    wanted = {key: device.get(key) for key in MACHINE}
+    wanted = identity(device)
     for one in files:
         if one.device == wanted and one.torch == torch and one.threads == threads:
             return one
     return _unlike(files, wanted, torch, threads)
 
 
-def _unlike(measured: list[Ceilings], device: Mapping[str, Any], torch: str, threads: int) -> str:
+def _unlike(measured: list[Ceilings], device: MachineFacts, torch: str, threads: int) -> str:
     """Reason why none of them fits: those that come closest, and in what they differ."""
     if not measured:
         return "no ceilings were measured yet"
@@ -97,7 +96,7 @@ def _unlike(measured: list[Ceilings], device: Mapping[str, Any], torch: str, thr
     )
 
 
-def differences(measured: Mapping[str, Any], ran: Mapping[str, Any]) -> str:
+def differences(measured: MachineFacts, ran: MachineFacts) -> str:
     """In what two machines differ, in words."""
     return ", ".join(
         f"{key}: {measured.get(key)}, the run's: {ran.get(key)}"

@@ -13,6 +13,7 @@ from typing import Any, Final
 from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.schema.extras import require
 from wattstep.schema.outcome import Configuration, Evidence, Outcome, State
+from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.sweep.cluster_task import TOPIC, measure_on_worker, unpack
 from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.hosts import Task
@@ -174,10 +175,10 @@ def find_devices(client: Any, wanted: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def check_alike(
-    first: dict[str | None, Mapping[str, Any]],
+    first: dict[str | None, MeasuringMachine],
     device: str,
     worker: str,
-    machine: Mapping[str, Any],
+    machine: MeasuringMachine,
 ) -> None:
     """Of one more machine that carries a label.
 

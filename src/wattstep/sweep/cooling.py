@@ -13,6 +13,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.sensors import probe, read_integer
 from wattstep.record.sensors.thermal import ThermalZones
 from wattstep.schema.channel import Present
+from wattstep.schema.run_documents import CooldownFacts
 
 MARGIN_C: Final = 2.0
 MOST_S: Final = 300.0  # a board without a fan in a warm room may never come back
@@ -57,6 +58,10 @@ class Cooled:
     seconds: float
     temperature: float | None
     note: str = ""
+
+    def to_dict(self) -> CooldownFacts:
+        """JSON-ready, for the run."""
+        return {"seconds": self.seconds, "temperature": self.temperature, "note": self.note}
 
 
 def cool_down(

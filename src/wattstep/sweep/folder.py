@@ -15,6 +15,7 @@ from typing import Any, Final
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.schema.journal import JOURNAL
 from wattstep.schema.outcome import Outcome
+from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.sweep_report import PaperRows, SweepReport
 from wattstep.store.files import write_whole
 from wattstep.store.folder import Folder, read_plain, replacing
@@ -49,7 +50,7 @@ class SweepFolder:
     """
 
     def __init__(
-        self, path: Path, plan: SweepPlan, machine: Mapping[str, Any], warn: Callable[[str], None]
+        self, path: Path, plan: SweepPlan, machine: MeasuringMachine, warn: Callable[[str], None]
     ) -> None:
         self.path = path
         if (path / "run.json").exists():
@@ -106,7 +107,7 @@ class SweepFolder:
         """Lets go of the folder."""
         self._open.close()
 
-    def _opened(self, plan: SweepPlan, machine: Mapping[str, Any]) -> dict[str, Any]:
+    def _opened(self, plan: SweepPlan, machine: MeasuringMachine) -> dict[str, Any]:
         """`sweep.json` for this turn.
 
         Raises:

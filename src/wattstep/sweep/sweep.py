@@ -6,16 +6,17 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from wattstep.errors import RecordingError, WattstepError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import DIED, RESTARTED
 from wattstep.schema.outcome import Configuration, Evidence, Outcome
+from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.sweep.cooling import hottest_zone
 from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.hosts import Host, LocalHost, Task
@@ -178,7 +179,7 @@ class _Stand:
     tried_s: float = 0.0
     tried_at: int = 0
     used: bool = False
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: MeasuringMachine = field(default_factory=MeasuringMachine)
 
     @property
     def doing(self) -> str:

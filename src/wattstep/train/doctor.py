@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,16 @@ from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.sensors import SENSORS
 from wattstep.record.sensors import load as load_sensor
 from wattstep.run import Run, load
+from wattstep.schema.diagnosis import (
+    ChannelFacts,
+    Diagnosis,
+    PowerTotal,
+    ProcessorFacts,
+    SensorFacts,
+)
 from wattstep.schema.journal import DEVICE_OPERATIONS, MARKS, OPERATIONS
 from wattstep.schema.report_rows import SampledChannel
+from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.run_report import json_of
 from wattstep.schema.workload import PROCESSORS
 
@@ -34,7 +41,7 @@ OF_OTHERS = {
 
 def diagnose(
     interval: str = "10ms", seconds: float = SECONDS, target: str | None = None
-) -> dict[str, Any]:
+) -> Diagnosis:
     """Samples a target for a moment, with a half-busy process as the training.
 
     Args:
@@ -78,21 +85,22 @@ def diagnose(
         }
 
 
-def processors() -> list[dict[str, Any]]:
+def processors() -> list[ProcessorFacts]:
     """Processors of this machine that a training can be asked to run on, JSON-ready.
 
     Each has "name", "usable", "reason" (why it is not, or None) and "facts" (of a GPU).
     """
     engine = engines.find(engines.DEFAULT)
-    rows = []
+    rows: list[ProcessorFacts] = []
     for name in PROCESSORS:
         reason = engine.lacking(name)
-        facts = {} if reason is not None or name == "cpu" else dict(engine.device_facts(name))
+        usable = reason is None and name != "cpu"
+        facts: GpuFacts = engine.device_facts(name) if usable else {}
         rows.append({"name": name, "usable": reason is None, "reason": reason, "facts": facts})
     return rows
 
 
-def _total(run: Run) -> dict[str, Any]:
+def _total(run: Run) -> PowerTotal:
     """Source of the whole's power, and what its channels say that it leaves out."""
     energy = run.series.energy
     if isinstance(energy, str):
@@ -110,26 +118,30 @@ def _half_busy(recorder: Recorder, seconds: float) -> None:
             time.sleep(0.02 * (1 - BUSY_SHARE))
 
 
-def _sensors(run: Run, sampled: Sequence[SampledChannel]) -> list[dict[str, Any]]:
+def _sensors(run: Run, sampled: Sequence[SampledChannel]) -> list[SensorFacts]:
     by_sensor: dict[str, list[str]] = {}
     for read in run.info.reads:
         by_sensor.setdefault(read.sensor, []).extend(c.name for c in read.channels)
     channels = {channel.name: channel for channel in sampled}
-    rows = []
+    rows: list[SensorFacts] = []
     for name in dict.fromkeys(("sampler", *SENSORS, *by_sensor, *run.info.absent)):
         what = load_sensor(name).description if name in SENSORS else OF_OTHERS.get(name, "")
-        row: dict[str, Any] = {"name": name, "description": what}
-        if name in run.info.absent:
-            row |= {"present": False, "reason": run.info.absent[name], "channels": []}
-        else:
-            documents = [_channel(run, channels[c]) for c in by_sensor.get(name, ())]
-            row |= {"present": True, "reason": None, "channels": documents}
-        rows.append(row)
+        reason = run.info.absent.get(name)
+        names = () if name in run.info.absent else by_sensor.get(name, ())
+        rows.append(
+            {
+                "name": name,
+                "description": what,
+                "present": name not in run.info.absent,
+                "reason": reason,
+                "channels": [_channel(run, channels[c]) for c in names],
+            }
+        )
     return rows
 
 
-def _channel(run: Run, channel: SampledChannel) -> dict[str, Any]:
-    row = json_of(channel)
+def _channel(run: Run, channel: SampledChannel) -> ChannelFacts:
+    row: ChannelFacts = json_of(channel)
     if not channel.samples:
         return {**row, "value": None, "resolution_seen": None}
     _, value = run.series.raw(channel.name)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from wattstep.errors import DeviceFaultError, RecordingError
 from wattstep.schema.device_faults import meaning_of
 from wattstep.schema.oom_messages import ran_out
+from wattstep.schema.processes import ChildNews
 
 
-def told(error: BaseException, account: Callable[[], str]) -> dict[str, str] | None:
+def told(error: BaseException, account: Callable[[], str]) -> ChildNews | None:
     """News of the process's end, for who listens to it.
 
     Args:

@@ -20,6 +20,8 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
+from wattstep.schema.processes import ChildNews
+from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
 from wattstep.schema.workload import WorkloadFacts, kind_of
@@ -263,7 +265,7 @@ class _Loop:
         self._sustaining: Sustaining | None = None
         self._steady = False
         self._eta = LiveForecast(recorder.path, recorder.info)
-        self._forecast: dict[str, Any] = {}
+        self._forecast: ForecastFacts = {}
 
     def run(self) -> None:
         recorder, settings = self._recorder, self._settings
@@ -466,7 +468,7 @@ def main() -> int:
     """Entry of the child process that trains: settings as JSON, news as JSON lines on fd 3+."""
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
 
-    def say(document: dict[str, Any]) -> None:
+    def say(document: ChildNews) -> None:
         news.write(json.dumps(document) + "\n")
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -160,7 +160,7 @@ def _say_warnings_in_one_line() -> None:
 
     What follows it is lost for the same reason.
     """
-    usual, full, told = warnings.formatwarning, os.strerror(errno.ENOSPC), False
+    usual, full, shown = warnings.formatwarning, os.strerror(errno.ENOSPC), False
 
     def formatted(
         message: Warning | str,
@@ -169,13 +169,13 @@ def _say_warnings_in_one_line() -> None:
         lineno: int,
         line: str | None = None,
     ) -> str:
-        nonlocal told
+        nonlocal shown
         if not issubclass(category, RecordingWarning):
             return usual(message, category, filename, lineno, line)
         text = str(message).removeprefix("wattstep ")
-        if full in text and told:
+        if full in text and shown:
             return ""
-        told = told or full in text
+        shown = shown or full in text
         return f"wattstep: {plain(text)}\n"
 
     warnings.formatwarning = formatted

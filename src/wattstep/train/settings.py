@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from wattstep import engines
 from wattstep.errors import InvalidValueError
@@ -14,6 +12,7 @@ from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import ENGINE_OPTIONS
 from wattstep.schema.goal import Goal
+from wattstep.schema.run_documents import AskedLength, CalibrationFile, CooldownFacts
 from wattstep.schema.settings import (
     option_of,
     parse_duration,
@@ -184,8 +183,8 @@ class TrainingSettings:
         "What cools the device where no sensor tells, in a few words: none, full speed.",
         "WORDS",
     )
-    cooled: Mapping[str, Any] | None = None
-    calibration: Mapping[str, Any] | None = None
+    cooled: CooldownFacts | None = None
+    calibration: CalibrationFile | None = None
     foreground: float | None = setting(None, option="foreground-seconds")
     nice: int = setting(0, "With --foreground: nice value of the training.", "N")
     canary: bool = False
@@ -283,7 +282,7 @@ class TrainingSettings:
         )
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> AskedLength:
         """When it will end, as `RunInfo.asked` has it; empty where that is not known before."""
         if self.until is not None or self.sustain:  # either may end it at any time
             return {}

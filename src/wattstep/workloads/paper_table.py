@@ -91,7 +91,7 @@ TABLE: Final[Mapping[str, PaperRow]] = {
                 "1M parameters fit the generator at 32×32 alone (1.07 M); both networks have "
                 "1.7 M, and 6.3 M at the published 64×64",
                 "which pass 30M counts is not said: ours counts those of both networks in both "
-                "turns"),
+                "updates"),
     ),
     "dqn": PaperRow(
         layers=4, dominant_layer="CONV", flops="N/A", parameters="N/A", dataset="Atari 2600 games",

@@ -1,4 +1,4 @@
-"""What cannot be told is merged level by level, and nothing is lost."""
+"""What cannot be determined is merged level by level, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def with_zero_length(layout: Layout, kind: int) -> Layout:
 
 
 def test_operations_at_once_share_by_weight() -> None:
-    """Two kinds that always run together cannot be told apart; their sum can."""
+    """Two kinds that always run together cannot be distinguished; their sum can."""
     made = make(replace(SMALL, noise=0.01), 3)
     process, one = made.processes[0], 6  # which alone is told to 2 %
     count = len(made.kinds.names)

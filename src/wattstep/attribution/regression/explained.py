@@ -89,13 +89,13 @@ class Explaining:
         middle = float(rows.watts.mean())
         about = rows.watts - middle
         gram, right = whitened.T @ whitened, whitened.T @ about
-        found = evidence(gram.copy(), right, float(about @ about), count, most_spread(middle))
-        gram[np.diag_indices(len(gram))] += found.ratio
+        variances = evidence(gram.copy(), right, float(about @ about), count, most_spread(middle))
+        gram[np.diag_indices(len(gram))] += variances.ratio
         solution = linalg.solve(gram, right, assume_a="pos", check_finite=False)
         return Explained(
-            delay=delay, window=window, evidence=found, rows=rows, whitened=whitened,
+            delay=delay, window=window, evidence=variances, rows=rows, whitened=whitened,
             solution=solution, watts=middle + self._root @ solution,
-            total=self._total(found.score, count),
+            total=self._total(variances.score, count),
         )  # fmt: skip
 
 

@@ -160,8 +160,11 @@ def answer(
         return figure(intervals.power(members, energy), "W"), figure(energy, "J")
 
     def told(members: IntArray) -> bool:
-        found = intervals.energy(members)
-        return found.value > 0 and (found.high - found.low) / 2 <= target * found.value
+        energy_interval = intervals.energy(members)
+        return (
+            energy_interval.value > 0
+            and (energy_interval.high - energy_interval.low) / 2 <= target * energy_interval.value
+        )
 
     def group(merged: Merged) -> Group:
         energy = intervals.energy(merged.members)
@@ -194,7 +197,7 @@ def answer(
 
 
 def _groups(
-    kinds: Kinds, seconds: FloatArray, told: Callable[[IntArray], bool]
+    kinds: Kinds, seconds: FloatArray, is_told: Callable[[IntArray], bool]
 ) -> Sequence[Merged]:
     """Groups of kinds that take time; those that take none are left by themselves."""
     taking = np.flatnonzero(seconds > 0)
@@ -204,7 +207,7 @@ def _groups(
     )  # fmt: skip
     merged = [
         Merged(members=taking[each.members], level=each.level, resolved=each.resolved)
-        for each in merge(fewer, lambda members: told(taking[members]))
+        for each in merge(fewer, lambda members: is_told(taking[members]))
     ]
     idle = [
         Merged(members=np.array([k]), level=0, resolved=False) for k in np.flatnonzero(seconds <= 0)

@@ -117,15 +117,18 @@ class Fitting:
         assumed = error
         if error is None or assumed is None:
             error, assumed, start = self._time_error(begun, weights, start)
-        found: Fit | None = None
+        best_fit: Fit | None = None
         for _ in range(1 if len(self.inverse) > LARGE else ROUNDS):
-            found = self._once(begun, weights, watts, sensor, assumed, start, free)
-            watts = np.append(found.watts, found.between)
-            start = (found.noise, found.spread)
-            weights = trust(self.observed.axis, begun.rows, watts, found.left / found.trust)
-        assert found is not None
+            best_fit = self._once(begun, weights, watts, sensor, assumed, start, free)
+            watts = np.append(best_fit.watts, best_fit.between)
+            start = (best_fit.noise, best_fit.spread)
+            weights = trust(self.observed.axis, begun.rows, watts, best_fit.left / best_fit.trust)
+        assert best_fit is not None
         return replace(
-            found, time_error=error, misplaced=self._misplaced(found, error), plain=begun.watts[:-1]
+            best_fit,
+            time_error=error,
+            misplaced=self._misplaced(best_fit, error),
+            plain=begun.watts[:-1],
         )
 
     def _misplaced(self, fit: Fit, error: float) -> FloatArray:
@@ -160,13 +163,13 @@ class Fitting:
         every = max(1, -(-len(rows.watts) // ROWS)) if large else 1
         fewer = sparse.diags(trusted[::every]) @ rows.weights[::every]
         moved = self._moved(fewer, begun.watts, begun.window)
-        found: list[Variances] = []
+        variances: list[Variances] = []
         # Many kinds are asked about every other error: it takes long.
         asked, likely = (ERRORS[::2], LIKELY[::2]) if large else (ERRORS, LIKELY)
         for error in asked:
             columns = self._columns(fewer, moved, error)
             equations = self._equations(columns, rows.watts[::every], trusted[::every])
-            found.append(
+            variances.append(
                 likeliest(
                     equations,
                     start,
@@ -174,13 +177,13 @@ class Fitting:
                     FEW_TRIES if large else TRIES,
                 )
             )
-        scores = np.array([each.score for each in found])
+        scores = np.array([each.score for each in variances])
         behind = scores - scores.min()
         weights = np.array(likely) * np.exp(-behind / 2 / TEMPER)
         weights /= weights.sum()
         error = CAREFUL * float(np.sqrt(weights @ np.array(asked) ** 2))
         likeliest_error = int(np.argmin(behind)) if behind[0] > CLEARLY else 0
-        best = found[likeliest_error]
+        best = variances[likeliest_error]
         error = error if error > NONE else 0.0
         return error, min(asked[likeliest_error], error), (best.noise, best.spread)
 
@@ -221,10 +224,12 @@ class Fitting:
         columns = np.hstack([self._columns(weights, moved, error), sloped])
         equations = self._equations(columns, rows.watts, trusted)
         large = len(self.inverse) > LARGE
-        found = likeliest(
+        variances = likeliest(
             equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES
         )
-        return self._solved(equations, columns, rows, trusted, found, error, sensor, reach, free)
+        return self._solved(
+            equations, columns, rows, trusted, variances, error, sensor, reach, free
+        )
 
     def _shaped(self, begun: Explained, table: FloatArray, trusted: FloatArray) -> FloatArray:
         """Change of each equation, were the window an exponential average, shape (n, 1).
@@ -242,19 +247,19 @@ class Fitting:
 
     def _solved(
         self, equations: Equations, columns: FloatArray, rows: Rows, trusted: FloatArray,
-        found: Variances,
+        variances: Variances,
         error: float, sensor: Sensor, reach: float, free: tuple[bool, bool],
     ) -> Fit:  # fmt: skip
         kinds = len(self.inverse) - 1
-        precision = equations.precision(found.spread)
-        whole = equations.gram / found.noise + precision
+        precision = equations.precision(variances.spread)
+        whole = equations.gram / variances.noise + precision
         inverse = inverted(whole)
         middle = _middle(rows.watts, trusted)
-        solution = inverse @ (equations.right / found.noise)
+        solution = inverse @ (equations.right / variances.noise)
         bounded = np.arange(len(whole)) < kinds
         lowest = np.where(bounded, -middle, -np.inf)
         above = least_squares_bounded(
-            whole, equations.right / found.noise, bounded, np.where(bounded, lowest, 0.0)
+            whole, equations.right / variances.noise, bounded, np.where(bounded, lowest, 0.0)
         )
         unbounded = solution.copy()
         unbounded[: kinds + 1] += middle
@@ -262,8 +267,8 @@ class Fitting:
         of_window = float(next(last)) if free[1] and sensor.window > 0 else 0.0
         of_delay = float(next(last)) if free[0] else 0.0
         return Fit(
-            rows=rows, columns=columns, inverse=inverse, precision=precision, noise=found.noise,
-            spread=found.spread, free=unbounded, watts=above[:kinds] + middle, plain=above[:kinds] + middle,
+            rows=rows, columns=columns, inverse=inverse, precision=precision, noise=variances.noise,
+            spread=variances.spread, free=unbounded, watts=above[:kinds] + middle, plain=above[:kinds] + middle,
             between=float(above[kinds]) + middle, trust=trusted,
             left=trusted * (rows.watts - middle) - columns @ solution,
             time_error=error, misplaced=np.zeros((0, 0)), assumed=error, sensor=sensor,

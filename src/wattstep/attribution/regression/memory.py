@@ -83,34 +83,34 @@ def changes(
     """
     kinds = len(root) - 1
     against = _Against(observed.thinned(ROWS), root, plain)
-    found = [
+    memories = [
         memory for seconds in TIMES * against.sees_s
         if (memory := against.best(seconds, delay)) is not None
     ]  # fmt: skip
-    if not found:
+    if not memories:
         return np.zeros((0, kinds))
     free = window is None and not observed.counter
-    found += against.closer(max(found, key=_gained), delay, free)
+    memories += against.closer(max(memories, key=_gained), delay, free)
     lasting = observed.kind_seconds()
 
     def of(memory: Memory) -> list[FloatArray]:
         of_sensor = memory.change * lasting
         return [of_sensor, of_sensor + carried(observed, memory.watts, memory.seconds)]
 
-    best = max(found, key=_gained)
+    best = max(memories, key=_gained)
     moved = max(float(np.abs(row).sum()) / 2 for row in of(best))
     whole = float(np.maximum(plain.watts[:-1], 0.0) @ lasting)
     if moved > MUCH * whole and clearly_less(np.zeros_like(best.loss), best.loss, SURE):
         return FORGETS.format(1e3 * best.seconds)
-    rows = [row for memory in plausible(found) for row in of(memory)]
+    rows = [row for memory in plausible(memories) for row in of(memory)]
     return np.array(rows).reshape(-1, kinds)
 
 
-def plausible(found: list[Memory]) -> list[Memory]:
+def plausible(memories: list[Memory]) -> list[Memory]:
     """Those that predict samples not clearly worse than the best of them, or than none, does."""
-    nothing = np.zeros_like(found[0].loss)
-    best = max([nothing, *(memory.loss for memory in found)], key=np.sum)
-    return [memory for memory in found if not clearly_less(memory.loss, best, WORSE)]
+    nothing = np.zeros_like(memories[0].loss)
+    best = max([nothing, *(memory.loss for memory in memories)], key=np.sum)
+    return [memory for memory in memories if not clearly_less(memory.loss, best, WORSE)]
 
 
 def carried(observed: Observed, watts: FloatArray, seconds: float) -> FloatArray:
@@ -127,8 +127,8 @@ def carried(observed: Observed, watts: FloatArray, seconds: float) -> FloatArray
     over = np.zeros(len(lasting))
     for first, last in zip(axis.first_segment[:-1], axis.first_segment[1:], strict=True):
         over[first:last] = _carried_over(lasting[first:last], watts_of[first:last], seconds)
-    found: FloatArray = axis.segment_kind.T @ over / axis.layouts
-    return found
+    by_kind: FloatArray = axis.segment_kind.T @ over / axis.layouts
+    return by_kind
 
 
 def _carried_over(lasting: FloatArray, watts: FloatArray, seconds: float) -> FloatArray:
@@ -185,7 +185,7 @@ class _Against:
             delay: Of the sensor in s, where it is known.
             free_window: Whether the window may be another one.
         """
-        found: list[Memory] = []
+        memories: list[Memory] = []
         free_window = free_window and best.window > 0
 
         def score(free: FloatArray) -> float:
@@ -198,7 +198,7 @@ class _Against:
             tried = self._memory(best.seconds * math.exp(float(free[0])), later, window)
             if tried is None:
                 return IMPOSSIBLE
-            found.append(tried)
+            memories.append(tried)
             return -_gained(tried)
 
         begin = np.array([[0, 0, 0], [0.25, 0, 0], [0, 0.25, 0], [0, 0, -0.25]])
@@ -208,7 +208,7 @@ class _Against:
             options={"initial_simplex": begin[: count + 1, :count], "maxfev": CLOSER * (count - 1),
                      "xatol": 1e-3, "fatol": 0.1},
         )  # fmt: skip
-        return sorted(found, key=_gained)[-KEPT:]
+        return sorted(memories, key=_gained)[-KEPT:]
 
     def _tries(self, seconds: float, delay: float | None) -> Iterator[tuple[float, float]]:
         """Delays and windows that, with the memory, are as late as the plain average was found.
@@ -281,8 +281,8 @@ def _gained(memory: Memory) -> float:
 
 def _ridge(gram: FloatArray, right: FloatArray, ratio: float) -> FloatArray:
     whole = gram + ratio * np.eye(len(gram))
-    found: FloatArray = linalg.solve(whole, right, assume_a="pos", check_finite=False)
-    return found
+    solution: FloatArray = linalg.solve(whole, right, assume_a="pos", check_finite=False)
+    return solution
 
 
 def _blocks(rows: Rows, chosen: BoolArray) -> IntArray:

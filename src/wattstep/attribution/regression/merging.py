@@ -1,4 +1,4 @@
-"""Merges what cannot be told apart into the finest groups that can."""
+"""Merges what cannot be distinguished into the finest groups that can."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Merged:
     resolved: bool
 
 
-def merge(kinds: Kinds, told: Callable[[IntArray], bool]) -> Sequence[Merged]:
+def merge(kinds: Kinds, is_told: Callable[[IntArray], bool]) -> Sequence[Merged]:
     """Level by level, what is told by itself leaves; the rest goes on to the next level.
 
     Args:
         kinds: With their levels, finest first.
-        told: Whether kinds are told from all others, together.
+        is_told: Whether kinds are told from all others, together.
     """
     left = np.arange(len(kinds.names))
     groups: list[Merged] = []
@@ -33,7 +33,7 @@ def merge(kinds: Kinds, told: Callable[[IntArray], bool]) -> Sequence[Merged]:
         staying = []
         for label in np.unique(level[left]):
             members = left[level[left] == label]
-            if told(members):
+            if is_told(members):
                 groups.append(Merged(members=members, level=number, resolved=True))
             else:
                 staying.append(members)

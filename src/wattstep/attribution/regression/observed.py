@@ -16,7 +16,7 @@ from wattstep.attribution.regression.timeline import Covered, Timeline, covered,
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LONGEST_DELAY = 0.12  # s, or three sample spacings
-AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be told from none
+AT_ONCE = 0.01  # of the spacing of samples: a delay that cannot be distinguished from none
 SHORTEST = 1e-7  # s: a window that is shorter is a moment
 PARTS_A_MEMORY = 3.0  # plain averages that an exponential one is made of
 MOST_PARTS = 8
@@ -258,11 +258,11 @@ def _spread_over(
     early = each.early_s * MAYBE if each.early_s else np.zeros(1)
     parts = [covered(line, axis, begin + by, until + by) for begin, until in spans for by in early]
     whole = np.logical_and.reduce([part.whole for part in parts])
-    kept = [whole[part.whole] for part in parts]
+    wholes = [whole[part.whole] for part in parts]
     middle = len(parts) // 2
     return Covered(
-        weights=np.hstack([p.weights[k] for p, k in zip(parts, kept, strict=True)]) / len(parts),
-        columns=np.hstack([p.columns[k] for p, k in zip(parts, kept, strict=True)]),
-        whole=whole, step=parts[middle].step[kept[middle]],
-        position=parts[middle].position[kept[middle]],
+        weights=np.hstack([p.weights[k] for p, k in zip(parts, wholes, strict=True)]) / len(parts),
+        columns=np.hstack([p.columns[k] for p, k in zip(parts, wholes, strict=True)]),
+        whole=whole, step=parts[middle].step[wholes[middle]],
+        position=parts[middle].position[wholes[middle]],
     )  # fmt: skip

@@ -36,8 +36,8 @@ def rate_of(observed: Observed, root: FloatArray, sensor: Sensor) -> float:
     fewer = observed.thinned(ROWS)
 
     def score(rate: float) -> float:
-        found = Explaining(fewer.at_rate(rate), root).explain(sensor.delay, sensor.window)
-        return np.inf if found is None else found.total
+        explained = Explaining(fewer.at_rate(rate), root).explain(sensor.delay, sensor.window)
+        return np.inf if explained is None else explained.total
 
     tries = int(np.clip(np.ceil(most * half_s / (APART * same)), 1, MOST_TRIES))
     rates = np.linspace(-most, most, 2 * tries + 1)

@@ -94,18 +94,18 @@ def _repeats(t_ns: IntArray, value: FloatArray, stretch: IntArray) -> bool:
     Updates of a sensor are multiples of its interval apart; an operation that stands still makes
     equal values of any number. What lies between two stretches of samples is not known.
     """
-    found = refresh(t_ns, value, "")
-    length = found.interval.value or 0.0
-    if (found.interval.low or 0.0) <= 0 or length < CLEARLY * found.spacing_s:
+    refreshed = refresh(t_ns, value, "")
+    length = refreshed.interval.value or 0.0
+    if (refreshed.interval.low or 0.0) <= 0 or length < CLEARLY * refreshed.spacing_s:
         return False
     _, counts = np.unique(value, return_counts=True)
-    if found.repeated < BY_CHANCE * float(((counts / len(value)) ** 2).sum()):
+    if refreshed.repeated < BY_CHANCE * float(((counts / len(value)) ** 2).sum()):
         return False
     changed = np.flatnonzero((np.diff(value) != 0) & (np.diff(stretch) == 0)) + 1
-    if length < HARDLY * found.spacing_s and len(changed) > IN_A_ROW:
+    if length < HARDLY * refreshed.spacing_s and len(changed) > IN_A_ROW:
         # Operations that stand still repeat a value now and then, too, but not in turn.
         lasted = (t_ns[changed[IN_A_ROW:]] - t_ns[changed[:-IN_A_ROW]]) * 1e-9
-        steady = np.abs(lasted - np.median(lasted)) <= STEADY * found.spacing_s
+        steady = np.abs(lasted - np.median(lasted)) <= STEADY * refreshed.spacing_s
         if float(np.mean(steady)) < MOSTLY:
             return False
     gaps = np.diff(t_ns[changed]) * 1e-9

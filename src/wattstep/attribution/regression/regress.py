@@ -165,18 +165,23 @@ def _settled(
         observed, level = observed.at_rate(rate), level.at_rate(rate)
         sensors = find_sensor(level, kinds, root, delay, window)
     for _ in range(ROUNDS):
-        found = (
+        settled_sensors = (
             Explaining(observed, root).explain(sensors[0].delay, sensors[0].window)
             if sensors
             else None
         )
-        if found is None:
+        if settled_sensors is None:
             break
-        explained = found.rows.weights @ (observed.table() @ found.watts)
-        slow = drift(found.rows.watts, explained, found.rows.process, found.rows.step)
-        if slow.std() <= SLIGHT * math.sqrt(found.evidence.noise):
+        explained = settled_sensors.rows.weights @ (observed.table() @ settled_sensors.watts)
+        slow = drift(
+            settled_sensors.rows.watts,
+            explained,
+            settled_sensors.rows.process,
+            settled_sensors.rows.step,
+        )
+        if slow.std() <= SLIGHT * math.sqrt(settled_sensors.evidence.noise):
             break
-        observed = observed.without(found.rows, slow)
+        observed = observed.without(settled_sensors.rows, slow)
         # What moved slowly hid where the sensor looks.
         sensors = find_sensor(observed, kinds, root, delay, window)
     return observed, sensors

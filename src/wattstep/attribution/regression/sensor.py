@@ -96,7 +96,7 @@ def find_sensor(
         for pair in begun
         if pair[0].total < begun[0][0].total + FAR * explaining.observed.count
     ]
-    found = []
+    candidates = []
     # Few samples leave many delays likely, and are quickly asked.
     many = large or (explaining.observed.count >= FEW and not locked(observed, 0.0))
     most = MODES[0] if not many else MODES[1] if large else MODES[1] + 2
@@ -106,18 +106,20 @@ def find_sensor(
         begins = [nearby] if nearby[0] is each or large else [nearby, (each, nearby[1])]
         for begin in begins:
             closer = _closer(explaining, *begin, delay, window, TRIES[large])
-            found.append(_newton(explaining, closer, delay is None, window is None))
+            candidates.append(_newton(explaining, closer, delay is None, window is None))
     if window is None:
-        found += _aliases(explaining, min(found, key=lambda each: each.total), delay, TRIES[large])
+        candidates += _aliases(
+            explaining, min(candidates, key=lambda each: each.total), delay, TRIES[large]
+        )
     # What explains samples by what ran long before does not explain them.
     if delay is None:
-        found = [each for each in found if each.delay <= _longest(observed, each.window)]
-    if not found:
+        candidates = [each for each in candidates if each.delay <= _longest(observed, each.window)]
+    if not candidates:
         return []
     sure = WORSE_LOCKED if locked(observed, 0.0) else WORSE
-    if len(found[0].rows.watts) < FEW_ROWS:
+    if len(candidates[0].rows.watts) < FEW_ROWS:
         sure = max(sure, WORSE_FEW)
-    return _weighted(sorted(found, key=lambda each: each.total), sure)
+    return _weighted(sorted(candidates, key=lambda each: each.total), sure)
 
 
 def _distinct(
@@ -129,16 +131,16 @@ def _distinct(
         begun: The best first.
         scale: How long the same runs, in s.
     """
-    kept: list[tuple[Explained, float]] = []
+    distinct: list[tuple[Explained, float]] = []
     for pair in begun:
         one = pair[0]
         if not any(
             abs(one.delay + one.window / 2 - other.delay - other.window / 2) < BESIDE * scale / 2
             and abs(one.window - other.window) < BESIDE * scale
-            for other, _ in kept
+            for other, _ in distinct
         ):
-            kept.append(pair)
-    return kept
+            distinct.append(pair)
+    return distinct
 
 
 def _aliases(
@@ -228,10 +230,10 @@ def _about(
             if width > 0
         ]
         best = min(tried, key=lambda each: explaining.score(each[0], each[1], ratio))
-    found = explaining.explain(*best)
-    if found is None or found.total > begun.total:
-        found = begun
-    return found, min(apart, BESIDE * scale) if tried else apart
+    explained = explaining.explain(*best)
+    if explained is None or explained.total > begun.total:
+        explained = begun
+    return explained, min(apart, BESIDE * scale) if tried else apart
 
 
 def _earliest(observed: Observed, window: float) -> float:
@@ -290,9 +292,9 @@ def _closer(
     return best
 
 
-def _instant(explaining: Explaining, found: Explained) -> Explained:
+def _instant(explaining: Explaining, explained: Explained) -> Explained:
     """The best delay of a sensor that averages nothing, to the sample: likelihood goes in steps."""
-    middle = found.delay + found.window / 2
+    middle = explained.delay + explained.window / 2
     best: Explained | None = None
     for _ in range(2):
         for by in np.concatenate([-NEARER[::-1], [0.0], NEARER]):
@@ -301,7 +303,7 @@ def _instant(explaining: Explaining, found: Explained) -> Explained:
                 best = tried
         middle = best.delay if best is not None else middle
     # A window that is hardly better than none is none.
-    return best if best is not None and best.total <= found.total + WORSE else found
+    return best if best is not None and best.total <= explained.total + WORSE else explained
 
 
 def _along(
@@ -314,8 +316,8 @@ def _along(
         lambda by: score(begin + by * ahead), bounds=(-apart, apart), method="bounded",
         options={"xatol": 1e-8, "maxiter": tries},
     )  # fmt: skip
-    found: FloatArray = begin + float(result.x) * ahead
-    return found
+    optimum: FloatArray = begin + float(result.x) * ahead
+    return optimum
 
 
 def _newton(
@@ -339,62 +341,64 @@ def _newton(
 
 
 def slopes(
-    observed: Observed, found: Explained, table: FloatArray
+    observed: Observed, optimum: Explained, table: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Derivatives of the explained power by delay and window, in W/s, shape (n,) each.
 
     Args:
         observed: The samples.
-        found: Samples explained.
+        optimum: Samples explained.
         table: Energy up to each knot and, last, power between steps, shape (b + 2,).
     """
-    reach = FINE * (found.window or observed.spacing_s)
+    reach = FINE * (optimum.window or observed.spacing_s)
 
     def explained(delay: float, window: float) -> FloatArray:
         rows = observed.rows(delay, window)
         every = np.full(len(rows.taken), np.nan)
         every[rows.taken] = rows.weights @ table
-        return every[found.rows.taken]
+        return every[optimum.rows.taken]
 
-    later = explained(found.delay + reach, found.window)
-    earlier = explained(found.delay - reach, found.window)
+    later = explained(optimum.delay + reach, optimum.window)
+    earlier = explained(optimum.delay - reach, optimum.window)
     of_delay = (later - earlier) / (2 * reach)
     of_window = np.zeros_like(of_delay)
-    if found.window > 0:
-        longer = explained(found.delay, found.window + reach)
-        shorter = explained(found.delay, found.window - reach)
+    if optimum.window > 0:
+        longer = explained(optimum.delay, optimum.window + reach)
+        shorter = explained(optimum.delay, optimum.window - reach)
         of_window = (longer - shorter) / (2 * reach)
     return np.nan_to_num(of_delay), np.nan_to_num(of_window)
 
 
 def _step(
-    explaining: Explaining, found: Explained, free_delay: bool, free_window: bool
+    explaining: Explaining, explained: Explained, free_delay: bool, free_window: bool
 ) -> tuple[float, float] | None:
-    if not (free_delay or free_window) or (found.window == 0 and not explaining.observed.counter):
+    if not (free_delay or free_window) or (
+        explained.window == 0 and not explaining.observed.counter
+    ):
         return None
-    energy = explaining.observed.table() @ found.watts
-    free = np.stack(slopes(explaining.observed, found, energy), axis=1)
+    energy = explaining.observed.table() @ explained.watts
+    free = np.stack(slopes(explaining.observed, explained, energy), axis=1)
     free = free * np.array([free_delay, free_window])
     used = [j for j in range(2) if np.abs(free[:, j]).max(initial=0) > 0]
     if not used:
         return None
-    middle = float(found.rows.watts.mean())
-    left = found.rows.watts - middle - found.whitened @ found.solution
-    gram = found.whitened.T @ found.whitened
-    ratio = found.evidence.noise / found.evidence.spread
+    middle = float(explained.rows.watts.mean())
+    left = explained.rows.watts - middle - explained.whitened @ explained.solution
+    gram = explained.whitened.T @ explained.whitened
+    ratio = explained.evidence.noise / explained.evidence.spread
     gram[np.diag_indices(len(gram))] += ratio
     own = free[:, used]
-    beside = linalg.solve(gram, found.whitened.T @ own, assume_a="pos", check_finite=False)
-    inner = own.T @ own - (own.T @ found.whitened) @ beside
+    beside = linalg.solve(gram, explained.whitened.T @ own, assume_a="pos", check_finite=False)
+    inner = own.T @ own - (own.T @ explained.whitened) @ beside
     change = np.zeros(2)
     change[used] = np.linalg.lstsq(inner, own.T @ left, rcond=None)[0]
     return float(change[0]), float(change[1])
 
 
-def _weighted(found: Sequence[Explained], sure: float) -> list[Sensor]:
+def _weighted(candidates: Sequence[Explained], sure: float) -> list[Sensor]:
     sensors: list[Sensor] = []
-    for each in found:
-        behind = each.total - found[0].total
+    for each in candidates:
+        behind = each.total - candidates[0].total
         if behind <= sure and not any(_same(each, sensor) for sensor in sensors):
             weight = float(np.exp(-behind / 2 * WORSE / sure))
             sensors.append(Sensor(delay=each.delay, window=each.window, weight=weight))

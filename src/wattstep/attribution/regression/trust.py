@@ -24,8 +24,8 @@ def varying(axis: Axis, rows: Rows, watts: FloatArray) -> FloatArray:
     curves = axis.curves(np.maximum(watts[:-1], 0.0))
     off = curves - curves.mean(axis=1, keepdims=True)
     differ = rows.weights @ np.vstack([off, np.zeros(axis.layouts)])
-    found: FloatArray = (differ**2).sum(axis=1) / max(axis.layouts - 1, 1)
-    return found
+    variances: FloatArray = (differ**2).sum(axis=1) / max(axis.layouts - 1, 1)
+    return variances
 
 
 def trust(axis: Axis, rows: Rows, watts: FloatArray, left: FloatArray) -> FloatArray:
@@ -46,5 +46,5 @@ def trust(axis: Axis, rows: Rows, watts: FloatArray, left: FloatArray) -> FloatA
     noise = float(np.median(calm**2)) / NORMAL_MEDIAN + EXACT * float(rows.watts.var()) + 1e-300
     variance = noise + differ
     variance *= np.maximum(np.abs(left) / np.sqrt(variance) / FAR, 1.0)
-    found: FloatArray = np.sqrt(noise / variance)
-    return found
+    deviations: FloatArray = np.sqrt(noise / variance)
+    return deviations

@@ -72,13 +72,13 @@ def _moments(labelled: Labelled, mine: Sequence[IntArray], ends_ns: IntArray) ->
     kinds = int(labelled.kind.max(initial=0)) + 1
     counts = np.stack([np.bincount(labelled.kind[rows], minlength=kinds) for rows in mine])
     common = (counts == counts[0]).all(axis=0)
-    found = []
+    moments = []
     for rows, (begin, end) in zip(mine, ends_ns.tolist(), strict=True):
         chosen = rows[common[labelled.kind[rows]]]
         chosen = chosen[np.lexsort((labelled.rows.start_ns[chosen], labelled.kind[chosen]))]
         both = [labelled.rows.start_ns[chosen], labelled.rows.end_ns[chosen]]
-        found.append(np.clip(np.concatenate(both), begin, end))
-    return np.stack(found)
+        moments.append(np.clip(np.concatenate(both), begin, end))
+    return np.stack(moments)
 
 
 def _edges(ends_ns: IntArray, moments_ns: IntArray) -> tuple[IntArray, bool]:
@@ -86,7 +86,7 @@ def _edges(ends_ns: IntArray, moments_ns: IntArray) -> tuple[IntArray, bool]:
     begin_ns, end_ns = ends_ns.T
     since = moments_ns - begin_ns[:, None]
     least = NEAR * float(np.mean(end_ns - begin_ns))
-    kept: list[int] = []
+    edges: list[int] = []
     in_order = True
     before, before_mean = np.zeros(len(begin_ns)), 0.0
     for at in np.argsort(since.mean(axis=0), kind="stable").tolist():
@@ -96,13 +96,13 @@ def _edges(ends_ns: IntArray, moments_ns: IntArray) -> tuple[IntArray, bool]:
         follows = bool((since[:, at] >= before).all())
         in_order &= follows
         if follows:
-            kept.append(at)
+            edges.append(at)
             before, before_mean = since[:, at], mean
-    kept = [at for at in kept if float((end_ns - moments_ns[:, at]).mean()) > least]
-    if len(kept) > MOST_ANCHORS:
+    edges = [at for at in edges if float((end_ns - moments_ns[:, at]).mean()) > least]
+    if len(edges) > MOST_ANCHORS:
         in_order = False
-        kept = [kept[n] for n in np.linspace(0, len(kept) - 1, MOST_ANCHORS).astype(int)]
-    edges_ns = np.concatenate([begin_ns[:, None], moments_ns[:, kept], end_ns[:, None]], axis=1)
+        edges = [edges[n] for n in np.linspace(0, len(edges) - 1, MOST_ANCHORS).astype(int)]
+    edges_ns = np.concatenate([begin_ns[:, None], moments_ns[:, edges], end_ns[:, None]], axis=1)
     return edges_ns, in_order
 
 
@@ -114,13 +114,13 @@ def _compensated(cut: Cut, edges_ns: IntArray, edges_s: FloatArray) -> Layout:
     at = np.interp(cuts_s, own_s[distinct], edges_s[distinct]) / edges_s[-1]
     there = np.diff(at) > 0
     total = np.bincount(cut.segment, cut.weight, minlength=len(cut.length))
-    kept = there[cut.segment] & (cut.weight > 0)
-    there &= np.bincount(cut.segment[kept], minlength=len(there)) > 0
+    present = there[cut.segment] & (cut.weight > 0)
+    there &= np.bincount(cut.segment[present], minlength=len(there)) > 0
     edges = np.append(at[:-1][there], 1.0)
     edges[0] = 0.0
     return Layout(
         edges=edges,
-        segment=(np.cumsum(there) - 1)[cut.segment[kept]],
-        kind=cut.kind[kept],
-        weight=cut.weight[kept] / total[cut.segment[kept]],
+        segment=(np.cumsum(there) - 1)[cut.segment[present]],
+        kind=cut.kind[present],
+        weight=cut.weight[present] / total[cut.segment[present]],
     )

@@ -91,6 +91,6 @@ class TracedInstances:
         has_usual[owner[first[share > 0.5]]] = True
         run = np.cumsum(begins[: len(cell)]) - 1
         unusual = has_usual[owner] & (share[run] <= 0.5)
-        found = np.zeros(windows, bool)
-        found[(cell % max(windows, 1))[order][unusual]] = True
-        return found
+        differing = np.zeros(windows, bool)
+        differing[(cell % max(windows, 1))[order][unusual]] = True
+        return differing

@@ -115,14 +115,12 @@ def _raked(
     """
     factor = np.ones(len(wanted))
     for _ in range(ROUNDS):
-        found = np.zeros(len(wanted))
+        sums = np.zeros(len(wanted))
         for layout in (_scaled(cut, factor, phases, rest) for cut in cuts):
             lasting = layout.weight * np.diff(layout.edges)[layout.segment]
-            found += np.bincount(layout.kind, lasting, minlength=len(wanted))
-        found *= phases.sum() / len(cuts)
-        change = np.divide(
-            wanted, found, out=np.ones(len(wanted)), where=(found > 0) & (wanted > 0)
-        )
+            sums += np.bincount(layout.kind, lasting, minlength=len(wanted))
+        sums *= phases.sum() / len(cuts)
+        change = np.divide(wanted, sums, out=np.ones(len(wanted)), where=(sums > 0) & (wanted > 0))
         factor = np.clip(factor * change, 1 / MOST_FACTOR, MOST_FACTOR)
     return [_scaled(cut, factor, phases, rest) for cut in cuts]
 
@@ -198,32 +196,32 @@ def _scaled(cut: Cut, factor: FloatArray, phases: FloatArray, rest: IntArray) ->
     weight = cut.weight * factor[cut.kind]
     total = np.bincount(cut.segment, weight, minlength=len(cut.length))
     lasting = total * cut.length
-    found = np.bincount(cut.phase, lasting, minlength=len(phases))
-    scale = np.divide(phases, found, out=np.zeros(len(phases)), where=found > 0)
+    durations = np.bincount(cut.phase, lasting, minlength=len(phases))
+    scale = np.divide(phases, durations, out=np.zeros(len(phases)), where=durations > 0)
     lasting *= scale[cut.phase]
     there = lasting > 0
-    kept = there[cut.segment] & (weight > 0)
+    present = there[cut.segment] & (weight > 0)
     edges = np.concatenate([[0.0], np.cumsum(lasting[there])])
     return Layout(
         edges=edges / edges[-1] if edges[-1] > 0 else edges,
-        segment=(np.cumsum(there) - 1)[cut.segment[kept]],
-        kind=cut.kind[kept],
-        weight=weight[kept] / total[cut.segment[kept]],
+        segment=(np.cumsum(there) - 1)[cut.segment[present]],
+        kind=cut.kind[present],
+        weight=weight[present] / total[cut.segment[present]],
     )
 
 
 def _without_empty(cut: Cut, phases: FloatArray, rest: IntArray) -> Cut:
     """Copy in which a phase of which nothing was left is all unattributed."""
     total = np.bincount(cut.segment, cut.weight, minlength=len(cut.length))
-    found = np.bincount(cut.phase, total * cut.length, minlength=len(phases))
-    empty = (found <= 0) & (phases > 0)
+    durations = np.bincount(cut.phase, total * cut.length, minlength=len(phases))
+    empty = (durations <= 0) & (phases > 0)
     if not empty.any():
         return cut
     at = np.flatnonzero(empty[cut.phase])
-    kept = ~empty[cut.phase[cut.segment]]
+    present = ~empty[cut.phase[cut.segment]]
     return replace(
         cut,
-        segment=np.concatenate([cut.segment[kept], at]),
-        kind=np.concatenate([cut.kind[kept], rest[cut.phase[at]]]),
-        weight=np.concatenate([cut.weight[kept], np.ones(len(at))]),
+        segment=np.concatenate([cut.segment[present], at]),
+        kind=np.concatenate([cut.kind[present], rest[cut.phase[at]]]),
+        weight=np.concatenate([cut.weight[present], np.ones(len(at))]),
     )

@@ -17,7 +17,7 @@ BEYOND: Final = 1.5  # times the longest that clean steps are beside their neigh
 BEYOND_FEW: Final = 2.5
 LEAST_CLEAN: Final = 30  # steps: what fewer never showed may come in one of ten
 SLOW: Final = 0.1  # longer than its neighbours, at least
-OFTEN_SLOW: Final = 0.03  # of clean steps: what is rarer cannot be told from few windows
+OFTEN_SLOW: Final = 0.03  # of clean steps: what is rarer cannot be determined from few windows
 NOTICED: Final = 0.01  # of the clean time
 ENOUGH_WINDOWS: Final = 5
 
@@ -40,30 +40,30 @@ class LeftOut:
 
     def notes(self) -> list[str]:
         """In words."""
-        found = []
+        lines = []
         traced, left = len(self.kept) + self.preempted, int(self.kept.sum())
         if self.preempted:
-            found.append(
+            lines.append(
                 f"{self.preempted} of {traced} traced steps were left out: the thread that trains "
                 "waited for a core in them, and operations took the blame"
             )
         if self.disturbed:
-            found.append(
+            lines.append(
                 f"{self.disturbed} of {traced} traced steps were left out: they took far longer "
                 "than any clean step"
             )
         if self.unseen:
-            found.append(
+            lines.append(
                 f"clean steps are longer now and then than any of the {left} that were traced: "
                 f"what ran in {100 * self.unseen:.2g} % of the time is not known, and widens "
                 "every interval"
             )
         if left < ENOUGH_WINDOWS:
-            found.append(
+            lines.append(
                 f"operations rest on {left} traced step{'' if left == 1 else 's'}: too few for "
                 "narrow intervals (record longer, or trace more often)"
             )
-        return found
+        return lines
 
 
 def not_preempted(steps: Steps, windows: IntArray) -> BoolArray:
@@ -79,8 +79,8 @@ def not_preempted(steps: Steps, windows: IntArray) -> BoolArray:
         return np.ones(len(windows), bool)
     share = np.nan_to_num(steps.waited_s[windows]) / np.maximum(steps.seconds[windows], 1e-12)
     usual = float(np.sort(share)[(len(share) - 1) // 4])
-    kept: BoolArray = share <= max(WAITED, AS_OFTEN * usual)
-    return kept
+    undisturbed: BoolArray = share <= max(WAITED, AS_OFTEN * usual)
+    return undisturbed
 
 
 def like_clean(
@@ -98,16 +98,16 @@ def like_clean(
         of_step: The kind of each step, -1 where it is not known.
         preempted: How many traced steps were left out before.
     """
-    kept = np.ones(len(windows), bool)
+    alike = np.ones(len(windows), bool)
     if not len(clean) or len(windows) < 2:
-        return LeftOut(kept=kept, preempted=preempted)
+        return LeftOut(kept=alike, preempted=preempted)
     longer = _beside(steps, clean, clean, of_step)
     traced = _beside(steps, clean, windows, of_step)
     traced = traced / max(float(np.sort(traced)[(len(traced) - 1) // 4]), 1e-12)
     few = len(clean) < LEAST_CLEAN  # which may not have shown how long they can be
-    kept = traced <= (BEYOND_FEW if few else BEYOND) * max(float(longer.max()), 1.0)
+    alike = traced <= (BEYOND_FEW if few else BEYOND) * max(float(longer.max()), 1.0)
     if few:
-        return LeftOut(kept=kept, preempted=preempted, disturbed=int((~kept).sum()))
+        return LeftOut(kept=alike, preempted=preempted, disturbed=int((~alike).sum()))
     slow_from = 1 + max(SLOW, 5 * 1.4826 * float(np.median(np.abs(longer - np.median(longer)))))
     slow = longer > slow_from
     seconds = steps.seconds[clean]
@@ -117,20 +117,20 @@ def like_clean(
     seen = bool((traced > slow_from).any()) or preempted > 0
     tells = not seen and slow.mean() >= OFTEN_SLOW and excess >= NOTICED
     return LeftOut(
-        kept=kept,
+        kept=alike,
         preempted=preempted,
-        disturbed=int((~kept).sum()),
+        disturbed=int((~alike).sum()),
         unseen=excess if tells else 0.0,
     )
 
 
 def _beside(steps: Steps, clean: IntArray, chosen: IntArray, of_step: IntArray) -> FloatArray:
     """Lengths of some steps relative to clean ones of their kind around them."""
-    found = np.ones(len(chosen))
+    ratios = np.ones(len(chosen))
     for kind in np.unique(of_step[chosen]):
         mine, its = of_step[chosen] == kind, clean[of_step[clean] == kind]
         if not len(its):
             continue
         around = seconds_beside(steps, its, chosen[mine], float(np.median(steps.seconds[its])))
-        found[mine] = steps.seconds[chosen[mine]] / np.maximum(around, 1e-12)
-    return found
+        ratios[mine] = steps.seconds[chosen[mine]] / np.maximum(around, 1e-12)
+    return ratios

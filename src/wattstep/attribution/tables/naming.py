@@ -42,8 +42,8 @@ class Names:
 
     def named(self, name: str) -> BoolArray:
         """Mask of the rows that have this name."""
-        found: BoolArray = (self.texts == name)[self.code]
-        return found
+        matching: BoolArray = (self.texts == name)[self.code]
+        return matching
 
     def renamed(self, old: str, new: str) -> Names:
         """Copy with another text for one name."""

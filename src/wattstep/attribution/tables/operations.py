@@ -75,10 +75,10 @@ class RunBreakdown(TracedSteps):
             return rows_of[table]() if table in rows_of else []
         found = self.regression_tables.table(table).rows
         for name, regression_tables in self._regression_tables_of_rails.items():
-            told = regression_tables.table(table).rows
+            from_regression = regression_tables.table(table).rows
             found = [
                 _with_rail(row, name, regression_tables.energy_of(each))
-                for row, each in zip(found, told, strict=True)
+                for row, each in zip(found, from_regression, strict=True)
             ]
         kinds = self._kinds_of_rows(table) if self.step_kinds.count > 1 else None
         if kinds is not None:
@@ -90,10 +90,10 @@ class RunBreakdown(TracedSteps):
         kinds = self.step_kinds
         key = self._labels.of(table)[0].key[self._operation].astype(np.int64)
         kind = kinds.of_step[self.window_steps][self.rows.window[self._operation]]
-        found: dict[int, list[str]] = {}
+        kinds_by_row: dict[int, list[str]] = {}
         for pair in np.unique(key * kinds.count + kind).tolist():
-            found.setdefault(pair // kinds.count, []).append(kinds.names[pair % kinds.count])
-        return {number: ", ".join(names) for number, names in found.items()}
+            kinds_by_row.setdefault(pair // kinds.count, []).append(kinds.names[pair % kinds.count])
+        return {number: ", ".join(names) for number, names in kinds_by_row.items()}
 
     def operations(self) -> list[Row]:
         """By operation, layer and phase, of a mean step; else totals, where a tool gave such.

@@ -44,8 +44,8 @@ class PhaseSpans:
 
     def of_phase(self, phase: str) -> Figure | None:
         """Time in s of a phase in a mean clean step, all updates together; None where unmarked."""
-        found = [values for (_, name), values in self.seconds.items() if name == phase]
-        return self._figure(np.sum(found, axis=0)) if found else None
+        spans = [values for (_, name), values in self.seconds.items() if name == phase]
+        return self._figure(np.sum(spans, axis=0)) if spans else None
 
     def rows(self) -> list[dict[str, Any]]:
         """By update and phase: span, its share of the step, and how often the update is made."""

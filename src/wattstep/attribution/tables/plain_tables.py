@@ -63,8 +63,8 @@ class PlainTables:
 
     def _table_of(self, table: str) -> list[Row]:
         labels, part = self._labels.of(table)
-        found = self._breakdown.rows(labels.key, self._operation, part)
-        rows = [{**labels.shown[row["key"]], **row} for row in found]
+        table_rows = self._breakdown.rows(labels.key, self._operation, part)
+        rows = [{**labels.shown[row["key"]], **row} for row in table_rows]
         if not self._tells_allocations:
             for row in rows:
                 row["memory"] = missing("B", "the trace does not tell what operations allocated")
@@ -85,14 +85,14 @@ class PlainTables:
         Args:
             quantity: "energy", say.
         """
-        found = self._with_scopes[1].quantities.get(quantity)
-        if found is None:
+        attributed = self._with_scopes[1].quantities.get(quantity)
+        if attributed is None:
             return None
         code, count = self._labels.alike
         mine = self._operation
-        sums = np.bincount(code[mine], found.rows[mine], minlength=count).astype(np.float64)
-        sums[: found.unattributed.shape[1]] += found.unattributed.sum(axis=0)
-        return sums / len(found.unattributed)
+        sums = np.bincount(code[mine], attributed.rows[mine], minlength=count).astype(np.float64)
+        sums[: attributed.unattributed.shape[1]] += attributed.unattributed.sum(axis=0)
+        return sums / len(attributed.unattributed)
 
     @property
     def code_count(self) -> int:
@@ -104,8 +104,8 @@ class PlainTables:
         if table not in self._short:
             names, breakdown = self._with_scopes
             labels, part = self._labels.of(table)
-            found = breakdown.unresolved(labels.key, self._operation, part, names)
-            self._short[table] = found
+            unresolved = breakdown.unresolved(labels.key, self._operation, part, names)
+            self._short[table] = unresolved
         return self._short[table]
 
     def unattributed(self) -> dict[str, dict[str, Figure]]:

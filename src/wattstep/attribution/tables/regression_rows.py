@@ -1,4 +1,4 @@
-"""Rows whose energy samples are too coarse for, taken from the regression over many steps; groups that cannot be told apart."""
+"""Rows whose energy samples are too coarse for, taken from the regression over many steps; groups that cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class RegressionRows:
         return self.figures(members)
 
     def figures(self, members: IntArray) -> tuple[Figure, Figure]:
-        """Energy and power of kinds together; missing with the reason where they cannot be told.
+        """Energy and power of kinds together; missing with the reason where they cannot be determined.
 
         Args:
             members: The kinds.
@@ -124,15 +124,15 @@ class RegressionRows:
     def reconciled(self, figure: Figure) -> Figure:
         """A figure of the regression, brought to what integration says of the whole."""
         scale = self._factor
-        found = figure.scaled(scale, figure.unit)
-        if found.low is not None and figure.low is not None:
+        scaled = figure.scaled(scale, figure.unit)
+        if scaled.low is not None and figure.low is not None:
             # Which of both is right is not known: the interval holds what either says.
-            found = replace(found, low=min(found.low, figure.low))
-        if found.high is not None and figure.high is not None:
-            found = replace(found, high=max(found.high, figure.high))
-        watts = found.value if found.unit == "W" else None
+            scaled = replace(scaled, low=min(scaled.low, figure.low))
+        if scaled.high is not None and figure.high is not None:
+            scaled = replace(scaled, high=max(scaled.high, figure.high))
+        watts = scaled.value if scaled.unit == "W" else None
         return replace(
-            found,
+            scaled,
             method=f"{figure.method}; {self._rests_on}; {SCALED.format(scale)}",
             status=weakest([Status.ATTRIBUTED, self._source.status]),
             source=self._source.source,
@@ -147,13 +147,13 @@ class RegressionRows:
         return self._scale
 
     def words(self, group: Group, members: IntArray) -> str:
-        """Rest of a group that a part of it cannot be told apart from, and their common energy."""
+        """Rest of a group that a part of it cannot be distinguished from, and their common energy."""
         others = len(group.members) - len(np.intersect1d(group.members, members))
         energy = group.energy.scaled(self._factor, "J")
         together = "" if energy.value is None else f"; together {_amount(energy)}"
         named = self._of.label(group)
         return (
-            f"cannot be told apart from {others} other{'s' if others > 1 else ''} of {named}"
+            f"cannot be distinguished from {others} other{'s' if others > 1 else ''} of {named}"
             f"{together}"
         )
 
@@ -187,16 +187,16 @@ class RegressionRows:
         }  # fmt: skip
 
 
-def scaled_to(whole: float, found: float) -> float | str:
+def scaled_to(whole: float, total: float) -> float | str:
     """By what the regression is scaled so that it makes the step, or why not.
 
     Args:
         whole: Energy in J as integration has it.
-        found: The same as regression has it.
+        total: The same as regression has it.
     """
-    if whole <= 0 or found <= 0 or not 1 / MOST_APART <= whole / found <= MOST_APART:
-        return DISAGREES.format(found, whole)
-    return whole / found
+    if whole <= 0 or total <= 0 or not 1 / MOST_APART <= whole / total <= MOST_APART:
+        return DISAGREES.format(total, whole)
+    return whole / total
 
 
 def resolved(energy: Figure) -> bool:

@@ -78,26 +78,28 @@ class RegressionTables:
             return self._source
         if not self._source.sensed:
             return BY_MODEL
-        found = process_of(self._steps, self._source, quantity=self._quantity)
-        if isinstance(found, str):
-            return found
+        result = process_of(self._steps, self._source, quantity=self._quantity)
+        if isinstance(result, str):
+            return result
         total = self._machine.regression_result if self._machine else None
         return regression_result(
-            [found], self._source, total.regression if isinstance(total, RegressionResult) else None
+            [result],
+            self._source,
+            total.regression if isinstance(total, RegressionResult) else None,
         )
 
     @cached_property
     def regression_rows(self) -> RegressionRows | str:
         """Regression of the run, or the reason why there is none."""
-        found, whole = self.regression_result, self._short(OPERATIONS)
-        if isinstance(found, str):
-            return found
+        result, whole = self.regression_result, self._short(OPERATIONS)
+        if isinstance(result, str):
+            return result
         assert isinstance(self._source, EnergySource)
         assert whole is not None
         assert whole.value is not None
         members = [*self._members(OPERATIONS).values(), *self._unattributed_members.values()]
         regression_rows = RegressionRows(
-            found,
+            result,
             self._source,
             whole.value,
             together(members),
@@ -129,28 +131,28 @@ class RegressionTables:
         return self._of_sums(self._steps.plain.too_short(name))
 
     def _of_sums(self, sums: Row) -> Figure | None:
-        found = sums if self._rail is None else sums.get("energy_by_rail", {})
-        figure: Figure | None = found.get(self._rail or "energy")
+        parts = sums if self._rail is None else sums.get("energy_by_rail", {})
+        figure: Figure | None = parts.get(self._rail or "energy")
         return figure
 
     def _members(self, name: str) -> dict[int, IntArray]:
         """The kinds of each row of a table whose energy is missing, by its key."""
         number, plain = self._numbers, self._steps.plain
         short = {row["key"] for row in plain.rows(name) if self.energy_of(row).missing}
-        found = {key: number[codes] for key, codes in plain.codes(name).items()}
-        return {key: kinds[kinds >= 0] for key, kinds in found.items() if key in short}
+        members = {key: number[codes] for key, codes in plain.codes(name).items()}
+        return {key: kinds[kinds >= 0] for key, kinds in members.items() if key in short}
 
     @cached_property
     def _unattributed_members(self) -> dict[str, IntArray]:
         """Unattributed energies by regression, by name."""
         number = self._numbers
         unattributed = self._steps.plain.unattributed()
-        found = {
+        members = {
             name: number[np.array(columns)]
             for name, columns in self._steps.plain.unattributed_columns.items()
             if self.energy_of(unattributed[name]).missing
         }
-        return {name: kinds[kinds >= 0] for name, kinds in found.items()}
+        return {name: kinds[kinds >= 0] for name, kinds in members.items()}
 
     @cached_property
     def _numbers(self) -> IntArray:
@@ -180,9 +182,11 @@ class RegressionTables:
             return _as_it_was([self._with_reason(row, regression_rows) for row in rows], short)
         members = self._members(name)
         tell = regression_rows.apart if name == OPERATIONS else regression_rows.figures
-        told = {key: tell(kinds) for key, kinds in members.items()}
-        rows = [self._put(row, *told[row["key"]]) if row["key"] in told else row for row in rows]
-        energies = {key: energy.value for key, (energy, _) in told.items() if energy.value}
+        figures = {key: tell(kinds) for key, kinds in members.items()}
+        rows = [
+            self._put(row, *figures[row["key"]]) if row["key"] in figures else row for row in rows
+        ]
+        energies = {key: energy.value for key, (energy, _) in figures.items() if energy.value}
         left = left_over(short, sum(energies.values()) + self._resolved_unattributed())
         shown = together(members[key] for key in energies)
         in_groups = name == OPERATIONS and self._rail is None
@@ -229,16 +233,16 @@ class RegressionTables:
 
     @cached_property
     def groups(self) -> list[Row]:
-        """Groups that cannot be told apart, the costliest first; with rows and unattributed energies they make the step."""
+        """Groups that cannot be distinguished, the costliest first; with rows and unattributed energies they make the step."""
         regression_rows = self._tells
         if regression_rows is None:
             return []
-        told = [
+        rows = [
             m
             for rest, m in self._unattributed_members.items()
             if not self.energy_of(self.unattributed[rest]).missing
         ]
-        shown = together([self.table(OPERATIONS).shown, *told])
+        shown = together([self.table(OPERATIONS).shown, *rows])
         members = [*self._members(OPERATIONS).values(), *self._unattributed_members.values()]
         return regression_rows.groups(np.setdiff1d(together(members), shown))
 
@@ -250,15 +254,15 @@ class RegressionTables:
                 value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
                 method="their time stands with the operations and rests themselves",
             )  # fmt: skip
-            told = replace(none, unit="J", method="regression tells all of it")
+            nothing_left = replace(none, unit="J", method="regression tells all of it")
             table["not_resolved"] = {
-                "time": none, "share": none.scaled(1.0, "ratio"), "energy": told, **left
+                "time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left
             }  # fmt: skip
         return table
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
-        found: dict[str, dict[str, Any]] = {}
+        rows: dict[str, dict[str, Any]] = {}
         for table in ("operations", "layers", "phases", "kinds"):
             left = self.table(table).left
             others = {
@@ -266,8 +270,8 @@ class RegressionTables:
                 for key, row in self._steps.plain.too_short(table).items()
                 if key != "energy"
             }
-            found[table] = {**({} if left is None else {"energy": left}), **others}
-        return found
+            rows[table] = {**({} if left is None else {"energy": left}), **others}
+        return rows
 
 
 def _as_it_was(rows: list[Row], short: Figure | None) -> RegressionTable:

@@ -102,22 +102,22 @@ def _as_traced(turn: IntArray, index: IntArray, of_window: IntArray) -> IntArray
     traced = follows(index, of_window, len(turn))
     if traced is None:  # it is no turn of what ran
         return None
-    found = turn + of_window.max(initial=-1) + 1
+    kinds = turn + of_window.max(initial=-1) + 1
     for level in np.unique(turn):
         mine = turn == level
         known = np.unique(traced[mine & (traced >= 0)])
         if len(known) == 1:
-            found[mine] = known[0]
-    found = np.unique(np.where(traced >= 0, traced, found), return_inverse=True)[1].astype(np.int64)
-    return found if found.max() > 0 else None
+            kinds[mine] = known[0]
+    kinds = np.unique(np.where(traced >= 0, traced, kinds), return_inverse=True)[1].astype(np.int64)
+    return kinds if kinds.max() > 0 else None
 
 
 def _by_what_ran(columns: TracedColumns | None, index: IntArray) -> IntArray:
     if columns is not None and len(index):
         for with_shapes in (True, False):
-            found = kinds_of_windows(index, *_what_ran(columns, index, with_shapes))
-            if found.max(initial=0):
-                return found
+            kinds = kinds_of_windows(index, *_what_ran(columns, index, with_shapes))
+            if kinds.max(initial=0):
+                return kinds
     return np.zeros(len(index), np.int64)
 
 
@@ -125,10 +125,10 @@ def _turn_of_clean(marks: Marks, steps: Steps, clean: IntArray) -> IntArray | No
     """The turn that clean steps follow by their phases, else by their times."""
     rows, sequence = marks.sequences(clean)
     often = np.bincount(sequence, minlength=1) >= OFTEN * max(len(sequence), 1)
-    kept = often[sequence]
-    found = rotation_of(steps.index[rows[kept]], sequence[kept])
-    if found is not None and (found >= 0).all():
-        return found
+    frequent = often[sequence]
+    rotation = rotation_of(steps.index[rows[frequent]], sequence[frequent])
+    if rotation is not None and (rotation >= 0).all():
+        return rotation
     return rotation_of_times(steps.index[clean], steps.seconds[clean])
 
 
@@ -244,8 +244,8 @@ def _off_turn(steps: Steps, kinds: StepKinds, counts: IntArray) -> list[float]:
         return [0.0]
     usual = np.bincount(kinds.of_step[~steps.warmup], minlength=len(counts))
     mine, theirs = counts / max(counts.sum(), 1), usual / max(usual.sum(), 1)
-    found: list[float] = np.abs(mine / np.maximum(theirs, 1e-12) - 1).tolist()
-    return found
+    deviations: list[float] = np.abs(mine / np.maximum(theirs, 1e-12) - 1).tolist()
+    return deviations
 
 
 def _factors(of_window: IntArray, counts: IntArray) -> FloatArray:
@@ -260,14 +260,14 @@ def _phases_of(
     marks: Marks, steps: Steps, clean: IntArray, windows: IntArray
 ) -> tuple[Phases, IntArray, FloatArray]:
     """Phases of traced steps of one kind, the rows of those steps, and how long clean ones' last in s."""
-    found, rows = marks.phases(steps, clean, None)
+    phases, rows = marks.phases(steps, clean, None)
     if steps.only_traced and len(rows) < len(clean):
         rows = rows[:0]  # all steps take part, or their mean would not be the mean step
     if len(rows):
-        traced, mine = marks.phases(steps, windows, found.names)
+        traced, mine = marks.phases(steps, windows, phases.names)
         # Windows of other phases that come more than now and then must not be lost.
         if len(mine) >= MOST_OF * len(windows) > 0:
-            return traced, mine, found.durations_s
+            return traced, mine, phases.durations_s
     # no marks of phases: the step is one phase
     edges = np.stack([steps.start_ns[windows], steps.end_ns[windows]], axis=1)
     names = ("step",) if len(windows) else (NOT_TRACED,)
@@ -286,13 +286,13 @@ def clean_edges(
     """As `clean_phases`, for all kinds of steps: phases of other kinds have no length in a step."""
     if len(phases.spans) == 1:
         return clean_phases(marks, steps, clean, phases.traced.names)
-    found, bare, end = [], 0, phases.spans[-1][1]
+    rows, bare, end = [], 0, phases.spans[-1][1]
     for kind, (first, last) in enumerate(phases.spans):
         mine = clean[kinds.of_step[clean] == kind]
         edges, without = clean_phases(marks, steps, mine, phases.traced.names[first:last])
-        found.append(np.pad(edges, [(0, 0), (first, end - last)], mode="edge"))
+        rows.append(np.pad(edges, [(0, 0), (first, end - last)], mode="edge"))
         bare += without
-    whole = np.concatenate(found)
+    whole = np.concatenate(rows)
     return whole[np.argsort(whole[:, 0], kind="stable")], bare
 
 
@@ -334,12 +334,14 @@ def kind_note(kinds: StepKinds, steps: Steps, clean: IntArray) -> str | None:
     assert kinds.turn is not None
     turn = "".join(kinds.names[kind] for kind in kinds.turn)
     means = [steps.seconds[clean[kinds.of_step[clean] == kind]] for kind in range(kinds.count)]
-    told = ", ".join(
+    counts = ", ".join(
         f"{name} takes {1e3 * seconds.mean():.3g} ms"
         for name, seconds in zip(kinds.names, means, strict=True)
         if len(seconds)
     )
-    words += f" that take turns ({turn}; {told}): operations of one kind count as often as it comes"
+    words += (
+        f" that take turns ({turn}; {counts}): operations of one kind count as often as it comes"
+    )
     traced = set(kinds.of_window.tolist())
     if lacking := [name for kind, name in enumerate(kinds.names) if kind not in traced]:
         words += f"; none of kind {' or '.join(lacking)} was traced: what runs in them is not known"

@@ -44,8 +44,8 @@ class TracedColumns:
     @property
     def steps(self) -> IntArray:
         """Indices of the steps that hold operations, in order."""
-        found: IntArray = np.unique(self._step)
-        return found
+        numbers: IntArray = np.unique(self._step)
+        return numbers
 
     def of_steps(self, steps: IntArray) -> TracedColumns:
         """The operations of these steps alone; from then on only what is returned can be used.
@@ -57,24 +57,24 @@ class TracedColumns:
         if taken.all():  # a filter would copy what may be a gigabyte
             return self
         lengths = np.diff(self._first, append=self._rows)
-        kept = np.repeat(taken, lengths)
-        self._keep_known(kept)
+        rows = np.repeat(taken, lengths)
+        self._keep_known(rows)
         if self._chosen is not None:
             before = self._chosen.to_numpy(zero_copy_only=False).copy()
-            before[before] = kept
-            kept = before
-        self._chosen = pa.array(kept)
+            before[before] = rows
+            rows = before
+        self._chosen = pa.array(rows)
         lengths = lengths[taken]
         self._step, self._rows = self._step[taken], int(lengths.sum())
         self._first = np.cumsum(lengths) - lengths
         return self
 
-    def _keep_known(self, kept: BoolArray) -> None:
+    def _keep_known(self, known: BoolArray) -> None:
         """Of what was asked for before, only these rows are left."""
-        self._named = {name: names.at(np.flatnonzero(kept)) for name, names in self._named.items()}
-        self._numbers = {name: values[kept] for name, values in self._numbers.items()}
+        self._named = {name: names.at(np.flatnonzero(known)) for name, names in self._named.items()}
+        self._numbers = {name: values[known] for name, values in self._numbers.items()}
         if "outermost" in self.__dict__:
-            self.__dict__["outermost"] = self.outermost[kept]
+            self.__dict__["outermost"] = self.outermost[known]
 
     def _take(self, name: str) -> pa.ChunkedArray:
         column = self._left.pop(name)
@@ -113,10 +113,10 @@ class TracedColumns:
     def _peek(self, name: str) -> IntArray:
         """A column of numbers that stays to be taken."""
         column = self._left[name]
-        found: IntArray = (
+        numbers: IntArray = (
             column if self._chosen is None else column.filter(self._chosen)
         ).to_numpy()
-        return found
+        return numbers
 
     def names(self, name: str) -> Names:
         """A column of names; "" for none."""
@@ -160,9 +160,9 @@ class TracedColumns:
         column = self._take(LAUNCH)
         if column.null_count == len(column):
             return np.broadcast_to(np.int64(-1), self._rows)
-        found: IntArray = column.fill_null(-1).to_numpy().astype(np.int64)
+        launches: IntArray = column.fill_null(-1).to_numpy().astype(np.int64)
         first = np.repeat(self._first, np.diff(self._first, append=self._rows))
-        return np.where(found >= 0, found + first, -1)
+        return np.where(launches >= 0, launches + first, -1)
 
     @cached_property
     def _thread(self) -> tuple[Codes, IntArray]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -61,6 +60,7 @@ from wattstep.recorded.series import Series, real_cores
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.run_documents import DeviceFacts
 from wattstep.stats.statistics import mean_figure
 
 ENOUGH_BYTES = 0.5  # of the time of rows: their bytes are known
@@ -94,8 +94,8 @@ class TracedSteps:
         """Mean clean step; of an imported run without clean ones the mean traced step."""
         source = self._traced_by if self.steps.only_traced else self.steps.source
         time = mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
-        found: Figure = self._tables.imported.with_period(time)
-        return found
+        with_period: Figure = self._tables.imported.with_period(time)
+        return with_period
 
     @property
     def _traced_by(self) -> str:
@@ -165,14 +165,14 @@ class TracedSteps:
         """The kinds of steps that take turns."""
         if self.reason is not None:
             return self._all_kinds
-        found = self._all_kinds
-        return replace(found, of_window=found.of_window[self.left_out.kept])
+        kinds = self._all_kinds
+        return replace(kinds, of_window=kinds.of_window[self.left_out.kept])
 
     @cached_property
     def _kinds_compensated(self) -> StepKinds:
         """The kinds that are compensated to steps of their own: where all were traced, none need be."""
-        found = self.step_kinds
-        return replace(found, turn=None) if self.steps.only_traced else found
+        kinds = self.step_kinds
+        return replace(kinds, turn=None) if self.steps.only_traced else kinds
 
     @cached_property
     def _by_kind(self) -> KindPhases:
@@ -197,8 +197,8 @@ class TracedSteps:
     @property
     def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
         """Phases of traced steps, the rows of those steps, and the shares of clean steps."""
-        found = self._by_kind
-        return found.traced, found.windows, found.share
+        by_kind = self._by_kind
+        return by_kind.traced, by_kind.windows, by_kind.share
 
     @cached_property
     def _chosen(self) -> TracedColumns:
@@ -275,13 +275,13 @@ class TracedSteps:
     @cached_property
     def compensated(self) -> CompensatedRows:
         """The rows on the mean clean step."""
-        found = self._by_kind
-        beside = None if self.steps.only_traced else found.beside_s
-        compensated = compensate(self.rows, found.traced, beside, found.share, self._step_s)
-        for kind, (first, last) in enumerate(found.spans):
-            names = found.traced.names[first:last]
+        by_kind = self._by_kind
+        beside = None if self.steps.only_traced else by_kind.beside_s
+        compensated = compensate(self.rows, by_kind.traced, beside, by_kind.share, self._step_s)
+        for kind, (first, last) in enumerate(by_kind.spans):
+            names = by_kind.traced.names[first:last]
             clean = self.clean
-            if len(found.spans) > 1:
+            if len(by_kind.spans) > 1:
                 clean = clean[self.step_kinds.of_step[clean] == kind]
             shares = layer_shares(self._tables.marks, self.steps, clean, names)
             # How long the host was in a layer says nothing of how long the GPU works for it.
@@ -523,7 +523,7 @@ class TracedSteps:
         own = np.flatnonzero(self._chosen.outermost & self._operation)[::-1]
         first = np.full(count, -1, np.int64)
         first[code[own]] = own
-        found = Labelled(
+        labelled = Labelled(
             rows=self.rows,
             compensated=self.compensated,
             outer=self._outer,
@@ -533,7 +533,7 @@ class TracedSteps:
             rest=np.arange(len(unattributed)),
         )
         named = (self._kind(row) for row in first[len(unattributed) :].tolist())
-        return found, (*unattributed, *named)
+        return labelled, (*unattributed, *named)
 
     def labelled_of(self, name: str) -> tuple[Labelled, tuple[Kind, ...]]:
         """As `labelled`, of the rows that a quantity can belong to."""
@@ -596,6 +596,6 @@ class TracedSteps:
         return len(self._by_kind.spans) > 1
 
 
-def _has_other_sensors(device: Mapping[str, Any]) -> bool:
+def _has_other_sensors(device: DeviceFacts) -> bool:
     """True if the sensors are not those of the machine that trained."""
     return bool(device.get("emulated_on") or device.get("sensors_of"))

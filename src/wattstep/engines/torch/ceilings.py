@@ -14,11 +14,11 @@ from wattstep.errors import InvalidValueError
 from wattstep.schema.ceilings import (
     CHANNELS_LAST,
     CONVOLUTION,
-    MACHINE,
     PRODUCT,
     Asked,
     Ceilings,
     Level,
+    identity,
     spoken_threads,
 )
 from wattstep.schema.figure import Figure, Status, missing
@@ -79,7 +79,7 @@ def measure(asked: Asked, tell: Tell = lambda text: None) -> Ceilings:
         measured.tell_unsteady()
     return Ceilings(
         created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        device={key: asked.device.get(key) for key in MACHINE},
+        device=identity(asked.device),
         torch=str(torch.__version__),
         threads=asked.threads,
         compute=measured.compute,
@@ -190,7 +190,7 @@ def _timed(work: _Work, runs: int) -> float:
     return time.perf_counter() - begin
 
 
-def _measure_compute(found: _Found, precision: str) -> None:
+def _measure_compute(results: _Found, precision: str) -> None:
     dtype = DTYPES[precision]
     for name, works in (
         (PRODUCT, [_product(side, dtype) for side in SIDES]),
@@ -199,10 +199,10 @@ def _measure_compute(found: _Found, precision: str) -> None:
     ):
         key = f"{name}.{precision}"
         try:
-            found.compute[key] = found.best_of(key, "FLOP/s", works)
+            results.compute[key] = results.best_of(key, "FLOP/s", works)
         except RuntimeError as error:  # a processor for which torch has no such kernel
             first = str(error).splitlines()[0]
-            found.compute[key] = missing("FLOP/s", f"torch cannot compute it here: {first}")
+            results.compute[key] = missing("FLOP/s", f"torch cannot compute it here: {first}")
 
 
 def _product(side: int, dtype: torch.dtype) -> _Work:
@@ -239,7 +239,7 @@ def _sizes(asked: Asked, notes: list[str]) -> list[tuple[str, int]]:
     return [*levels, ("memory", min(wanted, permitted))]
 
 
-def _measure_level(found: _Found, name: str, size: int, tell: Tell, threads: int) -> Level:
+def _measure_level(results: _Found, name: str, size: int, tell: Tell, threads: int) -> Level:
     tell(f"{spoken_threads(threads)}: {name}, {size / 1e6:.3g} MB")
     count = max(size // 12, 1)
     a, b, c = (torch.ones(count) for _ in range(3))
@@ -248,6 +248,6 @@ def _measure_level(found: _Found, name: str, size: int, tell: Tell, threads: int
     return Level(
         name=name,
         size=12 * count,
-        copy=found.best_of(f"{name}.copy", "B/s", [copy]),
-        triad=found.best_of(f"{name}.triad", "B/s", [triad]),
+        copy=results.best_of(f"{name}.copy", "B/s", [copy]),
+        triad=results.best_of(f"{name}.triad", "B/s", [triad]),
     )

@@ -23,7 +23,7 @@ def save(training: Any, path: Path, scaling: Any = None) -> int:
     """
     content = {
         "model": training.model.state_dict(),
-        "optimizers": [update.optimizer.state_dict() for update in training.turns],
+        "optimizers": [update.optimizer.state_dict() for update in training.updates],
     }
     if scaling is not None:
         content["scaling"] = scaling.state_dict()
@@ -49,7 +49,7 @@ def load(training: Any, path: Path, scaling: Any = None) -> None:
     with open_plain(path) as file:
         content = torch.load(file, map_location="cpu", weights_only=True)
     training.model.load_state_dict(content["model"])
-    for update, state in zip(training.turns, content["optimizers"], strict=True):
+    for update, state in zip(training.updates, content["optimizers"], strict=True):
         update.optimizer.load_state_dict(state)
     if scaling is not None and "scaling" in content:
         scaling.load_state_dict(content["scaling"])

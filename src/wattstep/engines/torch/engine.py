@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
-from wattstep.schema.engine import Engine, Trainer, TrainingHooks
+from wattstep.schema.engine import Engine, ModelCounts, Trainer, TrainingHooks
 from wattstep.schema.extras import require
+from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import PROCESSORS, Preparation, Specification
 
@@ -120,7 +121,7 @@ class TorchEngine(Engine):
 
         return lacking(processor)
 
-    def device_facts(self, processor: str) -> Mapping[str, Any]:
+    def device_facts(self, processor: str) -> GpuFacts:
         """As `Engine.device_facts`."""
         if processor == "cpu":
             return {}
@@ -128,9 +129,9 @@ class TorchEngine(Engine):
 
         return facts(sys.modules["torch"].cuda, processor)
 
-    def count(self, workload: Specification, preparation: Preparation) -> dict[str, Any]:
+    def count(self, workload: Specification, preparation: Preparation) -> ModelCounts:
         """As `Engine.count`."""
-        facts: dict[str, Any] = require("wattstep.engines.torch.facts").describe(
+        facts: ModelCounts = require("wattstep.engines.torch.facts").describe(
             require("wattstep.workloads.torch").TorchWorkload(workload), preparation
         )
         return facts

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from wattstep.engines.torch.flops import flops_of
 from wattstep.engines.torch.trainer import count_model
+from wattstep.schema.engine import ModelCounts, PublishedCounts
 from wattstep.schema.workload import Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
@@ -51,7 +52,7 @@ def _value(argument: Any) -> Any:
     return None if isinstance(argument, torch.Tensor) else argument
 
 
-def describe(workload: TorchWorkload, preparation: Preparation) -> dict[str, Any]:
+def describe(workload: TorchWorkload, preparation: Preparation) -> ModelCounts:
     """Facts that `wattstep suite` shows beside a workload's own.
 
     Returns:
@@ -66,7 +67,7 @@ def describe(workload: TorchWorkload, preparation: Preparation) -> dict[str, Any
     published = count_published(workload)
     training = workload.prepare(preparation)
     counter = FlopCounter()
-    for update in training.turns:
+    for update in training.updates:
         batch = update.next_batch(lambda name: nullcontext())
         with counter, torch.no_grad():
             update.loss(batch)
@@ -77,7 +78,7 @@ def describe(workload: TorchWorkload, preparation: Preparation) -> dict[str, Any
     }
 
 
-def count_published(workload: TorchWorkload) -> dict[str, Any]:
+def count_published(workload: TorchWorkload) -> PublishedCounts:
     """Parameters of the published configuration, from our own code; no memory is taken for them."""
     published = workload.facts.published
     with torch.device("meta"):

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wattstep.engines.nvidia import Build, System, look, why_no_gpu, why_not_on
 from wattstep.schema.extras import require
+from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.workload import kind_of
 
 
@@ -83,7 +84,7 @@ def parse_build(text: str) -> Build:
     return Build(name=name, cuda=found.get("cuda") or found.get("hip"))
 
 
-def facts(cuda: Any, processor: str, root: Path = Path("/")) -> dict[str, Any]:
+def facts(cuda: Any, processor: str, root: Path = Path("/")) -> GpuFacts:
     """Facts of a GPU for the description of a run, JSON-ready.
 
     Args:
@@ -108,7 +109,7 @@ def facts(cuda: Any, processor: str, root: Path = Path("/")) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "cudnn": None if cudnn is None else int(cudnn),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return cast(GpuFacts, {key: value for key, value in found.items() if value is not None})
 
 
 def _number(processor: str) -> int | None:

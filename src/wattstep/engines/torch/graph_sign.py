@@ -23,8 +23,8 @@ class GraphSign:
         found: Is told.
     """
 
-    def __init__(self, found: Callable[[], None]) -> None:
-        self._found = found
+    def __init__(self, on_graph: Callable[[], None]) -> None:
+        self._found = on_graph
         self._autograd: Any = getattr(getattr(torch, "_C", None), "_autograd", None)
         self._known = hasattr(self._autograd, "_top_saved_tensors_default_hooks")
         self._hooks = (self._pack, _unpack)

@@ -91,10 +91,10 @@ class PhaseHooks:
         found: Called once with each network.
     """
 
-    def __init__(self, listener: PhaseListener, found: Callable[[Any], None]) -> None:
+    def __init__(self, listener: PhaseListener, on_network: Callable[[Any], None]) -> None:
         self._listener = listener
         self._phases = listener.phases
-        self._found = found
+        self._found = on_network
         self._networks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._counts: Counter[str] = Counter()  # networks of a class
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()

@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.run_documents import TrainingOptions
 
 # bfloat16 and TF32 came with compute capability 8.0 (Ampere); torch would imitate them before,
 # slowly, or leave TF32 out without a word: neither is what was asked for.
@@ -43,7 +44,7 @@ def check_hardware(precision: str, name: str, capability: tuple[int, int]) -> No
         )
 
 
-def set_tf32(on: bool) -> dict[str, Any]:
+def set_tf32(on: bool) -> TrainingOptions:
     """Whether products of matrices and convolutions of fp32 tensors are rounded to TF32.
 
     torch's own default is halfway: products are not, convolutions are. Here it is all or nothing.

@@ -61,7 +61,7 @@ def compiling(on: bool) -> Iterator[None]:
         # By name: to import the compiler takes a second, also where nothing is compiled.
         if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             raise
-        said = next(
+        message = next(
             (line for line in str(error).splitlines() if line.strip()), type(error).__name__
         )
-        raise InvalidValueError(f"--compile: torch cannot compile this model: {said}") from error
+        raise InvalidValueError(f"--compile: torch cannot compile this model: {message}") from error

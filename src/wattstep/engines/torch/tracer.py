@@ -204,17 +204,17 @@ class TorchTracer(MarkedTracer):
         if flat.on_gpu and not events:
             self._give_up(NOT_SEEN)
             return None
-        found = WindowEvents(
+        window = WindowEvents(
             nodes,
             [node.number for node in nodes],
             ["annotation" if node.scope else "operation" for node in nodes],
             events,
             _call,
         )
-        for node in found.operations:
+        for node in window.operations:
             if node.call and node.parent >= 0:
-                node.within(found.operations)
-        return found
+                node.within(window.operations)
+        return window
 
     def device_operations(self) -> Sequence[DeviceOperation] | None:
         """As `MarkedTracer.device_operations`."""

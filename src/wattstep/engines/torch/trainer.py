@@ -26,8 +26,9 @@ from wattstep.engines.torch.precision import (
 from wattstep.engines.torch.processor import find_device, move, place
 from wattstep.engines.torch.shaping import compile_model, compiling, lay_channels_last
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
+from wattstep.schema.run_documents import ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import Meter
-from wattstep.schema.workload import Preparation, Turn
+from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
 
@@ -60,7 +61,7 @@ class TorchTrainer(Trainer):
     ) -> None:
         workload.specification.check_precision(precision)
         self._device = find_device(processor, precision)
-        self._numerics: dict[str, Any] = {}
+        self._numerics: TrainingOptions = {}
         self._remarks: list[str] = []
         if self._device.type == "cuda":
             self._set_numerics(precision)
@@ -74,7 +75,7 @@ class TorchTrainer(Trainer):
         self.samples_per_step = preparation.batch_size * preparation.accumulate
         self._accumulate = preparation.accumulate
         self._mark: Mark = ignore_phase
-        self._updates = tuple(self.training.turns)
+        self._updates = tuple(self.training.updates)
         self._autocast = autocast_of(precision, self._device)
         self._scaling = Scaling(self._device) if precision == "amp-fp16" else None
         self._steps = 0
@@ -110,15 +111,15 @@ class TorchTrainer(Trainer):
         return TorchClassifier(self.training) if fits else None
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> TrainingOptions:
         """Frames of a game that go by in each step, where one is played; TF32 on a GPU."""
         frames = getattr(self.training, "frames_per_step", None)
         return {**({} if frames is None else {"frames_per_step": frames}), **self._numerics}
 
     def remarks(self) -> Sequence[str]:
         """As `Trainer.remarks`."""
-        said = None if self._scaling is None else self._scaling.remark
-        return self._remarks if said is None else [*self._remarks, said]
+        remark = None if self._scaling is None else self._scaling.remark
+        return self._remarks if remark is None else [*self._remarks, remark]
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -146,9 +147,11 @@ class TorchTrainer(Trainer):
             losses = [self._take(update, mark) for update in self._updates]
         self._steps += 1
         # One wait for a GPU a step, when all of the step's work is on its way.
-        return sum(sum(float(each.item()) / self._accumulate for each in turn) for turn in losses)
+        return sum(
+            sum(float(each.item()) / self._accumulate for each in update) for update in losses
+        )
 
-    def _take(self, update: Turn, mark: Mark) -> list[torch.Tensor]:
+    def _take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
         """Makes one parameter update: gradients of all its batches, added up, then its optimizer.
 
         Returns:
@@ -182,7 +185,7 @@ class TorchTrainer(Trainer):
         with compiling(self._compiled), self._autocast():
             return self.training.evaluate()
 
-    def model_facts(self) -> dict[str, Any]:
+    def model_facts(self) -> ModelFacts:
         """Parameters (all and trainable) and layers that hold any."""
         return count_model(self.model)
 
@@ -217,7 +220,7 @@ class TorchTrainer(Trainer):
         torch_checkpoint.load(self.training, path, self._scaling)
 
 
-def count_model(model: torch.nn.Module) -> dict[str, Any]:
+def count_model(model: torch.nn.Module) -> ModelFacts:
     """Parameters (all and trainable) and layers; shared parameters count once.
 
     `layers` hold parameters of any kind, `weight_layers` a matrix or a kernel: normalisation is

@@ -23,6 +23,7 @@ from wattstep.formats.kineto.numbers import LARGEST_NS
 from wattstep.formats.kineto.unpacking import Unpacking
 from wattstep.formats.trace import Events, Trace
 from wattstep.schema.extras import require
+from wattstep.schema.run_documents import DeviceFacts
 
 OWN = "wattstep"  # stands before the events in an export of ours, with its version
 KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", OWN})
@@ -120,9 +121,9 @@ def _clock(
     return 0, "unknown", (NO_BASE,) if base is not None else ()
 
 
-def _device(values: Mapping[str, Any]) -> dict[str, Any]:
+def _device(values: Mapping[str, Any]) -> DeviceFacts:
     """Names of GPUs and the rank: nothing that tells whose machine it is."""
-    device: dict[str, Any] = {}
+    device: DeviceFacts = {}
     given = values.get("deviceProperties")
     if isinstance(given, list):
         gpus = [

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.run_documents import ClockMapFacts
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -89,7 +90,7 @@ class ClockMap:
         half: Longs = np.ceil(inside + beyond * self.rate_uncertainty).astype(np.int64)
         return half
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ClockMapFacts:
         """JSON-ready."""
         return {
             "method": self.method,
@@ -103,7 +104,7 @@ class ClockMap:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ClockMap:
+    def from_document(cls, document: ClockMapFacts) -> ClockMap:
         """The inverse of `document`.
 
         Raises:
@@ -190,12 +191,12 @@ def from_marks(pairs: ArrayLike) -> ClockMap:
     if table.shape[1] == 2:
         table = np.column_stack([table, np.zeros(len(table), np.int64)])
     table = table[np.argsort(table[:, 0], kind="stable")]
-    kept, notes = _consistent(table)
-    if len(kept) == 1:
-        return _one_mark(kept[0], notes)
-    if (np.diff(kept[:, 0]) <= 0).any() or (np.diff(kept[:, 1]) < 0).any():
+    consistent, notes = _consistent(table)
+    if len(consistent) == 1:
+        return _one_mark(consistent[0], notes)
+    if (np.diff(consistent[:, 0]) <= 0).any() or (np.diff(consistent[:, 1]) < 0).any():
         raise AlignmentError("two marks of one moment, or in another order: remove one of them")
-    return _line_or_knots(kept, notes)
+    return _line_or_knots(consistent, notes)
 
 
 def _one_mark(mark: Longs, notes: Sequence[str]) -> ClockMap:

@@ -56,8 +56,8 @@ def whitened(levels: Floats) -> Floats:
     """Combinations of the levels, uncorrelated and of variance 1, that span what they span."""
     centred = levels - levels.mean(axis=1, keepdims=True)
     variance, direction = np.linalg.eigh(centred @ centred.T / centred.shape[1])
-    told = variance > _LEAST_VARIANCE * max(float(variance.max()), 1e-30)
-    white: Floats = (direction[:, told] / np.sqrt(variance[told])).T @ centred
+    identified = variance > _LEAST_VARIANCE * max(float(variance.max()), 1e-30)
+    white: Floats = (direction[:, identified] / np.sqrt(variance[identified])).T @ centred
     return white
 
 
@@ -75,5 +75,5 @@ def _solved(gram: Floats, cross: Floats) -> Floats:
     if (free >= 0).all():
         return free
     root = np.linalg.cholesky(regular)
-    found: Floats = nnls(root.T, np.linalg.solve(root, cross))[0]
-    return found
+    solution: Floats = nnls(root.T, np.linalg.solve(root, cross))[0]
+    return solution

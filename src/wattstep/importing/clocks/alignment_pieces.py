@@ -84,10 +84,10 @@ def _pieces(search: Search, divisions: int) -> list[_Piece]:
     near = [each for each in places[:3] if each[0] > share * places[0][0]]
     fits = [detailed(search, lag, width) for _, lag, width in near]
     fit, table = max(fits, key=lambda each: each[0].r)
-    told = told_by_place(fit) if fit.r >= LEAST_CORRELATION else None
-    if told is not None:  # the places that are compared stay
-        fit, table = settled(told)
-        search = replace(told.search, t=search.t, v=search.v)
+    placed = told_by_place(fit) if fit.r >= LEAST_CORRELATION else None
+    if placed is not None:  # the places that are compared stay
+        fit, table = settled(placed)
+        search = replace(placed.search, t=search.t, v=search.v)
         thin = search.thinned(DETAIL_SAMPLES)
     others = [replace(fit, lag=lag, search=thin) for _, lag, _ in places]
     others = [nudged(each) for each in others if abs(each.lag - fit.lag) > table.lags[-1] - fit.lag]

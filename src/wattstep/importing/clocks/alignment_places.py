@@ -62,26 +62,26 @@ def _placements(search: Search) -> list[tuple[float, float, float]]:
     span = search.seconds + float(search.t[-1])
     cell = max(COARSE_S, span / (_GROUP_CELLS if search.kinds else _COARSE_CELLS))
     grids = Grids.of(search, cell)
-    found: list[tuple[float, float, float]] = []
+    placements: list[tuple[float, float, float]] = []
     for width in _first_widths(search, cell):
         r = grids.correlation(width)
         lag = grids.lag
         r = np.where((lag >= search.limits[0]) & (lag <= search.limits[1]), r, -1.0)
         apart = max(neighbourhood(search, width) / 2, 2 * cell)
-        found.extend((r[i], lag[i], width) for i in _peaks(r, max(1, round(apart / cell))))
+        placements.extend((r[i], lag[i], width) for i in _peaks(r, max(1, round(apart / cell))))
     if search.kinds:
-        found = _screened(search, found, cell)
-    return _distinct(sorted(found, reverse=True), search)
+        placements = _screened(search, placements, cell)
+    return _distinct(sorted(placements, reverse=True), search)
 
 
 def _screened(
-    search: Search, found: Sequence[tuple[float, float, float]], cell: float
+    search: Search, placements: Sequence[tuple[float, float, float]], cell: float
 ) -> list[tuple[float, float, float]]:
     """Placements by how well work fits there of which no kind may lower power."""
     thin = search.thinned(SCREEN_SAMPLES)
     middle = float(search.t[-1]) / 2
     better = []
-    for _, lag, width in sorted(found, reverse=True)[:_SCREENED]:
+    for _, lag, width in sorted(placements, reverse=True)[:_SCREENED]:
         around = lag + np.linspace(-1, 1, 5) * cell
         fits = [
             Fit(lag=x, rate=0.0, width=width, middle=middle, r=0.0, search=thin) for x in around
@@ -100,24 +100,24 @@ def _first_widths(search: Search, cell: float) -> list[float]:
 
 
 def _distinct(
-    found: Sequence[tuple[float, float, float]], search: Search
+    placements: Sequence[tuple[float, float, float]], search: Search
 ) -> list[tuple[float, float, float]]:
-    kept: list[tuple[float, float, float]] = []
-    for r, lag, width in found:
+    distinct: list[tuple[float, float, float]] = []
+    for r, lag, width in placements:
         apart = neighbourhood(search, width) / 2
-        if all(abs(lag - other) > apart for _, other, _ in kept):
-            kept.append((r, lag, width))
-    return kept[: MOST_PLACES + 1]
+        if all(abs(lag - other) > apart for _, other, _ in distinct):
+            distinct.append((r, lag, width))
+    return distinct[: MOST_PLACES + 1]
 
 
 def _peaks(r: Floats, apart: int) -> list[int]:
     """Places of the highest values, no two within so many cells."""
-    r, found = r.copy(), []
+    r, peaks = r.copy(), []
     for _ in range(MOST_PLACES + 1):
         best = int(np.argmax(r))
         if r[best] <= 0:
             break
-        found.append(best)
+        peaks.append(best)
         around = np.arange(best - apart, best + apart + 1) % len(r)
         r[around] = -1.0
-    return found
+    return peaks

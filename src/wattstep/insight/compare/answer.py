@@ -50,11 +50,11 @@ def answer(
             "configurations do, they cannot tell: two runs of one and the same may differ as much. "
             "Two or more runs of each would tell."
         )
-    told: set[str] = set()
+    mentioned: set[str] = set()
     for name in _spoken_of(metrics):
         if (compared := metrics.get(name)) is not None:
-            yield sentence(compared, counts, told)
-            told.update(compared.not_claimed)
+            yield sentence(compared, counts, mentioned)
+            mentioned.update(compared.not_claimed)
     yield from _waiting(metrics)
     yield from drift.sentences
     yield _of_operations(operations)
@@ -86,14 +86,14 @@ def _waiting(metrics: Mapping[str, Compared]) -> Iterator[str]:
 
 
 def sentence(
-    compared: Compared, counts: tuple[int, int], told: Collection[str] = frozenset()
+    compared: Compared, counts: tuple[int, int], mentioned: Collection[str] = frozenset()
 ) -> str:
     """Sentence on what is shown of a metric, or is not.
 
     Args:
         compared: The metric.
         counts: Number of runs of each side.
-        told: Reasons not to claim it that stand before: each stands there once.
+        mentioned: Reasons not to claim it that stand before: each stands there once.
     """
     words = METRICS[compared.name]
     topic = words.topic + (" (modelled)" if _modelled(compared) else "")
@@ -103,7 +103,7 @@ def sentence(
     if compared.of_these != "not shown":
         clause = f"{words.subject} {words.verb} {change(compared.ratio)} {words.thing}"
         if compared.not_claimed:
-            reasons = " and ".join(one for one in compared.not_claimed if one not in told)
+            reasons = " and ".join(one for one in compared.not_claimed if one not in mentioned)
             not_shown = f"that is not shown to be the program's: {reasons}"
             clause = f"{_of_these(counts)}, {clause}; " + (
                 not_shown if reasons else "nor is that shown to be the program's"

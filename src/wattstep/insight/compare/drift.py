@@ -12,6 +12,7 @@ import numpy as np
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.run_documents import CanaryFacts
 from wattstep.stats.differences import Observed, differences, ratio_of
 
 NUMPY: Final = "numpy"
@@ -41,21 +42,29 @@ class Canary:
         return statistics.fmean(math.log(look) for look in self.looks[part])
 
 
-def canary_of(document: Mapping[str, Any]) -> Canary | None:
+def canary_of(document: CanaryFacts) -> Canary | None:
     """The canary of a run from its description; None where there is none, or its work came out wrong.
 
     Raises:
         DamagedRunError: It is garbled.
     """
-    documents = [document[when] for when in ("before", "after") if when in document]
+    documents = [
+        look for look in (document.get("before"), document.get("after")) if look is not None
+    ]
     try:
         if not documents or not all(each["right"] for each in documents):
             return None
-        looks = {part: tuple(statistics.median(each[part]) for each in documents) for part in PARTS}
+        looks = {
+            "compute_s": tuple(statistics.median(each["compute_s"]) for each in documents),
+            "memory_s": tuple(statistics.median(each["memory_s"]) for each in documents),
+        }
         if not all(0 < look < math.inf for part in looks.values() for look in part):
             raise ValueError("a time is not above 0")
+        version = document["version"]
+        if version is None:
+            raise ValueError("it has no version")
         kind = str(document.get("kind", NUMPY))  # runs from before there were others
-        return Canary(version=int(document["version"]), kind=kind, looks=looks)
+        return Canary(version=version, kind=kind, looks=looks)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedRunError(f"run.json garbles its canary: {error}") from error
 

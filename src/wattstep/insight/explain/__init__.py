@@ -75,7 +75,7 @@ def explain(run: Run, names: Sequence[str] = (), beside: Sequence[Run] = ()) -> 
 
 
 def explain_report(report: RunReport) -> Iterator[Section]:
-    """Sections of a run that was never recorded; a line each of what cannot be told.
+    """Sections of a run that was never recorded; a line each of what cannot be determined.
 
     Args:
         report: Report of a predicted, simulated or replayed run.

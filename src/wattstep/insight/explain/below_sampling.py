@@ -29,7 +29,7 @@ OVERLAP = (
 
 
 def below_sampling(run: Run) -> Section:
-    """Groups, power by operation, the sensor's delay and window, and what cannot be told apart."""
+    """Groups, power by operation, the sensor's delay and window, and what cannot be distinguished."""
     table = (
         run.breakdown.regression_tables.regression_result
         if run.breakdown.reason is None
@@ -112,9 +112,9 @@ def _clock_of(run: Run) -> str:
 
 def _of_sensor(regression: Regression, clock: str = "") -> str:
     delay, window = regression.delay, regression.window
-    late = "how late the sensor is cannot be told"
+    late = "how late the sensor is cannot be determined"
     if not delay.missing and delay.low is not None and delay.low <= 0:
-        late = f"whether the sensor is late at all cannot be told: {_spoken(delay)}"
+        late = f"whether the sensor is late at all cannot be determined: {_spoken(delay)}"
     elif not delay.missing:
         late = f"the sensor is late by {_spoken(delay)}"
     late += clock

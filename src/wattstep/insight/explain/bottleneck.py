@@ -15,6 +15,7 @@ from wattstep.insight.explain.device_gaps import (
     TracedStep,
     gap_spans,
     host_activity,
+    spans_of,
     traced_steps,
 )
 from wattstep.insight.explain.operations import not_negative
@@ -82,17 +83,17 @@ def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, d
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
     phases = _phases(breakdown, rows)
     dense_rows = np.isin(_texts(breakdown, "kind", rows), DENSE)
-    dense = _spans(breakdown, rows[dense_rows], step).union()
-    found: dict[str, dict[str, float]] = {}
+    dense = spans_of(breakdown, rows[dense_rows], step).union()
+    by_phase: dict[str, dict[str, float]] = {}
     taken = Spans.of([], [])
     for phase in dict.fromkeys(phases):
         mine = phases == phase
-        own_dense = _spans(breakdown, rows[mine & dense_rows], step).without(taken)
-        others = _spans(breakdown, rows[mine & ~dense_rows], step).without(dense).without(taken)
+        own_dense = spans_of(breakdown, rows[mine & dense_rows], step).without(taken)
+        others = spans_of(breakdown, rows[mine & ~dense_rows], step).without(dense).without(taken)
         taken = joined([taken, own_dense, others]).union()
-        found[phase] = dict.fromkeys(BOUNDS, 0.0)
-        found[phase][COMPUTE] = own_dense.total_s
-        found[phase][TRAFFIC] = others.total_s
+        by_phase[phase] = dict.fromkeys(BOUNDS, 0.0)
+        by_phase[phase][COMPUTE] = own_dense.total_s
+        by_phase[phase][TRAFFIC] = others.total_s
     host = host_activity(breakdown, step)
     starts, last = breakdown.rows.start_ns[rows], phases[-1] if len(phases) else UNKNOWN
     order = np.argsort(starts, kind="stable")
@@ -102,8 +103,8 @@ def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, d
         for number, begin, end in zip(at, spans.start_ns, spans.end_ns, strict=True):
             waiting = str(phases[order[number]]) if number < len(order) else str(last)
             bound = OF_CAUSE.get(cause, HOST)
-            found.setdefault(waiting, dict.fromkeys(BOUNDS, 0.0))[bound] += (end - begin) * 1e-9
-    return found
+            by_phase.setdefault(waiting, dict.fromkeys(BOUNDS, 0.0))[bound] += (end - begin) * 1e-9
+    return by_phase
 
 
 def _phases(breakdown: RunBreakdown, rows: IntArray) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
@@ -113,11 +114,6 @@ def _phases(breakdown: RunBreakdown, rows: IntArray) -> np.ndarray[tuple[int], n
 def _texts(breakdown: RunBreakdown, column: str, rows: IntArray) -> list[str]:
     names = breakdown.label(column)
     return [str(names.texts[code]) for code in names.code[rows].tolist()]
-
-
-def _spans(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
-    traced = breakdown.rows
-    return Spans.of(traced.start_ns[rows], traced.end_ns[rows]).within(step.begin_ns, step.end_ns)
 
 
 def _rows(

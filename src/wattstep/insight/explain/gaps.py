@@ -32,7 +32,7 @@ CAUSES: Final[Mapping[str, str]] = {
 WAITS: Final = (DATA, GAME, EVALUATION)  # where the training may rest of its own accord
 _OF_PHASE: Final = {"data": DATA, "game": GAME, "optimizer": OPTIMIZER, "evaluation": EVALUATION}
 OF_OPTIMIZER: Final = "Optimizer."
-INTERVALS: Final = 2  # of the sampler: the CPU time of what is shorter cannot be told
+INTERVALS: Final = 2  # of the sampler: the CPU time of what is shorter cannot be determined
 NO_GC: Final = (
     "Garbage collection and the interpreter's lock leave no mark in a trace: what they take is in "
     "the code where they struck."
@@ -221,7 +221,7 @@ def _with_off_core(run: Run, idle: Idle, not_running: Figure) -> dict[str, Float
 
 
 def _own_wait(cause: str, idle: Idle, run: Run) -> float:
-    """Time in s in which the training rests of its own accord; where that cannot be told, all."""
+    """Time in s in which the training rests of its own accord; where that cannot be determined, all."""
     seconds = idle.seconds[cause]
     if idle.cpu_s is None or _cannot_tell(cause, seconds, idle, run):
         return float(seconds.mean())

@@ -138,8 +138,8 @@ def _tables(traced: TracedWork, occupied: Sequence[Occupancy], source: str) -> t
 
 def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
     """What launched the work, and why streams had none; nothing where the trace tells no launch."""
-    told = [one for one in launches(traced.work, traced.call) if len(one.queued_ns)]
-    if not told:
+    queued = [one for one in launches(traced.work, traced.call) if len(one.queued_ns)]
+    if not queued:
         return []
     idle = idle_by_cause(traced.work, traced.stream, traced.call[:, 0])
     return [
@@ -150,7 +150,7 @@ def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
                 "processor": "GPU", "pieces": "Launched", "queued": "Waited", "longest": "Longest",
                 "calls": "Calls", "call": "A call", "total": "Calls together",
             },
-            rows=[_launch(one, source) for one in told],
+            rows=[_launch(one, source) for one in queued],
         ),
         Table(
             name="idle",

@@ -53,7 +53,7 @@ def processors(run: Run) -> Section:
     sentences = _sentences(cores)
     work = work_of(run)
     if isinstance(work, str):
-        sentences.append(f"What could have run elsewhere cannot be told: {work}.")
+        sentences.append(f"What could have run elsewhere cannot be determined: {work}.")
     else:
         savings, saving_sentences = _moving(run, work, cores)
         figures |= savings
@@ -106,7 +106,7 @@ def _complement(busy: Figure) -> Figure:
 def _sentences(cores: Cores) -> list[str]:
     if cores.used.value is None or cores.free.value is None:
         reason = cores.used.reason if cores.used.missing else cores.free.reason
-        return [f"How many cores the training used and left idle cannot be told: {reason}."]
+        return [f"How many cores the training used and left idle cannot be determined: {reason}."]
     threads = "" if cores.threads is None else f", with {spoken_threads(cores.threads)}"
     lines = [
         f"The training kept {cores.used.value:.2g} of {cores.count} cores busy{threads}; other "

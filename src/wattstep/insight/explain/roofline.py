@@ -116,8 +116,8 @@ def _at_ceilings(placed: Placed) -> dict[str, Figure]:
 def _ceilings(run: Run, ceilings: Ceilings) -> dict[str, Figure]:
     """The two lines of the roof, as far as they were measured."""
     peak = ceilings.peak(precision_of(run, "convolution"))
-    found = {"peak_flops": peak, "memory_bandwidth": ceilings.memory.best}
-    return {name: figure for name, figure in found.items() if figure is not None}
+    figures = {"peak_flops": peak, "memory_bandwidth": ceilings.memory.best}
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 def _sentences(run: Run, bounds: Mapping[Bound, Figure], ceilings: Ceilings) -> list[str]:

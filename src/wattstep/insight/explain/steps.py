@@ -35,7 +35,7 @@ _COLUMNS: Final = {
     "channel": "channel", "role": "what it tells", "period": "period by its samples",
     "repeatability": "repeats by", "repeatability_at_most": "less noise, at most",
 }  # fmt: skip
-_WHY: Final = {"why": "why not", "what": "what cannot be told", "of": "channels"}
+_WHY: Final = {"why": "why not", "what": "what cannot be determined", "of": "channels"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def steps(run: Run) -> Section:
             columns=_COLUMNS,
             rows=[vars(row) for row in rows],
         ),
-        Table(name="untold", title="What cannot be told", columns=_WHY, rows=_untold(rows)),
+        Table(name="untold", title="What cannot be determined", columns=_WHY, rows=_untold(rows)),
         *changes.tables,
         *forecasts.tables,
     )
@@ -198,7 +198,9 @@ def _of_repetition(rows: list[Repeating]) -> list[str]:
     """The channels that repeat most, and those that do not."""
     known = [row for row in rows if row.repeatability.value is not None]
     if not known:
-        return ["How well a channel repeats from step to step cannot be told here: see the table."]
+        return [
+            "How well a channel repeats from step to step cannot be determined here: see the table."
+        ]
     best = max(known, key=lambda row: row.repeatability.value or 0.0)
     figure = best.repeatability
     if _may_be_none(figure):

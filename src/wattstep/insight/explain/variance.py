@@ -50,7 +50,7 @@ def variance(run: Run) -> Section:
 
 def _of_operations(slow_instances: SlowInstances) -> Iterator[str]:
     if slow_instances.reason:
-        yield f"Operations cannot be told: {slow_instances.reason}."
+        yield f"Operations cannot be determined: {slow_instances.reason}."
         return
     of, lost = slow_instances.instances.of_shapes, slow_instances.lost_s
     windows = of.windows
@@ -100,7 +100,9 @@ def _coincided(slow_instances: SlowInstances, group: int | None, slow: str, othe
         ]
         if known:
             return "nothing that was watched coincided with it more often than by chance."
-        return f"what it coincided with cannot be told: {_why_untested(slow_instances, group)}."
+        return (
+            f"what it coincided with cannot be determined: {_why_untested(slow_instances, group)}."
+        )
     parts = []
     for hit in hits[:2]:
         assert isinstance(hit.result, Coincidence)
@@ -178,7 +180,7 @@ def _limits(slow_instances: SlowInstances) -> Iterator[str]:
     for held in slow_instances.held:
         words = held.covariate.words
         if held.of_windows == 1 and held.of_steps == 1:
-            yield f"All the time {words}: whether that slowed anything cannot be told from this run."
+            yield f"All the time {words}: whether that slowed anything cannot be determined from this run."
 
 
 def _count(number: int, noun: str) -> str:

@@ -191,7 +191,7 @@ def _covariate_tables(slow_instances: SlowInstances) -> Iterator[Table]:
     ]
     title = "Conditions, and in what share of the steps they held"
     yield Table(name="conditions", title=title, columns=columns, rows=rows)
-    columns = {"words": "whether", "reason": "cannot be told, because"}
+    columns = {"words": "whether", "reason": "cannot be determined, because"}
     rows = [
         {"condition": one.name, "words": one.words, "reason": one.reason}
         for one in slow_instances.unwatched

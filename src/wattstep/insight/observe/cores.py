@@ -43,7 +43,7 @@ def measure(run: Run) -> Mapping[str, Figure]:
 
 
 def _kinds(run: Run) -> dict[str, list[int]] | str:
-    """Sampled cores by kind, or why they cannot be told apart."""
+    """Sampled cores by kind, or why they cannot be distinguished."""
     device = run.info.device
     if "sensors_of" in device:
         return OTHERS

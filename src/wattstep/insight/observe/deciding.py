@@ -79,11 +79,11 @@ class Part:
 
     Attributes:
         name: Of its figure.
-        estimate: The number, or why it cannot be told.
+        estimate: The number, or why it cannot be determined.
         region: Where it has to lie.
         unit: Of its figure, also where it is missing.
         needed: True if the case cannot be tested without it.
-        left_open: True if no case holds without it: where it cannot be told, the case is undecided at
+        left_open: True if no case holds without it: where it cannot be determined, the case is undecided at
             best.
         picked_from: Of how many numbers it was picked as the most extreme.
         words: Name of the number in plain words.

@@ -97,7 +97,7 @@ def case(configuration: Group) -> Case:
 
 
 def lacking(runs: Sequence[Observed]) -> str | None:
-    """Reason why it cannot be told which part draws most: no rails, or a GPU that takes no part."""
+    """Reason why it cannot be determined which part draws most: no rails, or a GPU that takes no part."""
     figures = [run.measured("6", f"{_parts(runs)[0]}/cpu", "1") for run in runs]
     if all(figure.missing for figure in figures):
         return "; ".join(dict.fromkeys(figure.reason or "" for figure in figures))

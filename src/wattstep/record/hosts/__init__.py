@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from wattstep.errors import InvalidValueError
 from wattstep.record.sensors import probe, probe_all
 from wattstep.record.sensors.cpu import SystemTimes
 from wattstep.record.sensors.machine import describe
 from wattstep.schema.channel import Absent, Channel, Origin, Present
+from wattstep.schema.run_documents import DeviceFacts
 
 LOCAL: Final = "local"
 HOST: Final = "host"  # what `host_load` finds, among what sensors find
@@ -64,7 +65,7 @@ class SensorHost(Protocol):
         hidden: The folder that stands for its root, which the record leaves out; "" for none.
     """
 
-    device: Mapping[str, Any]
+    device: DeviceFacts
     notes: tuple[str, ...]
     hidden: str
 
@@ -137,7 +138,7 @@ class LocalHost:
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
         self._pid, self._root = pid, root
-        self.device: Mapping[str, Any] = describe(root)
+        self.device: DeviceFacts = describe(root)
         self.notes: tuple[str, ...] = ()
         self.hidden = ""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.sensors.android import probe
 from wattstep.record.sensors.android.look import trouble
 from wattstep.schema.channel import Absent, Present
+from wattstep.schema.run_documents import DeviceFacts
 
 LIST_S = 30.0  # that adb may take to start and to list phones
 
@@ -63,7 +63,7 @@ class PhoneHost:
         if isinstance(missing, Absent):
             raise RecordingError(f"--target adb: {missing.reason}")
         self._sensors = phone.found
-        self.device: Mapping[str, Any] = phone.device
+        self.device: DeviceFacts = phone.device
         self.notes: tuple[str, ...] = phone.notes
         self.hidden = ""
 

@@ -19,6 +19,7 @@ from wattstep.record.sensors.machine import describe
 from wattstep.schema.channel import Absent, Channel, Present, SensorRead
 from wattstep.schema.journal import JOURNAL
 from wattstep.schema.processes import child_command
+from wattstep.schema.run_documents import DeviceFacts
 
 SOURCE = "wattstep.record.hosts.playing:Playing"
 OPTIONS = ("speed", "interval", "loop", "board")
@@ -114,7 +115,7 @@ class ReplayHost:
         self._name, self._prepared, self._play, self._pid = name, prepared, play, pid
         board = prepared["board"]
         whose = find(board).title if board else "machine not known"
-        self.device: Mapping[str, Any] = {
+        self.device: DeviceFacts = {
             **describe(),
             "sensors_of": f"recording {name} ({prepared['format']}, {whose})",
         }

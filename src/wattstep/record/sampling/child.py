@@ -204,7 +204,7 @@ def read_threads(path):
     return read
 
 
-def descendants(process, excluded, found):
+def descendants(process, excluded, processes):
     """Appends the numbers of all processes that the one at /proc/PID started, theirs too."""
     for tid in os.listdir(process + "/task"):
         try:
@@ -216,12 +216,12 @@ def descendants(process, excluded, found):
             continue  # a thread that ended since it was listed; the process goes on
         for child in children:
             if int(child) not in excluded:
-                found.append(child)
+                processes.append(child)
                 try:
-                    descendants(os.path.dirname(process) + "/" + child, excluded, found)
+                    descendants(os.path.dirname(process) + "/" + child, excluded, processes)
                 except OSError:
                     pass
-    return found
+    return processes
 
 
 def read_children(path, excluded):

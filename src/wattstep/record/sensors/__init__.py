@@ -145,17 +145,19 @@ def read_integer(path: Path) -> int | Absent:
         return Absent(reason=f"{path} holds {text[:20]!r}, which is no number")
 
 
-def present_or_absent(found: Iterable[SensorRead | Absent], *, otherwise: str) -> Present | Absent:
+def present_or_absent(
+    results: Iterable[SensorRead | Absent], *, otherwise: str
+) -> Present | Absent:
     """Joins the parts of a sensor into one answer, where each part is a read or a reason.
 
     Args:
-        found: The parts.
+        results: The parts.
         otherwise: The reason when there is not even one part.
 
     Returns:
         The reads that can be had; without any, the reasons of all parts.
     """
-    parts = list(found)
+    parts = list(results)
     reads = tuple(part for part in parts if isinstance(part, SensorRead))
     if reads:
         return Present(reads=reads)

@@ -170,10 +170,10 @@ def chip_reads(
         if inputs and quantity.prefix == "power" and is_rail_monitor(root, folder):
             yield Absent(reason=f"{folder}: {chip} measures rails, see the sensor ina3221")
             continue
-        count = Counter(found.label for found in inputs)
-        for found in inputs:
-            unique = found.label if count[found.label] == 1 else f"{found.label}.{found.own}"
-            yield input_read(root, chip_name(folder), f"{chip}.{unique}", found)
+        count = Counter(each.label for each in inputs)
+        for each in inputs:
+            unique = each.label if count[each.label] == 1 else f"{each.label}.{each.own}"
+            yield input_read(root, chip_name(folder), f"{chip}.{unique}", each)
 
 
 def is_rail_monitor(root: Path, folder: Path) -> bool:
@@ -195,38 +195,38 @@ def find_inputs(folder: Path, quantity: Quantity) -> list[Input]:
     return [inputs[number] for number in sorted(inputs)]
 
 
-def input_read(root: Path, driver: str, name: str, found: Input) -> SensorRead | Absent:
+def input_read(root: Path, driver: str, name: str, chip_input: Input) -> SensorRead | Absent:
     """Read of one input, or the reason why it says nothing now."""
-    value = read_integer(found.path)
+    value = read_integer(chip_input.path)
     if isinstance(value, Absent):
         return value
-    quantity = found.quantity
+    quantity = chip_input.quantity
     if quantity.prefix == "temp" and value < LEAST_MILLIDEGREES:
-        return Absent(reason=f"{found.path} holds {value}: nothing is connected to it")
+        return Absent(reason=f"{chip_input.path} holds {value}: nothing is connected to it")
     channel = Channel(
         name=f"hwmon.{name}.{quantity.word}",
         unit=quantity.unit,
         kind=quantity.kind,
         domain=input_domain(driver, quantity),
-        role=input_role(driver, found),
-        source=f"/{found.path.relative_to(root)}",
+        role=input_role(driver, chip_input),
+        source=f"/{chip_input.path.relative_to(root)}",
         scale=quantity.scale,
-        limit=throttle_limit(driver, found),
+        limit=throttle_limit(driver, chip_input),
     )
     return SensorRead(
-        path=str(found.path),
+        path=str(chip_input.path),
         parser="number",
         channels=(channel,),
         least_period_s=quantity.least_period_s,
     )
 
 
-def throttle_limit(driver: str, found: Input) -> float | None:
+def throttle_limit(driver: str, chip_input: Input) -> float | None:
     """The temperature at which throttling begins; None: not known."""
-    if found.quantity.prefix != "temp" or driver not in THROTTLING:
+    if chip_input.quantity.prefix != "temp" or driver not in THROTTLING:
         return None
-    value = read_integer(found.path.with_name(f"{found.own}_{THROTTLING[driver]}"))
-    return None if isinstance(value, Absent) or value <= 0 else value * found.quantity.scale
+    value = read_integer(chip_input.path.with_name(f"{chip_input.own}_{THROTTLING[driver]}"))
+    return None if isinstance(value, Absent) or value <= 0 else value * chip_input.quantity.scale
 
 
 def input_domain(driver: str, quantity: Quantity) -> Domain:
@@ -234,9 +234,9 @@ def input_domain(driver: str, quantity: Quantity) -> Domain:
     return "thermal" if quantity.prefix == "temp" else DOMAINS.get(driver, "system")
 
 
-def input_role(driver: str, found: Input) -> str:
+def input_role(driver: str, chip_input: Input) -> str:
     """A temperature; the total of the machine where that is known, else a part of it."""
-    if found.quantity.prefix == "temp":
-        return "ambient_temperature" if AMBIENT.search(found.label) else "temperature"
-    whole = (driver, found.label) in TOTALS
-    return f"{found.quantity.word}_{'total' if whole else 'part'}"
+    if chip_input.quantity.prefix == "temp":
+        return "ambient_temperature" if AMBIENT.search(chip_input.label) else "temperature"
+    whole = (driver, chip_input.label) in TOTALS
+    return f"{chip_input.quantity.word}_{'total' if whole else 'part'}"

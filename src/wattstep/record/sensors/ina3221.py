@@ -45,7 +45,7 @@ class Input:
     """Input of a chip.
 
     Attributes:
-        label: Of its rail, as the driver names it, or why it cannot be told.
+        label: Of its rail, as the driver names it, or why it cannot be determined.
         paths: The file of its power, or those whose product it is: voltage in mV, current in mA.
         scale: The integer, or the product, times this is the power in W.
         voltage: The file of its voltage in mV.
@@ -263,9 +263,9 @@ def try_to_read(paths: Sequence[Path]) -> tuple[OSError | None, int]:
 # --- making reads ------------------------------------------------------------------------------
 
 
-def channel_names(found: Sequence[Power]) -> list[str]:
+def channel_names(powers: Sequence[Power]) -> list[str]:
     """Names by label; inputs that share one carry a number."""
-    plain = [re.sub(r"[^a-z0-9]+", "_", power.label.lower()).strip("_") for power in found]
+    plain = [re.sub(r"[^a-z0-9]+", "_", power.label.lower()).strip("_") for power in powers]
     count, taken = Counter(plain), Counter[str]()
     names = []
     for name in plain:

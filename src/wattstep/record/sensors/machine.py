@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from wattstep import boards
 from wattstep.boards.table import Board
+from wattstep.schema.run_documents import Cluster, DeviceFacts
 
 _VENDORS = ("sys_vendor", "product_name")
 _CPUS: Final = "sys/devices/system/cpu"
@@ -54,7 +55,7 @@ _KINDS: Final[Mapping[tuple[int, int], str]] = MappingProxyType(
 )
 
 
-def describe(root: Path = Path("/")) -> dict[str, Any]:
+def describe(root: Path = Path("/")) -> DeviceFacts:
     """Model, board, processor, cores by cluster, memory in bytes, power mode, kernel, system.
 
     Whether it is virtual, too: `virtual` is None where nothing tells. `board` is the name of its
@@ -121,7 +122,7 @@ def _system(root: Path) -> str:
     return platform.system()
 
 
-def clusters(root: Path, board: Board | None) -> list[dict[str, Any]]:
+def clusters(root: Path, board: Board | None) -> list[Cluster]:
     """Cores that are alike and share a clock: kind, their numbers, highest clock in Hz or None.
 
     Of the board's table, which knows cores that are offline, too; else by cpufreq policy, the

@@ -161,11 +161,11 @@ class Windows:
         """
         if not self.traced:
             return
-        found: list[TracedStep] = []
+        steps: list[TracedStep] = []
         number, phases = self.schedule.windows, self._phases
         with _no_collection():
-            self._guarded(lambda: found.append(self._tracing.rows(step, number, phases)))
-        for traced in found:
+            self._guarded(lambda: steps.append(self._tracing.rows(step, number, phases)))
+        for traced in steps:
             for note in traced.notes:
                 self._note(note)
             # First what counts only with the other: a kill between the two leaves no half of a step.

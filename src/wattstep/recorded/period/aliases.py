@@ -73,7 +73,7 @@ def tell_aliases(
 def _ambiguous(period_s: float, others: list[float], why: str) -> str:
     named = ", ".join(spoken(each) for each in sorted(others, reverse=True)[:2])
     return (
-        f"cannot be told from its aliases: {why}, so that a period of {spoken(period_s)} looks the "
+        f"cannot be distinguished from its aliases: {why}, so that a period of {spoken(period_s)} looks the "
         f"same as one of {named} or less; a faster or dithered channel would tell"
     )
 

@@ -1,4 +1,4 @@
-"""The period of a load that repeats to the clock, found by laying its samples onto the phase.
+"""The period of a load that repeats to the clock, found by folding its samples onto the phase.
 
 A square wave of a few samples a period is most like itself after as many periods as fill a whole
 number of samples; folded at its true period, every sample falls where it belongs (phase dispersion
@@ -22,7 +22,7 @@ EXPLAINED: Final = 0.8  # of the variance by the phase alone, in every part of t
 ALTERNATES: Final = 0.04  # of the variance that longer steps explain: a fifth of the amplitude
 MOST_TOGETHER, FEW_TOGETHER = 12, 3  # steps; fewer are looked for whatever the samples' beat
 BEAT: Final = 0.1  # samples by which so many periods are no whole number of samples
-MOST_SAMPLES: Final = 4096  # that are laid onto each phase at once
+MOST_SAMPLES: Final = 4096  # that are folded onto each phase at once
 FINE: Final = 16  # frequencies to one turn over the whole
 FUNDAMENTAL: Final = 0.5  # of the variance: where harmonics are more, samples may beat with them
 

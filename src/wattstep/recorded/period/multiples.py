@@ -1,6 +1,6 @@
 """Test whether a period is the step itself: not a part of it, and not several steps together.
 
-Samples are laid onto the phase of the period, which is followed by its strongest harmonic so that
+Samples are folded onto the phase of the period, which is followed by its strongest harmonic so that
 steps may vary in time. Steps of m periods show as lines at whole multiples of 1/m of the
 frequency; lines are judged against the spectrum right beside them, which holds whatever noise
 there is, correlated or not.
@@ -55,7 +55,7 @@ def settled(t_s: FloatArray, value: FloatArray, period_s: float) -> float | str:
         period_s: What repeats in them, in s.
 
     Returns:
-        The period in s; or why it cannot be told from its multiples.
+        The period in s; or why it cannot be distinguished from its multiples.
     """
     seen: list[float] = []
     while not any(abs(period_s / each - 1) < 0.1 for each in seen):
@@ -98,7 +98,9 @@ def _open(lines: Lines, power: float, period_s: float, m: int) -> str | None:
     """Reason why steps of m periods are not ruled out."""
     both = f"steps of {spoken(period_s)} from steps of {spoken(m * period_s)}"
     if lines.chance < DOUBTFUL:
-        return f"it cannot be told {both}: parts seem to alternate, which chance alone may do"
+        return (
+            f"it cannot be distinguished {both}: parts seem to alternate, which chance alone may do"
+        )
     share = SEEN * math.sqrt(lines.noise / power) if power > 0 else math.inf
     if share > SHARE:
         return (

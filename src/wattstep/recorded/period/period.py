@@ -1,6 +1,6 @@
 """The period of the training steps found from the samples of a channel alone, without any mark.
 
-The samples, which come unevenly and with gaps, are laid onto an even grid; the lag at which the
+The samples, which come unevenly and with gaps, are interpolated on an even grid; the lag at which the
 series is most like itself is the period. Step times vary, so that nothing is asked to keep its
 phase over the whole recording: products of values one lag apart are averaged, in blocks of time,
 and whatever is claimed must hold over the blocks.
@@ -272,7 +272,7 @@ def _resolved(even: _Even, correlation: FloatArray, best: int, peaks: IntArray) 
 
 def _open(even: _Even, lag: int, other: int) -> str:
     return (
-        f"at a sample every {spoken(even.spacing_s)} it cannot be told whether the steps take "
+        f"at a sample every {spoken(even.spacing_s)} it cannot be determined whether the steps take "
         f"{spoken(lag * even.step_s)} or {spoken(other * even.step_s)}"
     )
 

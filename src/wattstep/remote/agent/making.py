@@ -18,6 +18,7 @@ from wattstep.record.sensors.machine import describe
 from wattstep.remote.agent.bundling import bundle
 from wattstep.remote.agent.looking import Look, board_tree
 from wattstep.schema.channel import Absent, Present, SensorRead
+from wattstep.schema.run_documents import DeviceFacts
 from wattstep.train.environment.canary import PLAIN_FILE
 
 BOARD = "wattstep.remote.agent.board"
@@ -161,7 +162,7 @@ def _in_units(read: SensorRead, look: Look) -> SensorRead:
     return replace(read, channels=channels)
 
 
-def _device(root: Path, look: Look) -> dict[str, Any]:
+def _device(root: Path, look: Look) -> DeviceFacts:
     """The board's facts; what `describe` takes from the running system comes from the look."""
     device = describe(root)
     if device["cpu"] == device["architecture"]:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from wattstep.errors import RecordingError
 from wattstep.remote.ssh import Finished
 from wattstep.remote.ssh.bootstrap import ENVIRONMENT, JOB_NAME, KINDS
 from wattstep.remote.ssh.wording import inert
+from wattstep.schema.diagnosis import Diagnosis
 from wattstep.train.loop import Progress
 
 UNCLEAR: Final = "the board answers what wattstep does not understand"
@@ -204,7 +205,7 @@ def parse_job(answer: Any) -> BoardJob:
     )
 
 
-def parse_diagnosis(diagnosis: dict[str, Any]) -> dict[str, Any]:
+def parse_diagnosis(diagnosis: dict[str, Any]) -> Diagnosis:
     """Checks the findings of `doctor` on a board, as `train.doctor.diagnose` has them.
 
     Raises:
@@ -214,7 +215,7 @@ def parse_diagnosis(diagnosis: dict[str, Any]) -> dict[str, Any]:
         _check_diagnosis(diagnosis)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise unclear("found") from error
-    return diagnosis
+    return cast(Diagnosis, diagnosis)
 
 
 def _check_diagnosis(diagnosis: dict[str, Any]) -> None:

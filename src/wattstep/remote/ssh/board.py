@@ -44,6 +44,7 @@ from wattstep.remote.ssh.install import (
 from wattstep.remote.ssh.job import RECONNECT_S, Followed, Job, Patience, Say, complete
 from wattstep.remote.ssh.ssh import Address, SshConnection
 from wattstep.remote.ssh.wording import each_text, inert, inert_lines
+from wattstep.schema.diagnosis import Diagnosis
 from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.schema.settings import parse_duration
 from wattstep.store.files import make_above, new_name, remove_empty
@@ -222,7 +223,7 @@ class RemoteBoard:
         ending = self._do(described, Path(out), hearing, files, needs_torch=False)
         return part(ending, "code", int), Path(out)
 
-    def diagnose(self, interval: str) -> dict[str, Any]:
+    def diagnose(self, interval: str) -> Diagnosis:
         """Findings of `doctor` there; see `train.doctor.diagnose`."""
         described = JobDescription.of_diagnosis(interval)
         hearing = _Hearing(lambda _: None, self._say, sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -62,7 +62,10 @@ def tables(run: Run | RunReport) -> Iterator[ExportTable]:
     yield _samples(run)
     yield _whole("memory", run.tables.table("memory"))
     evaluations = run.tables.evaluations()
-    yield _whole("evaluations", _rows(evaluations, ("t_ns", "step", "measure", "value")))
+    yield _whole(
+        "evaluations",
+        _rows([asdict(each) for each in evaluations], ("t_ns", "step", "measure", "value")),
+    )
     if run.tables.summaries:
         yield _whole("summaries", run.tables.table("summaries"))
     yield _whole("channels", _channels(run))

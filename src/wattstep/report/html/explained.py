@@ -62,5 +62,5 @@ def _plots(section: Section, plots: Plots) -> list[Plot]:
 
 def _sentences(section: Section) -> list[str]:
     if section.reason is not None:
-        return [f"Cannot be told: {plain(section.reason)}."]
+        return [f"Cannot be determined: {plain(section.reason)}."]
     return [plain(sentence) for sentence in section.sentences]

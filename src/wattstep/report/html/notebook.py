@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from wattstep.errors import DamagedRunError
 from wattstep.report import wording
 from wattstep.report.html.page import own_file
-from wattstep.report.values import Shown, plain, quantity, show
+from wattstep.report.values import Shown, brief, quantity, show
 from wattstep.run.three_steps import POWER_ROLE, ThreeSteps
 from wattstep.schema.figure import Figure
 from wattstep.schema.report_rows import CostRow
@@ -35,12 +35,12 @@ def picture(run: Any) -> str:
     try:
         report, closer = run.report(), run.timeline().three_steps
     except DamagedRunError as error:
-        return _framed([Markup("<p>{}</p>").format(_short(error, LONGEST))])
+        return _framed([Markup("<p>{}</p>").format(brief(error, LONGEST))])
     return _framed(
         [
-            Markup("<h4>{}</h4>").format(_short(wording.title(report), LONGEST_NAME)),
+            Markup("<h4>{}</h4>").format(brief(wording.title(report), LONGEST_NAME)),
             Markup("<p>{}</p>").format(
-                " ".join(_short(sentence, LONGEST) for sentence in wording.summary(report))
+                " ".join(brief(sentence, LONGEST) for sentence in wording.summary(report))
             ),
             _figures(report),
             _step(report),
@@ -72,12 +72,6 @@ def _framed(parts: Sequence[Markup]) -> str:
     )
 
 
-def _short(text: object, most: int) -> str:
-    """Plain text that is no longer than so many characters."""
-    harmless = plain(text)
-    return harmless if len(harmless) <= most else f"{harmless[: most - 1]}…"
-
-
 def _badge(shown: Shown) -> Markup:
     return Markup('<span class="status {}">{}</span>').format(shown.status, shown.status)
 
@@ -89,7 +83,7 @@ def _figures(report: RunReport) -> Markup:
         if shown is None:
             continue
         label = wording.metric_of(report, name).label
-        aside = _short(shown.reason if shown.missing else shown.interval, LONGEST)
+        aside = brief(shown.reason if shown.missing else shown.interval, LONGEST)
         cells.append(
             Markup("<div><dt>{}</dt><dd><b>{}</b> {}<small>{}</small></dd></div>").format(
                 label, shown.value, _badge(shown), aside
@@ -101,7 +95,7 @@ def _figures(report: RunReport) -> Markup:
 def _step(report: RunReport) -> Markup:
     """Stacked bar of the phases of a step."""
     timed = [
-        (_short(row.phase or "other", LONGEST_NAME), seconds)
+        (brief(row.phase or "other", LONGEST_NAME), seconds)
         for row in report.phases
         if (seconds := row.figures.value("time") or 0.0) > 0
     ][:MOST_PARTS]
@@ -179,7 +173,7 @@ def _color(phase: str) -> str:
 
 def _operation(row: CostRow) -> Markup:
     names = Markup("").join(
-        Markup("<td>{}</td>").format(escape(_short(text, LONGEST_NAME)))
+        Markup("<td>{}</td>").format(escape(brief(text, LONGEST_NAME)))
         for text in (row.name, row.layer, row.phase)
     )
     amounts = _amount(row.figure("time")), _amount(row.figure("energy"))

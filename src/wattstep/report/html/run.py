@@ -420,9 +420,9 @@ def _fact(name: str, thing: Any) -> tuple[str, str | Shown]:
 
 def _facts(report: RunReport) -> list[tuple[str, list[tuple[str, str]]]]:
     """Facts of the run, its device, and its data: a list each."""
-    device = dict(report.device)
-    if device.get("memory") is not None:
-        device["memory"] = quantity(device["memory"], "B")
+    device: dict[str, object] = dict(report.device)
+    if (memory := report.device.get("memory")) is not None:
+        device["memory"] = quantity(memory, "B")
     run = {
         "run": Path(report.run).name,  # reports get shared: where it lay is nobody's business
         **{key: getattr(report, key) for key in ("workload", "engine", "state", "schema")},

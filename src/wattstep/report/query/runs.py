@@ -133,7 +133,7 @@ def _open(path: Path, name: str) -> QueriedRun:
     info: RunInfo | None = None
     problem: str | None = None
     state: str | None = None
-    tables, kept = path, None
+    tables, folder = path, None
     try:
         if spelled(str(path)) != str(path):
             problem = "its path is not UTF-8: rename it"
@@ -143,8 +143,8 @@ def _open(path: Path, name: str) -> QueriedRun:
             if os.path.lexists(path / JOURNAL):  # it was never closed: it is recovered first
                 from wattstep.run import load  # half a second of imports
 
-                kept = load(path)
-                tables = kept.tables.folder
+                folder = load(path)
+                tables = folder.tables.folder
             info = read_info(tables)
             problem = next((why for t in FILES if (why := _why_no_table(tables, t))), None)
     except DamagedRunError as error:
@@ -155,7 +155,7 @@ def _open(path: Path, name: str) -> QueriedRun:
         problem = spelled(f"it failed: {contained(error)}")
     state = state or ("damaged" if problem or info is None else info.state)
     return QueriedRun(
-        name=name, path=path, info=info, problem=problem, state=state, tables=tables, kept=kept
+        name=name, path=path, info=info, problem=problem, state=state, tables=tables, kept=folder
     )
 
 

@@ -24,7 +24,7 @@ MOST_OF_NAME = 12  # characters that names keep on a narrow terminal
 
 
 def print_brief(sections: Sequence[Section], console: Console) -> None:
-    """Prints the advice, what each other section comes to, and in one line each what cannot be told.
+    """Prints the advice, what each other section comes to, and in one line each what cannot be determined.
 
     Args:
         sections: Of one run.
@@ -38,7 +38,7 @@ def print_brief(sections: Sequence[Section], console: Console) -> None:
             _print_advice(section, console)
             continue
         told = section.reason is None and section.sentences
-        words = section.sentences[0] if told else f"cannot be told: {section.reason}"
+        words = section.sentences[0] if told else f"cannot be determined: {section.reason}"
         grid.add_row(section.name, Text(plain(words), style="" if told else "dim"))
     console.print(Padding(grid, INDENT))
     console.print(Padding(Text(EVIDENCE, style="dim"), INDENT))
@@ -63,7 +63,7 @@ def print_section(section: Section, console: Console) -> None:
     console.print()
     console.print(Text(plain(section.title), style="bold"))
     if section.reason is not None:
-        console.print(Padding(Text(f"cannot be told: {plain(section.reason)}"), INDENT))
+        console.print(Padding(Text(f"cannot be determined: {plain(section.reason)}"), INDENT))
     for sentence in section.sentences:
         console.print(Padding(Text(plain(sentence)), INDENT))
     if section.figures:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
-from wattstep.schema.processes import child_command, listen, outwait
+from wattstep.schema.processes import ChildNews, child_command, listen, outwait
 from wattstep.train.child import watchdog as watching
 from wattstep.train.child.limits import Cage
 from wattstep.train.child.watchdog import Watchdog
@@ -26,7 +26,7 @@ FULL_SILENT_S = 300.0
 FULL_ROOM: Final = 64 * 1024**2
 _TAIL: Final = 65536  # bytes of a child's output that are looked into
 
-Hear = Callable[[dict[str, Any]], None]
+Hear = Callable[[ChildNews], None]
 
 
 @dataclass(kw_only=True)
@@ -112,7 +112,7 @@ class GuardedChild:
     def follow(self, hear: Hear) -> Ending:
         """Waits for its end, and passes on what it says until then."""
 
-        def take(news: dict[str, Any]) -> None:
+        def take(news: ChildNews) -> None:
             self._note(news)
             hear(news)
 
@@ -122,7 +122,7 @@ class GuardedChild:
         self._ending.interrupted |= self._ending.code == 130
         return self._ending
 
-    def _note(self, news: dict[str, Any]) -> None:
+    def _note(self, news: ChildNews) -> None:
         """Notes the news that every child calls the same."""
         ending = self._ending
         if "progress" in news:

@@ -9,10 +9,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from wattstep.errors import RecordingError, WattstepError
-from wattstep.schema.processes import ends_with_us
+from wattstep.schema.processes import ChildNews, ends_with_us
 from wattstep.train.child.child import Ending, GuardedChild, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.verdict import judge
@@ -32,7 +31,7 @@ class News:
     stage: str = "framework"
     life: Life = field(default_factory=lambda: Life(about={}, stages=()))
 
-    def take(self, news: dict[str, Any]) -> None:
+    def take(self, news: ChildNews) -> None:
         """Keeps what one line says."""
         self.stage = news.get("stage", self.stage)
         if "life" in news:
@@ -60,7 +59,7 @@ def measure_in_child(
     """
     news_so_far, began_s = News(), time.monotonic()
 
-    def hear(news: dict[str, Any]) -> None:
+    def hear(news: ChildNews) -> None:
         news_so_far.take(news)
         if "stage" in news:
             on_stage(news_so_far.stage)
@@ -112,7 +111,7 @@ def main() -> int:
     """Entry of the child process: the descriptor for news, and the settings."""
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
 
-    def say(document: dict[str, Any]) -> None:
+    def say(document: ChildNews) -> None:
         news.write(json.dumps(document) + "\n")
 
     try:

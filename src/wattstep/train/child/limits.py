@@ -68,7 +68,7 @@ class MemoryLimit:
         home: Folder in which cgroups can be made, or None.
         why_not: Why no cgroup could be used; "" where one is.
         swapless: Whether the cgroup may not swap either; kernels that do not account for swap
-            cannot be told so.
+            cannot be determined so.
     """
 
     size: int

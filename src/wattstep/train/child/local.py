@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from wattstep.errors import DeviceFaultError, RecordingError, UnrecordedInterrupt, WattstepError
+from wattstep.schema.processes import ChildNews
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
 from wattstep.train.child.child import GuardedChild, Hear
@@ -50,7 +51,7 @@ def start_training(
 def heard_by(on_progress: Callable[[Progress], None], on_warning: Callable[[str], None]) -> Hear:
     """Passes on what a training says to those who want to know."""
 
-    def hear(news: dict[str, Any]) -> None:
+    def hear(news: ChildNews) -> None:
         if "progress" in news:
             on_progress(Progress(**news["progress"]))
         elif "warning" in news:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from wattstep.engines import ENGINES
 from wattstep.record.sensors import machine
-from wattstep.schema.configuration import MACHINE
+from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.version import VERSION
 
 # Of the same board, a kernel keeps now more and now less of the memory for itself.
@@ -21,10 +21,17 @@ _MEMORY_SLACK: Final = 0.02
 _LOCK: Final = "wattstep-measuring.lock"
 
 
-def this_machine() -> dict[str, Any]:
+def this_machine() -> MeasuringMachine:
     """Facts that must not differ between outcomes that stand side by side; memory in bytes."""
     facts = machine.describe()
-    return {key: facts[key] for key in (*MACHINE, "memory")}
+    return {
+        "model": facts["model"],
+        "board": facts["board"],
+        "cpu": facts["cpu"],
+        "architecture": facts["architecture"],
+        "cores": facts["cores"],
+        "memory": facts["memory"],
+    }
 
 
 def versions() -> dict[str, str]:
@@ -37,7 +44,7 @@ def versions() -> dict[str, str]:
     return by_name
 
 
-def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def unlike(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """In what two machines differ, in words; what one of them does not tell does not count."""
     return [
         f"{key} was {before[key]}, now {now[key]}"

@@ -13,13 +13,13 @@ from typing import Any
 
 from wattstep import engines
 from wattstep.errors import RecordingError, WattstepError
-from wattstep.schema.processes import child_command, ends_with_us, listen, outwait
+from wattstep.schema.processes import ChildNews, child_command, ends_with_us, listen, outwait
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
 from wattstep.train.daily.pretraining import pretrain
 from wattstep.train.failing import told
 
-News = Callable[[dict[str, Any]], None]
+News = Callable[[ChildNews], None]
 
 
 def train_daily(folder: DailyFolder, sizes: Sequence[int], on_news: News) -> None:
@@ -55,7 +55,7 @@ def run_part(folder: DailyFolder, batch_size: int | None, on_news: News) -> None
         os.close(writing)
     errors: list[str] = []
 
-    def hear(news: dict[str, Any]) -> None:
+    def hear(news: ChildNews) -> None:
         if "error" in news:
             errors.append(str(news["error"]))
         else:
@@ -79,7 +79,7 @@ def main() -> int:
     """Entry of the child: where news goes, and what to do, as JSON."""
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
 
-    def tell(document: dict[str, Any]) -> None:
+    def tell(document: ChildNews) -> None:
         news.write(json.dumps(document) + "\n")
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -10,7 +10,7 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import Classifier, Trainer
 from wattstep.schema.workload import DataFacts, kind_of
-from wattstep.train.daily.folder import DailyFolder
+from wattstep.train.daily.folder import DailyFolder, DayRow
 from wattstep.train.daily.pretraining import Tell, accuracy, prepare
 from wattstep.train.daily.settings import DailySettings
 from wattstep.train.daily.split import Split
@@ -49,8 +49,14 @@ def train_days(settings: DailySettings, folder: DailyFolder, batch_size: int, te
             recorder.about(device={**recorder.info.device, "gpu": dict(facts)})
         for day in range(len(device.days), settings.days + 1):
             device.live(day, recorder)
-            news = {"batch_size": batch_size, "day": day, "accuracy": device.accuracy}
-            tell({"stage": "day", **news})
+            tell(
+                {
+                    "stage": "day",
+                    "batch_size": batch_size,
+                    "day": day,
+                    "accuracy": device.accuracy,
+                }
+            )
             if recorder.problem is not None:
                 raise RecordingError(recorder.problem)
         for text in trainer.remarks():
@@ -120,7 +126,7 @@ class _Device:
                 }
             )
 
-    def _judge(self, day: int) -> dict[str, str | None]:
+    def _judge(self, day: int) -> DayRow:
         """Correctness of each sample, "1" or "0", as text by kind."""
         classifier, parts = self._classifier, self._parts
         held_out = classifier.right_on(parts.held_out, held_out=True)
@@ -132,7 +138,7 @@ class _Device:
             "new": None if new is None else _bits(new),
         }
 
-    def _keep(self, row: dict[str, Any]) -> None:
+    def _keep(self, row: DayRow) -> None:
         path = self._folder.checkpoint(self._batch_size, row["day"])
         self._trainer.save(path)
         self.days.append(row)

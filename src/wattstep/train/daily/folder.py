@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.schema.daily_report import PretrainedFacts
 from wattstep.store.folder import read_plain, replacing
 from wattstep.store.lock import lock_folder
 from wattstep.train.daily.settings import DailySettings
@@ -19,6 +21,25 @@ SERVER = "pretrained.json"
 DAYS = "days.json"
 REPORT = "report.html"
 LOCK = "daily.lock"
+
+
+class DayRow(TypedDict, total=False):
+    """A day that is done: correctness of each sample as text of "1" and "0", and where it was recorded.
+
+    Day 0 is the server's model: it has `weights_sha256`, and nothing of a training.
+    """
+
+    day: int
+    weights_sha256: str
+    run: str
+    begin_ns: int
+    end_ns: int
+    steps: int
+    samples: int
+    loss: float
+    held_out: str
+    remembered: str
+    new: str | None
 
 
 class DailyFolder:
@@ -84,12 +105,12 @@ class DailyFolder:
         """
         return DailySettings(**read(self.path / SETTINGS))
 
-    def server(self) -> dict[str, Any] | None:
+    def server(self) -> PretrainedFacts | None:
         """Result of the pre-training, or None where it is not done."""
         done = (self.path / SERVER).exists() and self.weights.exists()
-        return read(self.path / SERVER) if done else None
+        return cast(PretrainedFacts, read(self.path / SERVER)) if done else None
 
-    def keep_server(self, document: dict[str, Any]) -> None:
+    def keep_server(self, document: PretrainedFacts) -> None:
         """After the weights: with this the pre-training is done."""
         write(self.path / SERVER, document)
 
@@ -102,12 +123,12 @@ class DailyFolder:
         names = [path.parent.name for path in self.path.glob(f"batch-*/{DAYS}")]
         return sorted(int(name.removeprefix("batch-")) for name in names)
 
-    def days(self, size: int) -> list[dict[str, Any]]:
+    def days(self, size: int) -> list[DayRow]:
         """The days that are done, the server's model as day 0."""
         path = self.batch(size) / DAYS
         return list(read(path)["days"]) if path.exists() else []
 
-    def keep_days(self, size: int, days: list[dict[str, Any]]) -> None:
+    def keep_days(self, size: int, days: list[DayRow]) -> None:
         """After the checkpoint of the last of them, which then replaces those before it."""
         write(self.batch(size) / DAYS, {"days": days})
         last = self.checkpoint(size, days[-1]["day"])
@@ -142,7 +163,7 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
-def write(path: Path, document: dict[str, Any]) -> None:
+def write(path: Path, document: Mapping[str, Any]) -> None:
     """Replaces a JSON document as a whole."""
     with replacing(path) as file:
         file.write(json.dumps(document, indent=1).encode())

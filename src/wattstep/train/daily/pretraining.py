@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
 from wattstep.schema.engine import Classifier, Trainer
 from wattstep.schema.goal import Goal
+from wattstep.schema.processes import ChildNews
+from wattstep.schema.run_documents import DataDocument
 from wattstep.train.daily.folder import DailyFolder
 from wattstep.train.daily.settings import SERVER_BATCH, DailySettings
 from wattstep.train.daily.split import Split, split
@@ -19,7 +21,7 @@ from wattstep.train.daily.split import Split, split
 # seed gives the same weights again; and early enough to pass the goal by little.
 LEAST_STEPS = 10
 LATER = 1.05
-Tell = Callable[[dict[str, Any]], None]
+Tell = Callable[[ChildNews], None]
 
 
 def prepare(
@@ -70,7 +72,7 @@ def pretrain(settings: DailySettings, folder: DailyFolder, tell: Tell) -> None:
             "batch_size": SERVER_BATCH,
             "seconds": time.perf_counter() - begun,
             "samples": len(parts.server),
-            "data": vars(trainer.data),
+            "data": cast(DataDocument, vars(trainer.data)),
         }
     )
 

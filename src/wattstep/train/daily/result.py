@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from wattstep import workloads
 from wattstep.errors import DamagedRunError
 from wattstep.run import Run, load
-from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, Published
+from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, PretrainedFacts, Published
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.stats.statistics import change_figure, share_figure
-from wattstep.train.daily.folder import DailyFolder
+from wattstep.train.daily.folder import DailyFolder, DayRow
 
 CLOCK = "monotonic clock"
 # Figure 10 and the text beside it (Liu et al., arXiv 1906.04278): the start, and after 17 days;
@@ -30,7 +29,7 @@ def daily_report(folder: DailyFolder, sizes: Sequence[int] | None = None) -> Dai
     """
     settings = folder.settings()
     facts = workloads.find(settings.workload).facts
-    server = folder.server() or {}
+    server: PretrainedFacts = folder.server() or {}
     chosen = [size for size in folder.batches() if sizes is None or size in sizes]
     return DailyReport(
         folder=str(folder.path),
@@ -69,7 +68,7 @@ def _batch(folder: DailyFolder, size: int, days: int) -> DailyBatch:
     )
 
 
-def _day(row: dict[str, Any], first: dict[str, Any], opened: Callable[[str], Run]) -> Day:
+def _day(row: DayRow, first: DayRow, opened: Callable[[str], Run]) -> Day:
     begun = Day(
         day=row["day"],
         accuracy=share(row["held_out"], "held-out samples"),
@@ -80,7 +79,7 @@ def _day(row: dict[str, Any], first: dict[str, Any], opened: Callable[[str], Run
         return begun
     return replace(
         begun,
-        new_accuracy=share(row["new"], "the day's samples, after training on them"),
+        new_accuracy=share(row["new"] or "", "the day's samples, after training on them"),
         loss=row["loss"],
         steps=row["steps"],
         samples=row["samples"],
@@ -92,7 +91,7 @@ def _day(row: dict[str, Any], first: dict[str, Any], opened: Callable[[str], Run
     )  # fmt: skip
 
 
-def _energy(row: dict[str, Any], opened: Callable[[str], Run]) -> Figure:
+def _energy(row: DayRow, opened: Callable[[str], Run]) -> Figure:
     """Of the span that `time` is measured over."""
     try:
         energy = opened(row["run"]).series.energy

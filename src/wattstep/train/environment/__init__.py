@@ -10,6 +10,7 @@ from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.hosts.emulation.settings import make_settings
 from wattstep.record.recorder import Recorder
 from wattstep.schema.channel import Channel
+from wattstep.schema.run_documents import ConditionFacts
 from wattstep.schema.run_info import PlannedRead
 
 AMBIENT_UNKNOWN = "the ambient temperature is unknown: give --ambient"
@@ -21,7 +22,7 @@ COLDEST_C, HOTTEST_C = -60.0, 70.0
 
 def surroundings(
     reads: Sequence[PlannedRead], ambient: float | None, target: str | None = None
-) -> dict[str, Any]:
+) -> ConditionFacts:
     """Facts known of the room and of the fan before a run, JSON-ready.
 
     Args:
@@ -33,7 +34,7 @@ def surroundings(
         "ambient" with its value in °C and where it comes from, or the channels that sample it;
         "fan" with the channels that sample one; what is not known is not there.
     """
-    facts: dict[str, Any] = {}
+    facts: ConditionFacts = {}
     sampled = _named(reads, "ambient_temperature")
     emulated = emulated_ambient(target)
     if emulated is not None:

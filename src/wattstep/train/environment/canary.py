@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, cast
 
 from wattstep.record.recorder import Recorder
+from wattstep.schema.run_documents import CanaryLook
 from wattstep.train.environment import plain_canary
 from wattstep.train.environment.plain_canary import (
     BUFFER,
@@ -53,7 +54,7 @@ def watch(recorder: Recorder, when: str, seconds: float = SECONDS, kind: str = N
             if kind == NUMPY:
                 result = work(seconds)
             else:
-                result = plain_canary.work(seconds, time.perf_counter_ns)
+                result = cast(CanaryLook, plain_canary.work(seconds, time.perf_counter_ns))
         except (MemoryError, OSError) as error:
             recorder.note(f"no canary {when} the training: {str(error) or 'memory ran out'}")
             return
@@ -73,15 +74,13 @@ def watch_briefly(recorder: Recorder, when: str, kind: str = NUMPY) -> None:
         when: As `watch`.
         kind: As `watch`.
     """
-    seconds, before = BRIEF_S, recorder.info.canary.get(BEFORE)
+    seconds, before = BRIEF_S, recorder.info.canary.get("before")
     if when == AFTER and before is not None:
         seconds = min(seconds, SHARE * 1e-9 * (time.perf_counter_ns() - before["at_ns"]))
     watch(recorder, when, seconds, kind)
 
 
-def work(
-    seconds: float = SECONDS, clock: Callable[[], int] = time.perf_counter_ns
-) -> dict[str, Any]:
+def work(seconds: float = SECONDS, clock: Callable[[], int] = time.perf_counter_ns) -> CanaryLook:
     """Runs a canary: passes of multiplying and adding numbers in a cache and of copying memory, in turn.
 
     It needs one core and no library that keeps threads or buffers of its own. The memory comes from

@@ -83,8 +83,8 @@ def too_many_threads(
 
 def as_note(warning: str) -> str:
     """What a run keeps of `too_many_threads`: what was, without what could still be done about it."""
-    kept = warning.partition(", and the training")[0].replace("keep", "kept", 1)
-    return f"when training began, {kept}"
+    note = warning.partition(", and the training")[0].replace("keep", "kept", 1)
+    return f"when training began, {note}"
 
 
 def others_beside(

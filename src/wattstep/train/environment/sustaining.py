@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from wattstep.record.recorder import Recorder
 from wattstep.schema.journal import JOURNAL
+from wattstep.schema.run_documents import SteadinessFacts
 from wattstep.train.environment.steadiness import SUSTAINED, Criterion, Verdict
 from wattstep.train.environment.watch import Watch
 
@@ -71,10 +72,10 @@ class Sustaining:
             words.append(f"not steady: {self._verdict.moving[0]}")
         return ", ".join(words)
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> SteadinessFacts:
         """For the run's conditions: whether it became steady, after how long, by what criterion."""
         verdict = self._verdict or Verdict(steady=False, moving=("no step was judged",), judged=())
-        document: dict[str, Any] = {
+        document: SteadinessFacts = {
             "steady": verdict.steady,
             "after_s": round(self._now_s - self._began_s, 1),
             "most_s": self._most_s,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from wattstep.record.recorder import Recorder
 from wattstep.schema.journal import JOURNAL
+from wattstep.schema.run_documents import SteadinessFacts
 from wattstep.train.environment.steadiness import RESTING, Criterion
 from wattstep.train.environment.watch import Watch
 
@@ -50,7 +51,7 @@ def wait_until_steady(
     most_s: float = MOST_S,
     sleep: Sleep = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:
+) -> SteadinessFacts:
     """Waits, as a rest of the run, until temperature and frequency are steady.
 
     Args:
@@ -79,7 +80,7 @@ def wait_until_steady(
         now = clock()
         verdict = watch.look(now)
     recorder.end_rest()
-    document: dict[str, Any] = {
+    document: SteadinessFacts = {
         "steady": verdict.steady if verdict.judged else None,
         "waited_s": round(now - began, 1),
         "criterion": criterion.to_dict(),

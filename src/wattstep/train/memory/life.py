@@ -17,6 +17,7 @@ from wattstep.record.sensors.machine import describe
 from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.schema.engine import Trainer
 from wattstep.schema.oom_messages import ran_out
+from wattstep.schema.processes import ChildNews
 from wattstep.schema.settings import setting
 from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts, check_processing
 from wattstep.train.memory.resident import ResidentMemory
@@ -29,7 +30,7 @@ STAGES: Final = (
 )  # fmt: skip
 STEADY_STEPS = 3
 
-Say = Callable[[dict[str, Any]], None]
+Say = Callable[[ChildNews], None]
 
 
 @dataclass(frozen=True, kw_only=True)

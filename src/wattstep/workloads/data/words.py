@@ -57,7 +57,7 @@ def find_pieces(text: str, split: Split) -> list[Piece]:
 def hash_words() -> Split:
     """Gives each word a number without a vocabulary: its CRC-32, modulo the whole words of BERT's.
 
-    Words that share a number cannot be told apart: about one in two of a text of 20,000 words.
+    Words that share a number cannot be distinguished: about one in two of a text of 20,000 words.
     """
 
     def split(word: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from wattstep.errors import InvalidValueError
-from wattstep.schema.workload import Phase, Preparation, Specification, Turn
+from wattstep.schema.workload import ParameterUpdate, Phase, Preparation, Specification
 from wattstep.workloads.data.samples import Samples
 from wattstep.workloads.torch.supervised import Order, encode_images
 from wattstep.workloads.torch.workload import make_optimizer, read
@@ -170,7 +170,7 @@ class GeneratorTurn:
 
 
 class DcganTraining:
-    """Both turns, one after the other."""
+    """Both updates, one after the other."""
 
     def __init__(
         self, model: Dcgan, specification: Specification, preparation: Preparation
@@ -184,7 +184,7 @@ class DcganTraining:
             make_optimizer(specification.optimizer, each, preparation)
             for each in (model.discriminator, model.generator)
         )
-        self._turns = (
+        self._updates = (
             DiscriminatorTurn(
                 model=model,
                 optimizer=judge,
@@ -198,9 +198,9 @@ class DcganTraining:
         )
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def updates(self) -> Sequence[ParameterUpdate]:
         """The discriminator's, then the generator's."""
-        return self._turns
+        return self._updates
 
     def evaluate(self) -> Mapping[str, float]:
         """Nothing: neither loss says how good the images are."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
-from wattstep.schema.workload import DataFacts, Phase, Preparation, Specification, Turn
+from wattstep.schema.workload import DataFacts, ParameterUpdate, Phase, Preparation, Specification
 from wattstep.workloads.data.atari import ACTIONS, FRAMES_PER_MOVE, Game, describe_game
 from wattstep.workloads.data.rally import Rally, describe_rally
 from wattstep.workloads.torch.replay import STACK, ReplayMemory, Transitions
@@ -125,7 +125,7 @@ class Player:
 
 
 class DqnTraining:
-    """Q-learning from moves of the past; its one turn is itself.
+    """Q-learning from moves of the past; its one update is itself.
 
     Attributes:
         frames_per_step: Frames of the game that go by in each step.
@@ -153,7 +153,7 @@ class DqnTraining:
         self._batches = 0
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def updates(self) -> Sequence[ParameterUpdate]:
         """Itself alone."""
         return (self,)
 

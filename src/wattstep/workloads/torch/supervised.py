@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
-from wattstep.schema.workload import Phase, Preparation, Turn
+from wattstep.schema.workload import ParameterUpdate, Phase, Preparation
 from wattstep.workloads.data.samples import Array, Samples
 
 # Samples that an evaluation looks at: an accuracy then has a standard error of 2.2 % at most.
@@ -21,7 +21,7 @@ IGNORED = -100
 
 
 class SupervisedTraining:
-    """Training on pairs of inputs and targets that lie in memory; its one turn is itself.
+    """Training on pairs of inputs and targets that lie in memory; its one update is itself.
 
     Args:
         samples: Inputs (N, ...) and targets (N, ...), and those that are held out.
@@ -61,7 +61,7 @@ class SupervisedTraining:
         self._classifies = classifies
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def updates(self) -> Sequence[ParameterUpdate]:
         """Itself alone."""
         return (self,)
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from wattstep.schema.extras import require
-from wattstep.schema.workload import Phase, Preparation, Specification, Turn
+from wattstep.schema.workload import ParameterUpdate, Phase, Preparation, Specification
 from wattstep.workloads.data.samples import Samples
 from wattstep.workloads.data.sound import LOUDEST, RATE, hertz_slaney, mel_slaney
 from wattstep.workloads.data.speech_commands import SILENCE, WORDS
@@ -121,7 +121,7 @@ def write_words() -> Tensor:
 
 
 class WhisperTraining:
-    """Writing down what is heard, each token with those before it given; its one turn is itself.
+    """Writing down what is heard, each token with those before it given; its one update is itself.
 
     Args:
         samples: Waveforms (N, 16000) and which of `WORDS` is said in each (N,).
@@ -149,7 +149,7 @@ class WhisperTraining:
         self._order = Order(samples=len(self._sound), seed=preparation.seed)
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def updates(self) -> Sequence[ParameterUpdate]:
         """Itself alone."""
         return (self,)
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wattstep.errors import RecordingError
 from wattstep.record.hosts import HOST, host_load, with_status
@@ -24,6 +24,7 @@ from wattstep.record.sensors.machine import describe
 from wattstep.record.sensors.process_threads import ThreadTimes
 from wattstep.schema.channel import Absent, Channel, Present, SensorRead
 from wattstep.schema.processes import child_command
+from wattstep.schema.run_documents import DeviceFacts
 
 PREFIX: Final = "wattstep-emulated-"
 MEMORY_FOLDER: Final = Path("/dev/shm")  # files that change 100 times a second spare the disk
@@ -74,7 +75,7 @@ class EmulatedHost:
         self._settings, self.root, self.mover, self._pid = settings, root, mover, pid
         self._closed = False
         board = settings.board
-        self.device: Mapping[str, Any] = {
+        self.device: DeviceFacts = {
             **describe(root),
             "cpu": " + ".join(f"{len(c.cores)} {c.kind}" for c in board.clusters),
             "cores": core_count(board),

@@ -57,7 +57,7 @@ def gpu_range(board: Board) -> tuple[float, float]:
 
 
 def spread(settings: Settings, busy: float) -> Load:
-    """The training's busy cores laid onto the board's: one core after the other, in table order.
+    """The training's busy cores mapped to the board's: one core after the other, in table order.
 
     Args:
         settings: The board.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wattstep.record.sensors.android.look import Dump, LookError, look
 from wattstep.record.sensors.android.sections import SECTIONS, Wanted, clusters
 from wattstep.record.sensors.android.source import FIRST_ECHO_S, measure_clock
 from wattstep.schema.channel import Absent, Channel, Present, SensorRead
+from wattstep.schema.run_documents import DeviceFacts
 
 SOURCE = "wattstep.record.sensors.android.source:open_source"
 CLOCKS = {
@@ -32,7 +32,7 @@ class Phone:
     """
 
     found: dict[str, Present | Absent]
-    device: dict[str, Any]
+    device: DeviceFacts
     notes: tuple[str, ...]
 
 
@@ -77,11 +77,11 @@ def _unreachable(reason: str) -> Phone:
 def _missing(parts: Mapping[str, Iterable[Wanted | Absent]]) -> dict[str, Absent]:
     """Reasons why parts give nothing, or less than they might, by name."""
     missing = {}
-    for name, found in parts.items():
-        reasons = dict.fromkeys(part.reason for part in found if isinstance(part, Absent))
+    for name, results in parts.items():
+        reasons = dict.fromkeys(part.reason for part in results if isinstance(part, Absent))
         if reasons:
             missing[f"phone_{name}"] = Absent(reason="; ".join(reasons))
-        elif not list(found):
+        elif not list(results):
             missing[f"phone_{name}"] = Absent(reason="the phone tells nothing of it")
     return missing
 
@@ -145,7 +145,7 @@ def _stamped(channels: Iterable[Channel], note: str, taken: set[str]) -> tuple[C
     return tuple(made)
 
 
-def describe(dump: Dump) -> dict[str, Any]:
+def describe(dump: Dump) -> DeviceFacts:
     """Description of the phone as a machine; no serial number, no names of its owner."""
     maker, model, soc, hardware, release = (
         dump.text(f"getprop {name}")

@@ -122,18 +122,18 @@ def _script(root: str) -> str:
     return "\n".join(lines)
 
 
-def trouble(said: str) -> str:
+def trouble(message: str) -> str:
     """Reason why there is no answer, from what adb says, without the phone's number in it."""
-    if "unauthorized" in said:
+    if "unauthorized" in message:
         return (
             "the phone has not allowed this computer: unlock it, confirm on its screen, "
             "then try again"
         )
-    if "offline" in said:
+    if "offline" in message:
         return "the phone is offline: reconnect it, then try again"
-    if "more than one" in said:
+    if "more than one" in message:
         return "several phones are connected: name one, as adb devices lists them"
-    if "not found" in said or "no devices" in said:
+    if "not found" in message or "no devices" in message:
         return "no such phone is connected: adb devices lists those that are"
     return "the phone gave no answer to adb shell"
 

@@ -294,8 +294,8 @@ def thermal_service(dump: Dump) -> Iterator[Part]:
         yield Absent(reason=f"{source}: the HAL gives no temperatures")
 
 
-def _service_channel(name: str, found: Thermal, source: str) -> Channel:
-    limit = next((t.throttling for t in found.thresholds if t.name == name), None)
+def _service_channel(name: str, thermal: Thermal, source: str) -> Channel:
+    limit = next((t.throttling for t in thermal.thresholds if t.name == name), None)
     return _gauge(
         f"phone.thermal.{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}",
         "°C", "thermal", "temperature", f"{source}, {name}", 1e-3, limit=limit,

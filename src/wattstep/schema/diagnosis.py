@@ -1,0 +1,65 @@
+"""Findings of `wattstep doctor`, as its JSON has them: what a machine can measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from wattstep.schema.run_documents import DeviceFacts, GpuFacts
+
+
+class ProcessorFacts(TypedDict):
+    """A processor that a training can be asked to run on; `reason` says why it cannot, or is None."""
+
+    name: str
+    usable: bool
+    reason: str | None
+    facts: GpuFacts
+
+
+class PowerTotal(TypedDict):
+    """What the power in all is the sum of; `source` is None where there is none, and `note` says why."""
+
+    source: str | None
+    status: str | None
+    note: str | None
+
+
+class ChannelFacts(TypedDict):
+    """A channel, as `SampledChannel` has it, with its last value; None: it had none."""
+
+    name: str
+    unit: str
+    note: str
+    value: float | None
+    resolution_seen: float | None
+    update_interval: float | None
+    read_cost: float | None
+
+
+class SensorFacts(TypedDict):
+    """A sensor with its channels, or the reason why it is absent."""
+
+    name: str
+    description: str
+    present: bool
+    reason: str | None
+    channels: list[ChannelFacts]
+
+
+class Diagnosis(TypedDict):
+    """What a target can measure.
+
+    `processors` and `interval` are not told by every board's wattstep, and `sampler` has texts and
+    figures as JSON, by name.
+    """
+
+    device: DeviceFacts
+    processors: list[ProcessorFacts]
+    interval: str
+    target: str
+    total: PowerTotal
+    notes: list[str]
+    sensors: list[SensorFacts]
+    sampler: Mapping[str, str | Mapping[str, Any]]
+    disk_bytes_an_hour: float

@@ -1,0 +1,333 @@
+"""Documents inside `run.json`, by key: what wattstep itself writes there.
+
+They are JSON, written and read as it is: a run of an older wattstep lacks keys, and one of a newer
+has more. What figures are made of is checked when it is read (`schema/run_checks.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+
+class Cluster(TypedDict):
+    """Cores that are alike and share a clock: kind, their numbers, highest clock in Hz."""
+
+    kind: str
+    cores: list[int]
+    max_hz: float | None
+
+
+class MachineFacts(TypedDict, total=False):
+    """A machine, reduced to what the figures need: see `record.sensors.machine.describe`.
+
+    `memory` is in bytes. What is None is not there, or nothing tells it.
+    """
+
+    model: str | None
+    board: str | None
+    cpu: str | None
+    architecture: str | None
+    cores: int | None
+    clusters: list[Cluster] | None
+    governors: dict[str, str] | None
+    power_mode: str | None
+    memory: int | None
+    kernel: str | None
+    system: str | None
+    virtual: bool | None
+    hypervisor: str | None
+
+
+class MeasuringMachine(MachineFacts, total=False):
+    """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
+
+    where: str
+
+
+class GpuFacts(TypedDict, total=False):
+    """A GPU, as the engine that trains on it describes it; `memory` in bytes."""
+
+    name: str
+    number: int
+    compute_capability: str
+    memory: int
+    multiprocessors: int
+    shares_memory: bool
+    driver: str
+    l4t: str
+    cuda: str
+    cudnn: int
+
+
+class DeviceFacts(MachineFacts, total=False):
+    """The machine of a run.
+
+    `gpu` trained; `sensors_of` says whose sensors were replayed; `emulated_on` is the machine that
+    a board was emulated on, by the numbers that `emulation` names. Of a trace of another tool:
+    names of GPUs, which of how many processes it is of, and blocks of operations by name.
+    """
+
+    gpu: GpuFacts
+    gpus: list[str]
+    rank: int
+    world_size: int
+    blocks: dict[str, int]
+    sensors_of: str
+    emulation: str
+    emulated_on: MachineFacts
+
+
+class AmbientFacts(TypedDict, total=False):
+    """Ambient temperature: a value in °C, or the channels that sampled it."""
+
+    value: float | None
+    unit: str
+    source: str
+    channels: list[str]
+
+
+class FanFacts(TypedDict, total=False):
+    """A fan, in the user's words or as the channels that sampled it."""
+
+    words: str
+    source: str
+    channels: list[str]
+
+
+class SteadinessFacts(TypedDict, total=False):
+    """How long was waited for a steady state, and whether it came.
+
+    `steady` is None where nothing could be judged; `waited_s` stands before a run, `after_s`,
+    `most_s` and `most_steps` in one that ends when it is steady.
+    """
+
+    steady: bool | None
+    waited_s: float
+    after_s: float
+    most_s: float | None
+    most_steps: int | None
+    criterion: dict[str, float]
+    judged: list[str]
+    silent: list[str]
+    moving: list[str]
+
+
+class ForecastFacts(TypedDict, total=False):
+    """Forecast of a run's end while it ran, figures as JSON, and the time in s that it took in the end."""
+
+    after_steps: int
+    time_left: Mapping[str, Any]
+    energy_left: Mapping[str, Any]
+    battery_left: Mapping[str, Any]
+    time_came: float
+
+
+class CooldownFacts(TypedDict, total=False):
+    """How long a device was left to cool before a run, in s, and its temperature then in °C."""
+
+    seconds: float
+    temperature: float | None
+    note: str
+
+
+class ConditionFacts(TypedDict, total=False):
+    """Surroundings of a run; see `wattstep.train.environment`."""
+
+    ambient: AmbientFacts | None
+    fan: FanFacts
+    stable: SteadinessFacts
+    sustain: SteadinessFacts
+    cooldown: CooldownFacts
+    forecast: ForecastFacts | None
+
+
+class CanaryLook(TypedDict):
+    """One pass of a canary: when it began, the time of each pass in s, whether its results were right."""
+
+    at_ns: int
+    compute_s: list[float]
+    memory_s: list[float]
+    right: bool
+
+
+class CanaryFacts(TypedDict, total=False):
+    """The canary of a run; looks that were not made are missing or None."""
+
+    version: int | None
+    kind: str
+    before: CanaryLook | None
+    after: CanaryLook | None
+
+
+class CalibrationDevice(TypedDict, total=False):
+    """The board that a calibration is of."""
+
+    model: str | None
+    board: str | None
+
+
+class CalibrationFile(TypedDict, total=False):
+    """Content of a calibration file: the board, and by channel what `recorded.calibration` writes."""
+
+    schema: int
+    device: CalibrationDevice
+    calibrations: Mapping[str, Mapping[str, Any]]
+
+
+class ModelFacts(TypedDict, total=False):
+    """A network: numbers of parameters and of layers that hold any; of an imported trace its roots."""
+
+    parameters: int | None
+    trainable_parameters: int
+    layers: int
+    weight_layers: int
+    tokens_per_sample: int
+    modules: list[str]
+    gpus: list[str]
+    processors: list[str]
+
+
+class TrainingOptions(TypedDict, total=False):
+    """How a workload was built and trained, beside what `RunInfo` has fields for."""
+
+    accumulate: int | None
+    rate_rule: str
+    classes: int
+    image_size: int
+    frames_per_step: float | None
+    matmul_precision: str
+    cudnn_allow_tf32: bool
+    channels_last: bool | None
+    compiled: bool | None
+    until: str | None
+    subtract_idle: str | None
+    exclude: Sequence[str] | None
+    images_per_day: int
+    days: int
+    epochs_per_day: int
+
+
+class DataDocument(TypedDict, total=False):
+    """The data of a training, as `schema.workload.DataFacts`."""
+
+    name: str
+    stand_in: bool
+    stands_for: str | None
+    sha256: str
+    samples: int
+
+
+class AskedLength(TypedDict, total=False):
+    """When a run is to end, where that is known before."""
+
+    steps: int | None
+    clean_steps: int | None
+    seconds: float | None
+    least_steps: int | None
+
+
+class PowerModelFacts(TypedDict):
+    """A power model that was asked for: watts a core, idle and busy, and where they come from."""
+
+    name: str
+    idle_watts_a_core: float
+    busy_watts_a_core: float
+    source: str
+
+
+class ImportedFile(TypedDict, total=False):
+    """A file of another tool: its name, its format, and what of it was ignored, by kind."""
+
+    file: str
+    format: str
+    ignored: dict[str, int]
+
+
+class ImportedTrace(ImportedFile, total=False):
+    """A trace: whether its steps are "marked", or it is one as a "whole", and what was left out, by reason."""
+
+    steps: str
+    events: int
+    rows: int
+    left_out: dict[str, LeftOutFacts]
+
+
+class LeftOutFacts(TypedDict):
+    """Events of a trace that are in no step, and their time in s together."""
+
+    events: int
+    total_s: float
+
+
+class ImportedTelemetry(ImportedFile, total=False):
+    """A log and the number of its values."""
+
+    values: int
+
+
+class ClockMapFacts(TypedDict):
+    """A map of clocks: see `importing.clocks.alignment.ClockMap`."""
+
+    method: str
+    from_ns: list[int]
+    to_ns: list[int]
+    uncertainty_ns: list[int]
+    rate: float
+    rate_uncertainty: float
+    facts: dict[str, Any]
+    notes: list[str]
+
+
+class AlignmentFacts(TypedDict, total=False):
+    """How the clock of a log was aligned with the trace's: offset at its begin in s, rate with its interval."""
+
+    file: str
+    method: str
+    uncertainty_s: float | None
+    offset_s: float
+    rate: float
+    rate_low: float
+    rate_high: float
+    map: ClockMapFacts
+
+
+class PowerStepFacts(TypedDict, total=False):
+    """Steps that the period of the power shows, or the reason why there are none.
+
+    Stretches and the earliest, likely and latest times of their ends are in ns; the period, with
+    its interval, in s.
+    """
+
+    found: bool
+    reason: str
+    busy_ns: list[int]
+    idle: bool
+    begin_ns: list[int]
+    end_ns: list[int]
+    count: int
+    count_low: int
+    count_high: int
+    share: float
+    period_s: float | None
+    low_s: float
+    high_s: float
+    method: str | None
+
+
+class ImportedFiles(TypedDict, total=False):
+    """What a run was made of that other tools recorded, and how their clocks were brought together."""
+
+    trace: ImportedTrace
+    telemetry: list[ImportedTelemetry]
+    alignment: list[AlignmentFacts]
+    steps: PowerStepFacts
+
+
+class DeviceClockFacts(TypedDict, total=False):
+    """How the clock of a device that ran behind the host was mapped."""
+
+    device: str
+    uncertainty_ns: float | None
+    rate: float | None
+    anchors: int | None

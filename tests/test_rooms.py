@@ -1,0 +1,211 @@
+"""Rooms hand each other types: documents that are open all the same stand here, each with its reason.
+
+A room is a package directly below `wattstep`. What counts is a public function, method or field
+whose annotation has a mapping of texts to anything, also within another or by an alias of its
+module, and that another room uses: it imports the function, or names an attribute that no other
+class has, or imports something of the class's module beside it. `to_dict` and the like are the
+edge to JSON, and left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).parents[1] / "src" / "wattstep"
+OPEN: Final = re.compile(r"\b(?:Mapping|MutableMapping|[dD]ict)\[str, (?:Any|object)\]")
+EDGE: Final = ("to_dict", "from_dict", "document", "from_document")
+OPEN_DOCUMENTS: Final[dict[str, str]] = {
+    "api:sweep": "the document of `sweep.json` for scripts, as the command prints it",
+    "attribution.breakdown:Breakdown.rows": (
+        "rows of a table of operations: their columns follow the power rails; `run.report` makes CostRow of them"
+    ),
+    "attribution.tables.figure_columns:figure_rows": (
+        "rows of a table of operations, split into columns for any table library"
+    ),
+    "attribution.tables.operations:RunBreakdown.not_resolved": (
+        "rows of a table of operations: their columns follow the power rails"
+    ),
+    "attribution.tables.operations:RunBreakdown.unattributed": (
+        "rows of a table of operations: their columns follow the power rails"
+    ),
+    "attribution.tables.regression_rows:RegressionRows.groups": (
+        "rows of a table of operations; `run.report` makes EnergyGroup of them"
+    ),
+    "boards.table:Board.emulation": (
+        "a table of a board's TOML, checked where it is read (`emulation/numbers.py`)"
+    ),
+    "boards.table:Board.gpu": "a table of a board's TOML, printed as it is",
+    "boards.table:Board.memory_controller": "a table of a board's TOML, printed as it is",
+    "engines.torch.precision:Scaling.load_state_dict": (
+        "torch's own document of a scaler, in a checkpoint"
+    ),
+    "engines.torch.precision:Scaling.state_dict": (
+        "torch's own document of a scaler, in a checkpoint"
+    ),
+    "formats.trace:no_events": "columns of a table, by name",
+    "importing.operations:TraceTables.operations": (
+        "columns of a table, by name, on their way to Parquet"
+    ),
+    "importing.operations:TraceTables.steps": (
+        "columns of a table, by name, on their way to Parquet"
+    ),
+    "insight.observe.evidence:DailyCourse.settings": (
+        "settings compared by name, whatever they are"
+    ),
+    "record.sampling.plan:Plan.entries": (
+        "JSON of the sampler's child, which runs without wattstep on Python 3.6"
+    ),
+    "record.sampling.plan:PlannedSource.settings": (
+        "arguments of a push source, which may be another package's"
+    ),
+    "schema.channel:SensorRead.feed_settings": (
+        "arguments of a push source, which may be another package's"
+    ),
+    "schema.diagnosis:Diagnosis.sampler": "texts and figures as JSON, by name",
+    "schema.figures:Metrics.rows": "rows for any table library",
+    "schema.footprint:Footprint.about": "facts of a training as JSON, shown by name",
+    "schema.footprint:Footprint.data": "facts of a training as JSON, shown by name",
+    "schema.outcome:Outcome.figures": "figures as JSON, by name, in `sweep.json`",
+    "schema.processes:ChildNews.life": "a document of `train.memory.life.Life`, a room above",
+    "schema.processes:ChildNews.progress": "fields of `train.loop.Progress`, a room above",
+    "schema.report_rows:known": "JSON that is made into a row of any class",
+    "schema.run_documents:CalibrationFile.calibrations": (
+        "a document of `recorded.calibration.Calibration`, a room above"
+    ),
+    "schema.run_documents:ClockMapFacts.facts": ("what a method of alignment noted, shown by name"),
+    "schema.run_documents:ForecastFacts.energy_left": "a figure as JSON",
+    "schema.run_documents:ForecastFacts.time_left": "a figure as JSON",
+    "schema.sweep_report:SweepReport.settings": (
+        "settings shared by a sweep as JSON, shown and compared by name"
+    ),
+    "schema.workload:OptimizerSettings.options": (
+        "hyperparameters of any optimizer, by their usual names"
+    ),
+    "schema.workload:SampleSource.options": (
+        "arguments of a reader of data, which may be another package's"
+    ),
+    "schema.workload:Specification.architecture": (
+        "arguments of a model, which may be another package's"
+    ),
+    "store.convert:write_table": "columns of a table, by name, on their way to Parquet",
+    "store.writing:write_run": "columns of a table, by name, on their way to Parquet",
+    "train.child.limits:Cage.guard": (
+        "JSON of the guard process, a private line between two files"
+    ),
+    "train.child.local_machine:unlike": "two documents of any kind that are compared by key",
+}
+
+Declared = tuple[str, str, str, bool]  # module, name within it, last name, is it a function
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+TREES: Final = {
+    _module(path): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(SOURCE.rglob("*.py"))
+}
+
+
+def _aliases(tree: ast.Module) -> list[str]:
+    """Names of the module for an open type."""
+    return [
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript)
+        if OPEN.search(ast.unparse(node.value))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+
+
+def _annotations(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.AnnAssign):
+        return [node.annotation]
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    arguments = node.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    parts = [*(each.annotation for each in every), node.returns]
+    return [each for each in parts if each is not None]
+
+
+def _public(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name = node.target.id
+        else:
+            continue
+        if not name.startswith("_") and name not in EDGE:
+            yield name, node
+
+
+def _declared() -> Iterator[Declared]:
+    for module, tree in TREES.items():
+        names = _aliases(tree)
+        alias = re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
+        for name, node in _public(tree.body):
+            inner = list(_public(node.body)) if isinstance(node, ast.ClassDef) else [("", node)]
+            for member, part in inner:
+                if isinstance(part, ast.ClassDef):
+                    continue
+                words = [ast.unparse(each) for each in _annotations(part)]
+                if any(OPEN.search(text) or alias.search(text) for text in words):
+                    whole = f"{name}.{member}" if member else name
+                    yield module, whole, member or name, not member
+
+
+def _attributes(tree: ast.Module) -> set[str]:
+    named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return named | {str(node.arg) for node in ast.walk(tree) if isinstance(node, ast.keyword)}
+
+
+def _imports(tree: ast.Module) -> set[tuple[str, str]]:
+    """Pairs of a module of ours and a name that is taken from it."""
+    return {
+        (node.module.removeprefix("wattstep").lstrip("."), alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wattstep")
+        for alias in node.names
+    }
+
+
+def crossings() -> set[str]:
+    """Open documents that another room uses, as "module:name"."""
+    uses = {module: (_attributes(tree), _imports(tree)) for module, tree in TREES.items()}
+    declared = list(_declared())
+    owners: defaultdict[str, set[str]] = defaultdict(set)
+    for tree in TREES.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                for name, _ in _public(node.body):
+                    owners[name].add(node.name)
+    taken = {(_room(user), *pair) for user, (_, imports) in uses.items() for pair in imports}
+    named = {(_room(user), name) for user, (attributes, _) in uses.items() for name in attributes}
+    crossed = set()
+    for module, whole, name, function in declared:
+        for room in {_room(user) for user in uses} - {_room(module)}:
+            if function:
+                used = (room, module, name) in taken
+            else:
+                knows = any((one, where) == (room, module) for one, where, _ in taken)
+                used = (room, name) in named and (knows or len(owners[name]) == 1)
+            if used:
+                crossed.add(f"{module}:{whole}")
+    return crossed
+
+
+def test_no_open_document_crosses_rooms_but_those_that_are_named_with_a_reason() -> None:
+    assert crossings() == set(OPEN_DOCUMENTS)

@@ -134,6 +134,9 @@ class Gpu:
     total: int = 8 * 2**30
     integrated: bool = False
     lost: str = ""
+    name: str = "Played GPU"
+    uuid: str = ""
+    bus: int = 1
     graph: list[tuple[str, float, int]] | None = None
 
     def __post_init__(self) -> None:
@@ -248,7 +251,11 @@ class Cuda:
 
     def get_device_properties(self, number: int | None = None) -> SimpleNamespace:
         gpu = self._gpu(number)
-        return SimpleNamespace(total_memory=gpu.total, is_integrated=int(gpu.integrated))
+        facts = {"uuid": gpu.uuid, "pci_bus_id": gpu.bus, "pci_domain_id": 0, "pci_device_id": 0}
+        return SimpleNamespace(
+            name=gpu.name, total_memory=gpu.total, is_integrated=int(gpu.integrated),
+            major=9, minor=0, multi_processor_count=16, **(facts if gpu.uuid else {}),
+        )  # fmt: skip
 
     def memory_allocated(self, number: int | None = None) -> int:
         return self._gpu(number).allocated

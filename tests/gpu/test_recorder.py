@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import numpy as np
 import pytest
-from tests.gpu.played import Cuda, Gpu, Host
+from tests.gpu.played import Cuda, Gpu
+from tests.gpu.real_time import PlayedEngine, RealHost
 
-from wattstep.engines.torch.device_queue import find_queue
 from wattstep.record.recorder import Recorder
 from wattstep.run.run import Run
-from wattstep.schema.device_queue import DeviceQueue
-from wattstep.schema.engine import Engine
 
 MB = 2**20
 MS = 1_000_000
-
-
-class RealHost(Host):
-    """The machine's own clock; a host that works or waits sleeps."""
-
-    @property
-    def now_ns(self) -> int:  # type: ignore[override]
-        return time.perf_counter_ns()
-
-    @now_ns.setter
-    def now_ns(self, value: int) -> None:
-        time.sleep(max(value - time.perf_counter_ns(), 0) * 1e-9)
-
-
-class PlayedEngine(Engine):
-    """A framework that trains on a played GPU."""
-
-    name = "played"
-
-    def __init__(self, cuda: Cuda) -> None:
-        self._cuda = cuda
-
-    def prepare(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def version(self) -> str:
-        return "played 1.0"
-
-    def device_queue(self) -> DeviceQueue | None:
-        return find_queue(self._cuda)
 
 
 @pytest.fixture(scope="module")

@@ -197,6 +197,8 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         for part, t_ns in tables.info.lost.items():
             notes.append(f"{part}: nothing recorded from {(t_ns - begin) * 1e-9:.1f} s on")
         notes += [_gap_note(series.steps, gap) for gap in tables.info.gaps]
+    if series.gpu_note is not None:
+        notes.append(series.gpu_note)
     return notes + series.standing_still()
 
 

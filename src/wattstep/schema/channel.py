@@ -36,6 +36,8 @@ class Channel:
         limit: Where throttling begins (a temperature), the highest it can be (a frequency, a
             current), in `unit`; None: not known.
         note: What a reader of its figures must know ("leaves out the carrier board: 6-8 W").
+        gpu: Names of the GPU that it speaks of, separated by blanks: UUIDs (those of its MIG
+            instances, too), address on the PCI bus; "" where that is no question.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Channel:
     observed_share: float | None = None
     limit: float | None = None
     note: str = ""
+    gpu: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -199,7 +199,8 @@ def _with_ends(knots: FloatArray, events: _Events) -> FloatArray:
     if not knots.size:
         apart = last[0] - first[0]
         both = apart > 0 and (first[2] + last[2]) / apart < SURE
-        return np.array([first, last] if both else [events.whole()]).T
+        knots = np.array([first, last] if both else [events.whole()], np.float64).T
+        return knots
     before, behind = knots[0, 0] - first[0], last[0] - knots[0, -1]
     parts = [knots]
     if before > END_NS and first[2] / before < SURE:

@@ -87,6 +87,7 @@ class Event:
         gpu.host.work(CALL_NS)
         stream = stream or gpu.current
         self.at_ns = stream.done_ns = max(stream.done_ns, gpu.host.now_ns + LATENCY_NS)
+        gpu.marks.append((gpu.host.now_ns, self.at_ns))
 
     def query(self) -> bool:
         self.gpu.fail_if_lost()
@@ -119,6 +120,7 @@ class Gpu:
         tick_ns: Of its timestamps.
         first_use_ns: What the first use of a kernel's name costs the host: loading, autotuning.
         ran: All that ran.
+        marks: Of each event: when the host asked for it, and when the device came to it.
     """
 
     host: Host
@@ -127,6 +129,7 @@ class Gpu:
     tick_ns: int = 32
     first_use_ns: int = 0
     ran: list[Work] = field(default_factory=list)
+    marks: list[tuple[int, int]] = field(default_factory=list)
     allocated: int = 1
     reserved: int = 1
     most_allocated: int = 1

@@ -18,8 +18,11 @@ TIGHTER: Final = 3  # times the tightest of all are as good
 FAR_NS: Final = 30_000_000_000  # further from a tight one, others count as well
 APART_NS: Final = 250_000_000  # of the device's time: the tightest event of each stretch counts
 END_NS: Final = 5_000_000_000  # at either end, in which a busy device's events are taken together
+ROUNDS: Final = 4  # within which the rate by such ends does not change any more
 SURE: Final = 50e-6  # of a rate from such ends
-DRIFT: Final = 100e-6  # by which two clocks may go apart where their rate is not known
+DRIFT: Final = (
+    200e-6  # by which two clocks may go apart where their rate is not known: 100 ppm each
+)
 RATED_NS: Final = 1_000_000_000  # over less, both clocks are taken to go alike
 WITHIN: Final = 0.99  # of the events, which lie within the uncertainty
 UNORDERED_NS: Final = (
@@ -88,11 +91,15 @@ class _Events:
         chosen: IntArray = tight[:, np.union1d(kept, _first_of_each(without, long[without], width))]
         return chosen
 
-    def ends(self) -> tuple[_Knot, _Knot]:
-        """The first seconds and the last: their middle, offset and half of its bounds."""
+    def ends(self, rate: float) -> tuple[_Knot, _Knot]:
+        """The first seconds and the last: their middle, offset and half of its bounds.
+
+        Args:
+            rate: By how much the offset changes in a ns.
+        """
         first = np.concatenate(self._first, axis=1)
         last = self._last[:, self._last[0] >= self.last_ns - END_NS]
-        return _knot_of(first), _knot_of(last)
+        return _knot_of(first, rate), _knot_of(last, rate)
 
     def whole(self) -> _Knot:
         """All of them together."""
@@ -103,10 +110,12 @@ class _Events:
 _Knot = tuple[float, float, float]  # time of the device, offset and half of its bounds, in ns
 
 
-def _knot_of(events: IntArray) -> _Knot:
+def _knot_of(events: IntArray, rate: float) -> _Knot:
     at, low, high = events
-    least, most = float(low.max()), float(high.min())
-    return float(at.mean()), (least + most) / 2, abs(most - least) / 2
+    middle = float(at.mean())
+    change = rate * (at - middle)
+    least, most = float((low - change).max()), float((high - change).min())
+    return middle, (least + most) / 2, abs(most - least) / 2
 
 
 class DeviceClock:
@@ -135,8 +144,9 @@ class DeviceClock:
         span = float(self._at[-1] - self._at[0])
         change = float(self._offset[-1] - self._offset[0])
         self._slope = change / span if span >= RATED_NS else 0.0
-        if not self._slope:  # beyond the knots nothing tells how the clocks go apart
-            half += DRIFT * max(float(self._at[0]), events.last_ns - float(self._at[-1]))
+        # Beyond the knots the clocks may go apart by what the rate is not known to.
+        unsure = min(float(halves[0] + halves[-1]) / span, DRIFT) if self._slope else DRIFT
+        half += unsure * max(float(self._at[0]), events.last_ns - float(self._at[-1]), 0.0)
         self.rate = 1.0 + self._slope
         self._zero = events.zero_ns
         self._half = half
@@ -195,19 +205,37 @@ def _with_ends(knots: FloatArray, events: _Events) -> FloatArray:
         knots: Time of the device, offset and half of its bounds, in ns, in order, shape (3, n).
         events: All of them.
     """
-    first, last = events.ends()
+    first, last = events.ends(0.0)
     if not knots.size:
+        for _ in range(ROUNDS):
+            first, last = events.ends(_rate(first, last))
         apart = last[0] - first[0]
         both = apart > 0 and (first[2] + last[2]) / apart < SURE
-        knots = np.array([first, last] if both else [events.whole()], np.float64).T
-        return knots
-    before, behind = knots[0, 0] - first[0], last[0] - knots[0, -1]
+        if both:
+            return np.concatenate([_widened(first, apart), _widened(last, apart)], axis=1)
+        return np.array([events.whole()]).T
+    begin, end = tuple(knots[:, 0].tolist()), tuple(knots[:, -1].tolist())
+    for _ in range(ROUNDS):
+        first, last = events.ends(_rate(first, begin))[0], events.ends(_rate(end, last))[1]
+    before, behind = begin[0] - first[0], last[0] - end[0]
     parts = [knots]
     if before > END_NS and first[2] / before < SURE:
-        parts.insert(0, np.array([first]).T)
+        parts.insert(0, _widened(first, before))
     if behind > END_NS and last[2] / behind < SURE:
-        parts.append(np.array([last]).T)
+        parts.append(_widened(last, behind))
     return np.concatenate(parts, axis=1)
+
+
+def _widened(knot: _Knot, apart: float) -> FloatArray:
+    """A knot of one of the ends, shape (3, 1): the rate by which its seconds were brought together errs, too."""
+    middle, offset, half = knot
+    return np.array([[middle], [offset], [half * (1 + END_NS / 2 / apart)]])
+
+
+def _rate(first: _Knot, last: _Knot) -> float:
+    """By how much the offset changes in a ns between two knots that are far enough apart."""
+    apart = last[0] - first[0]
+    return (last[1] - first[1]) / apart if apart > END_NS else 0.0
 
 
 def _first_of_each(rows: IntArray, stretch: IntArray, width_ns: IntArray) -> IntArray:

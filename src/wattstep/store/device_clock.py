@@ -213,7 +213,8 @@ def _with_ends(knots: FloatArray, events: _Events) -> FloatArray:
         both = apart > 0 and (first[2] + last[2]) / apart < SURE
         if both:
             return np.concatenate([_widened(first, apart), _widened(last, apart)], axis=1)
-        return np.array([events.whole()]).T
+        alone: FloatArray = np.array([events.whole()]).T
+        return alone
     begin, end = tuple(knots[:, 0].tolist()), tuple(knots[:, -1].tolist())
     for _ in range(ROUNDS):
         first, last = events.ends(_rate(first, begin))[0], events.ends(_rate(end, last))[1]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.gpu.played import Cuda, Host
+from tests.run.made import Sampled
 
 from wattstep.engines.torch.device_queue import find_queue
 from wattstep.record.device_timeline import DeviceTimeline
@@ -17,10 +20,10 @@ from wattstep.record.marking import StepMarker
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.run.run import Run
-from wattstep.schema.journal import JOURNAL, OPERATIONS
-from wattstep.schema.run_info import RunInfo
+from wattstep.schema.journal import JOURNAL, OPERATIONS, Mark, samples_name
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.convert import convert
-from wattstep.store.files import create_folder, write_info
+from wattstep.store.files import create_folder, read_info, write_info
 from wattstep.store.marks import MarkJournal
 
 INFO = RunInfo(
@@ -47,16 +50,17 @@ class PlayedRecording:
         path: Of the run.
         cuda: The stand-in for `torch.cuda`.
         follows: Whether the device is followed from the first step on.
+        about: Fields of the run's description.
 
     Attributes:
         steps: What a training marks.
         problems: Errors of the disk.
     """
 
-    def __init__(self, path: Path, cuda: Cuda, *, follows: bool = True) -> None:
+    def __init__(self, path: Path, cuda: Cuda, *, follows: bool = True, **about: Any) -> None:
         self.path, self.cuda = path, cuda
         create_folder(path)
-        write_info(path, INFO)
+        write_info(path, replace(INFO, **about))
         self.problems: list[OSError] = []
         self._marks = MarkJournal(path / JOURNAL)
         self._operations = os.open(path / JOURNAL / OPERATIONS, os.O_WRONLY | os.O_CREAT)
@@ -73,6 +77,26 @@ class PlayedRecording:
         queue = find_queue(self.cuda)
         assert queue is not None
         self.steps.follow_device(DeviceTimeline(queue, self._marks))
+
+    def memory(self, category: str, size: int) -> None:
+        """As `Recorder.memory`."""
+        self._marks.add(Mark.MEMORY, self._marks.code("memory", category), float(size))
+
+    def sample(self, sampled: Sequence[Sampled], begin_ns: int, end_ns: int) -> None:
+        """What a sampler read meanwhile, once it is known what the device did."""
+        reads = []
+        for number, one in enumerate(sampled):
+            t_ns = np.arange(begin_ns, end_ns, one.every_ns)
+            rows = np.zeros((len(t_ns), 3), "<i8")
+            rows[:, 0], rows[:, 2] = t_ns, [one.raw(int(t)) for t in t_ns]
+            (self.path / JOURNAL / samples_name(number)).write_bytes(rows.tobytes())
+            reads.append(
+                PlannedRead(
+                    number=number, sensor="made", path="-", parser="-", every=1,
+                    channels=(one.channel,),
+                )
+            )  # fmt: skip
+        write_info(self.path, replace(read_info(self.path), reads=tuple(reads)))
 
     def close(self) -> Run:
         """Ends it as a recorder does, and opens the run."""

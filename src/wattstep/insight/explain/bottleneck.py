@@ -15,6 +15,7 @@ from wattstep.insight.explain.device_gaps import (
     TracedStep,
     gap_spans,
     host_activity,
+    spans_of,
     traced_steps,
 )
 from wattstep.insight.explain.operations import not_negative
@@ -82,13 +83,13 @@ def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, d
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
     phases = _phases(breakdown, rows)
     dense_rows = np.isin(_texts(breakdown, "kind", rows), DENSE)
-    dense = _spans(breakdown, rows[dense_rows], step).union()
+    dense = spans_of(breakdown, rows[dense_rows], step).union()
     found: dict[str, dict[str, float]] = {}
     taken = Spans.of([], [])
     for phase in dict.fromkeys(phases):
         mine = phases == phase
-        own_dense = _spans(breakdown, rows[mine & dense_rows], step).without(taken)
-        others = _spans(breakdown, rows[mine & ~dense_rows], step).without(dense).without(taken)
+        own_dense = spans_of(breakdown, rows[mine & dense_rows], step).without(taken)
+        others = spans_of(breakdown, rows[mine & ~dense_rows], step).without(dense).without(taken)
         taken = joined([taken, own_dense, others]).union()
         found[phase] = dict.fromkeys(BOUNDS, 0.0)
         found[phase][COMPUTE] = own_dense.total_s
@@ -113,11 +114,6 @@ def _phases(breakdown: RunBreakdown, rows: IntArray) -> np.ndarray[tuple[int], n
 def _texts(breakdown: RunBreakdown, column: str, rows: IntArray) -> list[str]:
     names = breakdown.label(column)
     return [str(names.texts[code]) for code in names.code[rows].tolist()]
-
-
-def _spans(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
-    traced = breakdown.rows
-    return Spans.of(traced.start_ns[rows], traced.end_ns[rows]).within(step.begin_ns, step.end_ns)
 
 
 def _rows(

@@ -101,7 +101,8 @@ def traced_steps(breakdown: RunBreakdown) -> list[TracedStep]:
     return steps
 
 
-def _spans(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
+def spans_of(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
+    """When traced rows ran within a step."""
     traced = breakdown.rows
     return Spans.of(traced.start_ns[rows], traced.end_ns[rows]).within(step.begin_ns, step.end_ns)
 
@@ -112,9 +113,9 @@ def host_activity(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]
     working, waiting = [], []
     for thread in np.unique(breakdown.rows.thread[rows]):
         mine = rows[breakdown.rows.thread[rows] == thread]
-        waits = _spans(breakdown, mine[is_wait(breakdown, mine)], step).union()
+        waits = spans_of(breakdown, mine[is_wait(breakdown, mine)], step).union()
         done = mine[breakdown.outermost[mine] & breakdown.is_operation[mine]]
-        working.append(_spans(breakdown, done, step).without(waits))
+        working.append(spans_of(breakdown, done, step).without(waits))
         waiting.append(waits)
     return {
         WORKING: joined(working).union(),
@@ -134,14 +135,14 @@ def by_phase(breakdown: RunBreakdown, step: TracedStep, rows: IntArray) -> dict[
         scopes = rows[~breakdown.is_operation[rows] & phase.at(rows).named(name)]
         marked = [number for number, text in enumerate(traced.names) if text == name]
         spans = Spans.of(edges[:-1][marked], edges[1:][marked])
-        phases[cause] = joined([_spans(breakdown, scopes, step), spans]).union()
+        phases[cause] = joined([spans_of(breakdown, scopes, step), spans]).union()
     return phases
 
 
 def work_of_device(breakdown: RunBreakdown, step: TracedStep, device: str) -> Spans:
     """When a device worked in a step."""
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
-    return _spans(breakdown, rows, step)
+    return spans_of(breakdown, rows, step)
 
 
 def gap_spans(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.gpu.played import Cuda, Gpu
@@ -95,3 +97,20 @@ def test_what_is_shown_of_it(recorded: tuple[Run, Gpu]) -> None:
     document = run.document()
     assert document["metrics"]["host_step_time"]["value"] > 0.012  # the queue holds eight steps
     assert document["metrics"]["run_ahead"]["value"] > 0.0
+
+
+def test_a_second_gpu_that_comes_into_use_later_is_named_beside_the_first(tmp_path: Path) -> None:
+    host = RealHost(0)
+    first, second = (Gpu(host, name=name, uuid=name, allocated=0) for name in ("one", "two"))
+    first.allocate(100 * MB)
+    cuda = Cuda(first, second)
+    with Recorder(tmp_path / "run", trace="none", engine=PlayedEngine(cuda)) as recorder:
+        for number in range(20):
+            with recorder.step(samples=4):
+                first.launch("kernel", 2 * MS)
+                cuda.synchronize(0)
+            if number == 10:
+                second.allocate(MB)
+    gpu = Run(tmp_path / "run").info.device["gpu"]
+    assert gpu["name"] == "one"
+    assert [(each["name"], each["number"]) for each in gpu["beside"]] == [("two", 1)]

@@ -63,6 +63,10 @@ class DeviceTimeline:
             self._unplaced.clear()
         self._pending.append((t_ns, event))
 
+    def facts(self) -> Mapping[str, Any]:
+        """As `DeviceQueue.facts`, now."""
+        return self._queue.facts()
+
     @property
     def crowded(self) -> bool:
         """True if many events wait to be read."""

@@ -246,6 +246,7 @@ class Recorder(StepRecorder):
             return
         self._state = "closing"
         atexit.unregister(self.close)
+        self._describe_devices()
         try:
             self._steps.leave_device(wait=True)
             if self._steps.device_problem:
@@ -420,6 +421,13 @@ class Recorder(StepRecorder):
             message = (str(error).splitlines() or [""])[0]
             steps.device_problem = f"steps have no place on a GPU's timeline: {message}"
             self.note(steps.device_problem)
+
+    def _describe_devices(self) -> None:
+        """Which device it was, at the end once more: others may have come into use beside it."""
+        device = self._steps.device
+        if device is not None:
+            with contextlib.suppress(*UNASKED):  # what was known of it stays
+                self.about(device={**self._info.device, "gpu": dict(device.facts())})
 
     def _describe_device(self, queue: DeviceQueue) -> None:
         """Adds the device to the description of the machine; of several, it is the one that is followed now.

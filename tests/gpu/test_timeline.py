@@ -227,6 +227,26 @@ def test_a_script_that_uses_the_device_in_part_of_its_steps(tmp_path: Path) -> N
                for note in run.report().notes)  # fmt: skip
 
 
+def test_following_that_begins_within_a_step_leaves_that_step_the_host_s(tmp_path: Path) -> None:
+    host, gpu, cuda = played(drift=100e-6)
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda, follows=False)
+        for number in range(60):
+            recording.steps.begin(4.0)
+            gpu.launch("kernel", 3 * MS)
+            if number == 20:
+                recording.follow()
+            gpu.launch("kernel", 2 * MS)
+            recording.steps.end(0.5)
+            cuda.synchronize()
+        run = recording.close()
+    steps = run.series.steps
+    assert list(steps.index) == list(range(60))
+    assert steps.host_ns is not None
+    assert list(np.flatnonzero(np.isfinite(steps.host_ns[:, 0]))) == list(range(21, 60))
+    assert steps.seconds[22:] == pytest.approx(5e-3, rel=0.02)
+
+
 def test_a_device_that_is_reset_within_a_step_costs_its_marks_alone(tmp_path: Path) -> None:
     host, gpu, cuda = played()
     with played_time(host):

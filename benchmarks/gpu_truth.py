@@ -115,6 +115,21 @@ def recorded_step(recorder: Recorder, step: Callable[[], object]) -> Callable[[]
     return marked
 
 
+@contextmanager
+def recorded(
+    training: Training, work: Callable[[Recorder, Callable[[], None]], None]
+) -> Iterator[Run]:
+    """The run of a training that is warm, of some work with its recorder and its step."""
+    with recording("none", training.trainer.model) as (recorder, path):
+        step = recorded_step(recorder, training.trainer.step)
+        for _ in range(WARMUP):
+            step()
+        training.wait()
+        work(recorder, step)
+        recorder.close()
+        yield Run(path)
+
+
 def percent(value: float, true: float) -> str:
     """By how much a value is off."""
     return f"{value / true - 1:+.2%}"
@@ -292,46 +307,51 @@ def energy_part(options: argparse.Namespace) -> Iterator[Row]:
     import pynvml  # NVML is asked here, apart from what the run asks
 
     pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    handle = _nvml_handle(pynvml, options.processor)
     for name in options.workloads[:2]:
         training = Training(name, options.processor)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "run"
-            with Recorder(path, trace="none", model=training.trainer.model) as recorder:
-                marked = recorded_step(recorder, training.trainer.step)
-                for _ in range(WARMUP):
-                    marked()
-                training.wait()
-                first = recorder.index
-                begin_mj = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-                until = time.perf_counter() + options.seconds
-                while time.perf_counter() < until:
-                    marked()
-                training.wait()
-                joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - begin_mj) * 1e-3
-                count = recorder.index - first
-            figure = Run(path).metrics["energy_per_step"]
-            value = figure.value
+        joules = steps = 0.0
+
+        def measured(
+            recorder: Recorder, step: Callable[[], None], training: Training = training
+        ) -> None:
+            nonlocal joules, steps
+            first = recorder.index
+            begin_mj = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+            until = time.perf_counter() + options.seconds
+            while time.perf_counter() < until:
+                step()
+            training.wait()
+            joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - begin_mj) * 1e-3
+            steps = recorder.index - first
+
+        with recorded(training, measured) as run:
+            power = [c.name for c in run.series.with_role("power_part") if c.domain == "gpu"]
+            figure = run.report().energy_by_rail.get(power[0]) if power else None
+            value = None if figure is None else figure.value
             yield (
                 name,
                 f"{joules:.1f} J",
-                "missing" if value is None else f"{value * count:.1f} J",
-                "-" if value is None else percent(value * count, joules),
+                "missing" if value is None else f"{value * steps:.1f} J",
+                "-" if value is None else percent(value * steps, joules),
                 str(figure),
             )
+
+
+def _nvml_handle(nvml: Any, processor: str) -> Any:
+    """NVML's own of the GPU that trains: it numbers them in another order than CUDA."""
+    uuid = engines.find("torch").device_facts(processor).get("uuid")
+    if uuid is None:
+        return nvml.nvmlDeviceGetHandleByIndex(0)
+    return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
 
 
 def memory_part(options: argparse.Namespace) -> Iterator[Row]:
     yield ("training", "run's peak", "allocator's peak", "driver counts", "free on the device")
     for name in options.workloads[:2]:
         training = Training(name, options.processor)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "run"
-            with Recorder(path, trace="none", model=training.trainer.model) as recorder:
-                marked = recorded_step(recorder, training.trainer.step)
-                for _ in range(WARMUP):
-                    marked()
-            figure = Run(path).metrics.get("device_peak_memory")
+        with recorded(training, lambda recorder, step: None) as run:
+            figure = run.metrics.get("device_peak_memory")
         cuda = torch.cuda
         free, total = cuda.mem_get_info()
         yield (

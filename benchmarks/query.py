@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattstep.schema.run_info import RunInfo
-from wattstep.store.convert import BLOCK, EVALUATIONS, MEMORY, SPANS, STEPS
 from wattstep.store.files import write_info
+from wattstep.store.tables import BLOCK, EVALUATIONS, MEMORY, SPANS, STEPS
 
 WAYS = {
     "wattstep.query": """

@@ -67,6 +67,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "footprint/test_life.py": "memory of a process while it trains",
         "footprint/test_resident.py": "memory of a process",
         "foreground/test_foreground_run.py": "a job beside a training",
+        "gpu/test_processes.py": "trainings killed, forked, several at once",
         "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
         "matrix": "every command on recorded runs",

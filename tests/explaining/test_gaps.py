@@ -9,7 +9,8 @@ from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
 from tests.explaining.test_processors import machine
 
 from wattstep.attribution.gaps import DISPATCH, LAUNCHED, WAITING
-from wattstep.insight.explain.gaps import DATA, FRAMEWORK, KEPT, OPTIMIZER, gaps
+from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
+from wattstep.insight.explain.gaps import KEPT, gaps
 from wattstep.insight.explain.section import Section
 from wattstep.run import load
 from wattstep.schema.figure import Figure

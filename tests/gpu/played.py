@@ -91,6 +91,7 @@ class Event:
         gpu.host.work(CALL_NS)
         stream = stream or gpu.current
         self.at_ns = stream.done_ns = max(stream.done_ns, gpu.host.now_ns + LATENCY_NS)
+        gpu.marks.append((gpu.host.now_ns, self.at_ns))
 
     def query(self) -> bool:
         self.gpu.fail_if_lost()
@@ -123,6 +124,7 @@ class Gpu:
         tick_ns: Of its timestamps.
         first_use_ns: What the first use of a kernel's name costs the host: loading, autotuning.
         ran: All that ran.
+        marks: Of each event: when the host asked for it, and when the device came to it.
     """
 
     host: Host
@@ -131,6 +133,7 @@ class Gpu:
     tick_ns: int = 32
     first_use_ns: int = 0
     ran: list[Work] = field(default_factory=list)
+    marks: list[tuple[int, int]] = field(default_factory=list)
     allocated: int = 1
     reserved: int = 1
     most_allocated: int = 1
@@ -138,6 +141,9 @@ class Gpu:
     total: int = 8 * 2**30
     integrated: bool = False
     lost: str = ""
+    name: str = "Played GPU"
+    uuid: str = ""
+    bus: int = 1
     graph: list[tuple[str, float, int]] | None = None
 
     def __post_init__(self) -> None:
@@ -252,7 +258,11 @@ class Cuda:
 
     def get_device_properties(self, number: int | None = None) -> SimpleNamespace:
         gpu = self._gpu(number)
-        return SimpleNamespace(total_memory=gpu.total, is_integrated=int(gpu.integrated))
+        facts = {"uuid": gpu.uuid, "pci_bus_id": gpu.bus, "pci_domain_id": 0, "pci_device_id": 0}
+        return SimpleNamespace(
+            name=gpu.name, total_memory=gpu.total, is_integrated=int(gpu.integrated),
+            major=9, minor=0, multi_processor_count=16, **(facts if gpu.uuid else {}),
+        )  # fmt: skip
 
     def memory_allocated(self, number: int | None = None) -> int:
         return self._gpu(number).allocated

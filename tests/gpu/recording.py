@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.gpu.played import Cuda, Host
+from tests.run.made import Sampled
 
 from wattstep.engines.torch.device_queue import find_queue
 from wattstep.record.device_timeline import DeviceTimeline
@@ -18,11 +20,18 @@ from wattstep.record.marking import StepMarker
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.run.run import Run
-from wattstep.schema.journal import JOURNAL, OPERATION, OPERATION_FIELDS, OPERATIONS
-from wattstep.schema.run_info import RunInfo
+from wattstep.schema.journal import (
+    JOURNAL,
+    OPERATION,
+    OPERATION_FIELDS,
+    OPERATIONS,
+    Mark,
+    samples_name,
+)
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.tracer import Code, TracedStep, Tracer
 from wattstep.store.convert import convert
-from wattstep.store.files import create_folder, write_info
+from wattstep.store.files import create_folder, read_info, write_info
 from wattstep.store.marks import MarkJournal
 
 INFO = RunInfo(
@@ -50,6 +59,7 @@ class PlayedRecording:
         cuda: The stand-in for `torch.cuda`.
         follows: Whether the device is followed from the first step on.
         tracer: Traces steps on the host, as where kernels may not be seen; None: nothing is traced.
+        about: Fields of the run's description.
 
     Attributes:
         steps: What a training marks.
@@ -58,12 +68,18 @@ class PlayedRecording:
     """
 
     def __init__(
-        self, path: Path, cuda: Cuda, *, follows: bool = True, tracer: HostTracer | None = None
+        self,
+        path: Path,
+        cuda: Cuda,
+        *,
+        follows: bool = True,
+        tracer: HostTracer | None = None,
+        **about: Any,
     ) -> None:
         self.path, self.cuda = path, cuda
         trace = "none" if tracer is None else "every:12"
         create_folder(path)
-        write_info(path, replace(INFO, trace=trace))
+        write_info(path, replace(INFO, trace=trace, **about))
         self.problems: list[OSError] = []
         self._marks = MarkJournal(path / JOURNAL)
         self._operations = os.open(path / JOURNAL / OPERATIONS, os.O_WRONLY | os.O_CREAT)
@@ -81,6 +97,26 @@ class PlayedRecording:
         queue = find_queue(self.cuda)
         assert queue is not None
         self.steps.follow_device(DeviceTimeline(queue, self._marks))
+
+    def memory(self, category: str, size: int) -> None:
+        """As `Recorder.memory`."""
+        self._marks.add(Mark.MEMORY, self._marks.code("memory", category), float(size))
+
+    def sample(self, sampled: Sequence[Sampled], begin_ns: int, end_ns: int) -> None:
+        """What a sampler read meanwhile, once it is known what the device did."""
+        reads = []
+        for number, one in enumerate(sampled):
+            t_ns = np.arange(begin_ns, end_ns, one.every_ns)
+            rows = np.zeros((len(t_ns), 3), "<i8")
+            rows[:, 0], rows[:, 2] = t_ns, [one.raw(int(t)) for t in t_ns]
+            (self.path / JOURNAL / samples_name(number)).write_bytes(rows.tobytes())
+            reads.append(
+                PlannedRead(
+                    number=number, sensor="made", path="-", parser="-", every=1,
+                    channels=(one.channel,),
+                )
+            )  # fmt: skip
+        write_info(self.path, replace(read_info(self.path), reads=tuple(reads)))
 
     def close(self) -> Run:
         """Ends it as a recorder does, and opens the run."""

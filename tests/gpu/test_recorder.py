@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.gpu.played import Cuda, Gpu, Host
+from tests.gpu.played import Cuda, Gpu
+from tests.gpu.real_time import PlayedEngine, RealHost
 
-from wattstep.engines.torch.device_queue import find_queue
 from wattstep.record.recorder import Recorder
 from wattstep.run.run import Run
-from wattstep.schema.device_queue import DeviceQueue
-from wattstep.schema.engine import Engine
 
 MB = 2**20
 MS = 1_000_000
-
-
-class RealHost(Host):
-    """The machine's own clock; a host that works or waits sleeps."""
-
-    @property
-    def now_ns(self) -> int:  # type: ignore[override]
-        return time.perf_counter_ns()
-
-    @now_ns.setter
-    def now_ns(self, value: int) -> None:
-        time.sleep(max(value - time.perf_counter_ns(), 0) * 1e-9)
-
-
-class PlayedEngine(Engine):
-    """A framework that trains on a played GPU."""
-
-    name = "played"
-
-    def __init__(self, cuda: Cuda) -> None:
-        self._cuda = cuda
-
-    def prepare(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def version(self) -> str:
-        return "played 1.0"
-
-    def device_queue(self) -> DeviceQueue | None:
-        return find_queue(self._cuda)
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +97,20 @@ def test_what_is_shown_of_it(recorded: tuple[Run, Gpu]) -> None:
     document = run.document()
     assert document["metrics"]["host_step_time"]["value"] > 0.012  # the queue holds eight steps
     assert document["metrics"]["run_ahead"]["value"] > 0.0
+
+
+def test_a_second_gpu_that_comes_into_use_later_is_named_beside_the_first(tmp_path: Path) -> None:
+    host = RealHost(0)
+    first, second = (Gpu(host, name=name, uuid=name, allocated=0) for name in ("one", "two"))
+    first.allocate(100 * MB)
+    cuda = Cuda(first, second)
+    with Recorder(tmp_path / "run", trace="none", engine=PlayedEngine(cuda)) as recorder:
+        for number in range(20):
+            with recorder.step(samples=4):
+                first.launch("kernel", 2 * MS)
+                cuda.synchronize(0)
+            if number == 10:
+                second.allocate(MB)
+    gpu = Run(tmp_path / "run").info.device["gpu"]
+    assert gpu["name"] == "one"
+    assert [(each["name"], each["number"]) for each in gpu["beside"]] == [("two", 1)]

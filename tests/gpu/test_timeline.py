@@ -204,6 +204,75 @@ def test_a_device_that_is_found_late_takes_the_steps_from_there_on(tmp_path: Pat
     assert steps.seconds[11:] == pytest.approx(8e-3, rel=0.01)
 
 
+def test_a_script_that_uses_the_device_in_part_of_its_steps(tmp_path: Path) -> None:
+    """Thirty steps of 5 ms on the host, thirty of 8 ms with 3 ms of the device, thirty on the host again."""
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda, follows=False)
+        for number in range(90):
+            if number == 31:  # the recorder looks now and then
+                recording.follow()
+            recording.steps.begin(4.0)
+            host.work(5 * MS)
+            if 30 <= number < 60:
+                gpu.launch("kernel", 3 * MS)
+                cuda.synchronize()
+            recording.steps.end(0.5)
+        run = recording.close()
+    steps = run.series.steps
+    assert len(steps.index) == 90
+    assert steps.seconds[5:30] == pytest.approx(5e-3, rel=0.01)
+    assert steps.seconds[32:60] == pytest.approx(8e-3, rel=0.01)
+    assert steps.seconds[61:] == pytest.approx(5e-3, rel=0.01)
+    counted = int(steps.clean.sum())
+    host_s = int((steps.clean & (steps.index < 31)).sum())
+    assert any(f"{host_s} of {counted} steps that count are the host's" in note
+               for note in run.report().notes)  # fmt: skip
+
+
+def test_following_that_begins_within_a_step_leaves_that_step_the_host_s(tmp_path: Path) -> None:
+    host, gpu, cuda = played(drift=100e-6)
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda, follows=False)
+        for number in range(60):
+            recording.steps.begin(4.0)
+            gpu.launch("kernel", 3 * MS)
+            if number == 20:
+                recording.follow()
+            gpu.launch("kernel", 2 * MS)
+            recording.steps.end(0.5)
+            cuda.synchronize()
+        run = recording.close()
+    steps = run.series.steps
+    assert list(steps.index) == list(range(60))
+    assert steps.host_ns is not None
+    assert list(np.flatnonzero(np.isfinite(steps.host_ns[:, 0]))) == list(range(21, 60))
+    assert steps.seconds[22:] == pytest.approx(5e-3, rel=0.02)
+
+
+def test_a_device_that_is_reset_within_a_step_costs_its_marks_alone(tmp_path: Path) -> None:
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        for number in range(60):
+            recording.steps.begin(4.0)
+            gpu.lost = "CUDA error: device lost (Xid 79)" if number == 30 else gpu.lost
+            host.work(4 * MS)
+            if not gpu.lost:
+                gpu.launch("kernel", 2 * MS)
+                cuda.synchronize()
+            recording.steps.end(0.5)
+        run = recording.close()
+    assert "Xid 79" in recording.steps.device_problem
+    steps = run.series.steps
+    assert steps.host_ns is not None
+    on_device = steps.index[np.isfinite(steps.host_ns[:, 0])]
+    assert list(on_device) == list(range(29))  # the end of the one before was not read any more
+    # Those that went on without it are the host's; the one within which it was lost is nobody's.
+    assert set(range(31, 60)) <= set(steps.index.tolist())
+    assert any("are the host's" in note for note in run.report().notes)
+
+
 def test_first_steps_that_load_kernels_and_capture_graphs_are_warm_up(tmp_path: Path) -> None:
     host, gpu, cuda = played(first_use_ns=40 * MS)
     with played_time(host):

@@ -25,8 +25,8 @@ from wattstep.importing.operations import (
     TraceTables,
     tables_of,
 )
-from wattstep.store.convert import OPERATIONS_SCHEMA, SPANS, STEPS, SUMMARIES, write_table
 from wattstep.store.folder import Folder
+from wattstep.store.tables import OPERATIONS_SCHEMA, SPANS, STEPS, SUMMARIES, write_table
 
 Row = dict[str, Any]
 ENGINE = "autograd::engine::evaluate_function: "

@@ -46,8 +46,8 @@ else:
 convert.convert(Path(sys.argv[1]))
 """
 PLACES = [
-    "_steps",
-    "_operations",
+    "step_columns",
+    "operation_columns",
     "renaming the tables",
     "syncing the folder",
     "write_info",

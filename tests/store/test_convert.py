@@ -350,7 +350,8 @@ def test_the_tables_do_not_depend_on_the_size_of_blocks(
 ) -> None:
     one, other = a_busy_run(tmp_path / "one"), a_busy_run(tmp_path / "other")
     convert(one.path)
-    monkeypatch.setattr(conversion, "BLOCK", block)
+    monkeypatch.setattr("wattstep.store.tables.BLOCK", block)
+    monkeypatch.setattr("wattstep.store.journal_rows.BLOCK", block)
     convert(other.path)
 
     def ordered(run: Path, name: str) -> list[Any]:
@@ -449,14 +450,14 @@ def test_a_run_that_was_closed_while_it_was_read_gives_its_final_tables(
     journals = a_busy_run(tmp_path / "run")
     beside = tmp_path / "beside"
     beside.mkdir()
-    reading = conversion._operations
+    reading = conversion.operation_columns
 
     def closed_meanwhile(*args: Any) -> Any:
-        monkeypatch.setattr(conversion, "_operations", reading)
+        monkeypatch.setattr(conversion, "operation_columns", reading)
         convert(journals.path)
         return reading(*args)
 
-    monkeypatch.setattr(conversion, "_operations", closed_meanwhile)
+    monkeypatch.setattr(conversion, "operation_columns", closed_meanwhile)
     convert(journals.path, beside, state="recording")
     assert read_info(beside).state == "closed"
     for name in TABLES:

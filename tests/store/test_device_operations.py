@@ -9,7 +9,6 @@ import pytest
 from tests.store.conftest import Journals, table
 
 from wattstep.schema.journal import DEVICE_OPERATION, NO_WORK, OPERATION
-from wattstep.store import convert as conversion
 from wattstep.store.convert import convert
 
 GPU = "gpu0"
@@ -83,7 +82,7 @@ def test_they_do_not_depend_on_the_size_of_blocks(
 ) -> None:
     one, other = three_windows(tmp_path / "one"), three_windows(tmp_path / "other")
     convert(one.path)
-    monkeypatch.setattr(conversion, "BLOCK", block)
+    monkeypatch.setattr("wattstep.store.journal_rows.BLOCK", block)
     convert(other.path)
     assert table(one.path, "operations") == table(other.path, "operations")
 

@@ -92,6 +92,10 @@ class DeviceTimeline:
         stream.events.append((t_ns, event))
         self._waiting += 1
 
+    def facts(self) -> Mapping[str, Any]:
+        """As `DeviceQueue.facts`, now."""
+        return self._queue.facts()
+
     @property
     def crowded(self) -> bool:
         """True if many events wait to be read."""

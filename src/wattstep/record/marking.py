@@ -23,6 +23,8 @@ MOST_PENDING = (
     4096  # marks of one step that are kept in memory; more go to the journal while it runs
 )
 NAN = math.nan
+# A device that is lost, or a release of its framework that lacks or changed a call.
+UNASKED: Final = (RuntimeError, AttributeError, TypeError, ValueError)
 PHASE, UPDATE, LAYER_START, LAYER_END = map(
     int, (Mark.PHASE, Mark.UPDATE, Mark.LAYER_START, Mark.LAYER_END)
 )
@@ -230,7 +232,7 @@ class StepMarker:
         if device is not None:
             try:
                 device.mark(now)
-            except RuntimeError as error:
+            except UNASKED as error:
                 self._lose_device(error)
             # An evaluation that nobody announced is a step of hours; those of traced steps may move.
             if device.crowded and not self._windows.traced:
@@ -245,7 +247,7 @@ class StepMarker:
         if self.device is not None:
             try:
                 self.device.anchor(times)
-            except RuntimeError as error:
+            except UNASKED as error:
                 self._lose_device(error)
 
     def _read_device(self, now: int) -> None:
@@ -256,7 +258,7 @@ class StepMarker:
                 device.read(now)
             except OSError as error:
                 self._failed(error)
-            except RuntimeError as error:
+            except UNASKED as error:
                 self._lose_device(error)
 
     def follow_device(self, device: DeviceTimeline) -> None:
@@ -282,13 +284,13 @@ class StepMarker:
             try:
                 if wait:
                     device.finish()
-            except RuntimeError as error:
+            except UNASKED as error:
                 self._lose_device(error)
             else:
                 self._journal.add(Mark.DEVICE_END)
             self.device = None
 
-    def _lose_device(self, error: RuntimeError) -> None:
+    def _lose_device(self, error: Exception) -> None:
         """A device that fails takes its timeline with it; the training is left to say what it is."""
         if self.device is not None:
             message = (str(error).splitlines() or [""])[0]

@@ -22,7 +22,7 @@ from wattstep import engines
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.record.hosts import SensorHost, open_host, parse_target
-from wattstep.record.marking import StepMarker
+from wattstep.record.marking import UNASKED, StepMarker
 from wattstep.record.sampling.attendant import Attendant
 from wattstep.record.sampling.collector import News
 from wattstep.record.sampling.plan import Plan, make_plan
@@ -31,6 +31,7 @@ from wattstep.record.stepping import StepRecorder, wall_clock
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.schema.channel import Absent, Present
+from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine
 from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark
 from wattstep.schema.processes import child_command
@@ -112,6 +113,7 @@ class Recorder(StepRecorder):
         self._lost: dict[str, int] = {}
         self._gaps: list[tuple[int, int]] = []
         self._state = "new"
+        self._of_parent: DeviceTimeline | None = None
         self._steps = StepMarker(first_step, warmup, self._look, self._cannot_write)
 
     # --- beginning and end ----------------------------------------------------------------
@@ -233,6 +235,8 @@ class Recorder(StepRecorder):
         """In a forked child: its steps are not ours, and the journals belong to the parent."""
         if self._state == "recording":
             self._state = "forked"
+            # Kept: a driver's events must not be given back by a process that never used the driver.
+            self._of_parent = self._steps.device
             self._windows.forget()
             self._steps.stop()
 
@@ -242,6 +246,7 @@ class Recorder(StepRecorder):
             return
         self._state = "closing"
         atexit.unregister(self.close)
+        self._describe_devices()
         try:
             self._steps.leave_device(wait=True)
             if self._steps.device_problem:
@@ -326,8 +331,16 @@ class Recorder(StepRecorder):
             self._mark(Mark.MEMORY, ("memory", category), float(size))
 
     def about(self, **fields: Any) -> None:
-        """Fields of `RunInfo` that became known only now (threads, model facts)."""
+        """Fields of `RunInfo` that became known only now (threads, model facts).
+
+        They are written at once: a process that is killed tells them no more.
+        """
         self._info = replace(self._info, **fields)
+        if self._state == "recording" and self.problem is None:
+            try:
+                write_info(self._folder, self._info)
+            except OSError as error:
+                self._cannot_write(error)
 
     @property
     def info(self) -> RunInfo:
@@ -400,16 +413,30 @@ class Recorder(StepRecorder):
             if queue is None or (steps.device is not None and steps.device.name == queue.name):
                 return
             steps.follow_device(DeviceTimeline(queue, self._marks))
+            self._describe_device(queue)
         except OSError as error:
             self._cannot_write(error)
             return
-        except RuntimeError as error:  # an allocator that tells nothing, a GPU that is gone
+        except UNASKED as error:  # an allocator that tells nothing, a GPU that is gone
             message = (str(error).splitlines() or [""])[0]
             steps.device_problem = f"steps have no place on a GPU's timeline: {message}"
             self.note(steps.device_problem)
-            return
-        if self._info.processor is None:
-            self.about(processor=queue.processor)
+
+    def _describe_devices(self) -> None:
+        """Which device it was, at the end once more: others may have come into use beside it."""
+        device = self._steps.device
+        if device is not None:
+            with contextlib.suppress(*UNASKED):  # what was known of it stays
+                self.about(device={**self._info.device, "gpu": dict(device.facts())})
+
+    def _describe_device(self, queue: DeviceQueue) -> None:
+        """Adds the device to the description of the machine; of several, it is the one that is followed now.
+
+        Raises:
+            RuntimeError: The device is gone; `UNASKED` has what else may be raised.
+        """
+        processor = self._info.processor or queue.processor
+        self.about(processor=processor, device={**self._info.device, "gpu": dict(queue.facts())})
 
     def _hear(self, news: Sequence[News]) -> None:
         """Notes what became of the sampler, and of sensors that the collector reads."""

@@ -27,10 +27,11 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
-from wattstep.store.convert import NOT_TOLD, convert, recover
+from wattstep.store.convert import convert, recover
 from wattstep.store.files import read_info, why_no_run
 from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
+from wattstep.store.tables import NOT_TOLD
 from wattstep.store.writing import SCHEMAS
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)

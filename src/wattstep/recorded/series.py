@@ -28,6 +28,7 @@ from wattstep.recorded.power import (
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.refresh import Refresh, refresh, written_unit
 from wattstep.recorded.steps import Steps
+from wattstep.recorded.which_gpu import own_channels
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Status, weakest
@@ -64,12 +65,19 @@ def real_cores(device: DeviceFacts) -> int:
 
 
 class Series:
-    """The samples of a run."""
+    """The samples of a run.
+
+    Attributes:
+        channels: By name; of several GPUs, those of the ones that trained.
+        gpu_note: That it is not known which did; None: it is, or it is no question.
+        samples: Times, values and errors by channel.
+    """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.channels = tables.channels()
-        self.samples = tables.samples()
+        self.channels, self.gpu_note = own_channels(tables.channels(), tables.info.device)
+        others = tables.channels().keys() - self.channels.keys()
+        self.samples = {n: each for n, each in tables.samples().items() if n not in others}
         self._refresh: dict[str, Refresh] = {}
         self._glitch: dict[str, BoolArray] = {}
 

@@ -197,7 +197,24 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         for part, t_ns in tables.info.lost.items():
             notes.append(f"{part}: nothing recorded from {(t_ns - begin) * 1e-9:.1f} s on")
         notes += [_gap_note(series.steps, gap) for gap in tables.info.gaps]
+    if (on_host := _on_host(series.steps)) is not None:
+        notes.append(on_host)
+    if series.gpu_note is not None:
+        notes.append(series.gpu_note)
     return notes + series.standing_still()
+
+
+def _on_host(steps: Steps) -> str | None:
+    """That some steps that count lie on the host's own clock, though others are a device's."""
+    if steps.host_ns is None:
+        return None
+    count = int((steps.clean & np.isnan(steps.host_ns[:, 0])).sum())
+    if not count:
+        return None
+    return (
+        f"{count} of {int(steps.clean.sum())} steps that count are the host's: {steps.device} was not "
+        "followed then (nothing of the training lay on it yet, or it was lost)"
+    )
 
 
 def _gap_note(steps: Steps, gap: tuple[int, int]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 Kind = Literal["gauge", "counter"]
 Domain = Literal[
@@ -36,6 +36,8 @@ class Channel:
         limit: Where throttling begins (a temperature), the highest it can be (a frequency, a
             current), in `unit`; None: not known.
         note: What a reader of its figures must know ("leaves out the carrier board: 6-8 W").
+        gpu: Names of the GPU that it speaks of, separated by blanks: UUIDs (those of its MIG
+            instances, too), address on the PCI bus; "" where that is no question.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Channel:
     observed_share: float | None = None
     limit: float | None = None
     note: str = ""
+    gpu: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,3 +122,33 @@ class Sensor(Protocol):
             pid: The training process, for sensors that read its own files.
         """
         ...
+
+
+class Rail(Protocol):
+    """What tells one channel of power or energy from another; as of `Channel`."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def role(self) -> str: ...  # noqa: D102
+
+    @property
+    def domain(self) -> str: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=Rail)
+
+
+def parts_once(channels: Iterable[R]) -> list[R]:
+    """Parts of a machine that add up: a gauge is left out where a counter tells the energy of the same part.
+
+    A graphics card has both, "gpu0.power" and "gpu0.energy".
+    """
+    parts = [channel for channel in channels if channel.role in ("power_part", "energy_part")]
+    counted = {_part(channel) for channel in parts if channel.role == "energy_part"}
+    return [c for c in parts if c.role == "energy_part" or _part(c) not in counted]
+
+
+def _part(channel: Rail) -> tuple[str, str]:
+    return channel.domain, channel.name.rpartition(".")[0] or channel.name

@@ -40,6 +40,10 @@ class DeviceQueue(Protocol):
         """An event is not needed any more, and may be recorded again."""
         ...
 
+    def facts(self) -> Mapping[str, Any]:
+        """As `Engine.device_facts`, of this device."""
+        ...
+
     def memory(self) -> Mapping[str, int]:
         """Memory of the device in bytes, as far as it is known.
 

@@ -70,6 +70,7 @@ CHANNEL: Final[Mapping[str, Check]] = {
     "observed_share": _FROM_0,
     "limit": or_none(number),
     "note": string,
+    "gpu": string,
 }
 WITH_DEFAULT: Final = frozenset(f.name for f in fields(Channel) if f.default is not MISSING)
 _READ: Final[Mapping[str, Check]] = {
@@ -90,12 +91,18 @@ _DATA: Final[Mapping[str, Check]] = {
 _CLUSTER: Final = facts(
     {"cores": listed(whole(0, INT32)), "max_hz": _FROM_0}, needed=("kind", "cores")
 )
+_GPU: Final[Mapping[str, Check]] = {
+    "name": string,
+    "number": whole(0, INT32),
+    "uuid": string,
+    "pci": string,
+}
 _MACHINE: Final[Mapping[str, Check]] = {
     "cores": or_none(whole(0, INT32)),
     "memory": or_none(whole(0, INT64)),
     "clusters": or_none(listed(_CLUSTER)),
     "governors": or_none(facts()),
-    "gpu": or_none(facts({"name": string, "number": whole(0, INT32)})),
+    "gpu": or_none(facts({**_GPU, "beside": listed(facts(_GPU))})),
 }
 _LOOK: Final = facts(
     {

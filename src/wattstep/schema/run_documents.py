@@ -45,11 +45,18 @@ class MeasuringMachine(MachineFacts, total=False):
     where: str
 
 
-class GpuFacts(TypedDict, total=False):
-    """A GPU, as the engine that trains on it describes it; `memory` in bytes."""
+class NamedGpu(TypedDict, total=False):
+    """A GPU by the names that the driver's own tools know it by, as far as they are known."""
 
     name: str
     number: int
+    uuid: str
+    pci: str
+
+
+class GpuFacts(NamedGpu, total=False):
+    """A GPU, as the engine that trains on it describes it; `memory` in bytes, `beside` others in use."""
+
     compute_capability: str
     memory: int
     multiprocessors: int
@@ -58,6 +65,7 @@ class GpuFacts(TypedDict, total=False):
     l4t: str
     cuda: str
     cudnn: int
+    beside: list[NamedGpu]
 
 
 class DeviceFacts(MachineFacts, total=False):

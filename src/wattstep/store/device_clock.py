@@ -2,21 +2,119 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.journal import Mark
 
 TIGHT_NS: Final = 200_000  # events that are known to so much tell the clock
 TIGHTER: Final = 3  # times the tightest of all are as good
 FAR_NS: Final = 30_000_000_000  # further from a tight one, others count as well
 APART_NS: Final = 250_000_000  # of the device's time: the tightest event of each stretch counts
 END_NS: Final = 5_000_000_000  # at either end, in which a busy device's events are taken together
+ROUNDS: Final = 4  # within which the rate by such ends does not change any more
 SURE: Final = 50e-6  # of a rate from such ends
-DRIFT: Final = 100e-6  # by which two clocks may go apart where their rate is not known
+DRIFT: Final = (
+    200e-6  # by which two clocks may go apart where their rate is not known: 100 ppm each
+)
 RATED_NS: Final = 1_000_000_000  # over less, both clocks are taken to go alike
+WITHIN: Final = 0.99  # of the events, which lie within the uncertainty
+UNORDERED_NS: Final = 1_000_000_000  # by so much marks may go back in the journal, at least
+Rows = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class _Events:
+    """What a device's clock needs of its events, put together a block at a time.
+
+    Of hours of events it keeps the tightest of each quarter of a second, and both ends.
+
+    Attributes:
+        zero_ns: The device's time of the first event.
+        last_ns: From there to the last one.
+        count: Number of events.
+    """
+
+    zero_ns: int
+    last_ns: int = 0
+    count: int = 0
+    _sum_ns: int = 0
+    _least: int = np.iinfo(np.int64).min
+    _most: int = np.iinfo(np.int64).max
+    _tight: list[IntArray] = field(default_factory=list)  # each shape (3, n): at, low, high
+    _first: list[IntArray] = field(default_factory=list)
+    _last: IntArray = field(default_factory=lambda: np.empty((3, 0), np.int64))
+
+    def add(self, at: IntArray, low: IntArray, high: IntArray) -> None:
+        """The next events.
+
+        Args:
+            at: Times of the device from the first event on, in ns, shape (n,), n > 0.
+            low: Least offset of each.
+            high: Most.
+        """
+        block = np.stack([at, low, high])
+        self.count += len(at)
+        self.last_ns = max(self.last_ns, int(at.max()))  # each stream has an order of its own
+        self._sum_ns += int(at.sum())
+        self._least, self._most = max(self._least, int(low.max())), min(self._most, int(high.min()))
+        width = high - low
+        tight = np.flatnonzero(width <= TIGHT_NS)
+        self._tight.append(block[:, _first_of_each(tight, at[tight] // APART_NS, width)])
+        if (early := at <= END_NS).any():
+            self._first.append(block[:, early])
+        both = np.concatenate([self._last, block], axis=1)
+        self._last = both[:, both[0] >= self.last_ns - END_NS - UNORDERED_NS]
+
+    def tightest(self) -> IntArray:
+        """The events that tell the clock, in order, shape (3, n): of each short stretch the tightest.
+
+        A long stretch that has none as tight as others takes what it has.
+        """
+        tight = np.concatenate(self._tight, axis=1)
+        at, low, high = tight
+        width = high - low
+        if not len(at):
+            return tight
+        best = np.flatnonzero(width <= TIGHTER * width.min())
+        kept = _first_of_each(best, at[best] // APART_NS, width)
+        long = at // FAR_NS
+        without = np.flatnonzero(~np.isin(long, at[kept] // FAR_NS))
+        rows = np.union1d(kept, _first_of_each(without, long[without], width))
+        chosen: IntArray = tight[:, rows[np.argsort(at[rows], kind="stable")]]
+        return chosen
+
+    def ends(self, rate: float) -> tuple[_Knot, _Knot]:
+        """The first seconds and the last: their middle, offset and half of its bounds.
+
+        Args:
+            rate: By how much the offset changes in a ns.
+        """
+        first = np.concatenate(self._first, axis=1)
+        last = self._last[:, self._last[0] >= self.last_ns - END_NS]
+        return _knot_of(first, rate), _knot_of(last, rate)
+
+    def whole(self) -> _Knot:
+        """All of them together."""
+        middle = self._sum_ns / self.count
+        return middle, (self._least + self._most) / 2, (self._most - self._least) / 2
+
+
+_Knot = tuple[float, float, float]  # time of the device, offset and half of its bounds, in ns
+
+
+def _knot_of(events: IntArray, rate: float) -> _Knot:
+    at, low, high = events
+    middle = float(at.mean())
+    change = rate * (at - middle)
+    least, most = float((low - change).max()), float((high - change).min())
+    return middle, (least + most) / 2, abs(most - least) / 2
 
 
 class DeviceClock:
@@ -27,46 +125,53 @@ class DeviceClock:
     tightest of them the map is linear. No event is mapped out of its own bounds.
 
     Args:
-        device_ns: When the device came to each event, by its own clock, shape (n,), n > 0.
-        least_ns: Not before that time of the run.
-        most_ns: Not after that one.
+        events: Of the device.
 
     Attributes:
         uncertainty_ns: Half of the widest bounds that were used, and by how much others disagree
-            with them.
+            with them, once `check` has seen all.
         anchors: Number of events that tell the clock.
         rate: Seconds of the run's clock in one of the device's.
     """
 
-    def __init__(self, device_ns: IntArray, least_ns: IntArray, most_ns: IntArray) -> None:
-        low = (least_ns - device_ns).astype(np.int64)
-        high = (most_ns - device_ns).astype(np.int64)
-        tight = _tightest(device_ns, high - low)
-        self.anchors = len(tight)
-        knots = [
-            (
-                float(device_ns[at] - device_ns[0]),
-                (low[at] + high[at]) / 2.0,
-                (high[at] - low[at]) / 2.0,
-            )
-            for at in tight.tolist()
-        ]
-        knots = _with_ends(knots, (device_ns - device_ns[0]).astype(np.float64), low, high)
-        self._at, self._offset, halves = (np.array(column) for column in zip(*knots, strict=True))
+    def __init__(self, events: _Events) -> None:
+        at, low, high = tight = events.tightest()
+        self.anchors = tight.shape[1]
+        knots = np.stack([at.astype(np.float64), (low + high) / 2.0, (high - low) / 2.0])
+        self._at, self._offset, halves = _with_ends(knots, events)
         half = float(halves.max())
         span = float(self._at[-1] - self._at[0])
         change = float(self._offset[-1] - self._offset[0])
         self._slope = change / span if span >= RATED_NS else 0.0
-        if not self._slope:  # beyond the knots nothing tells how the clocks go apart
-            lasting = float(device_ns[-1] - device_ns[0])
-            half += DRIFT * max(float(self._at[0]), lasting - float(self._at[-1]))
+        # Beyond the knots the clocks may go apart by what the rate is not known to.
+        unsure = min(float(halves[0] + halves[-1]) / span, DRIFT) if self._slope else DRIFT
+        half += unsure * max(float(self._at[0]), events.last_ns - float(self._at[-1]), 0.0)
         self.rate = 1.0 + self._slope
-        self._zero = int(device_ns[0])
+        self._zero = events.zero_ns
+        self._half = half
+        self.uncertainty_ns = int(half)
+        self.count = events.count
+        self._seen = 0
+        # By how much the events that disagree most do: enough of them for the quantile.
+        self._worst: FloatArray = np.empty(0)
+        self._kept = math.ceil((1 - WITHIN) * events.count) + 2
+
+    def check(self, device_ns: IntArray, low: IntArray, high: IntArray) -> None:
+        """The next of all events, which may disagree with those that tell the clock."""
         fitted = self._offsets(device_ns)
         outside = np.maximum(np.maximum(low - fitted, fitted - high), 0.0)
-        self.uncertainty_ns = int(half + np.quantile(outside, 0.99))
-        mapped = device_ns + np.clip(fitted, low, high).astype(np.int64)
-        self.events_ns: IntArray = np.maximum.accumulate(mapped)
+        self._seen += len(outside)
+        worst = np.concatenate([self._worst, outside])
+        self._worst = np.sort(worst)[-self._kept :]
+        at = WITHIN * (self._seen - 1) - (self._seen - len(self._worst))
+        ranks = np.arange(len(self._worst))
+        self.uncertainty_ns = int(self._half + np.interp(at, ranks, self._worst))
+
+    def events_ns(self, device_ns: IntArray, low: IntArray, high: IntArray) -> IntArray:
+        """When the device came to events, on the run's clock; none out of its own bounds."""
+        offset = np.clip(self._offsets(device_ns), low, high)
+        mapped: IntArray = device_ns + offset.astype(np.int64)
+        return mapped
 
     def _offsets(self, device_ns: Any) -> FloatArray:
         """The run's clock less the device's, in ns."""
@@ -89,51 +194,48 @@ class DeviceClock:
         )
 
 
-def _with_ends(
-    knots: list[tuple[float, float, float]], at: FloatArray, low: IntArray, high: IntArray
-) -> list[tuple[float, float, float]]:
+def _with_ends(knots: FloatArray, events: _Events) -> FloatArray:
     """The knots of the clock, with one at either end where a busy device had none that is tight.
 
     All events of a few seconds together bound the offset there as closely as the device was asked
     for them. That gives the rate where the run is so long that it does not matter.
 
     Args:
-        knots: Time of the device, offset and half of its bounds, in ns, in order.
-        at: Times of all events, from the first of them, shape (n,).
-        low: Least offset of each.
-        high: Most.
+        knots: Time of the device, offset and half of its bounds, in ns, in order, shape (3, n).
+        events: All of them.
     """
-    ends = []
-    for inside in (at <= at[0] + END_NS, at >= at[-1] - END_NS):
-        least, most = float(low[inside].max()), float(high[inside].min())
-        ends.append((float(at[inside].mean()), (least + most) / 2, abs(most - least) / 2))
-    first, last = ends
-    if not knots:
+    first, last = events.ends(0.0)
+    if not knots.size:
+        for _ in range(ROUNDS):
+            first, last = events.ends(_rate(first, last))
         apart = last[0] - first[0]
         both = apart > 0 and (first[2] + last[2]) / apart < SURE
-        least, most = float(low.max()), float(high.min())
-        whole = (float(at.mean()), (least + most) / 2, abs(most - least) / 2)
-        return [first, last] if both else [whole]
-    if knots[0][0] - first[0] > END_NS and first[2] / (knots[0][0] - first[0]) < SURE:
-        knots = [first, *knots]
-    if last[0] - knots[-1][0] > END_NS and last[2] / (last[0] - knots[-1][0]) < SURE:
-        knots = [*knots, last]
-    return knots
+        if both:
+            return np.concatenate([_widened(first, apart), _widened(last, apart)], axis=1)
+        alone: FloatArray = np.array([events.whole()]).T
+        return alone
+    begin, end = tuple(knots[:, 0].tolist()), tuple(knots[:, -1].tolist())
+    for _ in range(ROUNDS):
+        first, last = events.ends(_rate(first, begin))[0], events.ends(_rate(end, last))[1]
+    before, behind = begin[0] - first[0], last[0] - end[0]
+    parts = [knots]
+    if before > END_NS and first[2] / before < SURE:
+        parts.insert(0, _widened(first, before))
+    if behind > END_NS and last[2] / behind < SURE:
+        parts.append(_widened(last, behind))
+    return np.concatenate(parts, axis=1)
 
 
-def _tightest(device_ns: IntArray, width_ns: IntArray) -> IntArray:
-    """The events that tell the clock, in order: of each short stretch the tightest, where it is tight.
+def _widened(knot: _Knot, apart: float) -> FloatArray:
+    """A knot of one of the ends, shape (3, 1): the rate by which its seconds were brought together errs, too."""
+    middle, offset, half = knot
+    return np.array([[middle], [offset], [half * (1 + END_NS / 2 / apart)]])
 
-    A long stretch that has none as tight as others takes what it has.
-    """
-    tight = np.flatnonzero(width_ns <= TIGHT_NS)
-    if not len(tight):
-        return tight
-    best = tight[width_ns[tight] <= TIGHTER * width_ns[tight].min()]
-    kept = _first_of_each(best, (device_ns[best] - device_ns[0]) // APART_NS, width_ns)
-    long = (device_ns[tight] - device_ns[0]) // FAR_NS
-    without = ~np.isin(long, (device_ns[kept] - device_ns[0]) // FAR_NS)
-    return np.union1d(kept, _first_of_each(tight[without], long[without], width_ns))
+
+def _rate(first: _Knot, last: _Knot) -> float:
+    """By how much the offset changes in a ns between two knots that are far enough apart."""
+    apart = last[0] - first[0]
+    return (last[1] - first[1]) / apart if apart > END_NS else 0.0
 
 
 def _first_of_each(rows: IntArray, stretch: IntArray, width_ns: IntArray) -> IntArray:
@@ -147,39 +249,109 @@ def _first_of_each(rows: IntArray, stretch: IntArray, width_ns: IntArray) -> Int
 class DeviceTimes:
     """The times at which a device came to the marks of the host.
 
+    The marks are read several times over, so that hours of them need no more memory than minutes.
+
     Args:
-        rows: Marks of kind `DEVICE` and `DEVICE_END`, in the order of the journal, not empty.
-        ends: Which of them are of the latter kind.
+        read: Gives the marks of kind `DEVICE` and `DEVICE_END`, in the order of the journal, in
+            blocks, from the first one on each time.
 
     Attributes:
         clocks: By the code of the device's name.
         lost: Steps whose events were never read: left out.
     """
 
-    def __init__(self, rows: npt.NDArray[Any], ends: BoolArray) -> None:
-        ended = rows["t"][ends]
-        self._end_ns = int(ended[0]) if len(ended) else np.iinfo(np.int64).max
-        events = rows[~ends]
-        self.clocks: dict[int, DeviceClock] = {}
-        keys, times = [], []
-        for device in np.unique(events["code"]).tolist():
-            mine = events[events["code"] == device]
-            # Streams are read one by one: their events come in another order than the device's.
-            mine = mine[np.argsort(mine["cpu"], kind="stable")]
-            t_ns = mine["t"].astype(np.int64)
-            clock = DeviceClock(
-                mine["cpu"].astype(np.int64),
-                t_ns + mine["index"],
-                t_ns + mine["value"].astype(np.int64),
-            )
-            self.clocks[device] = clock
-            keys.append(t_ns)
-            times.append(clock.events_ns)
-        key: IntArray = np.concatenate(keys) if keys else np.empty(0, np.int64)
-        # A mark that has two events counts by the first of them.
-        self._keys, first = np.unique(key, return_index=True)
-        self._times: IntArray = np.concatenate(times)[first] if keys else key
+    def __init__(self, read: Callable[[], Iterator[Rows]]) -> None:
+        self._read = read
+        self._end_ns = self._first_ns = np.iinfo(np.int64).max
+        events: dict[int, _Events] = {}
+        latest_ns, self._unordered_ns = 0, UNORDERED_NS
+        for rows in read():
+            if len(rows):  # a stream that is far behind is read long after the others
+                so_far = np.maximum.accumulate(np.append(latest_ns, rows["t"]).astype(np.int64))
+                latest_ns = int(so_far[-1])
+                behind = int((so_far[1:] - rows["t"]).max())
+                self._unordered_ns = max(self._unordered_ns, behind)
+            ended = rows["t"][rows["kind"] == Mark.DEVICE_END]
+            if len(ended):
+                self._end_ns = min(self._end_ns, int(ended[0]))
+            for device, mine in _by_device(rows):
+                self._first_ns = min(self._first_ns, int(mine["t"].min()))
+                device_ns, low, high = _bounds(mine)
+                found = events.setdefault(device, _Events(int(device_ns[0])))
+                found.add(device_ns - found.zero_ns, low, high)
+        self.clocks = {device: DeviceClock(found) for device, found in sorted(events.items())}
+        for rows in read():
+            for device, mine in _by_device(rows):
+                if device in self.clocks:  # else it came while this was read
+                    self.clocks[device].check(*_bounds(mine))
         self.lost = 0
+
+    def expects(self, t_ns: IntArray) -> BoolArray:
+        """Mask of the marks that ought to have one: the device was followed then."""
+        first = min(self._first_ns, self._end_ns)
+        return (t_ns >= first) & (t_ns < self._end_ns)
+
+    def passage(self) -> DevicePassage:
+        """The times once more from the first on, for marks that are asked for in order."""
+        return DevicePassage(self.clocks, self._read(), self._unordered_ns)
+
+
+class DevicePassage:
+    """Goes through the times of a device's marks once, as through the marks of the host.
+
+    Args:
+        clocks: By the code of the device's name.
+        blocks: Marks of kind `DEVICE`, in the order of the journal.
+        unordered_ns: By how much marks go back there, at most.
+    """
+
+    def __init__(
+        self, clocks: Mapping[int, DeviceClock], blocks: Iterator[Rows], unordered_ns: int
+    ) -> None:
+        self._clocks, self._blocks = clocks, blocks
+        self._unordered_ns = unordered_ns
+        self._keys: IntArray = np.empty(0, np.int64)
+        self._times = self._keys
+        # By device the latest event: its own time, and the run's; neither goes back from there.
+        self._latest: dict[int, tuple[int, int]] = {}
+        self._read_ns = np.iinfo(np.int64).min  # the latest mark that was read
+
+    def go_on(self, from_ns: int, to_ns: int) -> None:
+        """From here on marks between these times of the host are asked for, and none before.
+
+        Args:
+            from_ns: Not before the one of the last call.
+            to_ns: The latest.
+        """
+        keys, times = [self._keys], [self._times]
+        while self._read_ns <= to_ns + self._unordered_ns:
+            rows = next(self._blocks, None)
+            if rows is None:
+                break
+            for device, mine in _by_device(rows):
+                if device in self._clocks:
+                    keys.append(mine["t"].astype(np.int64))
+                    times.append(self._times_of(device, mine))
+                    self._read_ns = max(self._read_ns, int(mine["t"].max()))
+        # A mark that has two events counts by the first of them.
+        self._keys, first = np.unique(np.concatenate(keys), return_index=True)
+        self._times = np.concatenate(times)[first]
+        # The last one before is kept: by it `after` tells what came before.
+        past = int(np.searchsorted(self._keys, from_ns - self._unordered_ns, side="right")) - 1
+        if past > 0:
+            self._keys, self._times = self._keys[past:], self._times[past:]
+
+    def _times_of(self, device: int, rows: Rows) -> IntArray:
+        device_ns, *bounds = _bounds(rows)
+        times = self._clocks[device].events_ns(device_ns, *bounds)
+        latest_device_ns, latest_ns = self._latest.get(device, (int(device_ns.min()), 0))
+        order = np.argsort(device_ns, kind="stable")
+        # What a stream came to before that, but was read of it later, is left as it is.
+        onward = order[device_ns[order] >= latest_device_ns]
+        if len(onward):
+            times[onward] = np.maximum.accumulate(np.maximum(times[onward], latest_ns))
+            self._latest[device] = int(device_ns[onward[-1]]), int(times[onward[-1]])
+        return times
 
     def of(self, t_ns: IntArray) -> tuple[IntArray, BoolArray]:
         """The device's times of marks, on the run's clock, and which of the marks have one."""
@@ -189,12 +361,22 @@ class DeviceTimes:
         known = self._keys[at] == t_ns
         return np.where(known, self._times[at], t_ns), known
 
-    def expects(self, t_ns: IntArray) -> BoolArray:
-        """Mask of the marks that ought to have one: the device was followed then."""
-        first = self._keys[0] if len(self._keys) else self._end_ns
-        return (t_ns >= first) & (t_ns < self._end_ns)
-
     def after(self, t_ns: int) -> int:
         """When the device had done what the host asked for before a time; never before that time."""
         at = int(np.searchsorted(self._keys, t_ns, side="right")) - 1
         return t_ns if at < 0 else max(t_ns, int(self._times[at]))
+
+
+def _by_device(rows: Rows) -> Iterator[tuple[int, Rows]]:
+    """The events of each device among some marks."""
+    events = rows[rows["kind"] == Mark.DEVICE]
+    for device in np.unique(events["code"]).tolist():
+        yield device, events[events["code"] == device]
+
+
+def _bounds(rows: Rows) -> tuple[IntArray, IntArray, IntArray]:
+    """The device's times of events, and the least and most that the run's clock was beyond them."""
+    device_ns, t_ns = rows["cpu"].astype(np.int64), rows["t"].astype(np.int64)
+    low = t_ns + rows["index"] - device_ns
+    high = t_ns + rows["value"].astype(np.int64) - device_ns
+    return device_ns, low.astype(np.int64), high

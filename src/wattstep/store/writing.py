@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from wattstep.errors import RecordingError, RunExistsError
 from wattstep.schema.run_info import RunInfo
-from wattstep.store.convert import (
+from wattstep.store.files import make_above, remove_empty, write_info
+from wattstep.store.folder import Folder
+from wattstep.store.tables import (
     EVALUATIONS,
     MEMORY,
     OPERATIONS_SCHEMA,
@@ -23,8 +25,6 @@ from wattstep.store.convert import (
     TABLE,
     write_table,
 )
-from wattstep.store.files import make_above, remove_empty, write_info
-from wattstep.store.folder import Folder
 
 SCHEMAS: Mapping[str, pa.Schema] = {
     "samples": SAMPLES,

@@ -97,7 +97,10 @@ class DeviceMemory:
         uuid = getattr(self._cuda.get_device_properties(self._number), "uuid", None)
         if uuid is None:
             return None, "this version of torch does not say which device of the driver's it uses"
-        return ask_driver(nvml, f"GPU-{uuid}", os.getpid())
+        used, reason = ask_driver(nvml, f"GPU-{uuid}", os.getpid())
+        if used is None:  # of an instance of a GPU that is cut (MIG)
+            used, _ = ask_driver(nvml, f"MIG-{uuid}", os.getpid())
+        return used, None if used is not None else reason
 
 
 def _gib(size: int) -> str:
@@ -117,7 +120,7 @@ def ask_driver(nvml: Any, device: str, process: int) -> tuple[int | None, str | 
         handle = nvml.nvmlDeviceGetHandleByUUID(device)
         running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         nvml.nvmlShutdown()
-    except nvml.NVMLError as error:
+    except (nvml.NVMLError, AttributeError) as error:  # bindings of another driver lack calls
         return None, f"the driver does not say: {error}"
     for each in running:
         if each.pid == process and each.usedGpuMemory is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from wattstep.engines.torch.device_memory import DeviceMemory
+from wattstep.engines.torch.gpu import facts
 
 KEPT: Final = 4096  # events that are recorded again; more are given back
 
@@ -80,6 +81,10 @@ class TorchDeviceQueue:
         self._streams.pop(id(event), None)
         if len(self._free) < KEPT:
             self._free.append(event)
+
+    def facts(self) -> Mapping[str, Any]:
+        """As `DeviceQueue.facts`."""
+        return facts(self._cuda, f"{self.processor}:{self._number}")
 
     def memory(self) -> Mapping[str, int]:
         """As `DeviceQueue.memory`, since the process began or the script reset the peaks."""

@@ -84,13 +84,24 @@ def parse_build(text: str) -> Build:
     return Build(name=name, cuda=found.get("cuda") or found.get("hip"))
 
 
-def facts(cuda: Any, processor: str, root: Path = Path("/")) -> GpuFacts:
+def facts(
+    cuda: Any,
+    processor: str,
+    root: Path = Path("/"),
+    environment: Mapping[str, str] = os.environ,
+) -> GpuFacts:
     """Facts of a GPU for the description of a run, JSON-ready.
 
     Args:
         cuda: As `torch.cuda`.
         processor: Which.
         root: The root of the file system, "/" or a fixture tree.
+        environment: Variables of the environment.
+
+    Returns:
+        Among them "uuid" and "pci", by which the driver's own tools name it, as far as they are
+        known; "beside": name, number, "uuid" and "pci" of others on which this process has
+        memory.
     """
     torch = require("torch")
     number = _number(processor)
@@ -108,8 +119,41 @@ def facts(cuda: Any, processor: str, root: Path = Path("/")) -> GpuFacts:
         "l4t": None if system.release is None else system.release[1],
         "cuda": torch.version.cuda,
         "cudnn": None if cudnn is None else int(cudnn),
+        **names(cuda, number, environment),
     }
+    beside = [
+        {"name": cuda.get_device_properties(other).name, "number": other}
+        | names(cuda, other, environment)
+        for other in range(cuda.device_count())
+        if other != number and cuda.memory_allocated(other)
+    ]
+    if beside:
+        found["beside"] = beside
     return cast(GpuFacts, {key: value for key, value in found.items() if value is not None})
+
+
+def names(cuda: Any, number: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """Names by which the driver's own tools tell a GPU, as far as they are known: "uuid", "pci".
+
+    torch numbers those that it sees, the fastest first; the driver numbers all, by the bus.
+    `CUDA_VISIBLE_DEVICES` tells a UUID, perhaps its first characters alone, where torch does not.
+
+    Args:
+        cuda: As `torch.cuda`.
+        number: Of the GPU among those that are visible.
+        environment: Variables of the environment.
+    """
+    properties = cuda.get_device_properties(number)
+    uuid = str(getattr(properties, "uuid", "") or "")
+    visible = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if not uuid and number < len(visible):
+        match = re.fullmatch(r"(?:GPU|MIG)-([0-9A-Fa-f-]+)", visible[number].strip())
+        uuid = match[1] if match else ""
+    found = {"uuid": uuid.lower()} if uuid else {}
+    if (bus := getattr(properties, "pci_bus_id", None)) is not None:
+        domain, device = properties.pci_domain_id, properties.pci_device_id
+        found["pci"] = f"{domain:08x}:{bus:02x}:{device:02x}.0"
+    return found
 
 
 def _number(processor: str) -> int | None:

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from wattstep.device.roofline import Placed
-from wattstep.insight.explain.gaps import DATA, FRAMEWORK, OPTIMIZER, Idle, idle_of
+from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
+from wattstep.insight.explain.gaps import Idle, idle_of
 from wattstep.insight.explain.operations import Work, attributed, ceilings_of, under_ceilings
 from wattstep.insight.explain.threads import Cores, cores_of
 from wattstep.run import Run

@@ -8,7 +8,7 @@ import numpy as np
 
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
-from wattstep.insight.explain.gaps import OPTIMIZER
+from wattstep.insight.explain.device_gaps import OPTIMIZER
 from wattstep.schema.figure import Figure, Status
 from wattstep.stats.speedup import Saving
 

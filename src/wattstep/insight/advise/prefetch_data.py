@@ -6,7 +6,7 @@ import numpy as np
 
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
-from wattstep.insight.explain.gaps import DATA
+from wattstep.insight.explain.device_gaps import DATA
 from wattstep.stats.speedup import Saving
 
 

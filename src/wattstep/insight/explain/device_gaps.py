@@ -102,7 +102,7 @@ def traced_steps(breakdown: RunBreakdown) -> list[TracedStep]:
 
 
 def spans_of(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
-    """When rows ran, as far as it lies within a step."""
+    """When traced rows ran, as far as it lies within a step."""
     traced = breakdown.rows
     return Spans.of(traced.start_ns[rows], traced.end_ns[rows]).within(step.begin_ns, step.end_ns)
 

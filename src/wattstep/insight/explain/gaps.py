@@ -10,7 +10,7 @@ import numpy as np
 
 from wattstep.attribution.breakdown import Quantity
 from wattstep.attribution.tables.operations import RunBreakdown
-from wattstep.insight.explain.device_gaps import device_tables
+from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER, device_tables
 from wattstep.insight.explain.operations import attributed, nothing_traced
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
@@ -19,10 +19,7 @@ from wattstep.schema.figure import Figure, Status, missing
 from wattstep.stats.statistics import mean_figure
 
 TITLE: Final = "Gaps: time in which no operation runs"
-FRAMEWORK: Final = "framework: module and interpreter code between operations"
-DATA: Final = "data loading"
 GAME: Final = "the game"
-OPTIMIZER: Final = "optimizer bookkeeping"
 EVALUATION: Final = "evaluation"
 KEPT: Final = "not running: other processes, the host of this machine, or a wait"
 CAUSES: Final[Mapping[str, str]] = {

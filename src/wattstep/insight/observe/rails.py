@@ -18,6 +18,7 @@ from wattstep.insight.observe.spreads import TIMES
 from wattstep.recorded.power import EnergySource, summed
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.channel import parts_once
 from wattstep.schema.figure import Figure, missing, weakest
 from wattstep.stats.statistics import ratio_figure
 
@@ -49,10 +50,8 @@ def rails_by_part(run: Run) -> dict[str, list[EnergySource]]:
     """The rails of each part of the machine."""
     series = run.series
     sources: dict[str, list[EnergySource]] = {}
-    for name, source in series.rails.items():
-        channel = series.channels[name]
-        if channel.role in ("power_part", "energy_part"):
-            sources.setdefault(channel.domain, []).append(source)
+    for channel in parts_once(series.channels[name] for name in series.rails):
+        sources.setdefault(channel.domain, []).append(series.rails[channel.name])
     return sources
 
 

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -58,6 +58,10 @@ ENERGY_NOTE = (
 )
 POWER_NOTE = "of the card with its memory, not of the machine; gain of the sensor about ±5 %"
 SHARE_NOTE = "; the sensor looks a quarter of the time (arXiv 2312.02741)"
+MIG_NOTE = (
+    "of the whole card, which is cut into {} instances (MIG): what runs in the others is in it"
+)
+MIG_LOAD = "GPU {} is cut into instances (MIG): NVIDIA's library tells the load of none of them, nor of the card"
 REASONS_NOTE = ", ".join(f"0x{bit:x} {words}" for bit, words in BITS.items())
 
 
@@ -146,14 +150,57 @@ def gpu_reads(nvml: Any, index: int) -> Iterator[SensorRead | Absent]:
         yield Absent(reason=f"GPU {index}: {error}")
         return
     keys = [key for key, quantity in QUANTITIES.items() if supports(nvml, handle, quantity)]
+    instances = mig_instances(nvml, handle)
+    if instances and "load" not in keys:
+        yield Absent(reason=MIG_LOAD.format(index))
     if "instant_power" in keys:
         keys = [key for key in keys if key != "power"]
     elif "power" not in keys:
         yield Absent(reason=f"GPU {index} ({model(nvml, handle)}) tells no power")
+    names = " ".join([*gpu_names(nvml, handle), *instances])
     for period_s in sorted({QUANTITIES[key].period_s for key in keys}):
         together = [key for key in keys if QUANTITIES[key].period_s == period_s]
         for key in together:
-            yield gpu_read(nvml, handle, index, key, together)
+            read = gpu_read(nvml, handle, index, key, together)
+            note = MIG_NOTE.format(len(instances)) if instances else ""
+            yield replace(
+                read, channels=tuple(_of_gpu(each, names, note) for each in read.channels)
+            )
+
+
+def _of_gpu(channel: Channel, names: str, note: str) -> Channel:
+    """The channel with the names of its GPU, and what must be known of all that this one tells."""
+    notes = "; ".join(part for part in (channel.note, note) if part)
+    return replace(channel, gpu=names, note=notes)
+
+
+def gpu_names(nvml: Any, handle: Any) -> list[str]:
+    """The GPU's UUID and its address on the PCI bus, as far as it tells them."""
+    found: list[str] = []
+    asked: tuple[Callable[[], Any], ...] = (
+        lambda: nvml.nvmlDeviceGetUUID(handle),
+        lambda: nvml.nvmlDeviceGetPciInfo(handle).busId,
+    )
+    for ask in asked:
+        # Bindings may lack a call, and a driver that is newer may not have it any more.
+        with contextlib.suppress(nvml.NVMLError, AttributeError):
+            name = ask()
+            text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+            found.append(text.strip().lower())
+    return [name for name in found if name]
+
+
+def mig_instances(nvml: Any, handle: Any) -> list[str]:
+    """UUIDs of the instances that the GPU is cut into; none where it is whole."""
+    found: list[str] = []
+    with contextlib.suppress(nvml.NVMLError, AttributeError):
+        if not nvml.nvmlDeviceGetMigMode(handle)[0]:
+            return []
+        for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            with contextlib.suppress(nvml.NVMLError):  # a place without an instance
+                instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+                found += gpu_names(nvml, instance)[:1]
+    return found
 
 
 def supports(nvml: Any, handle: Any, quantity: Quantity) -> bool:

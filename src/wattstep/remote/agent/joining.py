@@ -18,9 +18,10 @@ from wattstep.remote.agent.windows import read_windows
 from wattstep.schema.checks import parse_json
 from wattstep.schema.journal import COSTS, JOURNAL, MARKS, NAMES, TICKS, samples_name
 from wattstep.schema.run_info import RunInfo
-from wattstep.store.convert import OPERATIONS_SCHEMA, convert, write_table
+from wattstep.store.convert import convert
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder, open_plain
+from wattstep.store.tables import OPERATIONS_SCHEMA, write_table
 
 MOST_BYTES: Final = 16 << 20  # of the description, and of the names
 NOT_CLOSED: Final = (

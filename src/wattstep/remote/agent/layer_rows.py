@@ -17,7 +17,7 @@ _PROCESSOR: Final = re.compile(r"cpu|gpu\d{1,4}")
 def layer_columns(
     processor: str, rows: Sequence[Sequence[Any]], step: int, window: int
 ) -> dict[str, list[Any]]:
-    """Columns of operations (`store.convert.OPERATIONS_SCHEMA`), in order of begin.
+    """Columns of operations (`store.tables.OPERATIONS_SCHEMA`), in order of begin.
 
     A leaf module is an operation named after its class, one that holds others is a scope.
     A call lies within the one that encloses it altogether; two that cross do not nest.

@@ -30,7 +30,7 @@ class TraceColumns:
     """The operations of one window.
 
     Attributes:
-        batches: Columns of `store.convert.OPERATIONS_SCHEMA`.
+        batches: Columns of `store.tables.OPERATIONS_SCHEMA`.
         uncertainty_ns: Of their times.
         notes: Notes for the reader of the run.
     """

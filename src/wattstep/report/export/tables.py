@@ -189,7 +189,7 @@ def _with_units(batch: pa.RecordBatch, units: dict[str, str]) -> pa.Table:
 
 def _channels(run: Run) -> pa.Table:
     rows = []
-    samples = run.series.samples
+    samples = run.tables.samples()
     for name, channel in run.tables.channels().items():
         value = samples[name][1] if name in samples else np.zeros(0)
         row = {"name": name, "unit": channel.unit, "kind": channel.kind, "domain": channel.domain}

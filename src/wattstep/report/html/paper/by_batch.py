@@ -84,8 +84,7 @@ def draw_lines(
     def draw(readings: Readings) -> Drawn | NotDrawn:
         charts = _of_groups(readings) if together else _of_quantities(readings)
         if not any(len(line.points) > 1 for _, lines, _ in charts for line in lines):
-            reason = "needs runs of one workload at two batch sizes or more"
-            return NotDrawn(reason=reason, command=SWEEP)
+            return NotDrawn(reason=_why_none(readings, quantities, unit), command=SWEEP)
         colors = {} if together else colors_of(readings.groups)
         drawn = [
             (Panel(title=title, chart=chart, statuses=_statuses(lines)), points)
@@ -133,6 +132,21 @@ def draw_lines(
         return [line for line in lines if any(figure.value for _, figure in line.points)]
 
     return draw
+
+
+def _why_none(readings: Readings, quantities: Mapping[str, str], unit: str) -> str:
+    """Reason why no line has two points: one batch size alone, or what was not read."""
+    figures = [
+        run.figure(name, unit)
+        for group in readings.groups
+        if len(group.known) > 1
+        for run in group.runs
+        for name in quantities
+    ]
+    reasons = dict.fromkeys(figure.reason for figure in figures if figure.reason)
+    if not figures or not reasons:
+        return "needs runs of one workload at two batch sizes or more"
+    return f"not known of these runs: {'; '.join(filter(None, reasons))}"
 
 
 def _line_of(label: str, number: int, group: Group, name: str, unit: str) -> Line:

@@ -336,7 +336,15 @@ _MEMORY: Final[Mapping[str, str]] = {
     "memory.optimizer_state": "Optimizer state",
     "memory.input": "Input",
     "peak_memory": "Peak of the process",
+    "device_peak_memory": "Peak of the GPU",
 }
+
+
+ON_DEVICE = (
+    "Categories are of the GPU's own memory, at its peak, as far as they are known: intermediate data "
+    "are activations and the space that kernels take. What the process takes of the host's memory "
+    "stands beside them."
+)
 
 
 def _of_memory(readings: Readings, groups: Sequence[Group]) -> list[str]:
@@ -346,6 +354,8 @@ def _of_memory(readings: Readings, groups: Sequence[Group]) -> list[str]:
         "within a step, not all at one moment: they do not add up to the peak of the process, which "
         "holds the interpreter and the framework as well."
     ]
+    if any("device_peak_memory" in run.metrics for group in groups for run in group.runs):
+        remarks[0] = ON_DEVICE
     if len(followed) < len(groups):
         which = "" if not followed else " of some runs"
         remarks = [*remarks] * bool(followed) + [

@@ -12,6 +12,7 @@ from wattstep.insight.observe.evidence import Observed, observed_of
 from wattstep.insight.observe.groups import Group, groups_of, settings_by_letter
 from wattstep.insight.observe.memory import INTERMEDIATE
 from wattstep.run.three_steps import ThreeSteps
+from wattstep.schema.channel import parts_once
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.figure import Figure, missing, weakest
 from wattstep.schema.figures import Figures, Metrics
@@ -19,7 +20,10 @@ from wattstep.schema.run_report import RunReport
 
 WITH_IDLE = "energy_per_step_with_idle"
 WHOLE = "energy.whole"
-_PART_ROLES = ("power_part", "energy_part")
+PASSING = (
+    "activations_and_rest",
+    "kernel_scratch",
+)  # of a device: space that a step takes and gives back
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,20 +121,30 @@ def _by_part(report: RunReport) -> dict[str, Figure]:
     """Energy of a step of each part of the machine that has rails of its own."""
     rails = report.energy_by_rail
     parts: dict[str, list[Figure]] = {}
-    for channel in report.channels:
-        if channel.role in _PART_ROLES and channel.name in rails:
+    for channel in parts_once(report.channels):
+        if channel.name in rails:
             parts.setdefault(f"energy.{channel.domain}", []).append(rails[channel.name])
     return {name: _sum(figures, "J", "rails") for name, figures in parts.items()}
 
 
 def _memory(metrics: Metrics) -> dict[str, Figure]:
     """Memory by the paper's categories, each at its highest within a step."""
+    if on_device := metrics.parts("device_memory_breakdown"):
+        return _of_device(on_device)
     highest = metrics.parts("memory_highest")
     known = [highest[name] for name in INTERMEDIATE if name in highest]
     if not any(figure.value for figure in known):  # no step was followed
         return {}
     figures = {f"memory.{name}": figure for name, figure in highest.items()}
     return {**figures, "memory.intermediate": _sum(known, "B", "categories, each at its highest")}
+
+
+def _of_device(breakdown: Mapping[str, Figure]) -> dict[str, Figure]:
+    """Of a GPU's memory, by the paper's categories; what is no tensor of the model is intermediate."""
+    known = {name: figure for name, figure in breakdown.items() if not figure.missing}
+    passing = [known[name] for name in (*INTERMEDIATE, *PASSING) if name in known]
+    figures = {f"memory.{name}": figure for name, figure in known.items()}
+    return figures | ({"memory.intermediate": _sum(passing, "B", "categories")} if passing else {})
 
 
 def _sum(figures: Sequence[Figure], unit: str, what: str) -> Figure:

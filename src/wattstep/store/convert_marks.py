@@ -1,0 +1,218 @@
+"""The journal of marks becomes steps, spans, memory and evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wattstep.schema.journal import MARK_FIELDS, MARKS, Mark
+from wattstep.schema.run_info import RunInfo
+from wattstep.store.device_clock import DevicePassage, DeviceTimes
+from wattstep.store.folder import Folder
+from wattstep.store.journal_rows import Ints, known_codes, whole_rows
+
+WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
+_MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
+
+
+def _mark_blocks(journal: Folder) -> Iterator[npt.NDArray[Any]]:
+    """Marks in blocks that no step lies across: each ends with a step's end, or before a start."""
+    carry = np.empty(0, _MARK)
+    for block in whole_rows(journal, MARKS, _MARK):
+        block = np.concatenate([carry, block[block["kind"] != 0]])
+        ends = np.flatnonzero(block["kind"] == Mark.STEP_END)
+        starts = np.flatnonzero(block["kind"] == Mark.STEP_START)
+        cut = len(block)
+        if len(ends):
+            cut = int(ends[-1]) + 1
+        elif len(starts):
+            cut = int(starts[-1])
+        carry = block[cut:]
+        yield block[:cut]
+    yield carry
+
+
+def device_times(journal: Folder) -> DeviceTimes | None:
+    """When a device came to the marks; None where the host did all the work."""
+
+    def read() -> Iterator[npt.NDArray[Any]]:
+        for marks in whole_rows(journal, MARKS, _MARK):
+            rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_END])]
+            if len(rows):
+                yield rows
+
+    return DeviceTimes(read) if any(True for _ in read()) else None
+
+
+def step_columns(
+    journal: Folder, info: RunInfo, names: list[str], device: DeviceTimes | None
+) -> Iterator[dict[str, Any]]:
+    """Rows of steps, each with its inner marks."""
+    texts = np.array(names, dtype=object)
+    passage = None if device is None else device.passage()
+    for marks in _mark_blocks(journal):
+        kind = marks["kind"]
+        ends = np.flatnonzero(kind == Mark.STEP_END)
+        starts = np.flatnonzero(kind == Mark.STEP_START)
+        # The start that belongs to an end is the last one before it; a step that was started
+        # anew (evaluation came between) or never ended has no end of its own.
+        at = np.searchsorted(starts, ends) - 1
+        ends, starts = ends[at >= 0], starts[at[at >= 0]]
+        if device is not None and passage is not None and len(ends):
+            passage.go_on(int(marks["t"][starts].min()), int(marks["t"][ends].max()))
+            kept = _reached(device, passage, marks["t"][starts], marks["t"][ends])
+            starts, ends = starts[kept], ends[kept]
+        if not len(ends):
+            continue
+        inner = np.isin(kind, WITHIN_STEPS)
+        positions = np.flatnonzero(inner)
+        low, high = np.searchsorted(positions, starts), np.searchsorted(positions, ends)
+        chosen = np.concatenate([positions[a:b] for a, b in zip(low, high, strict=True)])
+        inside = marks[chosen.astype(np.int64)]
+        within = np.repeat(np.arange(len(starts)), high - low)
+        first, last = marks[starts], marks[ends]
+        start_ns, end_ns, mark_ns = first["t"], last["t"], inside["t"]
+        on_device = np.zeros(len(starts), bool)
+        if passage is not None:
+            start_ns, on_device = passage.of(start_ns)
+            end_ns, _ = passage.of(end_ns)
+            start_ns = np.maximum.accumulate(start_ns)  # streams may overtake each other
+            end_ns = np.maximum(end_ns, start_ns)
+            mark_ns, known = passage.of(mark_ns)
+            known |= ~on_device[within]  # a mark without an event would lie on another timeline
+            mark_ns = np.clip(mark_ns, start_ns[within], end_ns[within])[known]
+            inside, within = inside[known], within[known]
+        counts = np.bincount(within, minlength=len(starts))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+        samples = _late_samples(marks, starts, ends, first["value"])
+
+        def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
+            return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
+
+        yield {
+            "index": first["index"].astype(np.int64),
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "cpu_start_ns": pa.array(first["cpu"], mask=first["cpu"] == 0),
+            "cpu_end_ns": pa.array(last["cpu"], mask=last["cpu"] == 0),
+            "samples": pa.array(samples, from_pandas=True),
+            "loss": pa.array(last["value"], from_pandas=True),
+            "warmup": first["index"] < info.first_step + info.warmup,
+            "traced": first["code"] == 1,
+            "mark_ns": listed(mark_ns, pa.int64()),
+            "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
+            "mark_name": listed(texts[known_codes(inside["code"], names)], pa.string()),
+            "waited_ns": _waited(marks, starts, ends),
+            "host_start_ns": pa.array(first["t"], mask=~on_device),
+            "host_end_ns": pa.array(last["t"], mask=~on_device),
+        }
+
+
+def _reached(
+    device: DeviceTimes, passage: DevicePassage, start_ns: Ints, end_ns: Ints
+) -> npt.NDArray[np.bool_]:
+    """Mask of the steps that the device is known to have come to, or that need none."""
+    known = passage.of(start_ns)[1] & passage.of(end_ns)[1]
+    kept: npt.NDArray[np.bool_] = known | ~device.expects(start_ns)
+    device.lost += int((~kept).sum())
+    return kept
+
+
+def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:
+    """Waiting time of a thread in each step, where that was marked."""
+    at = np.flatnonzero(marks["kind"] == Mark.WAITED)
+    last = np.searchsorted(at, ends) - 1
+    there = (last >= 0) & (at[last] > starts) if len(at) else np.zeros(len(ends), bool)
+    value = marks["value"][at[last]] if len(at) else np.zeros(len(ends))
+    known = there & np.isfinite(value)
+    return pa.array(np.where(known, value, 0.0).astype(np.int64), mask=~known)
+
+
+def _late_samples(
+    marks: npt.NDArray[Any], starts: Ints, ends: Ints, given: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Samples of the steps: as given at their beginning, else as marked within them."""
+    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
+    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
+    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
+    return np.where(high > low, total[high] - total[low], given)
+
+
+def span_columns(
+    journal: Folder, names: list[str], device: DeviceTimes | None
+) -> Iterator[dict[str, Any]]:
+    """Tracing windows and named rests; one that never ended is closed by the last mark.
+
+    Where steps lie on a device's timeline, a span begins when the device has done what came before.
+    """
+    opened: dict[str, tuple[int, str]] = {}
+    rows: list[tuple[int, int, str, str]] = []
+    begin = {int(Mark.WINDOW_START): "window", int(Mark.REST_START): "rest"}
+    end = {int(Mark.WINDOW_END): "window", int(Mark.REST_END): "rest"}
+    t_last = 0
+    for marks in _mark_blocks(journal):
+        t_last = int(marks["t"][-1]) if len(marks) else t_last
+        chosen = marks[np.isin(marks["kind"], [*begin, *end])]
+        for mark, code in zip(chosen, known_codes(chosen["code"], names), strict=True):
+            kind = int(mark["kind"])
+            if kind in begin:
+                name = names[code] if kind == Mark.REST_START else "tracing"
+                opened[begin[kind]] = (int(mark["t"]), name)
+            elif end[kind] in opened:
+                start, name = opened.pop(end[kind])
+                rows.append((start, int(mark["t"]), end[kind], name))
+    rows += [(start, t_last, kind, name) for kind, (start, name) in opened.items()]
+    if device is not None:
+        passage, rows = device.passage(), sorted(rows)
+        begins = []
+        for start, *_ in rows:
+            passage.go_on(start, start)
+            begins.append(passage.after(start))
+        rows = [
+            (begin, max(begin, end), kind, name)
+            for begin, (_, end, kind, name) in zip(begins, rows, strict=True)
+        ]
+    if rows:
+        columns = zip(*rows, strict=True)
+        yield dict(zip(("start_ns", "end_ns", "kind", "name"), map(list, columns), strict=True))
+
+
+def memory_columns(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Rows of memory."""
+    fixed = {
+        (int(Mark.PEAK), 0): "peak_resident",
+        (int(Mark.PEAK), 1): "peak_resident_with_tracing",
+        (int(Mark.PEAK), 2): "peak_resident_apart",
+        (int(Mark.RESIDENT), 0): "resident_before_tracing",
+        (int(Mark.RESIDENT), 1): "resident_after_tracing",
+    }
+    for marks in _mark_blocks(journal):
+        rows = marks[np.isin(marks["kind"], [Mark.MEMORY, Mark.PEAK, Mark.RESIDENT])]
+        if len(rows):
+            yield {
+                "t_ns": rows["t"],
+                "category": [
+                    names[code]
+                    if row["kind"] == Mark.MEMORY
+                    else fixed[int(row["kind"]), int(row["code"])]
+                    for row, code in zip(rows, known_codes(rows["code"], names), strict=True)
+                ],
+                "bytes": rows["value"].astype(np.int64),
+            }
+
+
+def evaluation_columns(journal: Folder, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Rows of what the model came to."""
+    for marks in _mark_blocks(journal):
+        rows = marks[marks["kind"] == Mark.EVALUATION]
+        if len(rows):
+            yield {
+                "t_ns": rows["t"],
+                "step": rows["index"].astype(np.int64),
+                "measure": [names[code] for code in known_codes(rows["code"], names)],
+                "value": rows["value"],
+            }

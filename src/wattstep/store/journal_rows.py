@@ -1,0 +1,63 @@
+"""The journals of a run as blocks of rows, and the names that their codes stand for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wattstep.schema.journal import NAMES
+from wattstep.store.folder import Folder
+from wattstep.store.tables import BLOCK
+
+LOST_NAME = "(name lost)"
+Ints = npt.NDArray[np.int64]
+
+
+def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Blocks of the rows of a file, which need not be there; a cut last row is left out."""
+    try:
+        file = journal.open(name)
+    except FileNotFoundError:
+        return
+    with file:
+        rows = os.fstat(file.fileno()).st_size // row.itemsize  # what comes meanwhile is left
+        while rows > 0:
+            block = np.fromfile(file, row, min(BLOCK, rows))
+            if not len(block):  # cut off meanwhile
+                return
+            rows -= len(block)
+            yield block
+
+
+def int_rows(journal: Folder, name: str, width: int) -> Iterator[Ints]:
+    """Blocks of whole rows of so many int64."""
+    for block in whole_rows(journal, name, np.dtype(("V", 8 * width))):
+        yield block.view("<i8").reshape(len(block), width)
+
+
+def read_names(journal: Folder) -> list[str]:
+    """Names by code, and last the one for codes whose name was cut off."""
+    names: list[str] = []
+    try:
+        lines = journal.read(NAMES).splitlines()
+    except FileNotFoundError:
+        lines = []
+    for line in lines:
+        try:
+            _, code, text = json.loads(line)
+        except (TypeError, ValueError):
+            break
+        if code != len(names) or not isinstance(text, str):
+            break
+        names.append(text)
+    return [*names, LOST_NAME]
+
+
+def known_codes(codes: npt.NDArray[Any], names: list[str]) -> Ints:
+    """Codes as positions in `names`."""
+    return np.minimum(codes.astype(np.int64), len(names) - 1)

@@ -1,0 +1,133 @@
+"""The tables of a run: their columns, and how each is written, a block at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattstep.store.folder import Folder
+
+TABLE = ".parquet"
+BLOCK = 1 << 18  # rows that are in memory at once
+_NAME = pa.dictionary(pa.int32(), pa.string())
+STEPS = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("cpu_start_ns", pa.int64()),
+        ("cpu_end_ns", pa.int64()),
+        ("samples", pa.float64()),
+        ("loss", pa.float64()),
+        ("warmup", pa.bool_()),
+        ("traced", pa.bool_()),
+        ("mark_ns", pa.list_(pa.int64())),
+        ("mark_kind", pa.list_(pa.int8())),
+        ("mark_name", pa.list_(pa.string())),
+        ("waited_ns", pa.int64()),  # of traced steps: how long a thread was kept from running
+        ("host_start_ns", pa.int64()),  # of steps on a device's timeline: when the host began,
+        ("host_end_ns", pa.int64()),  # and when it had asked for all of it
+    ]
+)
+SPANS = pa.schema(
+    [("start_ns", pa.int64()), ("end_ns", pa.int64()), ("kind", pa.string()), ("name", pa.string())]
+)
+MEMORY = pa.schema([("t_ns", pa.int64()), ("category", pa.string()), ("bytes", pa.int64())])
+EVALUATIONS = pa.schema(
+    [("t_ns", pa.int64()), ("step", pa.int64()), ("measure", pa.string()), ("value", pa.float64())]
+)
+SAMPLES = pa.schema(
+    [("t_ns", pa.int64()), ("channel", _NAME), ("value", pa.float64()), ("errno", pa.int16())]
+)
+OPERATIONS_SCHEMA = pa.schema(
+    [
+        ("name", _NAME),
+        ("kind", _NAME),
+        ("layer", _NAME),
+        ("phase", _NAME),
+        ("step", pa.int64()),
+        ("window", pa.int32()),
+        ("thread", pa.int64()),
+        ("processor", _NAME),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("self_ns", pa.int64()),
+        ("shapes", _NAME),
+        ("flops", pa.int64()),
+        ("bytes", pa.int64()),
+        ("allocated", pa.int64()),
+        ("outermost", pa.bool_()),
+        ("parent", pa.int32()),
+        ("launch", pa.int32()),  # of work on a GPU: what asked for it, as `parent`
+    ]
+)
+NOT_TOLD = frozenset(
+    {"launch", "waited_ns", "host_start_ns", "host_end_ns"}
+)  # columns that may be left out: nothing is known of them
+# What a tool that keeps no instances says of all calls of an operation together.
+SUMMARIES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("processor", pa.string()),
+        ("calls", pa.int64()),
+        ("total_s", pa.float64()),
+        ("mean_s", pa.float64()),
+        ("median_s", pa.float64()),
+        ("least_s", pa.float64()),
+        ("most_s", pa.float64()),
+        ("deviation_s", pa.float64()),
+    ]
+)
+
+
+def write_table(
+    folder: Folder, name: str, schema: pa.Schema, batches: Iterator[dict[str, Any]]
+) -> None:
+    """Streams record batches into a new file, to the disk itself.
+
+    Args:
+        folder: Where it goes.
+        name: Of the file, which counts as whole only when this returns.
+        schema: Its columns.
+        batches: Columns by name, each an Arrow array or what becomes one.
+    """
+    with folder.make(name) as file:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for table in _gathered(_tables(schema, batches)):
+                writer.write_table(table)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _tables(schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
+    for columns in batches:
+        rows = len(next(iter(columns.values())))
+        for name in NOT_TOLD.intersection(schema.names).difference(columns):
+            columns = {**columns, name: pa.nulls(rows, schema.field(name).type)}
+        arrays = [_column(columns[field.name], field.type) for field in schema]
+        yield pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Small tables together: each one that is written alone costs half a kilobyte a channel."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += len(table)
+        if rows >= BLOCK:
+            yield pa.concat_tables(waiting).unify_dictionaries()
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).unify_dictionaries()
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values.cast(kind)
+    return pa.array(values, type=kind)

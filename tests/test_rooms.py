@@ -92,7 +92,7 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "schema.workload:Specification.architecture": (
         "arguments of a model, which may be another package's"
     ),
-    "store.convert:write_table": "columns of a table, by name, on their way to Parquet",
+    "store.tables:write_table": "columns of a table, by name, on their way to Parquet",
     "store.writing:write_run": "columns of a table, by name, on their way to Parquet",
     "train.child.limits:Cage.guard": (
         "JSON of the guard process, a private line between two files"

@@ -79,7 +79,7 @@ class PlayedRecording:
         self.path, self.cuda = path, cuda
         trace = "none" if tracer is None else "every:12"
         create_folder(path)
-        write_info(path, replace(INFO, trace=trace, **about))
+        write_info(path, replace(INFO, **{"trace": trace, **about}))
         self.problems: list[OSError] = []
         self._marks = MarkJournal(path / JOURNAL)
         self._operations = os.open(path / JOURNAL / OPERATIONS, os.O_WRONLY | os.O_CREAT)

@@ -442,7 +442,7 @@ def test_events_of_a_stream_do_not_wait_for_those_of_another(tmp_path: Path) -> 
     begins = np.array([one.start_ns for one in kernels])[: len(steps.index)]
     ends = np.array([one.end_ns for one in kernels])[: len(steps.index)]
     # Each is known as tightly as if there were no other stream.
-    assert run.info.device_clock["uncertainty_ns"] < 50_000
+    assert run.info.device_clock["uncertainty_ns"] < 100_000
     assert np.abs(steps.end_ns - ends).max() < 150_000
     assert (steps.start_ns <= begins + 50_000).all()
 

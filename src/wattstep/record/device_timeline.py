@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.journal import Mark
+from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.step_memory import DEVICE
 from wattstep.store.marks import MarkJournal
 
@@ -92,7 +93,7 @@ class DeviceTimeline:
         stream.events.append((t_ns, event))
         self._waiting += 1
 
-    def facts(self) -> Mapping[str, Any]:
+    def facts(self) -> GpuFacts:
         """As `DeviceQueue.facts`, now."""
         return self._queue.facts()
 

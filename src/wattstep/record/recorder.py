@@ -427,7 +427,7 @@ class Recorder(StepRecorder):
         device = self._steps.device
         if device is not None:
             with contextlib.suppress(*UNASKED):  # what was known of it stays
-                self.about(device={**self._info.device, "gpu": dict(device.facts())})
+                self.about(device={**self._info.device, "gpu": device.facts()})
 
     def _describe_device(self, queue: DeviceQueue) -> None:
         """Adds the device to the description of the machine; of several, it is the one that is followed now.
@@ -436,7 +436,7 @@ class Recorder(StepRecorder):
             RuntimeError: The device is gone; `UNASKED` has what else may be raised.
         """
         processor = self._info.processor or queue.processor
-        self.about(processor=processor, device={**self._info.device, "gpu": dict(queue.facts())})
+        self.about(processor=processor, device={**self._info.device, "gpu": queue.facts()})
 
     def _hear(self, news: Sequence[News]) -> None:
         """Notes what became of the sampler, and of sensors that the collector reads."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from wattstep.schema.run_documents import GpuFacts
+
 
 class DeviceQueue(Protocol):
     """The queue of work of a device, as a framework gives it; an event is an object of the framework's own.
@@ -40,7 +42,7 @@ class DeviceQueue(Protocol):
         """An event is not needed any more, and may be recorded again."""
         ...
 
-    def facts(self) -> Mapping[str, Any]:
+    def facts(self) -> GpuFacts:
         """As `Engine.device_facts`, of this device."""
         ...
 

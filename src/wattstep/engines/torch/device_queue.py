@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from wattstep.engines.torch.device_memory import DeviceMemory
 from wattstep.engines.torch.gpu import facts
+from wattstep.schema.run_documents import GpuFacts
 
 KEPT: Final = 4096  # events that are recorded again; more are given back
 
@@ -82,7 +83,7 @@ class TorchDeviceQueue:
         if len(self._free) < KEPT:
             self._free.append(event)
 
-    def facts(self) -> Mapping[str, Any]:
+    def facts(self) -> GpuFacts:
         """As `DeviceQueue.facts`."""
         return facts(self._cuda, f"{self.processor}:{self._number}")
 

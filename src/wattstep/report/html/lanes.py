@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from wattstep.report.html.charts import color_of, phases_of
-from wattstep.report.html.page import embedded
+from wattstep.report.html.page import embedded, packed
 from wattstep.report.values import brief, plain, quantity
 from wattstep.run.lanes import Lane, OperationLanes, StepLane
 from wattstep.run.three_steps import SHOWN
@@ -21,7 +19,7 @@ from wattstep.run.timeline import Timeline
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LANES_SCRIPTS = ("lanes_data.js", "lanes_drawing.js", "lanes.js")
-BUDGET = 6_000_000  # characters of all runs of a page; plotly takes 1.2 million of the 15 at most
+BUDGET = 6_000_000  # characters of all runs of a page; the rest of a page takes one of the 15 at most
 LEAST_BUDGET = 300_000  # that is left to them where the rest of a page takes more
 CHANNELS_SHARE = 0.5  # of the budget, at most; operations get what is left
 DIGITS = 5  # of the largest value of a channel
@@ -34,7 +32,6 @@ MOST_PHASES = 12  # in the legend
 MOST_ROWS = 64  # threads times depths
 MOST_STEPS = 200_000  # drawn one by one
 TRIES = 6  # to meet the budget; each is a tenth below what would have met it
-LEVEL = 4  # of the compression: the usual 6 takes a fifth longer for 2 % less
 FLAGS = ("traced", "warmup", "throttled", "disturbed")
 
 Document = dict[str, Any]
@@ -154,7 +151,7 @@ class Columns:
 
     def text(self) -> str:
         """All columns, deflated, in base64."""
-        return base64.b64encode(zlib.compress(b"".join(self._parts), LEVEL)).decode("ascii")
+        return packed(b"".join(self._parts))
 
 
 def decode(spec: Mapping[str, Any], data: bytes) -> IntArray:

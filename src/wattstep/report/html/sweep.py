@@ -13,11 +13,8 @@ from wattstep.report.html.front_chart import front_chart
 from wattstep.report.html.page import (
     Plot,
     Plots,
-    content_policy,
-    embedded,
+    code_of,
     own_file,
-    plotting_library,
-    script_source,
     template,
     write_at_once,
 )
@@ -63,9 +60,6 @@ def render_sweep(
     nothing: list[tuple[Front, Plot | None]] = []
     drawn = failures.guard("time and energy", lambda: _fronts(sweep, plots), nothing)
     paper = failures.guard("the paper's figures", lambda: _paper(runs, plots), None)
-    # 1.2 MB, where there is no chart.
-    plotly = [plotting_library()] if plots.placed else []
-    scripts = [*plotly, script_source(own_file("report.js"))]
     return template("sweep.html").render(
         table=fit_table(sweep),
         facts=facts(sweep),
@@ -76,12 +70,10 @@ def render_sweep(
         paper=paper,
         unreadable=unreadable,
         failures=[(plain(one.part), plain(one.reason)) for one in failures],
-        charts=Markup(embedded(plots.placed)),
         bytes_note=BYTES_NOTE,
         board=BOARD,
         style=Markup(own_file("report.css") + own_file("sweep.css")),
-        scripts=scripts,
-        policy=content_policy(scripts),
+        code=code_of(plots),
     )
 
 

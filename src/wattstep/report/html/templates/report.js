@@ -46,12 +46,17 @@
     return layout;
   }
 
-  // Where the page has it as text, plotly runs when it is needed: that takes as long as all the rest.
+  // Plotly is unpacked while nothing waits for it and runs when it is needed: that takes as long as
+  // all the rest.
+  const script = document.createElement("script");
+  const unpacked = new Promise((resolve) => {
+    document.addEventListener("DOMContentLoaded", resolve);
+  }).then(async () => {
+    const packed = document.getElementById("plotly");
+    if (packed) script.textContent = await unpack.text(packed.textContent);
+  });
   function ready() {
-    if (window.Plotly) return;
-    const script = document.createElement("script");
-    script.textContent = document.getElementById("plotly").textContent;
-    document.head.append(script);
+    if (!window.Plotly) document.head.append(script);
   }
 
   function draw(place) {
@@ -79,7 +84,7 @@
       setTimeout(resolve, timeline ? 3000 : 1000); // ms
     });
   });
-  const later = (work) => begun.then(() => {
+  const later = (work) => Promise.all([begun, unpacked]).then(() => {
     (window.requestIdleCallback ?? setTimeout)(work, { timeout: 1000 });
   });
   const places = [...document.querySelectorAll(".chart")];
@@ -113,6 +118,7 @@
       const button = element("button", { type: "button", textContent: format.toUpperCase() });
       button.title = `Save this chart as ${format.toUpperCase()}`;
       button.addEventListener("click", async () => {
+        await unpacked;
         await draw(place);
         const scale = format === "png" ? 2 : 1;
         Plotly.downloadImage(place, { format, scale, filename: name });
@@ -165,7 +171,8 @@
   // The page takes the width of a sheet first, so that what is drawn fits it.
   window.addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
-    places.filter((place) => place.offsetParent !== null).forEach((place) => drawn.add(place));
+    const seen = script.textContent ? places.filter((place) => place.offsetParent !== null) : [];
+    seen.forEach((place) => drawn.add(place));
     wear("light");
   });
   window.addEventListener("afterprint", () => {
@@ -236,7 +243,7 @@
   }
 
   class Rows {
-    constructor(table) {
+    constructor(table, more) {
       this.table = table;
       this.heads = [...table.tHead.rows[0].cells];
       this.columns = this.heads.map((head) => ({
@@ -249,8 +256,7 @@
       this.rows = [...table.tBodies[0].rows].map((place) => ({
         place, cells: [...place.cells].map((cell, at) => cellOf(cell, this.columns[at])),
       }));
-      const more = table.parentElement.querySelector("script.rows");
-      for (const told of more ? JSON.parse(more.textContent) : []) {
+      for (const told of more) {
         this.rows.push({ told, cells: told.map((cell, at) => toldCell(cell, this.columns[at])) });
       }
       for (const row of this.rows) {
@@ -379,9 +385,10 @@
     }
   }
 
-  function equip(table, number) {
-    const rows = new Rows(table);
+  async function equip(table, number) {
     const box = table.parentElement;
+    const more = box.querySelector("script.rows");
+    const rows = new Rows(table, more ? JSON.parse(await unpack.text(more.textContent)) : []);
     const count = element("span", { className: "count" });
     count.setAttribute("role", "status");
     const all = element("button", { type: "button", textContent: "Show all" });

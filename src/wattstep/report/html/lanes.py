@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from wattstep.report.html.charts import color_of, phases_of
-from wattstep.report.html.page import embedded, packed
+from wattstep.report.html.page import packed, packed_json
 from wattstep.report.values import brief, plain, quantity
 from wattstep.run.lanes import Lane, OperationLanes, StepLane
 from wattstep.run.three_steps import SHOWN
@@ -19,7 +19,9 @@ from wattstep.run.timeline import Timeline
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LANES_SCRIPTS = ("lanes_data.js", "lanes_drawing.js", "lanes.js")
-BUDGET = 6_000_000  # characters of all runs of a page; the rest of a page takes one of the 15 at most
+BUDGET = (
+    6_000_000  # characters of all runs of a page; the rest of a page takes one of the 15 at most
+)
 LEAST_BUDGET = 300_000  # that is left to them where the rest of a page takes more
 CHANNELS_SHARE = 0.5  # of the budget, at most; operations get what is left
 DIGITS = 5  # of the largest value of a channel
@@ -65,7 +67,7 @@ def lanes_section(id: str, timeline: Timeline | None, budget: int = BUDGET) -> D
     encoded = encode(timeline, budget)
     return {
         "id": f"{id}-lanes",
-        "document": Markup(embedded(encoded.document)),
+        "document": packed_json(encoded.document),
         "blobs": {f"{id}-lanes-{part}": Markup(text) for part, text in encoded.blobs.items()},
         "notes": [plain(note) for note in encoded.notes],
         "steps": len(timeline.steps.index),

@@ -104,7 +104,7 @@ const lanesData = (() => {
   // Calls `arrived` after each part, so that what is there can be drawn.
   async function read(id, arrived) {
     const text = (part) => document.getElementById(`${id}-${part}`).textContent;
-    const told = JSON.parse(text("document"));
+    const told = JSON.parse(await unpack.text(text("document")));
     const data = { channels: [], operations: null, zooms: told.zooms };
     data.steps = stepsOf(told.steps, await unpack.bytes(text("steps")));
     arrived(data, "steps");

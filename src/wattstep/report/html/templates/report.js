@@ -2,7 +2,7 @@
 // Draws the charts, those in view first, in the colours of the theme that the reader chose; sorts,
 // filters and copies tables. Data only ever reach the page as text: nothing here writes HTML.
 (() => {
-  const charts = JSON.parse(document.getElementById("charts").textContent);
+  let charts = {};
   const drawn = new Set();
   const element = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -46,14 +46,15 @@
     return layout;
   }
 
-  // Plotly is unpacked while nothing waits for it and runs when it is needed: that takes as long as
-  // all the rest.
+  // Charts and plotly are unpacked while nothing waits for them; plotly runs when it is needed: that
+  // takes as long as all the rest.
   const script = document.createElement("script");
   const unpacked = new Promise((resolve) => {
     document.addEventListener("DOMContentLoaded", resolve);
   }).then(async () => {
-    const packed = document.getElementById("plotly");
-    if (packed) script.textContent = await unpack.text(packed.textContent);
+    const packed = (id) => unpack.text(document.getElementById(id).textContent);
+    charts = JSON.parse(await packed("charts"));
+    if (places.length) script.textContent = await packed("plotly");
   });
   function ready() {
     if (!window.Plotly) document.head.append(script);
@@ -112,18 +113,11 @@
 
   // Every chart as a file, in the colours that it has.
   function offerImages(place) {
-    const name = (place.getAttribute("aria-label") || place.id).toLowerCase()
-      .replaceAll(/[^a-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
-    const buttons = ["png", "svg"].map((format) => {
-      const button = element("button", { type: "button", textContent: format.toUpperCase() });
-      button.title = `Save this chart as ${format.toUpperCase()}`;
-      button.addEventListener("click", async () => {
-        await unpacked;
-        await draw(place);
-        const scale = format === "png" ? 2 : 1;
-        Plotly.downloadImage(place, { format, scale, filename: name });
-      });
-      return button;
+    const title = (place.getAttribute("aria-label") || place.id).replace("Chart: ", "");
+    const buttons = images.buttons(place, title, async (format, filename) => {
+      await unpacked;
+      await draw(place);
+      Plotly.downloadImage(place, { format, scale: format === "png" ? 2 : 1, filename });
     });
     place.after(element("div", { className: "tools images" }, ...buttons));
   }

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from wattstep.report.wording import unattributed_name
 from wattstep.schema.figure import Figure, weakest
 from wattstep.schema.figures import Figures
 from wattstep.schema.run_report import RunReport
@@ -58,7 +59,9 @@ def divisions(report: RunReport, *, energy_by_kind: bool = False) -> list[Divisi
         report: Of a run.
         energy_by_kind: Whether energy is divided by kinds of operations, too.
     """
-    rests = [(name, figures) for name, figures in report.unattributed.items()]
+    rests = [
+        (unattributed_name(name, report), figures) for name, figures in report.unattributed.items()
+    ]
     phases = [*((row.phase, row.figures) for row in report.phases), *rests]
     kinds = [*((row.kind, row.figures) for row in report.kinds), *rests]
     found = (

@@ -207,7 +207,7 @@ def _parts_of_a_step(report: RunReport, plots: Plots) -> dict[str, Any] | None:
     rows: list[dict[str, Any]] = [{**row.to_dict(), "part": row.phase} for row in report.phases]
     unattributed = _unattributed_by_phase(report)
     rows += [
-        {**_of_phases(n, figures, report), "part": wording.unattributed_name(n)}
+        {**_of_phases(n, figures, report), "part": wording.unattributed_name(n, report)}
         for n, figures in unattributed.items()
     ]
     outside = [{**vars(span), "part": n} for n, span in report.outside_steps.items()]

@@ -53,6 +53,7 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
     }
     parts: Mapping[str, tuple[Callable[[], Any], Any]] = {
         "title": (lambda: wording.title(report), id),
+        "credit": (lambda: plain(report.imported.get("credit") or ""), ""),
         "setting": (lambda: _setting(report), []),
         "sensors": (lambda: machines.sensors(report.device), ""),
         "virtual": (lambda: machines.virtuality(report.device), ""),

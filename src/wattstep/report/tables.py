@@ -157,14 +157,19 @@ def table(rows: Sequence[Row], texts: Mapping[str, str], figures: Mapping[str, s
     ]
     cells = {column.key: [plain(row.get(column.key) or "") for row in rows] for column in heads}
     shown: dict[str, list[Shown | None]] = {}
-    notes: list[str] = []
+    missing: dict[str, list[str]] = {}
     for key, name in figures.items():
         column_cells = [_cell(row.get(key), key) for row in rows]
-        notes += [] if key == _OF_ENERGY else _missing_notes(name, column_cells)
+        for note in [] if key == _OF_ENERGY else _missing_notes(column_cells):
+            missing.setdefault(note, []).append(name)
         if any(cell is not None and not cell.missing for cell in column_cells):
             heads.append(_column(key, name, [cell for cell in column_cells if cell is not None]))
             shown[key] = column_cells
     columns = [shown[column.key] if column.numeric else cells[column.key] for column in heads]
+    notes = (
+        f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} missing{note}"
+        for note, names in missing.items()
+    )
     return Table(columns=tuple(heads), rows=tuple(zip(*columns, strict=True)), notes=tuple(notes))
 
 
@@ -192,8 +197,8 @@ def seconds(row: CostRow) -> float:
     return -1.0 if row.time is None or row.time.value is None else row.time.value
 
 
-def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
-    """Notes on missing figures of a column: a line for each reason."""
+def _missing_notes(cells: Iterable[Shown | None]) -> list[str]:
+    """The ends of notes on missing figures of a column: one for each reason."""
     shown = [cell for cell in cells if cell is not None]
     # Each row that is too short for a sensor says how long it lasts: one line for all of them.
     common = [_common_reason(cell.reason) for cell in shown if cell.missing]
@@ -201,7 +206,7 @@ def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
     for reason in common:
         reasons[reason] = reasons.get(reason, 0) + 1
     return [
-        f"{name} is missing{'' if count == len(shown) else f' in {count} of {len(shown)} rows'}: {reason}"
+        f"{'' if count == len(shown) else f' in {count} of {len(shown)} rows'}: {reason}"
         for reason, count in reasons.items()
     ]
 

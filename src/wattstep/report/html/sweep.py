@@ -34,17 +34,19 @@ def write_sweep_report(
     runs: Sequence[Reported] = (),
     unreadable: Sequence[Unreadable] = (),
     failures: Failures | None = None,
+    paper: bool = False,
 ) -> None:
     """Writes the report of a sweep, in one piece or not at all.
 
     Args:
         sweep: Its result.
         path: The file; an older one is replaced.
-        runs: Its runs, from which the paper's figures are drawn; none: they are left out.
+        runs: Its runs, from which the paper's figures are drawn.
         unreadable: Runs of it that cannot be shown.
         failures: Takes note of parts that failed inside.
+        paper: Whether the paper's figures were asked for; else they are there where all can be drawn.
     """
-    write_at_once(render_sweep(sweep, runs, unreadable, failures), path)
+    write_at_once(render_sweep(sweep, runs, unreadable, failures, paper), path)
 
 
 def render_sweep(
@@ -52,6 +54,7 @@ def render_sweep(
     runs: Sequence[Reported] = (),
     unreadable: Sequence[Unreadable] = (),
     failures: Failures | None = None,
+    paper: bool = False,
 ) -> str:
     """The report of a sweep as the text of an HTML page; parts that failed are listed in it."""
     failures = Failures() if failures is None else failures
@@ -59,7 +62,7 @@ def render_sweep(
     plots = Plots()
     nothing: list[tuple[Front, Plot | None]] = []
     drawn = failures.guard("time and energy", lambda: _fronts(sweep, plots), nothing)
-    paper = failures.guard("the paper's figures", lambda: _paper(runs, plots), None)
+    figures = failures.guard("the paper's figures", lambda: _paper(runs, plots, paper), None)
     return template("sweep.html").render(
         table=fit_table(sweep),
         facts=facts(sweep),
@@ -67,7 +70,7 @@ def render_sweep(
         unfit=unfit(sweep),
         outcomes=[_outcome(outcome) for outcome in sweep.outcomes],
         fronts=drawn,
-        paper=paper,
+        paper=figures,
         unreadable=unreadable,
         failures=[(plain(one.part), plain(one.reason)) for one in failures],
         bytes_note=BYTES_NOTE,
@@ -85,10 +88,10 @@ def _fronts(sweep: SweepReport, plots: Plots) -> list[tuple[Front, Plot | None]]
     ]
 
 
-def _paper(runs: Sequence[Reported], plots: Plots) -> dict[str, Any] | None:
+def _paper(runs: Sequence[Reported], plots: Plots, asked: bool) -> dict[str, Any] | None:
     """The paper's figures on the runs of the sweep."""
     readings = [reading(run.report, run.three_steps, run.state) for run in runs]
-    return paper_section(Readings(runs=readings), plots)
+    return paper_section(Readings(runs=readings), plots, asked)
 
 
 def _settings(sweep: SweepReport) -> list[tuple[str, str]]:

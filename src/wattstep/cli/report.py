@@ -72,7 +72,8 @@ def _report_runs(
 ) -> None:
     from wattstep.report.html.report import Unreadable, write_report
 
-    reported, unreadable = _read(contents.runs, quiet)
+    explained = len(contents.runs) <= MOST_EXPLAINED
+    reported, unreadable = _read(contents.runs, quiet, explained=explained)
     unreadable = [
         *(
             Unreadable(path=plain(path.name), reason=plain(f"{path} is not a run, and holds none"))
@@ -98,7 +99,7 @@ def _report_sweep(path: Path, output: Path, paper: bool, as_json: bool, quiet: b
     from wattstep.sweep.folder import load_sweep
 
     sweep = load_sweep(path, warn=lambda text: say(f"wattstep: {text}"))
-    reported, unreadable = _read(trained(path, read_sweep(path)), quiet)
+    reported, unreadable = _read(trained(path, read_sweep(path)), quiet, explained=False)
     failures = Failures()
     _written(
         output, lambda: write_sweep_report(sweep, output, reported, unreadable, failures, paper)
@@ -106,7 +107,9 @@ def _report_sweep(path: Path, output: Path, paper: bool, as_json: bool, quiet: b
     _tell(sweep.to_dict(), unreadable, failures, output, as_json)
 
 
-def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
+def _read(
+    runs: Mapping[Path, str], quiet: bool, *, explained: bool
+) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
     """The runs that can be shown, and the others."""
     from wattstep.report.html.report import Reported, read_run
 
@@ -115,7 +118,7 @@ def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Se
     for path, state in runs.items():
         if not quiet:
             say(f"reading {path}")
-        run = read_run(path, state, explained=len(runs) <= MOST_EXPLAINED)
+        run = read_run(path, state, explained=explained)
         if isinstance(run, Reported):
             reported.append(run)
         else:

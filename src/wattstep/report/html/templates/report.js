@@ -187,6 +187,17 @@
     const exact = Object.fromEntries(EXACT.map((name) => [name, place.dataset[name] ?? ""]));
     return complete({ ...exact, text: place.textContent.trim(), title: place.title }, column);
   }
+  // The rows of a block: it has them by columns (report/tables.py `Table.more`).
+  function rowsOf(more) {
+    if (!more) return [];
+    return more.places.map((place, row) => more.columns.map((column) => {
+      if (Array.isArray(column)) return column[row];
+      if (!column.value[row]) return null;
+      const parts = Object.entries(column).map(([name, all]) => (
+        [name, Array.isArray(all) ? all[row] : place + all]));
+      return Object.fromEntries(parts.filter(([, part]) => part));
+    }));
+  }
   function toldCell(told, column) {
     if (told === null || typeof told === "string") return complete({ text: told ?? "" }, column);
     return complete({ ...told, text: textOf(told, column) }, column);
@@ -250,7 +261,7 @@
       this.rows = [...table.tBodies[0].rows].map((place) => ({
         place, cells: [...place.cells].map((cell, at) => cellOf(cell, this.columns[at])),
       }));
-      for (const told of more) {
+      for (const told of rowsOf(more)) {
         this.rows.push({ told, cells: told.map((cell, at) => toldCell(cell, this.columns[at])) });
       }
       for (const row of this.rows) {
@@ -382,7 +393,7 @@
   async function equip(table, number) {
     const box = table.parentElement;
     const more = box.querySelector("script.rows");
-    const rows = new Rows(table, more ? JSON.parse(await unpack.text(more.textContent)) : []);
+    const rows = new Rows(table, more ? JSON.parse(await unpack.text(more.textContent)) : null);
     const count = element("span", { className: "count" });
     count.setAttribute("role", "status");
     const all = element("button", { type: "button", textContent: "Show all" });

@@ -51,11 +51,11 @@
   const script = document.createElement("script");
   const unpacked = new Promise((resolve) => {
     document.addEventListener("DOMContentLoaded", resolve);
-  }).then(async () => {
+  }).then(() => unpack.beforeLoad(async () => {
     const packed = (id) => unpack.text(document.getElementById(id).textContent);
     charts = JSON.parse(await packed("charts"));
     if (places.length) script.textContent = await packed("plotly");
-  });
+  }));
   function ready() {
     if (!window.Plotly) document.head.append(script);
   }

@@ -31,5 +31,20 @@ const unpack = (() => {
 
   const text = async (packed) => new TextDecoder().decode(await bytes(packed));
 
-  return { bytes, pause, text };
+  // Puts off the page's event "load" until the work is done: what prints a page as soon as it is
+  // loaded, such as a browser without a window, finds all of it. An open document holds it up.
+  async function beforeLoad(work) {
+    const frame = document.createElement("iframe");
+    frame.hidden = true;
+    document.body.append(frame);
+    frame.contentDocument.open();
+    try {
+      await work();
+    } finally {
+      frame.contentDocument.close();
+      frame.remove();
+    }
+  }
+
+  return { beforeLoad, bytes, pause, text };
 })();

@@ -76,6 +76,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "reports/pages/paper/test_figures_in_browser.py": "a browser",
         "reports/pages/test_first_screen_in_browser.py": "a browser",
         "reports/pages/test_hostile_pages.py::test_a_browser_runs_none_of_it": "a browser",
+        "reports/pages/test_images_in_browser.py": "a browser",
         "reports/pages/test_in_browser.py": "a browser",
         "reports/pages/test_lanes_in_browser.py": "a browser",
         "reports/pages/test_notebook.py::test_a_browser_draws_it_in_both_themes_without_a_complaint": (

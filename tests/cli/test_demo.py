@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.reports.pages.tree import tree
 
-from wattstep.cli.demo import demo
+from wattstep.cli.demo import RECORDING, demo
 
 
 def test_the_demo_tells_the_truth_of_the_recording(
@@ -20,8 +21,21 @@ def test_the_demo_tells_the_truth_of_the_recording(
     assert "MIT" in told
     (run,) = tmp_path.glob("*/run.json")
     assert f"run: {run.parent}" in told
-    page = (tmp_path / "report.html").read_text()
-    assert "VGG9 on CIFAR-10" in page
+    page = tree((tmp_path / "report.html").read_text())
+    assert page.find("h1")[0].text.startswith("VGG9 on CIFAR-10")
+    (credit,) = [each.text for each in page.all() if "credit" in each.classes]
+    notice = (RECORDING.parent / "NOTICE").read_text()
+    for owed in ("vgg9_cifar10_train.csv", "AmazingDD/Jetson-Energy-Monitor", "2025 Yu Di", "MIT"):
+        assert owed in credit
+        assert owed in notice
+
+
+def test_the_demo_says_each_thing_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo(out=tmp_path)
+    page = tree((tmp_path / "report.html").read_text())
+    seen = [each.text for each in page.all() if each.tag in ("p", "li", "dd")]
+    for told in (" ".join(capsys.readouterr().out.split()), " ".join(seen)):
+        assert told.count("were counted by the period of the power") == 1
 
 
 def test_its_joules_are_replayed_and_hold_the_truth(

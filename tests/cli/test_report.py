@@ -71,19 +71,25 @@ def test_a_sweep_among_runs_brings_the_runs_that_are_there(
     runs.mkdir()
     made(runs, 16)
     page = tmp_path / "r.html"
-    assert called(monkeypatch, str(found), str(runs), "-o", str(page), "--json", "-q") == 0
+    words = (str(found), str(runs), "-o", str(page), "--json", "-q")
+    assert called(monkeypatch, *words) == 0
+    assert 'id="paper"' not in page.read_text()
+    capsys.readouterr()
+    assert called(monkeypatch, *words, "--paper") == 0
     batches = {one["batch_size"] for one in json.loads(capsys.readouterr().out)["runs"]}
     assert batches == {4, 16, 64}
     assert 'id="paper-figure-8" open' in page.read_text()
 
 
-def test_a_sweep_alone_has_its_table_and_the_papers_figures(
+def test_a_sweep_alone_has_its_table_and_the_papers_figures_where_they_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "r.html"
     found = sweep(tmp_path / "sweep")
     assert called(monkeypatch, str(found), "-o", str(page), "-q") == 0
     assert "Does it train?" in page.read_text()
+    assert 'id="paper"' not in page.read_text()
+    assert called(monkeypatch, str(found), "-o", str(page), "-q", "--paper") == 0
     assert 'id="paper-figure-8" open' in page.read_text()
 
 

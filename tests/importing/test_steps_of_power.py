@@ -58,7 +58,7 @@ def test_the_truth_of_a_real_training_lies_in_what_its_power_tells(orin: Run) ->
     assert time.high - time.low < 0.2 * time.value
     assert time.status.value == "attributed"
     assert "not marked" in time.method
-    assert any("not marked" in note and "1564" not in note for note in orin.info.notes)
+    assert any("no step is marked" in note and "1,564" not in note for note in orin.info.notes)
     # Its last stretch without the period is a rest, and in no step.
     rests = orin.series.steps.rest_ns["without_period"]
     first = orin.series.samples["gpu+soc"][0][0]

@@ -11,10 +11,13 @@ from wattstep.insight.observe.deciding import (
     UNTESTABLE,
     Part,
     Region,
+    Verdict,
     of_any,
     of_parts,
 )
 from wattstep.insight.observe.estimates import Estimate
+from wattstep.insight.observe.observation import Case, Judged
+from wattstep.insight.observe.wording import in_how_many
 from wattstep.schema.figure import Status
 
 
@@ -112,3 +115,29 @@ def test_how_many_processes_would_decide_it() -> None:
     assert one.processes_to_decide() == 3
     at_margin = Part(name="p", words="p", region=ABOVE, estimate=estimate(0.101, 0.1))
     assert at_margin.processes_to_decide() is None
+
+
+def cases(*verdicts: Verdict) -> list[Judged]:
+    labels = ("lenet", "dqn", "vgg16")
+    return [
+        Judged(case=Case(label=label), verdict=verdict, parts=())
+        for label, verdict in zip(labels, verdicts, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        ((HOLDS,), "In the one model tested (lenet)"),
+        ((HOLDS, HOLDS), "In both models"),
+        ((HOLDS, FAILS, UNDECIDED), "In 1 of 3 models (not in dqn; undecided in vgg16)"),
+        ((FAILS,), "It does not hold in lenet that"),
+        ((FAILS, FAILS), "It does not hold in any of 2 models that"),
+        ((UNDECIDED,), "It is undecided in lenet whether"),
+        ((UNDECIDED, UNDECIDED), "It is undecided in both models whether"),
+        ((UNDECIDED, UNDECIDED, UNDECIDED), "It is undecided in all 3 models whether"),
+        ((FAILS, UNDECIDED), "It holds in none of 2 models (not in lenet; undecided in dqn) that"),
+    ],
+)
+def test_where_a_claim_holds_is_said_before_it(verdicts: tuple[Verdict, ...], words: str) -> None:
+    assert in_how_many(cases(*verdicts), "model") == words

@@ -11,6 +11,7 @@ from tests.reports import synthetic
 
 from wattstep.report import wording
 from wattstep.report.conditions import power_channels, sentences, stretches
+from wattstep.report.divisions import divisions
 from wattstep.report.html.report import render_report
 from wattstep.report.tables import costs
 from wattstep.report.terminal.run import print_run
@@ -195,11 +196,16 @@ def test_beside_phases_the_rest_holds_what_phases_leave_out() -> None:
     }  # fmt: skip
     shown["not_resolved"] = {"phases": {"energy": synthetic.figure(2.0, "J")}}
     page = render_report([synthetic.reported(document=shown)])
-    part = page[page.index("Where a step goes") :]
+    part = page[page.index("all figures of its parts") :]
     row = part[part.index("too short for the sensor") :]
     assert "2.00 J" in row[: row.index("</tr>")]
     assert "too short for the sensor" in printed(shown)
     assert "9.00 J" in printed(shown)
+    # In the bar, too: what phases leave out are no 9 J.
+    found = {each.title: each for each in divisions(synthetic.report(shown))}
+    (short,) = [p for p in found["energy by phase"].parts if p.name == "too short for the sensor"]
+    assert short.figure is not None
+    assert short.figure.value == 2.0
 
 
 GROUP = {
@@ -244,7 +250,7 @@ def test_beside_phases_stands_what_they_leave_out_though_operations_leave_nothin
     shown["rests"].pop("not_resolved", None)
     shown["not_resolved"] = {"operations": {}, "phases": {"energy": synthetic.figure(2.0, "J")}}
     page = render_report([synthetic.reported(document=shown)])
-    part = page[page.index("Where a step goes") :]
+    part = page[page.index("all figures of its parts") :]
     row = part[part.index("too short for the sensor") :]
     assert "2.00 J" in row[: row.index("</tr>")]
 

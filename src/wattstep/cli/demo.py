@@ -11,7 +11,10 @@ import typer
 from wattstep.cli.options import Json, Quiet
 
 RECORDING: Final = Path(__file__).parent / "recordings" / "orin-vgg9.csv.gz"
-CREDIT: Final = "recording: AmazingDD/Jetson-Energy-Monitor (MIT), VGG9 on CIFAR-10 on a Jetson AGX Orin, two epochs"
+CREDIT: Final = (
+    "Recording: vgg9_cifar10_train.csv of github.com/AmazingDD/Jetson-Energy-Monitor, two epochs on "
+    "a Jetson AGX Orin; copyright (c) 2025 Yu Di, MIT licence"
+)
 TITLE: Final = "VGG9 on CIFAR-10"
 BATCH: Final = 64
 
@@ -24,7 +27,10 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Show what a log of power alone tells of a training on a Jetson AGX Orin; needs nothing but wattstep."""
+    from rich.text import Text
+
     from wattstep.cli.progress import bar_of
+    from wattstep.cli.screen import screen
     from wattstep.cli.showing import show_runs
     from wattstep.importing.importer import ImportSettings, import_run
     from wattstep.report.conditions import counted_twice
@@ -34,7 +40,7 @@ def demo(
 
     settings = ImportSettings(
         telemetry=(RECORDING,), units=("mW",), board="jetson-agx-orin", workload=TITLE,
-        batch_size=BATCH, replayed=True,
+        batch_size=BATCH, replayed=True, credit=CREDIT,
     )  # fmt: skip
     folder = out / new_name("orin-vgg9")
     page = out / "report.html"
@@ -47,6 +53,7 @@ def demo(
     show_runs([folder], json)
     if json or not isinstance(reported, Reported):
         return
+    console = screen()
     for sentence in (*counted_twice(reported.report), CREDIT):
-        print(sentence)
+        console.print(Text(sentence))
     print(f"report: {page.absolute().as_uri()}", file=sys.stdout)

@@ -104,6 +104,7 @@ def profile(
         step_marker=step_marker,
         total_steps=total_steps,
         script_output="stderr" if json else "stdout",
+        quiet=quiet,
         **given,
     )
     target = given["target"]

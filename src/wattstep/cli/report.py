@@ -45,7 +45,7 @@ def report(
 ) -> None:
     """Write a report of recorded runs that opens in a browser, offline."""
     if len(runs) == 1 and (runs[0] / SWEEP).exists():
-        _report_sweep(runs[0], output, json, quiet)
+        _report_sweep(runs[0], output, paper, json, quiet)
         return
     empty = [path for path in runs if _holds_nothing(path)] if len(runs) > 1 else []
     contents = find([path for path in runs if path not in empty] or runs)
@@ -72,7 +72,8 @@ def _report_runs(
 ) -> None:
     from wattstep.report.html.report import Unreadable, write_report
 
-    reported, unreadable = _read(contents.runs, quiet)
+    explained = len(contents.runs) <= MOST_EXPLAINED
+    reported, unreadable = _read(contents.runs, quiet, explained=explained)
     unreadable = [
         *(
             Unreadable(path=plain(path.name), reason=plain(f"{path} is not a run, and holds none"))
@@ -83,8 +84,8 @@ def _report_runs(
     daily = [_daily(path) for path in contents.daily]
     if not reported and not daily:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
-    # Sweeps and daily trainings are made for them.
-    paper = paper or bool(contents.outcomes or contents.daily)
+    # A daily training has nothing else on a page: Figure 10 is what it tells.
+    paper = paper or bool(contents.daily)
     failures = Failures()
     _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
     days = {"daily": [one.to_dict() for one in daily]} if daily else {}
@@ -92,19 +93,23 @@ def _report_runs(
     _tell(documents, unreadable, failures, output, as_json)
 
 
-def _report_sweep(path: Path, output: Path, as_json: bool, quiet: bool) -> None:
-    """The table of what fits, and the paper's figures; single runs are reported by their folders."""
+def _report_sweep(path: Path, output: Path, paper: bool, as_json: bool, quiet: bool) -> None:
+    """The table of what fits; single runs are reported by their folders."""
     from wattstep.report.html.sweep import write_sweep_report
     from wattstep.sweep.folder import load_sweep
 
     sweep = load_sweep(path, warn=lambda text: say(f"wattstep: {text}"))
-    reported, unreadable = _read(trained(path, read_sweep(path)), quiet)
+    reported, unreadable = _read(trained(path, read_sweep(path)), quiet, explained=False)
     failures = Failures()
-    _written(output, lambda: write_sweep_report(sweep, output, reported, unreadable, failures))
+    _written(
+        output, lambda: write_sweep_report(sweep, output, reported, unreadable, failures, paper)
+    )
     _tell(sweep.to_dict(), unreadable, failures, output, as_json)
 
 
-def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
+def _read(
+    runs: Mapping[Path, str], quiet: bool, *, explained: bool
+) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
     """The runs that can be shown, and the others."""
     from wattstep.report.html.report import Reported, read_run
 
@@ -113,7 +118,7 @@ def _read(runs: Mapping[Path, str], quiet: bool) -> tuple[Sequence[Reported], Se
     for path, state in runs.items():
         if not quiet:
             say(f"reading {path}")
-        run = read_run(path, state, explained=len(runs) <= MOST_EXPLAINED)
+        run = read_run(path, state, explained=explained)
         if isinstance(run, Reported):
             reported.append(run)
         else:

@@ -49,6 +49,7 @@ class ImportSettings:
         find_steps: Whether steps are looked for in the power of a log without a trace.
         replayed: Whether the logs stand in for a training of one's own, as a demonstration does:
             their figures are `replayed`.
+        credit: Whose recording it is, and under which licence; reports show it.
     """
 
     trace: Path | None = None
@@ -64,6 +65,7 @@ class ImportSettings:
     units: tuple[str, ...] = ()
     find_steps: bool = True
     replayed: bool = False
+    credit: str = ""
 
     def __post_init__(self) -> None:
         if self.trace is None and not self.telemetry:
@@ -225,6 +227,8 @@ def _describe(
         }
         for log in aligned.logs
     ]
+    if settings.credit:
+        imported["credit"] = settings.credit
     imported["alignment"] = list(aligned.documents)
     status: Origin = "replayed" if settings.replayed else "measured"
     reads = tuple(_read(number, log, status) for number, log in enumerate(logs))

@@ -27,10 +27,10 @@ LEAST_SAMPLES: Final = 40
 ROLES: Final = ("power_total", "power_part", "power_outside")
 LEAST_SEEN: Final = 0.5  # of the busy stretch in which a period shows that is one of steps
 FOUND: Final = (
-    "steps found from the period of the power, not marked: {count} of {period} where the period "
-    "shows, {share:.0%} of the busy stretch of {busy}, which holds {fewest} to {most} of {low} to "
-    "{high}; single ones are not told apart, what else has that period counts as steps, and one "
-    "that is shorter than {least} would look the same"
+    "no step is marked: {count:,} of {period} were counted by the period of the power, which shows "
+    "in {share:.0%} of the busy stretch. All of its {busy} would hold {fewest:,} to {most:,} steps "
+    "of {low} to {high}. Single steps are not told apart; whatever else repeats with this period "
+    "is counted as a step, and steps shorter than {least} could look the same"
 )
 RARE: Final = "a period of {period} shows in {share:.0%} of the busy stretch only"
 UNSEEN: Final = "without_period"  # the rest between steps in which none were found

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from wattstep.report.wording import unattributed_name
 from wattstep.schema.figure import Figure, weakest
 from wattstep.schema.figures import Figures
 from wattstep.schema.run_report import RunReport
@@ -58,9 +59,8 @@ def divisions(report: RunReport, *, energy_by_kind: bool = False) -> list[Divisi
         report: Of a run.
         energy_by_kind: Whether energy is divided by kinds of operations, too.
     """
-    rests = [(name, figures) for name, figures in report.unattributed.items()]
-    phases = [*((row.phase, row.figures) for row in report.phases), *rests]
-    kinds = [*((row.kind, row.figures) for row in report.kinds), *rests]
+    phases = [*((row.phase, row.figures) for row in report.phases), *_rests(report, "phases")]
+    kinds = [*((row.kind, row.figures) for row in report.kinds), *_rests(report, "kinds")]
     parts = (
         _division("time", "phase", phases, "time", "share"),
         _division("energy", "phase", phases, "energy", "energy"),
@@ -69,6 +69,27 @@ def divisions(report: RunReport, *, energy_by_kind: bool = False) -> list[Divisi
         *([_division("energy", "kind", kinds, "energy", "energy")] if energy_by_kind else ()),
     )
     return [each for each in parts if len(each.parts) > 1]
+
+
+def beside(report: RunReport, table: str) -> dict[str, Figures]:
+    """Unattributed parts as they stand beside a table, "phases" or "kinds".
+
+    What was too short for the sensor is less there than beside single operations.
+    """
+    parts = dict(report.unattributed)
+    left = report.not_resolved.get(table, Figures())
+    if "not_resolved" in parts or "energy" in left:
+        of_operations = parts.get("not_resolved", Figures())
+        kept = {key: of_operations[key] for key in ("time", "share") if key in of_operations}
+        parts["not_resolved"] = Figures({**kept, **left})
+    return parts
+
+
+def _rests(report: RunReport, table: str) -> list[tuple[str, Figures]]:
+    return [
+        (unattributed_name(name, report), figures)
+        for name, figures in beside(report, table).items()
+    ]
 
 
 def _rails(report: RunReport) -> list[tuple[str, Figures]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from wattstep.report.values import Shown, plain, quantity, show
+from wattstep.report.values import Shown, brief, plain, quantity, show
 from wattstep.schema.outcome import Outcome
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.sweep_report import SweepReport
@@ -18,7 +18,16 @@ Family = tuple[str, int | None, str, str | None, str]
 TRAINED: Final = "trained"
 BOARD: Final = "Jetson TX2 with 8 GB"
 _RUN_AGAIN: Final = ("", "interrupted", "unrecorded")
+# Beginnings of notes that say nothing of memory at its peak or the time of a step.
+_OF_OTHER_FIGURES: Final = (
+    "memory by category is not known",
+    "traced steps: ",
+    "no canary ",
+    "the ambient temperature is unknown",
+    "whether a fan cools the device is unknown",
+)
 _QUIET: Final = (TRAINED, "skipped")  # what the table says in full
+_MOST_NAMES: Final = 4  # of configurations of which the same is to be said
 _NOTHING_TO_SAY: Final = (("Not run yet", "0"), ("Versions", ""))
 # What tells rows of one workload apart, where it differs.
 _TELLING: Final = {
@@ -98,18 +107,24 @@ def fit_table(sweep: SweepReport) -> FitTable:
 
 
 def unfit(sweep: SweepReport) -> list[tuple[str, str, list[str]]]:
-    """Outcomes that need words: what, in which way it ended and why, and evidence or notes."""
-    return [
-        (
-            plain(outcome.configuration.name),
-            f"{plain(outcome.status)}: {plain(outcome.reason)}".removesuffix(": "),
-            [plain(note) for note in outcome.evidence.notes]
-            if outcome.status == TRAINED  # how it ended is no news
-            else evidence(outcome),
-        )
-        for outcome in sweep.outcomes
-        if outcome.status not in _QUIET or outcome.evidence.notes
-    ]
+    """Outcomes that need words: which, in which way they ended and why, and evidence or notes.
+
+    Those of which the same is to be said stand together.
+    """
+    named: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for outcome in sweep.outcomes:
+        if outcome.status in _QUIET and not outcome.evidence.notes:
+            continue
+        ended = f"{plain(outcome.status)}: {plain(outcome.reason)}".removesuffix(": ")
+        trained = outcome.status == TRAINED  # how it ended is no news
+        told = [plain(note) for note in outcome.evidence.notes] if trained else evidence(outcome)
+        named.setdefault((ended, tuple(told)), []).append(brief(outcome.configuration.name))
+    return [(_together(names), ended, list(told)) for (ended, told), names in named.items()]
+
+
+def _together(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def evidence(outcome: Outcome) -> list[str]:
@@ -211,7 +226,7 @@ def _cell(outcomes: Sequence[Outcome]) -> Cell:
     finite = False if False in finite_losses else None if None in finite_losses else True
     if finite is False:
         words.append("loss not finite")
-    elif middle.evidence.notes:
+    elif not all(note.startswith(_OF_OTHER_FIGURES) for note in middle.evidence.notes):
         words.append("see its notes")
     return Cell(
         status=TRAINED, words=tuple(words) or (TRAINED,), peak=peak, step=step, finite=finite

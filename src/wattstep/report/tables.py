@@ -66,15 +66,22 @@ class Table:
         return self.rows[:MOST_DRAWN]
 
     @property
-    def more(self) -> list[list[Any]]:
-        """The other rows, JSON-ready: text, None, or what `_told` makes of a figure."""
-        return [
-            [
-                _told(column, cell) if isinstance(cell, Shown) else cell
-                for column, cell in zip(self.columns, row, strict=True)
-            ]
-            for row in self.rows[MOST_DRAWN:]
-        ]
+    def more(self) -> dict[str, Any]:
+        """The other rows, JSON-ready, by columns: alike stands beside alike, which packs well.
+
+        "places" has where each row stands in the document. A column of texts is a list; one of
+        figures has lists of what `_told` makes of them, "" where a row has none, and in "figure" the
+        end of the pointers after the place of the row, or all of them where that is not how they are.
+        """
+        rows = self.rows[MOST_DRAWN:]
+        if not rows:
+            return {}
+        places = [_place(row) for row in rows]
+        by_column = zip(self.columns, zip(*rows, strict=True), strict=True)
+        return {
+            "places": places,
+            "columns": [_told_together(column, cells, places) for column, cells in by_column],
+        }
 
 
 _TEXTS = {
@@ -157,14 +164,19 @@ def table(rows: Sequence[Row], texts: Mapping[str, str], figures: Mapping[str, s
     ]
     cells = {column.key: [plain(row.get(column.key) or "") for row in rows] for column in heads}
     shown: dict[str, list[Shown | None]] = {}
-    notes: list[str] = []
+    missing: dict[str, list[str]] = {}
     for key, name in figures.items():
         column_cells = [_cell(row.get(key), key) for row in rows]
-        notes += [] if key == _OF_ENERGY else _missing_notes(name, column_cells)
+        for note in [] if key == _OF_ENERGY else _missing_notes(column_cells):
+            missing.setdefault(note, []).append(name)
         if any(cell is not None and not cell.missing for cell in column_cells):
             heads.append(_column(key, name, [cell for cell in column_cells if cell is not None]))
             shown[key] = column_cells
     columns = [shown[column.key] if column.numeric else cells[column.key] for column in heads]
+    notes = (
+        f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} missing{note}"
+        for note, names in missing.items()
+    )
     return Table(columns=tuple(heads), rows=tuple(zip(*columns, strict=True)), notes=tuple(notes))
 
 
@@ -192,8 +204,8 @@ def seconds(row: CostRow) -> float:
     return -1.0 if row.time is None or row.time.value is None else row.time.value
 
 
-def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
-    """Notes on missing figures of a column: a line for each reason."""
+def _missing_notes(cells: Iterable[Shown | None]) -> list[str]:
+    """The ends of notes on missing figures of a column: one for each reason."""
     shown = [cell for cell in cells if cell is not None]
     # Each row that is too short for a sensor says how long it lasts: one line for all of them.
     common = [_common_reason(cell.reason) for cell in shown if cell.missing]
@@ -201,7 +213,7 @@ def _missing_notes(name: str, cells: Iterable[Shown | None]) -> list[str]:
     for reason in common:
         reasons[reason] = reasons.get(reason, 0) + 1
     return [
-        f"{name} is missing{'' if count == len(shown) else f' in {count} of {len(shown)} rows'}: {reason}"
+        f"{'' if count == len(shown) else f' in {count} of {len(shown)} rows'}: {reason}"
         for reason, count in reasons.items()
     ]
 
@@ -232,6 +244,33 @@ def _told(column: Column, cell: Shown) -> dict[str, str]:
         "title": cell.reason if cell.missing else "" if column.detail else cell.detail,
     }
     return {key: text for key, text in words.items() if text}
+
+
+def _place(row: Sequence[Cell]) -> str:
+    pointers = (cell.pointer for cell in row if isinstance(cell, Shown))
+    return next(pointers, "").rpartition("/")[0]
+
+
+def _told_together(column: Column, cells: Sequence[Cell], places: Sequence[str]) -> Any:
+    """A column for the browser: see `Table.more`."""
+    if not column.numeric:
+        return list(cells)
+    told = [_told(column, cell) if isinstance(cell, Shown) else {} for cell in cells]
+    parts: dict[str, Any] = {
+        key: [each.get(key, "") for each in told]
+        for key in dict.fromkeys(k for t in told for k in t)
+    }
+    ends = {
+        pointer.removeprefix(place) if pointer.startswith(place) else None
+        for place, pointer in (
+            (place, each.get("figure", ""))
+            for place, each in zip(places, told, strict=True)
+            if each
+        )
+    }
+    if len(ends) == 1 and None not in ends:
+        parts["figure"] = ends.pop()
+    return parts
 
 
 def _column(key: str, name: str, cells: Sequence[Shown]) -> Column:

@@ -285,9 +285,11 @@ def _throttled(report: RunReport) -> list[str]:
     return [f"{conditions.throttled_steps:,} of {of} were throttled; {how}."]
 
 
-def unattributed_name(name: str) -> str:
-    """Label of an unattributed part."""
-    return "too short for the sensor" if name == "not_resolved" else name
+def unattributed_name(name: str, report: RunReport) -> str:
+    """Label of an unattributed part; a phase of the same name has the operations."""
+    if name == "not_resolved":
+        return "too short for the sensor"
+    return f"{name}, no operation" if any(row.phase == name for row in report.phases) else name
 
 
 def summary(report: RunReport) -> list[str]:

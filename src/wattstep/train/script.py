@@ -48,6 +48,7 @@ class ProfileSettings:
         script_output: "stdout", or "stderr" where standard output is for JSON.
         output: Descriptor of a file of this process into which goes what the script would print on
             the terminal, where a view has it; None: nothing does.
+        quiet: Whether nothing is told of its run once it has ended: then a full disk is told at once.
     """
 
     script: str
@@ -62,6 +63,7 @@ class ProfileSettings:
     total_steps: int | None = None
     script_output: str = "stdout"
     output: int | None = None
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         if self.total_steps is not None and self.total_steps < 1:
@@ -135,7 +137,7 @@ def main() -> None:
         about={"workload": Path(settings.script).stem, "engine": engines.DEFAULT},
     )
     others = others_beside()
-    _say_warnings_in_one_line()
+    _say_warnings_in_one_line(quiet=settings.quiet)
     try:
         recorder.start()
     except WattstepError as error:
@@ -155,12 +157,13 @@ def main() -> None:
     raise SystemExit(code)
 
 
-def _say_warnings_in_one_line() -> None:
-    """Warnings of ours as lines of ours, without a place in the code; of a full disk the first alone.
+def _say_warnings_in_one_line(*, quiet: bool) -> None:
+    """Warnings of ours as lines of ours, without a place in the code; a full disk is told once.
 
-    What follows it is lost for the same reason.
+    What follows it is lost for the same reason. The command tells it with the script's exit code and
+    what to do, unless it is quiet: then the first warning does.
     """
-    usual, full, shown = warnings.formatwarning, os.strerror(errno.ENOSPC), False
+    usual, full, shown = warnings.formatwarning, os.strerror(errno.ENOSPC), not quiet
 
     def formatted(
         message: Warning | str,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.reports import synthetic
 from tests.reports.hostile import EVIL, LONG, TEXTS, poisoned
-from tests.reports.pages.tree import Element, tree
+from tests.reports.pages.tree import Element, tree, unpacked
 from tests.reports.terminal.test_hostile import daily, sweep
 from tests.reports.test_hostile_values import harmful
 from tests.reports.test_memory import footprint
@@ -111,7 +111,7 @@ def names(thing: Any) -> Iterator[str]:
 def test_charts_have_no_markup_of_names(name: str) -> None:
     root = tree(PAGES[name](EVIL))
     data = next(each for each in root.all() if each.attributes.get("id") == "charts")
-    for text in names(json.loads(data.text)):
+    for text in names(unpacked(data.text)):
         if text.startswith("/"):
             continue  # a pointer, which is never drawn
         assert harmful(text) == set(), text

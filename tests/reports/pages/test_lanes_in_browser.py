@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.reports import synthetic
-from tests.reports.pages.made_lanes import lanes
+from tests.reports.pages.made_lanes import MS, lanes
 
 from wattstep.report.html.report import write_report
 
@@ -248,3 +250,17 @@ def test_three_steps_and_a_traced_step_are_a_button_away(visit: Visit) -> None:
         visit.page.locator(".lanes").get_by_role("button", name=name, exact=True).click()
         assert visit.view() == pytest.approx((begin, end), abs=0.01)
     visit.everything()
+
+
+def test_a_long_phase_right_after_a_short_one_is_drawn(
+    browser: playwright.Browser, tmp_path: Path
+) -> None:
+    made = lanes(steps=20, samples=40)
+    begins = np.repeat(made.steps.start_ns, 2) + np.tile([0, MS // 100], 20)  # 10 µs, then the rest
+    timeline = replace(made, steps=replace(made.steps, phase_ns=begins))
+    path = tmp_path / "report.html"
+    write_report([synthetic.reported(document=synthetic.document(), timeline=timeline)], path)
+    visit = Visit(browser, path)
+    # A step of 50 ms has 61 pixels, the first phase of each less than one.
+    assert visit.pixel(0.525, 48) == [0xC9, 0x60, 0x2B]  # of "backward", the second
+    visit.page.close()

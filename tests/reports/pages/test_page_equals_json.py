@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pytest
 from tests.command_line import wattstep
 from tests.reports import synthetic
-from tests.reports.pages.tree import Element, tree
+from tests.reports.pages.tree import Element, tree, unpacked
 
 from wattstep.report.html.report import render_report
 from wattstep.report.json_document import dump
@@ -53,7 +53,7 @@ class Report:
     def __init__(self, page: str, document: str) -> None:
         self.root = tree(page)
         self.document = json.loads(document)
-        self.charts = json.loads(
+        self.charts = unpacked(
             next(e for e in self.root.all() if e.attributes.get("id") == "charts").text
         )
 
@@ -226,15 +226,20 @@ def test_the_exact_numbers_behind_a_figure_are_those_of_the_document(report: Rep
 def test_rows_that_the_browser_adds_equal_the_document_too(report: Report) -> None:
     blocks = [e for e in report.root.find("script") if "rows" in e.classes]
     for block in blocks:
-        for told in [cell for row in json.loads(block.text) for cell in row]:
-            if not isinstance(told, dict):
-                continue
-            figure = report.at(told["figure"])
-            assert (float(told["number"]) if "number" in told else None) == figure["value"]
-            if figure["value"] is not None:
-                check(figure, f"{told['value']} ({told.get('interval', '')})")
-            else:
-                assert told["title"] == figure["reason"]
+        more = unpacked(block.text)
+        for row, place in enumerate(more["places"]):
+            for column in more["columns"]:
+                if isinstance(column, list) or not column["value"][row]:
+                    continue
+                pointers = column["figure"]
+                whole = pointers[row] if isinstance(pointers, list) else place + pointers
+                figure = report.at(whole)
+                told = {k: v[row] for k, v in column.items() if isinstance(v, list) and v[row]}
+                assert (float(told["number"]) if "number" in told else None) == figure["value"]
+                if figure["value"] is not None:
+                    check(figure, f"{told['value']} ({told.get('interval', '')})")
+                else:
+                    assert told["title"] == figure["reason"]
     assert blocks or len(report.document["runs"]) == 1
 
 

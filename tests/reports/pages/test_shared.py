@@ -50,3 +50,37 @@ def test_what_one_run_alone_does_not_say_is_not_shared() -> None:
     shared, left = told_once([run("a"), run("a"), run("b")])
     assert shared["cautions"] == []
     assert [len(each["cautions"]) for each in left] == [1, 1, 1]
+
+
+def advised(title: str, *pieces: tuple[str, str, str]) -> Any:
+    advice = [{"do": do, "why": why, "how": how, "gain": title} for do, why, how in pieces]
+    explained = {"reason": "", "advice": advice, "sections": []}
+    return {**run(), "id": title.lower(), "title": title, "explained": explained}
+
+
+def test_advice_that_several_runs_have_stands_once_with_the_runs_it_concerns() -> None:
+    threads, fused = "Train with 1 thread", "Use a fused optimizer"
+    shared, left = told_once(
+        [
+            advised("A", (threads, "busy", "run a"), (fused, "many", "fused=True")),
+            advised("B", (threads, "busy", "run b"), (fused, "many", "fused=True")),
+            advised("C", (threads, "others", "run c"), ("Compile", "gaps", "compile")),
+        ]
+    )
+    first, second = shared["advice"]
+    assert (first["do"], first["how"]) == (threads, "")
+    assert [(why, [one["title"] for one in runs]) for why, runs in first["reasons"]] == [
+        ("busy", ["A", "B"]),
+        ("others", ["C"]),
+    ]
+    assert [one["how"] for _, runs in first["reasons"] for one in runs] == [
+        "run a",
+        "run b",
+        "run c",
+    ]
+    assert (second["do"], second["how"]) == (fused, "fused=True")
+    assert [[one["do"] for one in each["explained"]["advice"]] for each in left] == [
+        [],
+        [],
+        ["Compile"],
+    ]

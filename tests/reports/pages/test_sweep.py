@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from wattstep.report.html.sweep import render_sweep
@@ -15,6 +16,7 @@ from wattstep.report.sweep_table import evidence, facts, fit_table, spell_durati
 from wattstep.report.terminal.sweep import print_sweep
 from wattstep.schema.outcome import Outcome
 from wattstep.schema.sweep_report import PaperRows, SweepReport
+from wattstep.train.environment import AMBIENT_UNKNOWN, FAN_UNKNOWN
 
 NOTHING: dict[str, Any] = {
     "exit_code": None, "signal": None, "said": None, "kernel": None, "oom_kills": None,
@@ -153,17 +155,44 @@ def test_the_page_asks_no_network_and_keeps_names_as_text() -> None:
     evil = "<script>alert(1)</script>"
     page = render_sweep(report(outcome("net", 1, "crashed", reason=evil, evidence={"said": evil})))
     assert evil not in page
-    assert page.count("<script") == 2
+    assert page.count("<script") == 4  # charts, unpack.js, images.js, report.js
     assert not re.search(r"""(?:src|href)=["'](?!data:,)""", page)
     assert "default-src 'none'" in html.unescape(page)
     assert "prefers-color-scheme: dark" in page
 
 
 def test_notes_of_a_training_are_pointed_to_and_shown() -> None:
-    note = "memory by category is not known"
+    note = "when training began, other programs kept 1.9 of 2 cores busy"
     strange = report(outcome("net", 1, evidence={"notes": [note]}), batches=[1])
     assert fit_table(strange).rows[0].cells[0].words == ("200 MB", "1.00 ms", "see its notes")
     assert unfit(strange) == [("net-b1-t1-fp32-r1", "trained", [note])]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "memory by category is not known: following a step's memory would have taken long",
+        "traced steps: 1, not 10: more would have taken long",
+        AMBIENT_UNKNOWN,
+        FAN_UNKNOWN,
+    ],
+)
+def test_a_note_that_is_not_of_what_the_table_shows_is_not_pointed_to(note: str) -> None:
+    harmless = report(outcome("net", 1, evidence={"notes": [note]}), batches=[1])
+    assert fit_table(harmless).rows[0].cells[0].words == ("200 MB", "1.00 ms")
+    assert unfit(harmless) == [("net-b1-t1-fp32-r1", "trained", [note])]
+
+
+def test_a_note_that_several_trainings_left_is_said_once() -> None:
+    busy, lost = {"notes": ["other programs kept 2 cores busy"]}, {"notes": ["sampler lost"]}
+    several = report(
+        outcome("net", 1, evidence=busy), outcome("net", 4, evidence=lost),
+        outcome("net", 16, evidence=busy), batches=[1, 4, 16],
+    )  # fmt: skip
+    assert unfit(several) == [
+        ("net-b1-t1-fp32-r1, net-b16-t1-fp32-r1", "trained", busy["notes"]),
+        ("net-b4-t1-fp32-r1", "trained", lost["notes"]),
+    ]
 
 
 def test_a_training_whose_loss_was_no_number_fits_but_is_no_success() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import Any
 
 _EMPTY = ("meta", "link", "br", "img", "input", "hr")
 
@@ -64,6 +68,11 @@ class _Builder(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.here.children.append(data)
+
+
+def unpacked(text: str) -> Any:
+    """What a page keeps as deflated JSON, in base64."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def tree(page: str) -> Element:

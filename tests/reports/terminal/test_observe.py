@@ -52,6 +52,18 @@ def test_what_can_be_told_takes_one_screen_and_the_rest_one_line() -> None:
     assert rest.strip() == "cannot be tested here: 1, 2, 3, 4, 5, 6, 7, 9, 11, 12"
 
 
+def test_what_is_undecided_is_said_once_with_what_would_decide_it() -> None:
+    # One process of each batch size: nothing tells how processes differ.
+    runs = [
+        *series("lenet", "throughput", {4: [100.0], 64: [101.0]}),
+        *series("lenet", "energy_per_step", {4: [1.0], 64: [15.0]}, unit="J", threads=2),
+    ]
+    text = " ".join(printed(runs, 120, full=False).split())
+    assert "2 are undecided" in text
+    assert text.count("It is undecided in lenet [") == 2
+    assert text.count("more runs: ") == text.count("each rests on one process: weaker") == 1
+
+
 def test_what_speaks_against_an_observation_stands_first_with_the_papers_numbers() -> None:
     text = printed(RUNS, 120, "10")
     assert text.index("lenet [B]  ") < text.index("lenet [A]  ")

@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.reports import synthetic
 
 from wattstep.insight.advise.advice import Advice
+from wattstep.report.divisions import divisions
 from wattstep.report.terminal.summary import print_summary
 from wattstep.schema.figure import Figure, Status, missing
 
@@ -51,6 +52,16 @@ def test_a_reason_stands_there_once() -> None:
     text = " ".join(shown(120, metrics=metrics).split())
     assert text.count(synthetic.NO_RAPL) == 1
     assert f"Energy per step — {synthetic.NO_RAPL}" in text
+
+
+def test_a_phase_and_what_is_unattributed_in_it_are_told_apart() -> None:
+    phases = [{"phase": name, "time": synthetic.figure(seconds, "s", "attributed")}
+              for name, seconds in (("forward", 6e-3), ("data", 3e-3))]  # fmt: skip
+    rests = {"data": {"time": synthetic.figure(1e-3, "s", "attributed")}}
+    report = synthetic.report(synthetic.document(phases=phases, rests=rests))
+    (by_phase,) = [each for each in divisions(report) if each.title == "time by phase"]
+    parts = {part.name: part.share for part in by_phase.parts}
+    assert parts == pytest.approx({"forward": 0.6, "data": 0.3, "data, no operation": 0.1})
 
 
 def test_bars_divide_the_step_by_the_time_of_its_parts() -> None:

@@ -81,9 +81,9 @@ GPU_ABOVE_CPU = About(
         needs=[without_gpus],
     ),
     sentences=(
-        "The GPU is used far more than the CPU {gap:where}: GPU {gpu_utilization:percent}, CPU "
+        "{gap:where} the GPU is used far more than the CPU: GPU {gpu_utilization:percent}, CPU "
         "{cpu_utilization:percent} of the time.",
-        "The two take turns {correlation:where}: their correlation over time is "
+        "{correlation:where} the two take turns: their correlation over time is "
         "{correlation:number}; below 0, one is high when the other is low.",
     ),
 )  # fmt: skip
@@ -151,9 +151,9 @@ GPU_BY_BATCH = About(
     noun="model",
     cases=in_each_model(_utilization_by_batch, needs=[not_following]),
     sentences=(
-        "With the largest batch the GPU is used more than with the smallest {gpu_change:where}, by "
+        "{gpu_change:where} the GPU is used more with the largest batch than with the smallest, by "
         "{gpu_change:points}.",
-        "The CPU is used as much as before {cpu_change:where}: it changes by {cpu_change:points}.",
+        "{cpu_change:where} the CPU is used as much with the largest batch: it changes by {cpu_change:points}.",
     ),
 )
 

@@ -32,6 +32,7 @@ def plain_number(value: float) -> str:
 
 
 UNKNOWN: Final = "unknown"
+_BOTH: Final = 2
 WRITTEN: Final = {"percent": percent, "points": points, "times": times, "number": plain_number}
 
 
@@ -42,8 +43,8 @@ def in_words(
     """The answer; a sentence after the first is left out where a figure in it is not known.
 
     Args:
-        sentences: With "{everywhere}" for in how many cases it holds, "{name:where}" for where a part
-            does, "{name:times}" (or another of `WRITTEN`) for the values of a figure.
+        sentences: With "{everywhere}" or, of a part, "{name:where}" before what is claimed, for the
+            cases in which it holds; "{name:times}" (or another of `WRITTEN`) for the values of a figure.
         tested: The cases.
         noun: The noun for a case.
     """
@@ -103,13 +104,12 @@ def _value(judged: Judged, name: str) -> float | None:
 
 
 def in_how_many(tested: Sequence[Judged], noun: str) -> str:
-    """ "In all 5 models", "In 3 of 5 models (not in lenet; undecided in dqn)"."""
-    words = _where([(each.case.label, each.verdict) for each in tested], noun)
-    return words[:1].upper() + words[1:]
+    """The cases in which a claim holds, as the words before it: "In all 5 models", ..."""
+    return _where([(each.case.label, each.verdict) for each in tested], noun)
 
 
 def of_part(tested: Sequence[Judged], name: str, noun: str) -> str:
-    """Number of cases in which one part holds, in words within a sentence."""
+    """The cases in which one part holds, as the words before it."""
     verdicts = [
         (each.case.label, verdict)
         for each in tested
@@ -125,18 +125,29 @@ def _where(verdicts: Sequence[tuple[str, Verdict]], noun: str) -> str:
         [label for label, verdict in verdicts if verdict == wanted]
         for wanted in (HOLDS, FAILS, UNDECIDED)
     )
-    if not holding:
-        sure = " for sure" if undecided else ""
-        return (
-            f"in none of {count} {noun}s{sure}" if count > 1 else f"not{sure} in {verdicts[0][0]}"
-        )
     if len(holding) == count:
         return (
-            f"in all {count} {noun}s" if count > 1 else f"in the one {noun} tested ({holding[0]})"
+            f"In {_all_of(holding, noun)}"
+            if count > 1
+            else f"In the one {noun} tested ({holding[0]})"
         )
+    if len(undecided) == count:
+        return f"It is undecided in {_all_of(undecided, noun)} whether"
+    if len(against) == count:
+        where = f"any of {count} {noun}s" if count > 1 else against[0]
+        return f"It does not hold in {where} that"
     asides = [f"not in {listed(against)}"] if against else []
     asides += [f"undecided in {listed(undecided)}"] if undecided else []
-    return f"in {len(holding)} of {count} {noun}s ({'; '.join(asides)})"
+    aside = "; ".join(asides)
+    if not holding:
+        return f"It holds in none of {count} {noun}s ({aside}) that"
+    return f"In {len(holding)} of {count} {noun}s ({aside})"
+
+
+def _all_of(names: Sequence[str], noun: str) -> str:
+    if len(names) == 1:
+        return names[0]
+    return f"both {noun}s" if len(names) == _BOTH else f"all {len(names)} {noun}s"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

@@ -15,7 +15,7 @@ from wattstep.insight.compare.matrix import Cell, Matrix
 from wattstep.insight.compare.metrics import Verdict
 from wattstep.insight.compare.operations import ComparedOperations
 from wattstep.insight.compare.sides import Side
-from wattstep.report.html.page import content_policy, embedded, own_file, script_source, template
+from wattstep.report.html.page import Plots, code_of, own_file, template
 from wattstep.report.values import BYTES_NOTE, NO_VALUE, Shown, plain, show
 from wattstep.report.wording import metric
 from wattstep.schema.figure import Figure
@@ -87,14 +87,11 @@ def render_matrix(matrix: Matrix) -> str:
 
 
 def _render(**parts: Any) -> str:
-    scripts = [script_source(own_file("report.js"))]
     return template("compare.html").render(
         **parts,
         bytes_note=BYTES_NOTE,
         style=Markup(own_file("report.css")),
-        scripts=scripts,
-        policy=content_policy(scripts),
-        charts=Markup(embedded({})),
+        code=code_of(Plots()),
     )
 
 

@@ -11,11 +11,8 @@ from wattstep.report import daily_tables
 from wattstep.report.html.daily_chart import accuracy_chart
 from wattstep.report.html.page import (
     Plots,
-    content_policy,
-    embedded,
+    code_of,
     own_file,
-    plotting_library,
-    script_source,
     template,
     write_at_once,
 )
@@ -39,7 +36,6 @@ def render_daily(daily: DailyReport) -> str:
     """The report as the text of an HTML page."""
     plots = Plots()
     plot = plots.place(accuracy_chart(daily), "Accuracy on held-out samples by day")
-    scripts = [plotting_library(), script_source(own_file("report.js"))]
     return template("daily.html").render(
         heading=daily_tables.heading(daily),
         facts=daily_tables.facts(daily),
@@ -49,9 +45,7 @@ def render_daily(daily: DailyReport) -> str:
         batches=[_batch(batch) for batch in daily.batches],
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
         style=Markup(own_file("report.css")),
-        scripts=scripts,
-        policy=content_policy(scripts),
-        charts=Markup(embedded(plots.placed)),
+        code=code_of(plots),
     )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from wattstep.report.html.charts import color_of, phases_of
-from wattstep.report.html.page import embedded
+from wattstep.report.html.page import packed, packed_json
 from wattstep.report.values import brief, plain, quantity
 from wattstep.run.lanes import Lane, OperationLanes, StepLane
 from wattstep.run.three_steps import SHOWN
@@ -21,20 +19,21 @@ from wattstep.run.timeline import Timeline
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LANES_SCRIPTS = ("lanes_data.js", "lanes_drawing.js", "lanes.js")
-BUDGET = 6_000_000  # characters of all runs of a page; plotly takes 1.2 million of the 15 at most
+BUDGET = (
+    6_000_000  # characters of all runs of a page; the rest of a page takes one of the 15 at most
+)
 LEAST_BUDGET = 300_000  # that is left to them where the rest of a page takes more
 CHANNELS_SHARE = 0.5  # of the budget, at most; operations get what is left
 DIGITS = 5  # of the largest value of a channel
 SAMPLE_NS = 1000  # what times of samples are rounded to
-MANY = 200_000  # operations: with more, their times are rounded
-ROUNDED_NS = 10  # to this
+MANY = 20_000  # operations: with more, their times are rounded
+ROUNDED_NS = 100  # to this, a tenth of the least that can be in view
 MOST_LABELS = 8000  # names with layer and phase, the most frequent ones
 MOST_TEXT = 120  # characters of a name
 MOST_PHASES = 12  # in the legend
 MOST_ROWS = 64  # threads times depths
 MOST_STEPS = 200_000  # drawn one by one
 TRIES = 6  # to meet the budget; each is a tenth below what would have met it
-LEVEL = 4  # of the compression: the usual 6 takes a fifth longer for 2 % less
 FLAGS = ("traced", "warmup", "throttled", "disturbed")
 
 Document = dict[str, Any]
@@ -68,7 +67,7 @@ def lanes_section(id: str, timeline: Timeline | None, budget: int = BUDGET) -> D
     encoded = encode(timeline, budget)
     return {
         "id": f"{id}-lanes",
-        "document": Markup(embedded(encoded.document)),
+        "document": packed_json(encoded.document),
         "blobs": {f"{id}-lanes-{part}": Markup(text) for part, text in encoded.blobs.items()},
         "notes": [plain(note) for note in encoded.notes],
         "steps": len(timeline.steps.index),
@@ -154,7 +153,7 @@ class Columns:
 
     def text(self) -> str:
         """All columns, deflated, in base64."""
-        return base64.b64encode(zlib.compress(b"".join(self._parts), LEVEL)).decode("ascii")
+        return packed(b"".join(self._parts))
 
 
 def decode(spec: Mapping[str, Any], data: bytes) -> IntArray:

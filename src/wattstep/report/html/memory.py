@@ -12,11 +12,8 @@ from wattstep.report import memory_tables
 from wattstep.report.html.charts import Chart
 from wattstep.report.html.page import (
     Plots,
-    content_policy,
-    embedded,
+    code_of,
     own_file,
-    plotting_library,
-    script_source,
     template,
     write_at_once,
 )
@@ -44,15 +41,12 @@ def render_footprints(footprints: Sequence[Footprint]) -> str:
     """The report of some footprints as the text of an HTML page."""
     plots = Plots()
     groups = [_group(group, plots) for group in memory_tables.by_workload(footprints)]
-    scripts = [plotting_library(), script_source(own_file("report.js"))]
     return template("memory.html").render(
         groups=groups,
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
         bytes_note=BYTES_NOTE,
         style=Markup(own_file("report.css")),
-        scripts=scripts,
-        policy=content_policy(scripts),
-        charts=Markup(embedded(plots.placed)),
+        code=code_of(plots),
     )
 
 

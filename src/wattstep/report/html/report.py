@@ -24,11 +24,8 @@ from wattstep.report.html.lanes import (
 )
 from wattstep.report.html.page import (
     Plots,
-    content_policy,
-    embedded,
+    code_of,
     own_file,
-    plotting_library,
-    script_source,
     template,
     write_at_once,
 )
@@ -176,9 +173,6 @@ def render_report(
         }
         for number, (report, run) in enumerate(zip(reports, runs, strict=True), start=1)
     ]
-    names = ("report.js", *(LANES_SCRIPTS if any(run.timeline for run in runs) else ()))
-    scripts = [script_source(own_file(name)) for name in names]
-    plotly = plotting_library()
 
     def figures_of_paper() -> dict[str, Any] | None:
         readings = [
@@ -197,10 +191,7 @@ def render_report(
         meanings=wording.STATUS_MEANINGS,
         bytes_note=BYTES_NOTE,
         style=Markup(own_file("report.css") + own_file("lanes.css")),
-        scripts=scripts,
-        plotly=plotly,
-        policy=content_policy([*scripts, plotly]),
-        charts=Markup(embedded(plots.placed)),
+        code=code_of(plots, *(LANES_SCRIPTS if any(run.timeline for run in runs) else ())),
     )
     return _within_size([run.timeline for run in runs], sections, render, failures)
 

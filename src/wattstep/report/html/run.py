@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import divisions
+from wattstep.report.divisions import beside, divisions
 from wattstep.report.html import charts
 from wattstep.report.html.flame import flame_chart
 from wattstep.report.html.learning import learning_charts
@@ -30,7 +30,7 @@ from wattstep.report.values import (
 from wattstep.schema.configuration import NOT_TOLD
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure
-from wattstep.schema.figures import Figures, Metrics
+from wattstep.schema.figures import Metrics
 from wattstep.schema.report_rows import CostRow, SampledChannel
 from wattstep.schema.run_report import RunReport
 
@@ -53,6 +53,7 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
     }
     parts: Mapping[str, tuple[Callable[[], Any], Any]] = {
         "title": (lambda: wording.title(report), id),
+        "credit": (lambda: plain(report.imported.get("credit") or ""), ""),
         "setting": (lambda: _setting(report), []),
         "sensors": (lambda: machines.sensors(report.device), ""),
         "virtual": (lambda: machines.virtuality(report.device), ""),
@@ -205,10 +206,9 @@ def _nested(metrics: Metrics) -> Iterable[Told]:
 def _parts_of_a_step(report: RunReport, plots: Plots) -> dict[str, Any] | None:
     """Phases and unattributed parts, which make up the step."""
     rows: list[dict[str, Any]] = [{**row.to_dict(), "part": row.phase} for row in report.phases]
-    unattributed = _unattributed_by_phase(report)
     rows += [
-        {**_of_phases(n, figures, report), "part": wording.unattributed_name(n)}
-        for n, figures in unattributed.items()
+        {**figures, "part": wording.unattributed_name(n, report)}
+        for n, figures in beside(report, "phases").items()
     ]
     outside = [{**vars(span), "part": n} for n, span in report.outside_steps.items()]
     if not rows:
@@ -239,23 +239,6 @@ def _parts_of_a_step(report: RunReport, plots: Plots) -> dict[str, Any] | None:
             plots.place(charts.stack(bars), title, bars) for title, bars in tables.items()
         ),
     }
-
-
-def _unattributed_by_phase(report: RunReport) -> Mapping[str, Figures]:
-    """Unattributed parts, and what phases leave out where single operations stand in groups instead."""
-    unattributed = report.unattributed
-    left = report.not_resolved.get("phases", Figures())
-    if "energy" not in left or "not_resolved" in unattributed:
-        return unattributed
-    return {**unattributed, "not_resolved": Figures()}
-
-
-def _of_phases(name: str, figures: Figures, report: RunReport) -> Row:
-    """Unattributed part beside the phases: what was too short is less there than beside single operations."""
-    if name != "not_resolved":
-        return figures
-    left = report.not_resolved.get("phases", Figures())
-    return {**{key: figures[key] for key in ("time", "share") if key in figures}, **left}
 
 
 def _whose_cores(report: RunReport) -> dict[str, str]:

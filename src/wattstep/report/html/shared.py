@@ -25,6 +25,7 @@ def told_once(runs: Sequence[Variables]) -> tuple[dict[str, Any], list[dict[str,
     _inside(left, shared, "conditions", "sentences")
     _inside(left, shared, "lanes", "notes")
     _explained(left, shared)
+    _advised(left, shared)
     shared["meanings"] = _meanings(runs)
     for run in left:
         run["meanings"] = []
@@ -67,6 +68,33 @@ def _explained(runs: Sequence[dict[str, Any]], shared: dict[str, Any]) -> None:
         ]
         kept = [(title, words, plots) for title, words, plots in sections if words or plots]
         run["explained"] = {**run["explained"], "sections": kept}
+
+
+def _advised(runs: Sequence[dict[str, Any]], shared: dict[str, Any]) -> None:
+    """Takes advice that several runs have out of each: once, with the runs that it concerns.
+
+    A piece has its reasons, each with the runs of which it is true: their title and id, what it
+    saves there, and how it is tried; "how" of the piece, where that is the same for all.
+    """
+    given: dict[str, list[tuple[dict[str, Any], Mapping[str, Any]]]] = {}
+    for run in runs:
+        for piece in (run.get("explained") or {}).get("advice", ()):
+            given.setdefault(piece["do"], []).append((run, piece))
+    several = {do: pairs for do, pairs in given.items() if len(pairs) > 1}
+    shared["advice"] = []
+    for do, pairs in several.items():
+        reasons: dict[str, list[dict[str, Any]]] = {}
+        for run, piece in pairs:
+            concerned = {key: run[key] for key in ("id", "title")}
+            told = {**concerned, **{key: piece[key] for key in ("gain", "how")}}
+            reasons.setdefault(piece["why"], []).append(told)
+        hows = {piece["how"] for _, piece in pairs}
+        how = hows.pop() if len(hows) == 1 else ""
+        shared["advice"].append({"do": do, "how": how, "reasons": list(reasons.items())})
+    for run in runs:
+        if run.get("explained"):
+            left = [each for each in run["explained"]["advice"] if each["do"] not in several]
+            run["explained"] = {**run["explained"], "advice": left}
 
 
 def _meanings(runs: Sequence[Variables]) -> list[tuple[str, str]]:

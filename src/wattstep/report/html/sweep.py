@@ -13,11 +13,8 @@ from wattstep.report.html.front_chart import front_chart
 from wattstep.report.html.page import (
     Plot,
     Plots,
-    content_policy,
-    embedded,
+    code_of,
     own_file,
-    plotting_library,
-    script_source,
     template,
     write_at_once,
 )
@@ -37,17 +34,19 @@ def write_sweep_report(
     runs: Sequence[Reported] = (),
     unreadable: Sequence[Unreadable] = (),
     failures: Failures | None = None,
+    paper: bool = False,
 ) -> None:
     """Writes the report of a sweep, in one piece or not at all.
 
     Args:
         sweep: Its result.
         path: The file; an older one is replaced.
-        runs: Its runs, from which the paper's figures are drawn; none: they are left out.
+        runs: Its runs, from which the paper's figures are drawn.
         unreadable: Runs of it that cannot be shown.
         failures: Takes note of parts that failed inside.
+        paper: Whether the paper's figures were asked for; else they are there where all can be drawn.
     """
-    write_at_once(render_sweep(sweep, runs, unreadable, failures), path)
+    write_at_once(render_sweep(sweep, runs, unreadable, failures, paper), path)
 
 
 def render_sweep(
@@ -55,6 +54,7 @@ def render_sweep(
     runs: Sequence[Reported] = (),
     unreadable: Sequence[Unreadable] = (),
     failures: Failures | None = None,
+    paper: bool = False,
 ) -> str:
     """The report of a sweep as the text of an HTML page; parts that failed are listed in it."""
     failures = Failures() if failures is None else failures
@@ -62,10 +62,7 @@ def render_sweep(
     plots = Plots()
     nothing: list[tuple[Front, Plot | None]] = []
     drawn = failures.guard("time and energy", lambda: _fronts(sweep, plots), nothing)
-    paper = failures.guard("the paper's figures", lambda: _paper(runs, plots), None)
-    # 1.2 MB, where there is no chart.
-    plotly = [plotting_library()] if plots.placed else []
-    scripts = [*plotly, script_source(own_file("report.js"))]
+    figures = failures.guard("the paper's figures", lambda: _paper(runs, plots, paper), None)
     return template("sweep.html").render(
         table=fit_table(sweep),
         facts=facts(sweep),
@@ -73,15 +70,13 @@ def render_sweep(
         unfit=unfit(sweep),
         outcomes=[_outcome(outcome) for outcome in sweep.outcomes],
         fronts=drawn,
-        paper=paper,
+        paper=figures,
         unreadable=unreadable,
         failures=[(plain(one.part), plain(one.reason)) for one in failures],
-        charts=Markup(embedded(plots.placed)),
         bytes_note=BYTES_NOTE,
         board=BOARD,
         style=Markup(own_file("report.css") + own_file("sweep.css")),
-        scripts=scripts,
-        policy=content_policy(scripts),
+        code=code_of(plots),
     )
 
 
@@ -93,10 +88,10 @@ def _fronts(sweep: SweepReport, plots: Plots) -> list[tuple[Front, Plot | None]]
     ]
 
 
-def _paper(runs: Sequence[Reported], plots: Plots) -> dict[str, Any] | None:
+def _paper(runs: Sequence[Reported], plots: Plots, asked: bool) -> dict[str, Any] | None:
     """The paper's figures on the runs of the sweep."""
     readings = [reading(run.report, run.three_steps, run.state) for run in runs]
-    return paper_section(Readings(runs=readings), plots)
+    return paper_section(Readings(runs=readings), plots, asked)
 
 
 def _settings(sweep: SweepReport) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from wattstep.insight.observe.deciding import UNDECIDED
 from wattstep.insight.observe.evidence import Evidence
 from wattstep.insight.observe.groups import settings_by_letter
 from wattstep.insight.observe.observation import PAPER, Column, Judged, Observation, Published
@@ -54,6 +55,11 @@ def print_observations(
     untold = [str(each.about.number) for each in observations if each.verdict == UNTESTED]
     if told:
         console.print(Padding(_overview(told), (1, 0)))
+    if _all_weak(told):
+        console.print("each rests on one process: weaker", highlight=False)
+    # Said once, whatever number of observations it is true of.
+    for advice in dict.fromkeys(each.advice for each in told if each.advice):
+        console.print(Text(f"more runs: {plain(advice)}"))
     if untold:
         console.print(f"{UNTESTED}: {', '.join(untold)}", highlight=False)
     console.print(
@@ -86,17 +92,24 @@ def _counted(count: int, one: str, several: str) -> str:
     return f"{count} {one if count == 1 else several}" if count else ""
 
 
+def _all_weak(observations: Sequence[Observation]) -> bool:
+    return len(observations) > 1 and all(each.weak for each in observations)
+
+
 def _overview(observations: Sequence[Observation]) -> Table:
     """Each with its verdict and what it rests on."""
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    all_weak = _all_weak(observations)
     for each in observations:
         mark, style = MARKS[each.verdict]
         words = Text(plain(each.about.title), style="bold")
-        words.append(f": {each.verdict}", style=style)
-        asides = [f"on {each.marked}"] * bool(each.marked) + [ONE_PROCESS] * each.weak
+        # That it is undecided is the beginning of the sentence below.
+        words.append("" if each.verdict == UNDECIDED else f": {each.verdict}", style=style)
+        asides = [f"on {each.marked}"] * bool(each.marked)
+        asides += [ONE_PROCESS] * (each.weak and not all_weak)
         words.append(f" ({'; '.join(asides)})" if asides else "", style="dim")
         words.append("".join(f"\n{plain(one)}" for one in each.sentences[:1]))
         table.add_row(str(each.about.number), Text(mark, style=style), words)

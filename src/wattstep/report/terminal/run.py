@@ -166,7 +166,7 @@ def _print_groups(report: RunReport, console: Console) -> None:
 
 def _print_unattributed(report: RunReport, console: Console) -> None:
     rows: list[Row] = [
-        {"name": wording.unattributed_name(name), **figures}
+        {"name": wording.unattributed_name(name, report), **figures}
         for name, figures in report.unattributed.items()
     ]
     if rows:

@@ -42,7 +42,7 @@ def print_sweep(sweep: SweepReport, console: Console) -> None:
     if failures:
         console.print(Text("\nWhat did not train or left a note, and the evidence", style="bold"))
     for name, reason, evidence in failures:
-        console.print(Padding(Text(f"{brief(name)}: {reason}"), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"{name}: {reason}"), (0, 0, 0, 2)))
         if evidence:
             console.print(Padding(Text("; ".join(evidence), style="dim"), (0, 0, 0, 4)))
 

@@ -96,6 +96,17 @@
       };
     }
 
+    // What is in view, with its key, for a file.
+    picture() {
+      const drawing = new images.Drawing(this.width, this.height);
+      draw({ ...this.view(this.canvas), ctx: drawing, Path: images.Path });
+      drawing.font = `13px ${css("--font")}`;
+      const entries = [...this.section.querySelectorAll(".key > span:has(.swatch)")].map((each) => (
+        [getComputedStyle(each.firstChild).backgroundColor, each.textContent]));
+      drawing.height = drawing.key(entries, this.height + 18) + 10;
+      return drawing;
+    }
+
     color(name) {
       if (!this.colors.has(name)) this.colors.set(name, css(name));
       return this.colors.get(name);
@@ -282,7 +293,11 @@
       this.find("jump").addEventListener("change", (event) => {
         if (event.target.value !== "") this.jump(Number(event.target.value));
       });
-      for (const button of this.section.querySelectorAll("button")) {
+      const moving = this.section.querySelectorAll("button");
+      const title = this.section.querySelector("h3").textContent;
+      this.find("images").append(...images.buttons(this.section, title, (format, name) => (
+        images.save(this.picture(), format, name))));
+      for (const button of moving) {
         button.addEventListener("click", () => this.pressed(button));
       }
       new ResizeObserver(() => {

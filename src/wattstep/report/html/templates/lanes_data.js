@@ -2,33 +2,7 @@
 // Reads the columns of a run's timeline (report/html/lanes.py writes them), in pieces, so that the
 // page answers meanwhile.
 const lanesData = (() => {
-  const PIECE = 1 << 18; // characters of base64; four of them are three bytes
   const NS = 1e-9;
-
-  const pause = () => new Promise((resolve) => { setTimeout(resolve); });
-
-  function bytesOf(text) {
-    const raw = atob(text);
-    const bytes = new Uint8Array(raw.length);
-    for (let i = 0; i < raw.length; i += 1) bytes[i] = raw.charCodeAt(i);
-    return bytes;
-  }
-
-  async function feed(text, writer) {
-    for (let at = 0; at < text.length; at += PIECE) {
-      await writer.write(bytesOf(text.slice(at, at + PIECE)));
-      await pause();
-    }
-    await writer.close();
-  }
-
-  async function inflate(text) {
-    const stream = new DecompressionStream("deflate");
-    const feeding = feed(text, stream.writable.getWriter());
-    const bytes = new Uint8Array(await new Response(stream.readable).arrayBuffer());
-    await feeding;
-    return bytes;
-  }
 
   // A column of integers: bytes of one weight together, folded (0, -1, 1, -2, ...), as differences.
   function column(spec, bytes) {
@@ -130,18 +104,18 @@ const lanesData = (() => {
   // Calls `arrived` after each part, so that what is there can be drawn.
   async function read(id, arrived) {
     const text = (part) => document.getElementById(`${id}-${part}`).textContent;
-    const told = JSON.parse(text("document"));
+    const told = JSON.parse(await unpack.text(text("document")));
     const data = { channels: [], operations: null, zooms: told.zooms };
-    data.steps = stepsOf(told.steps, await inflate(text("steps")));
+    data.steps = stepsOf(told.steps, await unpack.bytes(text("steps")));
     arrived(data, "steps");
-    const samples = await inflate(text("channels"));
+    const samples = await unpack.bytes(text("channels"));
     for (const channel of told.channels) {
       data.channels.push(channelOf(channel, samples));
-      await pause();
+      await unpack.pause();
     }
     arrived(data, "channels");
-    const operations = await inflate(text("operations"));
-    await pause();
+    const operations = await unpack.bytes(text("operations"));
+    await unpack.pause();
     data.operations = operationsOf(told.operations, operations);
     arrived(data, "ready");
   }

@@ -37,7 +37,9 @@ const lanesDrawing = (() => {
         i += 1;
       } else {
         const pixel = Math.floor(left);
-        const next = search(starts, view.from + (pixel + 1) / view.scale, i + 1, last);
+        const edge = view.from + (pixel + 1) / view.scale;
+        // One that begins in this pixel and ends beyond it has a bar of its own.
+        const next = search(ends, edge, i + 1, search(starts, edge, i + 1, last), true);
         visit(i, next, pixel, pixel + 1);
         i = next;
       }
@@ -102,10 +104,13 @@ const lanesDrawing = (() => {
 
   // Rectangles by colour: one fill for each.
   class Bars {
-    constructor() { this.paths = new Map(); }
+    constructor(view) {
+      this.paths = new Map();
+      this.Path = view.Path ?? Path2D;
+    }
 
     add(color, x, y, width, height) {
-      if (!this.paths.has(color)) this.paths.set(color, new Path2D());
+      if (!this.paths.has(color)) this.paths.set(color, new this.Path());
       this.paths.get(color).rect(x, y, width, height);
     }
 
@@ -185,7 +190,7 @@ const lanesDrawing = (() => {
 
   function drawSteps(view, band, height) {
     const { steps } = view.data;
-    const [bars, shades, named] = [new Bars(), new Bars(), []];
+    const [bars, shades, named] = [new Bars(view), new Bars(view), []];
     const traced = steps.flags.indexOf("traced");
     eachMerged(view, steps.start, steps.end, 0, steps.index.length, (i, j, left, right) => {
       const plain = j - i > 1 && !flagsOf(steps, i, j).length;
@@ -211,7 +216,7 @@ const lanesDrawing = (() => {
 
   function drawPhases(view, band) {
     const { steps } = view.data;
-    const bars = new Bars();
+    const bars = new Bars(view);
     const { phaseStart, phaseEnd, phase } = steps;
     eachMerged(view, phaseStart, phaseEnd, 0, phase.length, (i, j, left, right) => {
       const several = j - i > 1;
@@ -310,7 +315,7 @@ const lanesDrawing = (() => {
 
   function drawRow(view, band) {
     const { start, end, label, labels, texts, colors } = view.data.operations;
-    const [bars, named] = [new Bars(), []];
+    const [bars, named] = [new Bars(view), []];
     eachMerged(view, start, end, band.row.first, band.row.last, (i, j, left, right) => {
       const gap = right - left > 3 ? 1 : 0;
       const [phase, last] = [labels[label[i]][2], labels[label[j - 1]][2]];
@@ -350,7 +355,7 @@ const lanesDrawing = (() => {
     for (let i = 0; i < steps.index.length; i += 1) {
       longest = Math.max(longest, steps.end[i] - steps.start[i]);
     }
-    const bars = new Bars();
+    const bars = new Bars(strip);
     const marks = height - 15; // three rows of five pixels below the lengths of steps
     eachMerged(strip, steps.start, steps.end, 0, steps.index.length, (i, j, left, right) => {
       let most = 0;

@@ -2,7 +2,7 @@
 // Draws the charts, those in view first, in the colours of the theme that the reader chose; sorts,
 // filters and copies tables. Data only ever reach the page as text: nothing here writes HTML.
 (() => {
-  const charts = JSON.parse(document.getElementById("charts").textContent);
+  let charts = {};
   const drawn = new Set();
   const element = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -46,12 +46,18 @@
     return layout;
   }
 
-  // Where the page has it as text, plotly runs when it is needed: that takes as long as all the rest.
+  // Charts and plotly are unpacked while nothing waits for them; plotly runs when it is needed: that
+  // takes as long as all the rest.
+  const script = document.createElement("script");
+  const unpacked = new Promise((resolve) => {
+    document.addEventListener("DOMContentLoaded", resolve);
+  }).then(() => unpack.beforeLoad(async () => {
+    const packed = (id) => unpack.text(document.getElementById(id).textContent);
+    charts = JSON.parse(await packed("charts"));
+    if (places.length) script.textContent = await packed("plotly");
+  }));
   function ready() {
-    if (window.Plotly) return;
-    const script = document.createElement("script");
-    script.textContent = document.getElementById("plotly").textContent;
-    document.head.append(script);
+    if (!window.Plotly) document.head.append(script);
   }
 
   function draw(place) {
@@ -79,7 +85,7 @@
       setTimeout(resolve, timeline ? 3000 : 1000); // ms
     });
   });
-  const later = (work) => begun.then(() => {
+  const later = (work) => Promise.all([begun, unpacked]).then(() => {
     (window.requestIdleCallback ?? setTimeout)(work, { timeout: 1000 });
   });
   const places = [...document.querySelectorAll(".chart")];
@@ -107,17 +113,11 @@
 
   // Every chart as a file, in the colours that it has.
   function offerImages(place) {
-    const name = (place.getAttribute("aria-label") || place.id).toLowerCase()
-      .replaceAll(/[^a-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
-    const buttons = ["png", "svg"].map((format) => {
-      const button = element("button", { type: "button", textContent: format.toUpperCase() });
-      button.title = `Save this chart as ${format.toUpperCase()}`;
-      button.addEventListener("click", async () => {
-        await draw(place);
-        const scale = format === "png" ? 2 : 1;
-        Plotly.downloadImage(place, { format, scale, filename: name });
-      });
-      return button;
+    const title = (place.getAttribute("aria-label") || place.id).replace("Chart: ", "");
+    const buttons = images.buttons(place, title, async (format, filename) => {
+      await unpacked;
+      await draw(place);
+      Plotly.downloadImage(place, { format, scale: format === "png" ? 2 : 1, filename });
     });
     place.after(element("div", { className: "tools images" }, ...buttons));
   }
@@ -165,7 +165,8 @@
   // The page takes the width of a sheet first, so that what is drawn fits it.
   window.addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
-    places.filter((place) => place.offsetParent !== null).forEach((place) => drawn.add(place));
+    const seen = script.textContent ? places.filter((place) => place.offsetParent !== null) : [];
+    seen.forEach((place) => drawn.add(place));
     wear("light");
   });
   window.addEventListener("afterprint", () => {
@@ -185,6 +186,17 @@
   function cellOf(place, column) {
     const exact = Object.fromEntries(EXACT.map((name) => [name, place.dataset[name] ?? ""]));
     return complete({ ...exact, text: place.textContent.trim(), title: place.title }, column);
+  }
+  // The rows of a block: it has them by columns (report/tables.py `Table.more`).
+  function rowsOf(more) {
+    if (!more) return [];
+    return more.places.map((place, row) => more.columns.map((column) => {
+      if (Array.isArray(column)) return column[row];
+      if (!column.value[row]) return null;
+      const parts = Object.entries(column).map(([name, all]) => (
+        [name, Array.isArray(all) ? all[row] : place + all]));
+      return Object.fromEntries(parts.filter(([, part]) => part));
+    }));
   }
   function toldCell(told, column) {
     if (told === null || typeof told === "string") return complete({ text: told ?? "" }, column);
@@ -236,7 +248,7 @@
   }
 
   class Rows {
-    constructor(table) {
+    constructor(table, more) {
       this.table = table;
       this.heads = [...table.tHead.rows[0].cells];
       this.columns = this.heads.map((head) => ({
@@ -249,8 +261,7 @@
       this.rows = [...table.tBodies[0].rows].map((place) => ({
         place, cells: [...place.cells].map((cell, at) => cellOf(cell, this.columns[at])),
       }));
-      const more = table.parentElement.querySelector("script.rows");
-      for (const told of more ? JSON.parse(more.textContent) : []) {
+      for (const told of rowsOf(more)) {
         this.rows.push({ told, cells: told.map((cell, at) => toldCell(cell, this.columns[at])) });
       }
       for (const row of this.rows) {
@@ -379,9 +390,10 @@
     }
   }
 
-  function equip(table, number) {
-    const rows = new Rows(table);
+  async function equip(table, number) {
     const box = table.parentElement;
+    const more = box.querySelector("script.rows");
+    const rows = new Rows(table, more ? JSON.parse(await unpack.text(more.textContent)) : null);
     const count = element("span", { className: "count" });
     count.setAttribute("role", "status");
     const all = element("button", { type: "button", textContent: "Show all" });

@@ -1,0 +1,50 @@
+"use strict";
+// Reads what the page keeps deflated, in base64 (report/html/page.py `packed` writes it), in pieces,
+// so that the page answers meanwhile.
+const unpack = (() => {
+  const PIECE = 1 << 18; // characters of base64; four of them are three bytes
+
+  const pause = () => new Promise((resolve) => { setTimeout(resolve); });
+
+  function bytesOf(text) {
+    const raw = atob(text);
+    const bytes = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i += 1) bytes[i] = raw.charCodeAt(i);
+    return bytes;
+  }
+
+  async function feed(text, writer) {
+    for (let at = 0; at < text.length; at += PIECE) {
+      await writer.write(bytesOf(text.slice(at, at + PIECE)));
+      await pause();
+    }
+    await writer.close();
+  }
+
+  async function bytes(packed) {
+    const stream = new DecompressionStream("deflate");
+    const feeding = feed(packed, stream.writable.getWriter());
+    const found = new Uint8Array(await new Response(stream.readable).arrayBuffer());
+    await feeding;
+    return found;
+  }
+
+  const text = async (packed) => new TextDecoder().decode(await bytes(packed));
+
+  // Puts off the page's event "load" until the work is done: what prints a page as soon as it is
+  // loaded, such as a browser without a window, finds all of it. An open document holds it up.
+  async function beforeLoad(work) {
+    const frame = document.createElement("iframe");
+    frame.hidden = true;
+    document.body.append(frame);
+    frame.contentDocument.open();
+    try {
+      await work();
+    } finally {
+      frame.contentDocument.close();
+      frame.remove();
+    }
+  }
+
+  return { beforeLoad, bytes, pause, text };
+})();

@@ -166,7 +166,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = storage._cdata
         seen = self._known.get(key)
         if seen is None:
-            entry = self.ledger.add(storage.nbytes(), recorded=recorded, device=storage.device.type)
+            entry = self.ledger.add(storage.nbytes(), recorded=recorded, device=tensor.device.type)
             self._known[key] = (entry, weakref.ref(storage, lambda _: self._forget(key)))
             if self._sparse is not None and entry.device == self._device:
                 self._sparse.add(storage, entry)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,7 @@ class StepGraph:
         categories: What each storage is for, of `categories` of `StepMemory`, shape (m,).
         made: The operation that made each storage, shape (m,).
         freed: The first operation during which it was no longer there; n + 1: it outlived the step.
-        parameters: Number of parameters, of which `trainable` train.
-        trainable: Number of parameters that train.
+        counts: Parameters and layers of the model, as `Trainer.model_facts` counts them.
         notes: What a reader must know of how it was captured.
     """
 
@@ -47,8 +47,7 @@ class StepGraph:
     categories: tuple[str, ...]
     made: IntArray
     freed: IntArray
-    parameters: int
-    trainable: int
+    counts: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
     @property
@@ -109,22 +108,13 @@ class StepFamily:
             value: FloatArray = np.maximum(a + (b - a) * part, 0.0)
             return value
 
-        return StepGraph(
+        return replace(
+            small,
             batch_size=batch_size,
-            names=small.names,
-            kinds=small.kinds,
-            phases=small.phases,
-            layers=small.layers,
             flops=between(small.flops, large.flops),
             read_bytes=between(small.read_bytes, large.read_bytes),
             written_bytes=between(small.written_bytes, large.written_bytes),
             sizes=between(small.sizes, large.sizes),
-            categories=small.categories,
-            made=small.made,
-            freed=small.freed,
-            parameters=small.parameters,
-            trainable=small.trainable,
-            notes=small.notes,
         )
 
 
@@ -137,8 +127,3 @@ def alike(one: StepGraph, other: StepGraph) -> bool:
         and np.array_equal(one.made, other.made)
         and np.array_equal(one.freed, other.freed)
     )
-
-
-def joined(lines: Sequence[str]) -> tuple[str, ...]:
-    """Notes, each once, in order."""
-    return tuple(dict.fromkeys(lines))

@@ -19,8 +19,10 @@ import torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
+    unset_fake_temporarily,
 )
 from torch.utils import _pytree as pytree
 
@@ -29,7 +31,7 @@ from wattstep.engines.torch.flops import flops_of
 from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
 from wattstep.schema.operation_kinds import kind_of
-from wattstep.schema.step_graph import StepFamily, StepGraph, alike
+from wattstep.schema.step_graph import StepFamily, StepGraph
 from wattstep.schema.workload import Preparation
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
@@ -41,10 +43,8 @@ NEEDS_VALUES: Final = (
     NotImplementedError,
     RuntimeError,
 )
-RUN: Final = (
-    "what its operations do depends on values ({error}): it was run at batch {small} and {large} "
-    "to see them, and sizes at other batches follow from these two"
-)
+LSTM: Final = "mkldnn_rnn_layer.default"
+RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
 
 
 class StepCapture(MemoryTracker):
@@ -78,6 +78,13 @@ class StepCapture(MemoryTracker):
         self.sizes.append(_sizes(func, args, kwargs or {}, made))
         return made
 
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """As `MemoryTracker._call`; what fake tensors say of an LSTM's workspace, nothing, is put right."""
+        made = super()._call(func, args, kwargs)
+        if func.__name__ == LSTM and isinstance(made[0], FakeTensor):
+            return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
+        return made
+
     def graph(self, batch_size: int, model: torch.nn.Module) -> StepGraph:
         """What was noted, once the capture has been left."""
         count = len(self.sizes)
@@ -88,14 +95,17 @@ class StepCapture(MemoryTracker):
         lasting = dict.fromkeys(CATEGORIES, 0)
         passing = []
         for each in self.ledger.storages:
-            if each.freed is None and (each.made == 0 or each.label == OPTIMIZER_STATE):
+            if each.freed is not None:
+                passing.append(each)
+            elif each.made == 0 or each.label == OPTIMIZER_STATE:
                 lasting[each.category] += each.size
+            elif each.phase == "data":
+                lasting[HELD] += each.size
             else:
                 passing.append(each)
         lasting[HELD] -= self._before
         made = [each.made for each in passing]
         freed = [count + 1 if each.freed is None else each.freed for each in passing]
-        facts = count_model(model)
         called = tuple("aten::" + name.split(".")[1] for name, _, _ in names)
         return StepGraph(
             batch_size=batch_size,
@@ -113,8 +123,7 @@ class StepCapture(MemoryTracker):
             categories=(*lasting, *(each.category for each in passing)),
             made=np.array([0] * len(lasting) + made, np.int64),
             freed=np.array([count + 1] * len(lasting) + freed, np.int64),
-            parameters=facts["parameters"],
-            trainable=facts["trainable_parameters"],
+            counts=count_model(model),
         )
 
 
@@ -137,6 +146,16 @@ def _sizes(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]
     return flops or 0, sum(taken.values()), sum((_bytes(changed) | _bytes(made)).values())
 
 
+def _lstm_workspace(func: Any, args: Any) -> int:
+    """Bytes that oneDNN keeps of an LSTM layer for its backward pass: known to itself alone, so it is asked."""
+    with unset_fake_temporarily(), torch.enable_grad():  # without gradients it keeps nothing
+        real = [
+            torch.zeros(each.shape, dtype=each.dtype) if isinstance(each, torch.Tensor) else each
+            for each in args
+        ]
+        return int(func(*real)[3].nbytes)
+
+
 def _bytes(tree: Any) -> dict[int, int]:
     """Bytes of tensors by the object that they are."""
     return {
@@ -146,9 +165,22 @@ def _bytes(tree: Any) -> dict[int, int]:
     }
 
 
-def capture(
-    workload: Any, preparation: Preparation, *, precision: str = "fp32"
-) -> StepFamily:
+def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepGraph:
+    """The training step of a workload at the batch size of its preparation.
+
+    Args:
+        workload: As `TorchTrainer` takes it.
+        preparation: Its batch size, and what it is built with.
+        precision: As `TorchTrainer` takes it.
+    """
+    try:
+        return _captured(workload, preparation, precision, fake=True)
+    except NEEDS_VALUES as error:
+        graph = _captured(workload, preparation, precision, fake=False)
+        return replace(graph, notes=(RUN.format(error=_line(error)),))
+
+
+def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
     """The training step of a workload, at any batch size.
 
     Args:
@@ -157,31 +189,23 @@ def capture(
         precision: As `TorchTrainer` takes it.
 
     Raises:
-        InvalidValueError: It can be captured neither from shapes nor by running it.
+        InvalidValueError: Its operations differ from batch to batch.
     """
-    try:
-        graphs = [
-            _captured(workload, replace(preparation, batch_size=size), precision, fake=True)
-            for size in FAKE
-        ]
-        reason = "" if alike(*graphs) else "its operations differ from batch to batch"
-    except NEEDS_VALUES as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-    if reason:
-        note = RUN.format(error=reason, small=FAKE[0], large=FAKE[1])
-        graphs = [
-            replace(
-                _captured(workload, replace(preparation, batch_size=size), precision, fake=False),
-                notes=(note,),
-            )
-            for size in FAKE
-        ]
-    return StepFamily(small=graphs[0], large=graphs[1])
+    small, large = (
+        capture_at(workload, replace(preparation, batch_size=size), precision=precision)
+        for size in FAKE
+    )
+    if small.notes:
+        note = f"{small.notes[0]}, at batch {FAKE[0]} and {FAKE[1]}; others follow from these two"
+        small = replace(small, notes=(note,))
+    return StepFamily(small=small, large=large)
 
 
-def _captured(
-    workload: Any, preparation: Preparation, precision: str, *, fake: bool
-) -> StepGraph:
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: bool) -> StepGraph:
     with _threads_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what fake tensors cannot do, which is refused anyway
         mode: AbstractContextManager[Any] = (
@@ -190,12 +214,16 @@ def _captured(
         with mode:
             before = bytes_of_tensors()
             trainer = TorchTrainer(workload, preparation, precision=precision)
-            taking = StepCapture(trainer.model, [each.optimizer for each in trainer.updates], before=before)
+            taking = StepCapture(
+                trainer.model, [each.optimizer for each in trainer.updates], before=before
+            )
             with taking:
-                for update in trainer.updates:
+                losses = [  # kept, as a step keeps them
                     trainer.take(update, _Marks(taking, update.optimizer))
+                    for update in trainer.updates
+                ]
         graph = taking.graph(preparation.batch_size, trainer.model)
-    del trainer, taking
+    del trainer, taking, losses
     gc.collect()  # the next capture is to see tensors of its own alone
     return graph
 

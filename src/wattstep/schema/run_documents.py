@@ -324,8 +324,12 @@ class PowerStepFacts(TypedDict, total=False):
 
 
 class ImportedFiles(TypedDict, total=False):
-    """What a run was made of that other tools recorded, and how their clocks were brought together."""
+    """What a run was made of that other tools recorded, and how their clocks were brought together.
 
+    `credit` says whose recording it is, and under which licence.
+    """
+
+    credit: str
     trace: ImportedTrace
     telemetry: list[ImportedTelemetry]
     alignment: list[AlignmentFacts]

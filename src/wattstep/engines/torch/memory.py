@@ -115,7 +115,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         layer = self._layers.running()
         self._names.append((str(func), self.ledger.phase, layer))
         if self._meter is None or self._sparse is None:
-            made = func(*args, **named)
+            made = self._call(func, args, named)
             self._see_all(made, recorded)
             return made
         there = len(self.ledger.storages)
@@ -129,6 +129,10 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made_now = self.ledger.storages[there:]
             self._moment = self._note(number, in_use, demand, made_now, self._sparse)
         return made
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What an operation makes."""
+        return func(*args, **kwargs)
 
     def _recorded(self) -> bool:
         """True if what runs is differentiated; in a backward pass only what it computes anew is."""
@@ -166,7 +170,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = storage._cdata
         seen = self._known.get(key)
         if seen is None:
-            entry = self.ledger.add(storage.nbytes(), recorded=recorded, device=storage.device.type)
+            entry = self.ledger.add(storage.nbytes(), recorded=recorded, device=tensor.device.type)
             self._known[key] = (entry, weakref.ref(storage, lambda _: self._forget(key)))
             if self._sparse is not None and entry.device == self._device:
                 self._sparse.add(storage, entry)

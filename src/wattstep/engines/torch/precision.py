@@ -67,7 +67,9 @@ def autocast_of(precision: str, device: torch.device) -> Callable[[], Any]:
 
 def to_bfloat16(model: torch.nn.Module) -> None:
     """Weights in place, so that the optimizer keeps them, and whatever enters the model."""
-    model.to(torch.bfloat16)
+    for each in (*model.parameters(), *model.buffers()):  # `Module.to` swaps tensors without values
+        if each.is_floating_point():
+            each.data = each.data.to(torch.bfloat16)
     model.register_forward_pre_hook(_narrow, with_kwargs=True)
 
 

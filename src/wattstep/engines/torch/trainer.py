@@ -75,7 +75,7 @@ class TorchTrainer(Trainer):
         self.samples_per_step = preparation.batch_size * preparation.accumulate
         self._accumulate = preparation.accumulate
         self._mark: Mark = ignore_phase
-        self._updates = tuple(self.training.updates)
+        self.updates = tuple(self.training.updates)
         self._autocast = autocast_of(precision, self._device)
         self._scaling = Scaling(self._device) if precision == "amp-fp16" else None
         self._steps = 0
@@ -91,7 +91,7 @@ class TorchTrainer(Trainer):
         if preparation.compiled:
             compile_model(self.model)
         self._compiled = preparation.compiled
-        one = len(self._updates) == 1 and self._accumulate == 1
+        one = len(self.updates) == 1 and self._accumulate == 1
         plain_precision = precision in ("fp32", "bf16")
         self._plain = one and plain_precision and processor == "cpu" and not self._compiled
 
@@ -132,7 +132,7 @@ class TorchTrainer(Trainer):
         """Runs one training step; `mark` is told where each phase begins. Returns the loss."""
         self._mark = mark
         if self._plain:  # the most common step, without a call more than it needs
-            update = self._updates[0]
+            update = self.updates[0]
             mark("data")
             batch = update.next_batch(self._phase)
             mark("forward")
@@ -144,14 +144,14 @@ class TorchTrainer(Trainer):
             update.optimizer.zero_grad()
             return float(loss.item())
         with compiling(self._compiled):
-            losses = [self._take(update, mark) for update in self._updates]
+            losses = [self.take(update, mark) for update in self.updates]
         self._steps += 1
         # One wait for a GPU a step, when all of the step's work is on its way.
         return sum(
             sum(float(each.item()) / self._accumulate for each in update) for update in losses
         )
 
-    def _take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
+    def take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
         """Makes one parameter update: gradients of all its batches, added up, then its optimizer.
 
         Returns:
@@ -194,7 +194,7 @@ class TorchTrainer(Trainer):
         model = self.model
         state = [
             value
-            for update in self._updates
+            for update in self.updates
             for values in update.optimizer.state.values()
             for value in values.values()
             if isinstance(value, torch.Tensor)
@@ -208,7 +208,7 @@ class TorchTrainer(Trainer):
 
     def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker:
         """As `Trainer.memory_tracker`."""
-        optimizers = [update.optimizer for update in self._updates]
+        optimizers = [update.optimizer for update in self.updates]
         return MemoryTracker(self.model, optimizers, meter, device)
 
     def save(self, path: Path) -> int:

@@ -1,0 +1,250 @@
+"""Operations, sizes and memory of a training step without running it: from fake tensors, which have shapes and no values.
+
+What only values decide (a game that is played, boxes that are matched) cannot be captured so: such
+a training is built and run for real at two small batch sizes, and says so.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+    unset_fake_temporarily,
+)
+from torch.utils import _pytree as pytree
+
+from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
+from wattstep.engines.torch.flops import flops_of
+from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
+from wattstep.engines.torch.trainer import TorchTrainer, count_model
+from wattstep.schema.operation_kinds import kind_of
+from wattstep.schema.step_graph import StepFamily, StepGraph
+from wattstep.schema.workload import Preparation
+
+FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
+# Errors of what shapes alone do not tell; a RuntimeError is numpy's being handed a fake tensor.
+NEEDS_VALUES: Final = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    NotImplementedError,
+    RuntimeError,
+)
+LSTM: Final = "mkldnn_rnn_layer.default"
+RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
+
+
+class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
+    """While active, notes each operation with its FLOPs and bytes, beside the storages it follows.
+
+    Args:
+        model: Whose parameters and buffers are named.
+        optimizers: Whose state is named.
+        before: Bytes of tensors in this process that are none of the training's.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizers: list[Any], *, before: int) -> None:
+        super().__init__(model, optimizers)
+        self._before = before
+        self.sizes: list[tuple[int, int, int]] = []  # FLOPs, bytes read, bytes written
+        self._paused = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs meanwhile is not noted."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._paused or func.namespace == "profiler":  # names of stretches are no operations
+            return func(*args, **(kwargs or {}))
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        self.sizes.append(_sizes(func, args, kwargs or {}, made))
+        return made
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """As `MemoryTracker._call`; what fake tensors say of an LSTM's workspace, nothing, is put right."""
+        made = super()._call(func, args, kwargs)
+        if func.__name__ == LSTM and isinstance(made[0], FakeTensor):
+            return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
+        return made
+
+    def graph(self, batch_size: int, model: torch.nn.Module) -> StepGraph:
+        """What was noted, once the capture has been left."""
+        count = len(self.sizes)
+        _, *names = self._names
+        numbers = np.array(self.sizes, float).reshape(count, 3)
+        # What is there before the step and outlives it is one storage a category, since the order in
+        # which they are seen says nothing. The state of optimizers is there before all steps but the first.
+        lasting = dict.fromkeys(CATEGORIES, 0)
+        passing = []
+        for each in self.ledger.storages:
+            if each.freed is not None:
+                passing.append(each)
+            elif each.made == 0 or each.label == OPTIMIZER_STATE:
+                lasting[each.category] += each.size
+            elif each.phase == "data":
+                lasting[HELD] += each.size
+            else:
+                passing.append(each)
+        lasting[HELD] -= self._before
+        made = [each.made for each in passing]
+        freed = [count + 1 if each.freed is None else each.freed for each in passing]
+        called = tuple("aten::" + name.split(".")[1] for name, _, _ in names)
+        return StepGraph(
+            batch_size=batch_size,
+            names=called,
+            kinds=tuple(
+                "optimizer" if phase == "optimizer" else kind_of(name)
+                for name, (_, phase, _) in zip(called, names, strict=True)
+            ),
+            phases=tuple(phase for _, phase, _ in names),
+            layers=tuple(layer or "" for _, _, layer in names),
+            flops=numbers[:, 0],
+            read_bytes=numbers[:, 1],
+            written_bytes=numbers[:, 2],
+            sizes=np.array([*lasting.values(), *(each.size for each in passing)], float),
+            categories=(*lasting, *(each.category for each in passing)),
+            made=np.array([0] * len(lasting) + made, np.int64),
+            freed=np.array([count + 1] * len(lasting) + freed, np.int64),
+            counts=count_model(model),
+        )
+
+
+def _sizes(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
+    """FLOPs, bytes read and bytes written of a call."""
+    name = f"aten::{func.overloadpacket.__name__}"
+    flops = flops_of(
+        name,
+        [tuple(each.shape) if isinstance(each, torch.Tensor) else None for each in args],
+        [None if isinstance(each, torch.Tensor) else each for each in args],
+    )
+    if getattr(func, "is_view", False):
+        return flops or 0, 0, 0
+    changed = [
+        value
+        for argument, value in zip(func._schema.arguments, args, strict=False)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    taken = _bytes((args, kwargs))
+    return flops or 0, sum(taken.values()), sum((_bytes(changed) | _bytes(made)).values())
+
+
+def _lstm_workspace(func: Any, args: Any) -> int:
+    """Bytes that oneDNN keeps of an LSTM layer for its backward pass: known to itself alone, so it is asked."""
+    with unset_fake_temporarily(), torch.enable_grad():  # without gradients it keeps nothing
+        real = [
+            torch.zeros(each.shape, dtype=each.dtype) if isinstance(each, torch.Tensor) else each
+            for each in args
+        ]
+        return int(func(*real)[3].nbytes)
+
+
+def _bytes(tree: Any) -> dict[int, int]:
+    """Bytes of tensors by the object that they are."""
+    return {
+        id(leaf): prod(leaf.shape) * leaf.element_size()
+        for leaf in pytree.tree_leaves(tree)
+        if isinstance(leaf, torch.Tensor)
+    }
+
+
+def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepGraph:
+    """The training step of a workload at the batch size of its preparation.
+
+    Args:
+        workload: As `TorchTrainer` takes it.
+        preparation: Its batch size, and what it is built with.
+        precision: As `TorchTrainer` takes it.
+    """
+    try:
+        return _captured(workload, preparation, precision, fake=True)
+    except NEEDS_VALUES as error:
+        graph = _captured(workload, preparation, precision, fake=False)
+        return replace(graph, notes=(RUN.format(error=_line(error)),))
+
+
+def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
+    """The training step of a workload, at any batch size.
+
+    Args:
+        workload: As `TorchTrainer` takes it.
+        preparation: Its batch size says nothing here: the family has all.
+        precision: As `TorchTrainer` takes it.
+
+    Raises:
+        InvalidValueError: Its operations differ from batch to batch.
+    """
+    small, large = (
+        capture_at(workload, replace(preparation, batch_size=size), precision=precision)
+        for size in FAKE
+    )
+    if small.notes:
+        note = f"{small.notes[0]}, at batch {FAKE[0]} and {FAKE[1]}; others follow from these two"
+        small = replace(small, notes=(note,))
+    return StepFamily(small=small, large=large)
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: bool) -> StepGraph:
+    with _threads_kept(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what fake tensors cannot do, which is refused anyway
+        mode: AbstractContextManager[Any] = (
+            FakeTensorMode(allow_non_fake_inputs=True) if fake else nullcontext()
+        )
+        with mode:
+            before = bytes_of_tensors()
+            trainer = TorchTrainer(workload, preparation, precision=precision)
+            taking = StepCapture(
+                trainer.model, [each.optimizer for each in trainer.updates], before=before
+            )
+            with taking:
+                losses = [  # kept, as a step keeps them
+                    trainer.take(update, _Marks(taking, update.optimizer))
+                    for update in trainer.updates
+                ]
+        graph = taking.graph(preparation.batch_size, trainer.model)
+    del trainer, taking, losses
+    gc.collect()  # the next capture is to see tensors of its own alone
+    return graph
+
+
+class _Marks:
+    """Told of phases: before the first update the optimizer is stepped once, unseen, to make its state."""
+
+    def __init__(self, taking: StepCapture, optimizer: Any) -> None:
+        self._taking, self._optimizer = taking, optimizer
+
+    def __call__(self, name: str) -> None:
+        if name == "optimizer":
+            with self._taking.paused():
+                self._optimizer.step()
+        self._taking.phase(name)
+
+
+@contextmanager
+def _threads_kept() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,128 @@
+"""The operations of one training step with their sizes, and the memory that each needs and makes; of no framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattstep.errors import InvalidValueError
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.run_documents import ModelFacts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepGraph:
+    """One training step, operation by operation, for one batch size.
+
+    Operations are counted from 1; 0 stands for what was there before the step.
+
+    Attributes:
+        batch_size: Samples of one forward pass.
+        names: Of each operation, e.g. "aten::convolution"; shape (n,) as the rest.
+        kinds: As `schema.operation_kinds` names them.
+        phases: "data", "forward", "backward" or "optimizer".
+        layers: Path of the module that it belongs to; "" where none is known.
+        flops: Floating-point operations, multiply-adds as two; 0 where none are counted.
+        read_bytes: Of the tensors that it takes, each once.
+        written_bytes: Of the tensors that it makes or changes; 0 for views.
+        sizes: Bytes of each storage, shape (m,).
+        categories: What each storage is for, of `categories` of `StepMemory`, shape (m,).
+        made: The operation that made each storage, shape (m,).
+        freed: The first operation during which it was no longer there; n + 1: it outlived the step.
+        counts: Parameters and layers of the model, as `Trainer.model_facts` counts them.
+        notes: What a reader must know of how it was captured.
+    """
+
+    batch_size: float
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    phases: tuple[str, ...]
+    layers: tuple[str, ...]
+    flops: FloatArray
+    read_bytes: FloatArray
+    written_bytes: FloatArray
+    sizes: FloatArray
+    categories: tuple[str, ...]
+    made: IntArray
+    freed: IntArray
+    counts: ModelFacts
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of operations."""
+        return len(self.names)
+
+    def levels(self, chosen: BoolArray | None = None) -> FloatArray:
+        """Bytes of tensors during each operation, from 0 on, shape (n + 1,).
+
+        Args:
+            chosen: Mask of storages; None: all.
+        """
+        sizes = self.sizes if chosen is None else np.where(chosen, self.sizes, 0.0)
+        changes = np.zeros(self.count + 2)
+        np.add.at(changes, self.made, sizes)
+        np.add.at(changes, self.freed, -sizes)
+        levels: FloatArray = np.cumsum(changes)[:-1]
+        return levels
+
+    def by_category(self, operation: int) -> dict[str, float]:
+        """Bytes of tensors by category during an operation; only categories that have any."""
+        there = (self.made <= operation) & (self.freed > operation)
+        found: dict[str, float] = {}
+        for category, size in zip(np.array(self.categories)[there], self.sizes[there], strict=True):
+            found[str(category)] = found.get(str(category), 0.0) + float(size)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepFamily:
+    """The step at any batch size, from captures at two: all sizes are affine in the batch.
+
+    Attributes:
+        small: The capture at the smaller batch size.
+        large: That at the larger one; the same operations in the same order.
+    """
+
+    small: StepGraph
+    large: StepGraph
+
+    def __post_init__(self) -> None:
+        if not alike(self.small, self.large):
+            raise InvalidValueError(
+                f"its operations at batch {self.small.batch_size:g} and {self.large.batch_size:g} differ"
+            )
+
+    def at(self, batch_size: float) -> StepGraph:
+        """The step at a batch size.
+
+        Args:
+            batch_size: Samples of one forward pass.
+        """
+        small, large = self.small, self.large
+        part = (batch_size - small.batch_size) / (large.batch_size - small.batch_size)
+
+        def between(a: FloatArray, b: FloatArray) -> FloatArray:
+            value: FloatArray = np.maximum(a + (b - a) * part, 0.0)
+            return value
+
+        return replace(
+            small,
+            batch_size=batch_size,
+            flops=between(small.flops, large.flops),
+            read_bytes=between(small.read_bytes, large.read_bytes),
+            written_bytes=between(small.written_bytes, large.written_bytes),
+            sizes=between(small.sizes, large.sizes),
+        )
+
+
+def alike(one: StepGraph, other: StepGraph) -> bool:
+    """True if two captures have the same operations and storages, whatever their sizes."""
+    return (
+        one.names == other.names
+        and one.phases == other.phases
+        and one.categories == other.categories
+        and np.array_equal(one.made, other.made)
+        and np.array_equal(one.freed, other.freed)
+    )

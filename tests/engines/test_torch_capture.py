@@ -1,0 +1,135 @@
+"""A step captured without values has the operations and the memory of the step that runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from wattstep import workloads
+from wattstep.engines.torch.capture import capture, capture_at
+from wattstep.engines.torch.memory import MemoryTracker
+from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.schema.step_graph import StepGraph, alike
+from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch import TorchWorkload
+
+
+def peaks(graph: StepGraph) -> dict[str, int]:
+    """Bytes by category at the moment when most are in use."""
+    number = int(graph.levels().argmax())
+    return {name: round(size) for name, size in graph.by_category(number).items() if size}
+
+
+def ran(name: str, preparation: Preparation, precision: str) -> dict[str, int]:
+    """The same of the third step of a training that really runs."""
+    trainer = TorchTrainer(TorchWorkload(workloads.find(name)), preparation, precision=precision)
+    for _ in range(2):
+        trainer.step()
+    tracker = MemoryTracker(trainer.model, [each.optimizer for each in trainer.updates])
+    with tracker:
+        trainer.step(tracker.phase)
+    categories = tracker.result().categories
+    return {key: size for key, size in categories.items() if size and key != "held_tensors"}
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "accumulate", "precision"),
+    [
+        ("lenet", 4, 1, "fp32"),
+        ("squeezenet", 4, 2, "fp32"),
+        ("char-cnn", 8, 1, "fp32"),
+        ("autoencoder", 4, 1, "fp32"),
+        ("dcgan", 16, 1, "fp32"),
+        ("squeezenet", 8, 1, "bf16"),
+        ("lenet", 16, 1, "amp"),
+    ],
+)
+def test_its_peak_is_that_of_the_step_that_runs(
+    name: str, batch: int, accumulate: int, precision: str
+) -> None:
+    preparation = Preparation(batch_size=batch, accumulate=accumulate)
+    graph = capture_at(TorchWorkload(workloads.find(name)), preparation, precision=precision)
+    mine, theirs = peaks(graph), ran(name, preparation, precision)
+    for category, size in theirs.items():
+        # Of a mean, torch first makes what it is of; nobody who sees shapes alone can know.
+        assert mine[category] == pytest.approx(size, rel=0.01, abs=16 * 1024), category
+    assert mine.keys() - theirs.keys() <= {"held_tensors"}
+    assert graph.notes == ()
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "gpt", "dcgan"])
+def test_other_batch_sizes_follow_from_two(name: str) -> None:
+    workload = TorchWorkload(workloads.find(name))
+    family = capture(workload, Preparation(batch_size=1))
+    direct = capture_at(workload, Preparation(batch_size=7))
+    other = family.at(7)
+    assert alike(other, direct)
+    for each in ("sizes", "flops", "read_bytes", "written_bytes"):
+        np.testing.assert_allclose(getattr(other, each), getattr(direct, each), rtol=1e-9)
+
+
+def test_products_of_matrices_are_counted_as_by_hand() -> None:
+    workload = Module(torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.Linear(20, 5)), (10,))
+    graph = capture_at(workload, Preparation(batch_size=3))
+    phases = np.array(graph.phases)
+    # Backward has the gradients of both weights and of the input of the second layer alone.
+    assert graph.flops[phases == "forward"].sum() == 2 * 3 * (10 * 20 + 20 * 5)
+    assert graph.flops[phases == "backward"].sum() == 2 * 3 * (10 * 20 + 2 * 20 * 5)
+    assert graph.counts["parameters"] == 10 * 20 + 20 + 20 * 5 + 5
+
+
+class Decides(torch.nn.Module):
+    """Takes a second layer where the first gives more than nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(6, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.first(inputs)
+        return self.second(made) if float(made.abs().sum()) >= 0 else made
+
+
+def test_what_depends_on_values_is_run_and_says_so() -> None:
+    family = capture(Module(Decides(), (6,)), Preparation(batch_size=1))
+    graph = family.at(5)
+    [note] = graph.notes
+    assert "batch 2 and 3" in note
+    phases = np.array(graph.phases)
+    assert graph.flops[phases == "forward"].sum() == 2 * 5 * (6 * 4 + 4 * 4)
+
+
+class Module:
+    """A model of the user's: as much of a workload as a capture needs."""
+
+    def __init__(self, model: torch.nn.Module, shape: tuple[int, ...]) -> None:
+        self._model, self._shape = model, shape
+        self.specification = workloads.find("lenet")
+        self.facts = replace(self.specification.facts, name="a model")
+
+    def prepare(self, preparation: Preparation) -> Any:
+        return Training(self._model, self._shape, preparation.batch_size)
+
+
+class Training:
+    """Random inputs, two classes."""
+
+    def __init__(self, model: torch.nn.Module, shape: tuple[int, ...], batch: int) -> None:
+        self.model, self._shape = model, (batch, *shape)
+        self.optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        self.data = None
+
+    @property
+    def updates(self) -> list[Training]:
+        return [self]
+
+    def next_batch(self, phase: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(self._shape), torch.zeros(self._shape[0], dtype=torch.long)
+
+    def loss(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        inputs, targets = batch
+        return torch.nn.functional.cross_entropy(self.model(inputs), targets)

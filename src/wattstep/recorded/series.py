@@ -34,10 +34,8 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Status, weakest
 from wattstep.schema.settings import PowerModel
 
-NO_SENSOR = (
-    "no power sensor was found: --power-model vcpu models power, and wattstep doctor says what was "
-    "looked for"
-)
+ASK_DOCTOR = ", and wattstep doctor says what was looked for"
+NO_SENSOR = f"no power sensor was found: --power-model vcpu models power{ASK_DOCTOR}"
 ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
 CARDS = "of the graphics cards alone: the rest of the machine is not in it"
 _CARD = re.compile(r"gpu\d+\.power")

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from wattstep.cli.doctor import doctor
+from wattstep.cli.doctor import _total, doctor
 from wattstep.errors import InvalidValueError
+from wattstep.recorded.series import NO_SENSOR
 from wattstep.train.doctor import diagnose
 
 
@@ -55,3 +56,10 @@ def test_doctor_says_whose_sensors_they_are_and_what_makes_the_total(
 def test_a_target_that_nobody_knows_is_refused_at_once() -> None:
     with pytest.raises(InvalidValueError, match="--target 'replays:x'"):
         diagnose(target="replays:x")
+
+
+def test_doctor_does_not_point_to_itself() -> None:
+    total = {"source": None, "note": NO_SENSOR}
+    assert _total(total) == (
+        "no total of power: no power sensor was found: --power-model vcpu models power"
+    )

@@ -192,6 +192,13 @@ def test_no_line_of_a_result_in_a_pipe_ends_in_blanks(command: Any, tmp_path: Pa
         assert [line for line in lines if line != line.rstrip()] == []
 
 
+def test_a_folder_of_folders_of_runs_says_what_to_give(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "before" / "lenet-1").mkdir(parents=True)
+    (tmp_path / "runs" / "before" / "lenet-1" / "run.json").touch()
+    line = one_line(command("report", "runs"))
+    assert line.endswith("runs is not a run, and holds none; runs/before does: give runs/*")
+
+
 def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "empty" in one_line(command("report", "empty"))

@@ -127,7 +127,9 @@ def _gpus(processors: Sequence[ProcessorFacts]) -> list[str]:
 
 def _total(total: PowerTotal) -> str:
     if total["source"] is None:
-        return f"no total of power: {total['note']}"
+        from wattstep.recorded.series import ASK_DOCTOR
+
+        return f"no total of power: {str(total['note']).removesuffix(ASK_DOCTOR)}"
     status = "" if total["status"] == "measured" else f" ({total['status']})"
     note = f"; {total['note']}" if total["note"] else ""
     return f"power in all{status}: {total['source']}{note}"

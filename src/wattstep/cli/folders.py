@@ -110,7 +110,9 @@ def expand(paths: Sequence[Path]) -> list[Path]:
         if not (path / "run.json").exists():
             inside = sorted(p.parent for p in path.glob("*/run.json"))
             if not inside:
-                raise DamagedRunError(f"{path} is not a run, and holds none")
+                deeper = next(path.glob("*/*/run.json"), None)
+                where = "" if deeper is None else f"; {deeper.parent.parent} does: give {path}/*"
+                raise DamagedRunError(f"{path} is not a run, and holds none{where}")
             expanded.extend(inside)
         else:
             expanded.append(path)

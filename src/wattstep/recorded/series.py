@@ -35,10 +35,8 @@ from wattstep.schema.figure import Status, weakest
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.settings import PowerModel
 
-NO_SENSOR = (
-    "no power sensor was found: --power-model vcpu models power, and wattstep doctor says what was "
-    "looked for"
-)
+ASK_DOCTOR = ", and wattstep doctor says what was looked for"
+NO_SENSOR = f"no power sensor was found: --power-model vcpu models power{ASK_DOCTOR}"
 ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
 CARDS = "of the graphics cards alone: the rest of the machine is not in it"
 _CARD = re.compile(r"gpu\d+\.power")

@@ -75,6 +75,20 @@ def test_bars_divide_the_step_by_the_time_of_its_parts() -> None:
     assert [bar.count(glyph) for glyph in "█▓▒"] == [18, 9, 3]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_part_has_its_sign_and_its_name_on_one_line_and_none_where_it_rounds_to_nothing(
+    width: int,
+) -> None:
+    seconds = {"backward": 5e-3, "forward": 3e-3, "optimizer": 1.5e-3, "data": 0.5e-3, "idle": 1e-6}
+    phases = [{"phase": name, "time": synthetic.figure(value, "s", "attributed")}
+              for name, value in seconds.items()]  # fmt: skip
+    lines = shown(width, phases=phases, rests={}).splitlines()
+    for name, share in (("backward", 50), ("forward", 30), ("optimizer", 15), ("data", 5)):
+        assert any(re.search(f"[█▓▒░] {name} {share} %", line) for line in lines), name
+    assert not any("idle 0" in line for line in lines)
+    assert max(map(len, lines[:-2])) <= width
+
+
 def test_the_costliest_operations_are_those_of_most_time() -> None:
     operations = [
         synthetic.operation(f"op{n}", "fc", "forward", 1e-6 * (n + 1), None) for n in range(9)

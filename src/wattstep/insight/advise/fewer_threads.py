@@ -27,6 +27,10 @@ def fewer_threads(facts: Facts) -> Advice | str:
             "steps in which nothing else took a core beside all; the upper end is the step at the "
             f"ceilings of {cores.fitting} threads",
         )
+        if not gain.value:  # "0 %, of 0 to 100" would tell nobody anything
+            gain = missing(
+                "ratio", "the steps that were undisturbed were no faster; only a run can tell"
+            )
     else:
         bound = "" if most is None else f"; {most / facts.step_s:.0%} at most"
         gain = missing("ratio", f"no step was undisturbed{bound}; only a run can tell")

@@ -139,14 +139,21 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     grid.add_column(no_wrap=True)
-    for division in divisions(report):
+    found = divisions(report)
+    beside = [max((len(text) for text in texts), default=0) + 2  # a column and what parts it
+              for texts in ([each.title for each in found], [each.status for each in found])]  # fmt: skip
+    for division in found:
         status = Text(division.status, style=STYLES.get(division.status, "dim"))
-        grid.add_row(division.title, _bar(division.parts, console), status)
+        bar = _bar(division.parts, console, min(console.width, WIDEST) - sum(beside))
+        grid.add_row(division.title, bar, status)
     return grid if grid.rows else None
 
 
-def _bar(parts: Sequence[Part], console: Console) -> Text:
-    """A bar and what its segments are; of the names alone where nobody looks at it."""
+def _bar(parts: Sequence[Part], console: Console, room: int) -> Text:
+    """A bar and below it what its segments are, in lines of so many columns.
+
+    A part that rounds to nothing has no segment, and no name either.
+    """
     glyphs = SEGMENTS if "utf" in console.encoding else PLAIN_SEGMENTS
     text, end, reached = Text(), 0.0, 0
     for n, part in enumerate(parts):
@@ -154,13 +161,17 @@ def _bar(parts: Sequence[Part], console: Console) -> Text:
         cells = round(end * BAR) - reached
         reached += cells
         text.append(glyphs[n % len(glyphs)] * cells, style=COLOURS[n % len(COLOURS)])
-    text.append("\n")
+    left = 0
     for n, part in enumerate(parts):
-        text.append(f"{glyphs[n % len(glyphs)]} ", style=COLOURS[n % len(COLOURS)])
-        text.append(
-            f"{brief(part.name)} {100 * part.share:.0f} %".replace(" ", "\N{NO-BREAK SPACE}")
-        )
-        text.append("  " * (n + 1 < len(parts)))
+        words = f" {brief(part.name)} {100 * part.share:.0f} %"
+        if words.endswith(" 0 %"):
+            continue
+        # Rich would part the sign from its name.
+        ahead = "  " if len(words) + 3 <= left else "\n"
+        left = (left if ahead == "  " else room + 2) - len(words) - 3
+        text.append(ahead)
+        text.append(glyphs[n % len(glyphs)], style=COLOURS[n % len(COLOURS)])
+        text.append(words)
     return text
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from wattstep.errors import InvalidValueError
@@ -67,9 +68,12 @@ def autocast_of(precision: str, device: torch.device) -> Callable[[], Any]:
 
 def to_bfloat16(model: torch.nn.Module) -> None:
     """Weights in place, so that the optimizer keeps them, and whatever enters the model."""
-    for each in (*model.parameters(), *model.buffers()):  # `Module.to` swaps tensors without values
-        if each.is_floating_point():
+    tensors = [each for each in (*model.parameters(), *model.buffers()) if each.is_floating_point()]
+    if any(isinstance(each, FakeTensor) for each in tensors):  # which `Module.to` cannot swap
+        for each in tensors:
             each.data = each.data.to(torch.bfloat16)
+    else:
+        model.to(torch.bfloat16)
     model.register_forward_pre_hook(_narrow, with_kwargs=True)
 
 

@@ -97,6 +97,31 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "targets/test_replay.py": "recordings that are played while a real loop is recorded",
         "tracing/test_torch_memory.py": "trains on, with every allocation followed",
         "training": "trains with the real sampler",
+        "analysis/test_alignment_load.py": ("computes for long: many clocks of known offset"),
+        "reports/test_imported.py": ("computes for long: every front of imported runs"),
+        "run/imported/test_by_regression.py": ("computes for long: many logs of known clocks"),
+        "run/test_below_sampling.py": ("computes for long: many trainings of known energy"),
+        "run/test_conditions.py::test_the_main_figures_hold_all_clean_steps_unless_asked_otherwise": (
+            "computes for long"
+        ),
+        "run/test_conditions.py::test_throttled_steps_are_marked_with_the_evidence": (
+            "computes for long"
+        ),
+        "workloads/test_language_data.py::test_without_official_files_a_stand_in_says_what_it_is": (
+            "reads the docstrings of all libraries"
+        ),
+        "workloads/test_training.py::test_a_batch_of_images_has_the_shape_in_the_facts": (
+            "steps of every network of the suite"
+        ),
+        "workloads/test_training.py::test_a_seed_repeats_the_losses_and_another_does_not": (
+            "steps of every network of the suite"
+        ),
+        "workloads/test_training.py::test_gradients_of_several_batches_of_one_sample_add_up_to_one_step": (
+            "steps of every network of the suite"
+        ),
+        "workloads/test_vision.py::test_a_batch_of_one_goes_through_from_the_least_size_on_and_no_smaller_one": (
+            "steps of every network of the suite"
+        ),
         "watching/test_live_recordings.py": "a watcher beside a recording",
         "workloads/test_dqn.py::test_it_learns_in_fewer_bits": "trains on",
         "workloads/test_language.py::test_a_small_batch_of_text_is_learnt_by_heart": "trains on",
@@ -148,6 +173,12 @@ SMOKE: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "reports/pages/test_in_browser.py::test_charts_are_drawn_without_a_complaint_or_a_request": (
             "a browser"
+        ),
+        "reports/test_imported.py::test_an_alignment_of_unknown_quality_is_said_to_be_so": (
+            "a page and a terminal of an imported run"
+        ),
+        "run/imported/test_by_regression.py::test_a_clock_that_drifts_is_set_to_its_rate": (
+            "energies of an import"
         ),
         "run/test_true_energy.py::test_an_operation_alone_in_its_phase_and_layer_has_one_energy_in_all_tables": (
             "energies of operations, of the whole way"

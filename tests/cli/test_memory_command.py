@@ -26,7 +26,7 @@ def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Pa
     assert sum(part["value"] for part in parts) == document["peak_memory"]["value"]
     assert "evaluation" not in [stage["stage"] for stage in document["stages"]]
     assert "lenet, batch 2: first step" in done.stderr
-    assert page.stat().st_size > 10**6
+    assert page.stat().st_size > 4 * 10**5  # the plotting library, deflated
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.reports.pages.tree import tree, unpacked
 
 from wattstep.errors import InvalidValueError, RunExistsError
 from wattstep.report.html.daily import render_daily
@@ -187,5 +188,6 @@ def test_the_report_is_one_page_with_the_papers_numbers(report: DailyReport) -> 
     assert "60.65 % to 61.32 % in 17 days" in page
     assert "not the real data" in page
     assert "http://" not in page.split("<script>")[0]
+    charts = next(e for e in tree(page).all() if e.attributes.get("id") == "charts")
     for size in (8, 16):
-        assert f"batch {size}" in page
+        assert f"batch {size}" in str(unpacked(charts.text))

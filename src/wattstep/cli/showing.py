@@ -62,6 +62,10 @@ def show_runs(
     from wattstep.report.terminal.summary import print_summary
 
     console = screen()
+    for own in bills:  # what was asked for, first
+        print_bill(own, console)
+    if asked:
+        console.print()
     if full:
         print_runs(reports, console)
     elif len(runs) == 1:
@@ -71,5 +75,3 @@ def show_runs(
         for path in paths:
             print(f"run: {path}")
         print("more: wattstep show RUN, wattstep compare RUN RUN, wattstep report RUN...")
-    for own in bills:
-        print_bill(own, console)

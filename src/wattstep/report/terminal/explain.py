@@ -24,7 +24,7 @@ MOST_OF_NAME = 12  # characters that names keep on a narrow terminal
 
 
 def print_brief(sections: Sequence[Section], console: Console) -> None:
-    """Prints the advice, what each other section comes to, and in one line each what cannot be determined.
+    """Prints the advice, what each other section comes to, and in one line what cannot be determined.
 
     Args:
         sections: Of one run.
@@ -33,13 +33,17 @@ def print_brief(sections: Sequence[Section], console: Console) -> None:
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
+    undetermined = []
     for section in sections:
         if isinstance(section, AdviceSection) and section.reason is None:
             _print_advice(section, console)
-            continue
-        told = section.reason is None and section.sentences
-        words = section.sentences[0] if told else f"cannot be determined: {section.reason}"
-        grid.add_row(section.name, Text(plain(words), style="" if told else "dim"))
+        elif section.reason is None and section.sentences:
+            grid.add_row(section.name, Text(plain(section.sentences[0])))
+        else:
+            undetermined.append(section.name)
+    if undetermined:
+        names = ", ".join(undetermined)
+        grid.add_row("undetermined", Text(f"{names} (why: --section NAME)", style="dim"))
     console.print(Padding(grid, INDENT))
     console.print(Padding(Text(EVIDENCE, style="dim"), INDENT))
 

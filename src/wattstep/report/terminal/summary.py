@@ -30,6 +30,7 @@ NOT_FIRST: Final = ("system_peak_memory",)
 COSTLIEST: Final = 3  # operations
 MOST_CAUTIONS: Final = 5
 BAR: Final = 30  # cells
+SMALL: Final = 0.03  # of a whole: at most a cell
 WIDEST: Final = 110  # columns that the screen takes
 SEGMENTS: Final = "█▓▒░"
 PLAIN_SEGMENTS: Final = "#=+."
@@ -144,9 +145,16 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
               for texts in ([each.title for each in found], [each.status for each in found])]  # fmt: skip
     for division in found:
         status = Text(division.status, style=STYLES.get(division.status, "dim"))
-        bar = _bar(division.parts, console, min(console.width, WIDEST) - sum(beside))
+        bar = _bar(_foldable(division.parts), console, min(console.width, WIDEST) - sum(beside))
         grid.add_row(division.title, bar, status)
     return grid if grid.rows else None
+
+
+def _foldable(parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts, those that a bar hardly shows as one: a result is one screen."""
+    large = [part for part in parts if part.share >= SMALL]
+    small = sum(part.share for part in parts if part.share < SMALL)
+    return parts if len(parts) - len(large) < 2 else [*large, Part("others", small)]
 
 
 def _bar(parts: Sequence[Part], console: Console, room: int) -> Text:

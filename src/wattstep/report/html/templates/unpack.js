@@ -32,16 +32,18 @@ const unpack = (() => {
   const text = async (packed) => new TextDecoder().decode(await bytes(packed));
 
   // Puts off the page's event "load" until the work is done: what prints a page as soon as it is
-  // loaded, such as a browser without a window, finds all of it. An open document holds it up.
+  // loaded, such as a browser without a window, finds all of it. An open document holds it up, where
+  // there is one: in a sandbox (`wattstep serve`) frames are another's, and nothing prints by itself.
   async function beforeLoad(work) {
     const frame = document.createElement("iframe");
     frame.hidden = true;
     document.body.append(frame);
-    frame.contentDocument.open();
+    const opened = frame.contentDocument;
+    opened?.open();
     try {
       await work();
     } finally {
-      frame.contentDocument.close();
+      opened?.close();
       frame.remove();
     }
   }

@@ -79,11 +79,11 @@ def make_run(
     ),
     steps: int = 60,
     trace: str = "every:4",
-    power_model: dict[str, object] | None = None,
-    options: dict[str, object] | None = None,
+    power_model: Any = None,
+    options: Any = None,
     evaluations: Sequence[tuple[int, str, float]] = (),
     losses: Sequence[float] | None = None,
-    device: dict[str, object] | None = None,
+    device: Any = None,
     idle_ns: tuple[int, int] = (0, 0),
     slow: Callable[[int], int] = lambda index: 0,
     beside: tuple[str, int] = ("", 0),
@@ -104,11 +104,13 @@ def make_run(
         )
         for number, s in enumerate(sampled)
     )
+    cores: Any = {"cores": 2}
+    nothing: Any = {}
     info = RunInfo(
         state="recording", created="2026-11-20T12:00:00+0000", workload="made", title="made",
         engine="torch", batch_size=4, threads=1, precision="fp32", processor="cpu", seed=0,
-        interval_s=0.001, warmup=3, trace=trace, device=device or {"cores": 2}, reads=reads,
-        power_model=power_model, options=options or {},
+        interval_s=0.001, warmup=3, trace=trace, device=device or cores, reads=reads,
+        power_model=power_model, options=options or nothing,
     )  # fmt: skip
     write_info(path, info)
     marks = MarkJournal(path / JOURNAL)
@@ -252,7 +254,7 @@ class Worked:
 
 def import_made(
     path: Path,
-    imported: Mapping[str, Any],
+    imported: Any,
     *,
     steps: Sequence[tuple[float, float]] = (),
     operations: Sequence[Worked] = (),

@@ -14,6 +14,7 @@ from tests.gpu.recording import PlayedRecording, played_time
 from wattstep.engines.torch.device_queue import find_queue
 from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.run.run import Run
+from wattstep.schema.arrays import FloatArray
 
 MS = 1_000_000
 STEPS = 120
@@ -327,44 +328,37 @@ def test_of_two_gpus_the_one_that_trains_is_followed(tmp_path: Path) -> None:
     assert run.metrics["step_time"].value == pytest.approx(2e-3, rel=0.02)
 
 
-def test_a_device_that_is_never_idle_has_its_rate_from_a_long_run(tmp_path: Path) -> None:
-    """Thirty minutes of a queue that is always full, and no word at the end: the clock drifts by 36 ms."""
-    host, gpu, cuda = played(drift=20e-6)
+def _always_busy(
+    path: Path, steps: int, kernel_ms: float, ahead_ms: float, drift: float, *, killed: bool
+) -> tuple[Run, FloatArray]:
+    """Steps of one kernel each on a device whose queue is never empty; how far their ends are off the truth, in ns."""
+    host, gpu, cuda = played(drift=drift)
     with played_time(host):
         gpu.launch("before", 200 * MS)  # busy from the beginning on
-        recording = PlayedRecording(tmp_path / "run", cuda)
-        for _ in range(6000):
+        recording = PlayedRecording(path, cuda)
+        for _ in range(steps):
             recording.steps.begin(4.0)
-            gpu.launch("kernel", 300 * MS)
+            gpu.launch("kernel", kernel_ms * MS)
             recording.steps.end(0.5)
-            if gpu.current.done_ns - host.now_ns > 3000 * MS:
-                host.work(300 * MS)
-        run = recording.kill()
-    steps = run.series.steps
-    true_ns = np.array([one.end_ns for one in gpu.ran[1:]])[steps.index]
-    off = np.abs(steps.end_ns - true_ns)
-    uncertain = run.info.device_clock["uncertainty_ns"]
+            if gpu.current.done_ns - host.now_ns > ahead_ms * MS:
+                host.work(kernel_ms * MS)
+        run = recording.kill() if killed else recording.close()
+    recorded = run.series.steps
+    true_ns = np.array([one.end_ns for one in gpu.ran[1:]])[recorded.index]
+    return run, np.abs(recorded.end_ns - true_ns)
+
+
+def test_a_device_that_is_never_idle_has_its_rate_from_a_long_run(tmp_path: Path) -> None:
+    """Thirty minutes of a queue that is always full, and no word at the end: the clock drifts by 36 ms."""
+    run, off = _always_busy(tmp_path / "run", 6000, 300, 3000, 20e-6, killed=True)
     assert run.info.device_clock["anchors"] == 0
-    assert np.quantile(off, 0.95) < uncertain + MS
-    seconds = np.diff(steps.start_ns) * 1e-9
+    assert np.quantile(off, 0.95) < run.info.device_clock["uncertainty_ns"] + MS
+    seconds = np.diff(run.series.steps.start_ns) * 1e-9
     assert seconds.mean() == pytest.approx(0.3, rel=1e-3)
 
 
 def test_a_rate_that_nothing_tells_is_in_the_uncertainty(tmp_path: Path) -> None:
-    host, gpu, cuda = played(drift=80e-6)
-    with played_time(host):
-        gpu.launch("before", 200 * MS)
-        recording = PlayedRecording(tmp_path / "run", cuda)
-        for _ in range(600):
-            recording.steps.begin(4.0)
-            gpu.launch("kernel", 100 * MS)
-            recording.steps.end(0.5)
-            if gpu.current.done_ns - host.now_ns > 1000 * MS:
-                host.work(100 * MS)
-        run = recording.close()
-    steps = run.series.steps
-    true_ns = np.array([one.end_ns for one in gpu.ran[1:]])[steps.index]
-    off = np.abs(steps.end_ns - true_ns)
+    run, off = _always_busy(tmp_path / "run", 600, 100, 1000, 80e-6, killed=False)
     assert off.max() < run.info.device_clock["uncertainty_ns"] + MS
 
 

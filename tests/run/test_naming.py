@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.attribution import breakdown
+from wattstep.attribution import codes
 from wattstep.attribution.tables import naming
 from wattstep.attribution.tables.naming import combined, names_of
 
@@ -36,7 +36,7 @@ def test_a_renamed_name_is_the_same_rows() -> None:
     assert found.at(np.array([1, 0])).rows.tolist() == ["x", "cpu"]
 
 
-@pytest.mark.parametrize("most", [breakdown.MOST_FLAGS, 1])
+@pytest.mark.parametrize("most", [codes.MOST_FLAGS, 1])
 @given(first=texts, seed=st.integers(0, 100))
 def test_combinations_are_those_of_tuples_in_their_order(
     most: int, first: list[str], seed: int
@@ -47,7 +47,7 @@ def test_combinations_are_those_of_tuples_in_their_order(
     columns = {"one": names_of(column([*first])), "two": names_of(column([*second]))}
     with (
         patch.object(naming, "MOST_FLAGS", most),
-        patch.object(breakdown, "MOST_FLAGS", most),
+        patch.object(codes, "MOST_FLAGS", most),
     ):
         found = combined(columns, {}, chosen)
     rows = list(zip(first, second, strict=True))

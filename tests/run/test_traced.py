@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wattstep.attribution import breakdown
-from wattstep.attribution.breakdown import compact
+from wattstep.attribution import breakdown, codes
+from wattstep.attribution.codes import compact
 from wattstep.attribution.tables.traced import NAMES, TracedColumns
 from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.run import load
@@ -73,7 +73,7 @@ def test_times_of_operations_are_those_of_the_trace(imported: Path) -> None:
 
 def test_few_sums_at_a_time_are_the_same_figures(imported: Path) -> None:
     whole = load(imported).document()
-    with patch.object(breakdown, "MOST_CELLS", 100), patch.object(breakdown, "MOST_FLAGS", 1):
+    with patch.object(breakdown, "MOST_CELLS", 100), patch.object(codes, "MOST_FLAGS", 1):
         parts = load(imported).document()
     for name in ("operations", "layers", "phases", "kinds"):
         assert len(whole[name]) == len(parts[name])
@@ -83,9 +83,9 @@ def test_few_sums_at_a_time_are_the_same_figures(imported: Path) -> None:
                     assert other[part][value] == pytest.approx(one[part][value], rel=1e-9)
 
 
-@pytest.mark.parametrize("most", [breakdown.MOST_FLAGS, 0])
+@pytest.mark.parametrize("most", [codes.MOST_FLAGS, 0])
 def test_numbers_are_renumbered_in_their_order(most: int) -> None:
-    with patch.object(breakdown, "MOST_FLAGS", most):
+    with patch.object(codes, "MOST_FLAGS", most):
         used, found = compact(np.array([7, 3, 7, 200]))
         none, nothing = compact(np.zeros(0, np.int64))
     assert used.tolist() == [3, 7, 200]

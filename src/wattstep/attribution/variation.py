@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Codes, compact
+from wattstep.attribution.codes import Codes, compact
 from wattstep.errors import InvalidValueError
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 

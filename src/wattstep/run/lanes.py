@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Codes
+from wattstep.attribution.codes import Codes
 from wattstep.attribution.tables.naming import Names
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 

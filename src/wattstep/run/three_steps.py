@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.attribution.breakdown import compact
+from wattstep.attribution.codes import compact
 from wattstep.run.lanes import Lane, OperationLanes, StepLane, phase_ends
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.figure import Status

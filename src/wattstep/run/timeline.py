@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattstep.attribution.breakdown import Codes, compact
+from wattstep.attribution.codes import Codes, compact
 from wattstep.attribution.overhead_compensation import TracedRows
 from wattstep.attribution.tables.naming import Combined, Names, combined
 from wattstep.attribution.tables.operations import RunBreakdown

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattstep.attribution.breakdown import RAIL, Bounds, Codes, Moved, Quantity
+from wattstep.attribution.codes import Codes
 from wattstep.attribution.folding import fold, mean_gain, stand_alone
 from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
+from wattstep.attribution.quantities import RAIL, Bounds, Moved, Quantity
 from wattstep.attribution.tables.taking_part import TakingPart
 from wattstep.recorded.clock_error import ClockError, shifted
 from wattstep.recorded.curves import Curve

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wattstep.attribution.breakdown import compact
+from wattstep.attribution.codes import compact
 from wattstep.attribution.tables.naming import Combined, Names, combined
 from wattstep.attribution.variation import Instances
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Codes
+from wattstep.attribution.codes import Codes
 from wattstep.attribution.overhead_compensation import CompensatedRows, TracedRows
 from wattstep.attribution.regression.problem import Layout
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattstep.attribution.breakdown import MOST_FLAGS, Codes, compact
+from wattstep.attribution.codes import MOST_FLAGS, Codes, compact
 from wattstep.attribution.overhead_compensation import Labels
 from wattstep.schema.arrays import BoolArray, IntArray
 

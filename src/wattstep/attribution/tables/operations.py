@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.attribution.breakdown import RAIL
+from wattstep.attribution.quantities import RAIL
 from wattstep.attribution.tables.by_events import EventTables, event_tables
 from wattstep.attribution.tables.operation_table import Row, with_power
 from wattstep.attribution.tables.regression_tables import RegressionTables

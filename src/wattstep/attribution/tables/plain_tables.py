@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Breakdown, compact, unattributed_columns
+from wattstep.attribution.breakdown import Breakdown, unattributed_columns
+from wattstep.attribution.codes import compact
 from wattstep.attribution.overhead_compensation import CompensatedRows
 from wattstep.attribution.tables.operation_table import Row
 from wattstep.attribution.tables.row_labels import RowLabels

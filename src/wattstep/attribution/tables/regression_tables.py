@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.attribution.breakdown import RAIL
+from wattstep.attribution.quantities import RAIL
 from wattstep.attribution.tables.regression_input import (
     RegressionResult,
     process_of,

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Codes, compact
+from wattstep.attribution.codes import Codes, compact
 from wattstep.attribution.overhead_compensation import CompensatedRows
 from wattstep.attribution.tables.naming import Combined, Names, combined
 from wattstep.schema.arrays import BoolArray

@@ -9,8 +9,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Codes, Taking
+from wattstep.attribution.codes import Codes
 from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
+from wattstep.attribution.quantities import Taking
 from wattstep.attribution.tables.layouts import Labelled
 from wattstep.recorded.curves import Curve
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattstep.attribution.breakdown import Codes
+from wattstep.attribution.codes import Codes
 from wattstep.attribution.overhead_compensation import TracedRows
 from wattstep.attribution.tables.naming import Names, names_of
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray

@@ -8,13 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from wattstep.attribution.breakdown import (
-    RAIL,
-    Breakdown,
-    Codes,
-    Quantity,
-    compact,
-)
+from wattstep.attribution.breakdown import Breakdown
+from wattstep.attribution.codes import Codes, compact
 from wattstep.attribution.overhead_compensation import (
     CompensatedRows,
     Sharing,
@@ -23,6 +18,7 @@ from wattstep.attribution.overhead_compensation import (
     compensate_device,
     match_layers,
 )
+from wattstep.attribution.quantities import RAIL, Quantity
 from wattstep.attribution.tables.attributor import NO_BYTES, OWN_TRACE, Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
 from wattstep.attribution.tables.covered import covered_s

@@ -1,7 +1,7 @@
 """Operations, sizes and memory of a training step without running it: from fake tensors, which have shapes and no values.
 
 What only values decide (a game that is played, boxes that are matched) cannot be captured so: such
-a training is built and run for real at two small batch sizes, and says so.
+a training is built and run for real, one step at each batch size that is captured, and says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from wattstep.schema.step_graph import StepFamily, StepGraph
 from wattstep.schema.workload import Preparation
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
-# Errors of what shapes alone do not tell; a RuntimeError is numpy's being handed a fake tensor.
+# Errors of what shapes alone do not tell; numpy's, of being handed a fake tensor, is a RuntimeError.
+# Whatever else they stand for is raised again by the real run that follows.
 NEEDS_VALUES: Final = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -206,8 +207,9 @@ def _line(error: BaseException) -> str:
 
 
 def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: bool) -> StepGraph:
-    with _threads_kept(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what fake tensors cannot do, which is refused anyway
+    with _threads_kept(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        if fake:  # of what fake tensors cannot do, which is refused anyway
+            warnings.simplefilter("ignore")
         mode: AbstractContextManager[Any] = (
             FakeTensorMode(allow_non_fake_inputs=True) if fake else nullcontext()
         )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Quantity
+from wattstep.attribution.quantities import Quantity
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER, device_tables
 from wattstep.insight.explain.operations import attributed, nothing_traced

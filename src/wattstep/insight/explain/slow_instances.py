@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wattstep.attribution.breakdown import compact
+from wattstep.attribution.codes import compact
 from wattstep.attribution.tables.instances import TracedInstances
 from wattstep.attribution.variation import (
     DEVIATIONS,

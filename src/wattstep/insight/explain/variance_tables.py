@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.attribution.breakdown import Codes, compact
+from wattstep.attribution.codes import Codes, compact
 from wattstep.attribution.spread import Spreads
 from wattstep.attribution.tables.instances import TracedInstances
 from wattstep.attribution.variation import between_shapes

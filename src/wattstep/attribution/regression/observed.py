@@ -11,7 +11,12 @@ from scipy import sparse
 
 from wattstep.attribution.regression.axis import Axis
 from wattstep.attribution.regression.problem import Sampled
-from wattstep.attribution.regression.readings import Readings, common_spacing, readings
+from wattstep.attribution.regression.readings import (
+    Readings,
+    common_spacing,
+    readings,
+    since_before,
+)
 from wattstep.attribution.regression.timeline import Covered, Timeline, covered, timeline
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
@@ -171,6 +176,10 @@ class Observed:
             position=np.concatenate([part.position for part in parts]),
             slow=np.concatenate([each.slow_w for each in self.readings])[taken], taken=taken,
         )  # fmt: skip
+
+    def since_before(self) -> Observed:
+        """Copy in which each value of a gauge is the mean since the one before, not over a window."""
+        return replace(self, readings=[since_before(each) for each in self.readings], counter=True)
 
     def forgetting(self, seconds: float, window: float) -> Observed:
         """Copy whose observations are exponential averages.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -156,6 +156,20 @@ def _differences(
         origin_ns=origin, spacing_s=spacing,
         resolution=resolution / spacing if spacing > 0 else 0.0, early_s=early,
         slow_w=np.zeros(int(whole.sum())),
+    )  # fmt: skip
+
+
+def since_before(each: Readings) -> Readings:
+    """Values of a gauge as means since the value before, as a log of mean powers has them.
+
+    Args:
+        each: Of a gauge; its first value, and those after a gap, are left out.
+    """
+    lasted = np.diff(each.end_s)
+    whole = (lasted > 0) & (lasted <= MOST_SPACINGS * each.spacing_s)
+    return replace(
+        each, end_s=each.end_s[1:][whole], lasted_s=lasted[whole], watts=each.watts[1:][whole],
+        slow_w=each.slow_w[1:][whole],
     )  # fmt: skip
 
 

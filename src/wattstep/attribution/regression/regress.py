@@ -103,7 +103,12 @@ def regress(
     documented = (delay, window)
     if like is not None and not like.delay.missing:
         delay, window = like.delay.value, like.window.value or window
-    observed, sensors = _settled(observed, kinds, root, delay, window)
+    gauged = observed
+    observed, sensors = _settled(gauged, kinds, root, delay, window)
+    if window is None and not gauged.counter:
+        averaged = gauged.since_before()
+        if _explains_better(averaged, observed, sensors, root):
+            observed, sensors = _settled(averaged, kinds, root, delay, window)
     if not sensors:
         return _nothing(UNEXPLAINED)
     explaining = Explaining(observed, root)
@@ -139,6 +144,24 @@ def regress(
         answers, observed, lasting, whole, target=target, confidence=confidence, source=source,
         status=status, locked=locked(observed, answers[0].fit.sensor.delay),
     )  # fmt: skip
+
+
+def _explains_better(
+    averaged: Observed, observed: Observed, sensors: list[Sensor], root: FloatArray
+) -> bool:
+    """True if means since the value before explain the samples clearly better than any one window.
+
+    Windows differ where samples do not come evenly, so that one for all of them is wrong by some.
+    """
+    mean = Explaining(averaged, root).explain(0.0, 0.0)
+    if mean is None:
+        return False
+    if not sensors:
+        return True
+    best = Explaining(observed, root).explain(sensors[0].delay, sensors[0].window)
+    # There is one value less than of moments: compared by the value.
+    whole = averaged.count / max(observed.count, 1)
+    return best is None or mean.total < whole * best.total - LATE
 
 
 def _prompt(explaining: Explaining, sensors: list[Sensor]) -> list[Sensor]:

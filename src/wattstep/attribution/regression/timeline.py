@@ -10,7 +10,8 @@ from wattstep.attribution.regression.axis import Axis
 from wattstep.attribution.regression.problem import Sampled
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
-SHORT_GAP = 0.05  # of a step: what lies between steps is taken for the same everywhere up to here
+SHORT_GAP = 0.2  # of a step: what lies between steps is taken for the same everywhere up to here,
+USUAL_GAP = 2.0  # or up to so many times the usual gap, where that is no longer than a step
 _OUTSIDE = -1  # no clean step
 _BETWEEN = -2  # a short gap between two of them
 
@@ -54,7 +55,12 @@ def timeline(process: Sampled, axis: Axis) -> Timeline:
     phase = np.tile(np.append(np.arange(phases), _OUTSIDE), (steps, 1))
     width = np.diff(axis.edges)
     typical = float(np.median(edges[:, -1] - edges[:, 0]))
-    phase[:-1, -1][lasted[:-1, -1] <= SHORT_GAP * typical] = _BETWEEN
+    gap = lasted[:-1, -1]
+    usual = float(np.median(gap)) if len(gap) else 0.0
+    # Were usual pauses outside, no average over more than a step would lie within steps, and samples
+    # of a moment would be the only ones to explain: they explain averages too, and wrongly.
+    longest = max(SHORT_GAP * typical, USUAL_GAP * usual if usual <= typical else 0.0)
+    phase[:-1, -1][gap <= longest] = _BETWEEN
     # Time in a phase that the mean step does not have: what ran is unknown.
     lost = np.append((width <= 0), False)[None, :] & (lasted > 0)
     phase[lost] = _OUTSIDE

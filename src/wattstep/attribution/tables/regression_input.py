@@ -25,7 +25,7 @@ LEVELS = ("operation", "kind in layer", "kind", "layer", "phase", "step")
 UNMARKED = "{:,} of {:,} clean steps carry no marks of phases, and are left out"
 MOST_AHEAD = 0.05  # of a step: a host that is further ahead worked for another step meanwhile
 AHEAD = (
-    "the host runs ahead of the device ({:.3g} steps on the mean): what it did at which moment of a "
+    "the host runs ahead of the device ({:.3g} steps on the mean): what both did at which moment of a "
     "step is not known; waiting for the device at each step's end tells it"
 )
 TURNS = "steps of several kinds take turns: what runs when is not the same in each"
@@ -101,7 +101,8 @@ def process_of(
     all_traced = steps.steps.only_traced
     if steps.takes_turns or (all_traced and steps.step_kinds.count > 1):
         return TURNS
-    if steps.side(quantity) == "host" and steps.ahead > MOST_AHEAD:
+    of_device = steps.side(quantity) == "device" and steps.by_device
+    if not of_device and steps.ahead > MOST_AHEAD:
         return AHEAD.format(steps.ahead)
     labelled, named = steps.labelled_of(quantity)
     if exact := all_traced and not pooled:

@@ -395,15 +395,35 @@ class TracedSteps:
 
     @property
     def ahead(self) -> float:
-        """By how much of a step the host is ahead of a device at the end of clean steps, mean."""
+        """By how much of a step the host is ahead of a device at the end of clean steps, mean.
+
+        Where steps are the host's, as in a trace of another tool: of traced ones, by the work of theirs
+        that outlasts them.
+        """
         host_ns = self.steps.host_ns
         if host_ns is None:
-            return 0.0
+            return self._outlasting_s / self._step_s if self._step_s else 0.0
         clean = self.clean[np.isfinite(host_ns[self.clean, 1])]
         if not len(clean):
             return 0.0
         late = float((self.steps.end_ns[clean] - host_ns[clean, 1]).mean()) * 1e-9
         return max(late / float(self.steps.seconds[clean].mean()), 0.0)
+
+    @property
+    def by_device(self) -> bool:
+        """True if steps begin and end when the device came to it."""
+        return self.steps.host_ns is not None
+
+    @cached_property
+    def _outlasting_s(self) -> float:
+        """How long devices work for a traced step after its end, mean."""
+        on_gpu = self.rows.on_gpu
+        if on_gpu is None or not on_gpu.any():
+            return 0.0
+        ends_ns = self.steps.end_ns[self._by_kind.windows]
+        last_ns = ends_ns.copy()
+        np.maximum.at(last_ns, self.rows.window[on_gpu], self.rows.end_ns[on_gpu])
+        return float((last_ns - ends_ns).mean()) * 1e-9
 
     def by_time_alone(self, name: str) -> str:
         """What is said of rows of memory whose bytes are not known; "" for others."""

@@ -110,9 +110,10 @@ def _late(figure: Figure, energy: EnergySource, start_ns: IntArray, end_ns: IntA
     mean_s = 1.0 if figure.unit == "J" else float(np.mean(end_ns - start_ns)) * 1e-9
     values = np.array(gains, float) * (figure.value / still if still else 1.0 / mean_s)
     moved = _centred(figure, float(values[0]))
-    if moved.low is None or moved.high is None:
-        return moved
-    low, high = moved.low - (values[0] - values.min()), moved.high + (values.max() - values[0])
+    # Of a single step, whose spread nobody knows, it is the range of that alone.
+    begin = float(values[0]) if moved.low is None else moved.low
+    end = float(values[0]) if moved.high is None else moved.high
+    low, high = begin - (values[0] - values.min()), end + (values.max() - values[0])
     words = f"{figure.method}; the sensor may show it up to {spoken(most)} late"
     return replace(moved, low=_from_0(float(low), moved), high=float(high), method=words)
 

@@ -21,9 +21,6 @@ OPEN: Final = re.compile(r"\b(?:Mapping|MutableMapping|[dD]ict)\[str, (?:Any|obj
 EDGE: Final = ("to_dict", "from_dict", "document", "from_document")
 OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "api:sweep": "the document of `sweep.json` for scripts, as the command prints it",
-    "attribution.breakdown:Breakdown.rows": (
-        "rows of a table of operations: their columns follow the power rails; `run.report` makes CostRow of them"
-    ),
     "attribution.tables.figure_columns:figure_rows": (
         "rows of a table of operations, split into columns for any table library"
     ),

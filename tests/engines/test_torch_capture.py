@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from wattstep import workloads
 from wattstep.engines.torch.capture import capture, capture_at
@@ -133,3 +134,27 @@ class Training:
     def loss(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         inputs, targets = batch
         return torch.nn.functional.cross_entropy(self.model(inputs), targets)
+
+
+class Nothing:
+    """A meter to which all memory is there, and none in use; it reads each tensor's address."""
+
+    def begin(self) -> int:
+        return 0
+
+    def end(self) -> int:
+        return 0
+
+    def absent(self, address: int, size: int) -> int:
+        return 0
+
+
+def test_tensors_without_values_are_none_of_a_real_step_s_memory() -> None:
+    with FakeTensorMode():
+        left = torch.empty(10**6)
+    trainer = TorchTrainer(TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2))
+    tracker = trainer.memory_tracker(Nothing())
+    assert tracker is not None
+    with tracker:
+        trainer.step(tracker.phase)
+    assert sum(tracker.result().categories.values()) < left.numel() * 4

@@ -165,7 +165,8 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _see(self, tensor: torch.Tensor, recorded: bool) -> Storage | None:
         storage = _storage_of(tensor)
-        if storage is None:
+        # Beside a meter there are tensors that have a shape alone, where another step was captured.
+        if storage is None or (self._meter is not None and storage.device != tensor.device):
             return None
         key = storage._cdata
         seen = self._known.get(key)

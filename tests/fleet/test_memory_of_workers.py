@@ -31,7 +31,8 @@ class Data(Dataset):
     def __len__(self):
         return 100
     def __getitem__(self, number):
-        self.own = torch.ones(30_000_000, dtype=torch.uint8)
+        if not hasattr(self, "own"):  # made once: while one replaces another, both are there
+            self.own = torch.ones(30_000_000, dtype=torch.uint8)
         return number
 
 def training(model, specification, preparation):

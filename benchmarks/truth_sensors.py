@@ -32,6 +32,7 @@ class Sensor:
         noise: Relative to the mean power; of a counter: to the mean energy of a refresh.
         quantum: Smallest step of the value in W or J; 0: none.
         clip: Where it saturates, relative to the highest value; 0: nowhere.
+        range_to: What the channel says that it can show at most, in W, or None.
         outlier: Whether one sample is 1 GW.
         constant: Whether it shows the mean power of the steps for ever.
     """
@@ -48,6 +49,7 @@ class Sensor:
     noise: float = 0.0
     quantum: float = 1e-3
     clip: float = 0.0
+    range_to: float | None = None
     outlier: bool = False
     constant: bool = False
 
@@ -68,6 +70,7 @@ class Sensor:
         return Channel(
             name="board.power", unit="W", kind="gauge", domain="soc", role="power_total",
             source="made", window_s=self.window_s if self.documented else None,
+            range_to=self.range_to,
         )  # fmt: skip
 
 

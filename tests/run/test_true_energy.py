@@ -191,6 +191,18 @@ def test_of_a_sensor_at_the_end_of_its_range_all_energy_is_missing_and_says_so(
         assert "it seems to be at the end of its range" in figure["reason"]
 
 
+@pytest.mark.parametrize(("range_to", "at_end"), [(100.0, False), (9.0, True)])
+def test_a_load_that_stands_still_at_its_highest_is_no_end_of_a_range_known_to_go_further(
+    ran: Ran, range_to: float, at_end: bool
+) -> None:
+    """What piles up at 8 W, of 100 W that are documented, is a load: a core at its full, say."""
+    sensor = {"clip": 0.8, "noise": 0.02, "range_to": range_to}
+    document, _ = ran((10.0, 2.0), (0.03, 0.02), sensor, drift=0.05)
+    figure = document["metrics"]["energy_per_step"]
+    assert ("it seems to be at the end" in (figure["reason"] or "")) is at_end
+    assert (figure["value"] is None) is at_end
+
+
 def test_one_sample_of_1_gw_counts_as_a_failed_read_and_is_noted(ran: Ran) -> None:
     document, judge = ran((10.0, 2.0), (0.03, 0.02), {"outlier": True}, record_s=20.0)
     step = document["metrics"]["energy_per_step"]

@@ -457,12 +457,15 @@ def test_the_shunt_that_the_driver_names_gives_the_step(board_tree):
     rails = channels(PowerRails().probe(board_tree("jetson-agx-orin"), 1))
     assert rails["rail.vdd_gpu_soc"].resolution == pytest.approx(0.39936)
     assert rails["rail.vddq_vdd2_1v8ao"].resolution == pytest.approx(0.10048)
+    # 163.8 mV across 2 mOhm are 81.9 A.
+    assert rails["rail.vdd_gpu_soc"].range_to == pytest.approx(81.9 * 19.968)
 
 
 def test_without_a_shunt_the_table_gives_the_step(board_tree):
     rails = channels(PowerRails().probe(board_tree("jetson-tx2"), 1))
     assert rails["rail.vdd_in"].resolution == 0.0385
     assert rails["rail.vdd_mux"].resolution is None
+    assert rails["rail.vdd_mux"].range_to is None
 
 
 def test_a_shunt_of_the_table_gives_the_step_where_nothing_else_does(tree):

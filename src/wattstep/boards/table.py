@@ -17,6 +17,7 @@ else:
 
 PARTS = ("cpu", "gpu", "memory", "soc", "cv", "wifi", "carrier", "io", "system", "input")
 USES = ("temperature", "aggregate", "ignore")
+INA3221_STEPS = 4095  # to the end of its range: 12 bits and a sign (datasheet SBOS576)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,13 @@ class Rail:
     def names(self) -> tuple[str, ...]:
         """The label and its aliases."""
         return (self.label, *self.aliases)
+
+    @property
+    def range_w(self) -> float | None:
+        """Highest power in W that its INA3221 can show, at the voltage of its quantum, or None."""
+        if self.quantum_w is None or self.chip in ("ina238", "pmic"):
+            return None
+        return INA3221_STEPS * self.quantum_w
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -151,12 +151,13 @@ def _take(tail: str, reading: _Reading) -> int:
 def _channel(
     name: str, unit: str, domain: Domain, role: str, *, core: int | None = None,
     limit: float | None = None, resolution: float | None = None, window_s: float | None = None,
+    range_to: float | None = None,
     note: str = "",
 ) -> Channel:  # fmt: skip
     """A gauge; equal ones are made once, since each line needs forty."""
     return Channel(
         name=name, unit=unit, kind="gauge", domain=domain, role=role, source=NAME, core=core,
-        limit=limit, resolution=resolution, window_s=window_s, note=note,
+        limit=limit, resolution=resolution, window_s=window_s, range_to=range_to, note=note,
     )  # fmt: skip
 
 
@@ -381,6 +382,7 @@ def _rail_channels(
     now = _channel(
         name, "W", what.domain, what.role, note=what.note,
         resolution=rail.quantum_w if rail else None, window_s=board.window_s if board else None,
+        range_to=rail.range_w if rail else None,
     )  # fmt: skip
     return now, *(
         _channel(f"{name}.{word}", "W", what.domain, f"power_{word}_since_start")

@@ -52,6 +52,7 @@ SATURATED = (
     "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
     "its range, where more power flows than it shows"
 )
+NEAR_END = 0.9  # of a documented range: power may be a product with a voltage that moves
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
 GAP_PERIODS = 20  # periods without a sample are a gap
@@ -500,6 +501,9 @@ class Series:
         if saturation is None:
             return None
         most, times = saturation
+        # Far below its documented range a sensor could have shown more: the load stood still there.
+        if channel.range_to is not None and most < NEAR_END * channel.range_to:
+            return None
         of = len(self.samples[channel.name][1])
         return SATURATED.format(channel.name, most, channel.unit, times, of)
 

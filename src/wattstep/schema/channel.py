@@ -33,6 +33,7 @@ class Channel:
             board. Figures made from it are no stronger.
         window_s: The time that the source averages over before each value, where documented.
         observed_share: Part of the time in which the source looks at all, where documented.
+        range_to: Highest value that the source can show, in `unit`, where documented.
         limit: Where throttling begins (a temperature), the highest it can be (a frequency, a
             current), in `unit`; None: not known.
         note: What a reader of its figures must know ("leaves out the carrier board: 6-8 W").
@@ -53,6 +54,7 @@ class Channel:
     status: Origin = "measured"
     window_s: float | None = None
     observed_share: float | None = None
+    range_to: float | None = None
     limit: float | None = None
     note: str = ""
     gpu: str = ""

@@ -68,6 +68,7 @@ CHANNEL: Final[Mapping[str, Check]] = {
     "status": one_of(*get_args(Origin)),
     "window_s": _FROM_0,
     "observed_share": _FROM_0,
+    "range_to": _FROM_0,
     "limit": or_none(number),
     "note": string,
     "gpu": string,

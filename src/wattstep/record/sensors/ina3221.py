@@ -13,7 +13,7 @@ from typing import Final
 
 from wattstep.boards import identify
 from wattstep.boards.rails import meaning, only_rail_on
-from wattstep.boards.table import Board
+from wattstep.boards.table import INA3221_STEPS, Board
 from wattstep.record.sensors import PASSING, present_or_absent, read_bytes, read_integer, read_text
 from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead
 
@@ -51,6 +51,7 @@ class Input:
         voltage: The file of its voltage in mV.
         window_s: The time that each value averages over, where it is known.
         shunt_ohm: As the driver was told, or None.
+        by_shunt: It is one of an INA3221's, of whose shunt voltage step and range are documented.
     """
 
     label: str | Absent
@@ -59,6 +60,7 @@ class Input:
     voltage: Path
     window_s: float | None = None
     shunt_ohm: float | None = None
+    by_shunt: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +222,7 @@ def ina238_input(folder: Path, board: Board | None) -> Input:
         scale=1e-6,
         voltage=folder / "in1_input",
         window_s=update_interval(folder),
+        by_shunt=False,
     )
 
 
@@ -280,6 +283,7 @@ def rail_channel(
     """The channel of a rail, with the meaning that the board's table gives it."""
     what = meaning(board, power.label, labels)
     first, *others = power.input.paths
+    resolution = power_resolution(board, power)
     return Channel(
         name=name,
         unit="W",
@@ -288,7 +292,8 @@ def rail_channel(
         role=what.role,
         source=" times ".join([f"/{first.relative_to(root)}", *(path.name for path in others)]),
         scale=power.input.scale,
-        resolution=power_resolution(board, power),
+        resolution=resolution,
+        range_to=resolution * INA3221_STEPS if resolution and power.input.by_shunt else None,
         window_s=power.input.window_s,
         note=what.note,
     )

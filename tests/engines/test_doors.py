@@ -102,6 +102,7 @@ command("table.json", "query", "--runs", ".", "--json", "-q",
 command("export.txt", "export", "one", "--to", "csv", "-o", "csv")
 with open("console.txt", "w") as out:
     print_run(run.report(), Console(file=out, width=100))
+Path("notebook.html").write_text(run._repr_html_())
 command("page.txt", "report", "one", "two", "-o", "page.html")
 command("explain.txt", "explain", "one")
 command("compare.json", "compare", "one", "two", "--json", "--across", "batch")
@@ -185,8 +186,8 @@ def test_a_metric_of_another_package_is_in_every_report(told: Path) -> None:
     assert figure["value"] == pytest.approx(1 / metrics["step_time"]["value"])
     rows = read(told / "table.json")["rows"]
     assert [row[-1] for row in rows] == ["steps/s", "steps/s"]
-    assert "Toy steps per second" in (told / "console.txt").read_text(encoding="utf-8")
-    assert "Toy steps per second" in (told / "page.html").read_text(encoding="utf-8")
+    for name in ("console.txt", "page.html", "notebook.html"):
+        assert "Toy steps per second" in (told / name).read_text(encoding="utf-8")
     exported = "".join(path.read_text(encoding="utf-8") for path in (told / "csv").glob("*.csv"))
     assert "steps_per_second" in exported
 

@@ -34,7 +34,7 @@ MISSING = -(2**63)
 
 
 def samples_name(number: int) -> str:
-    """The journal of the read with this number; `sampling/child.py` spells it by itself."""
+    """The journal of the read with this number; `record/sampling/child.py` spells it by itself."""
     return f"samples-{number:02d}.bin"
 
 

@@ -26,7 +26,6 @@ from wattstep.attribution.tables.instances import TracedInstances
 from wattstep.attribution.tables.layouts import Kind, Labelled
 from wattstep.attribution.tables.left_out import LeftOut, like_clean, not_preempted
 from wattstep.attribution.tables.naming import Combined, Names
-from wattstep.attribution.tables.operation_table import Row
 from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
 from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
 from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
@@ -56,6 +55,7 @@ from wattstep.recorded.series import Series, real_cores
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.report_rows import StepKind
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.stats.statistics import mean_figure
 
@@ -176,7 +176,7 @@ class TracedSteps:
         marks = self._tables.marks
         return phases_by_kind(marks, self.steps, self.clean, self._windows, self._kinds_compensated)
 
-    def kinds_of_steps(self) -> list[Row]:
+    def kinds_of_steps(self) -> list[StepKind]:
         """A row for each kind of step, where steps of several kinds take turns."""
         return kind_rows(self.step_kinds, self.steps, self.clean)
 

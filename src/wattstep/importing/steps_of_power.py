@@ -79,10 +79,12 @@ def steps_of_power(logs: Sequence[Telemetry], warmup: int) -> PowerSteps:
     power = _power(logs)
     if power is None:
         reason = NO_SAMPLES if _channels(logs) else NO_POWER
-        return _told(None, missing("s", reason), warmup)
+        return _power_steps(None, missing("s", reason), warmup)
     busy_and_idle = stretches(power.t_ns, power.total)
     inside = (power.t_ns >= busy_and_idle.busy[0]) & (power.t_ns <= busy_and_idle.busy[1])
-    return _told(busy_and_idle, _period(power, inside, busy_and_idle.idle_shown), warmup, power)
+    return _power_steps(
+        busy_and_idle, _period(power, inside, busy_and_idle.idle_shown), warmup, power
+    )
 
 
 def _period(power: _Power, inside: BoolArray, idle_shown: bool) -> Figure:
@@ -123,7 +125,7 @@ def _shortest(figure: Figure, power: _Power, busy: tuple[int, int]) -> Figure:
     return replace(figure, value=value, low=low, high=high, method=method)
 
 
-def _told(
+def _power_steps(
     busy_and_idle: Stretches | None, figure: Figure, warmup: int, power: _Power | None = None
 ) -> PowerSteps:
     reason = figure.reason

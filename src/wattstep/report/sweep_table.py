@@ -117,9 +117,9 @@ def unfit(sweep: SweepReport) -> list[tuple[str, str, list[str]]]:
             continue
         ended = f"{plain(outcome.status)}: {plain(outcome.reason)}".removesuffix(": ")
         trained = outcome.status == TRAINED  # how it ended is no news
-        told = [plain(note) for note in outcome.evidence.notes] if trained else evidence(outcome)
-        named.setdefault((ended, tuple(told)), []).append(brief(outcome.configuration.name))
-    return [(_together(names), ended, list(told)) for (ended, told), names in named.items()]
+        words = [plain(note) for note in outcome.evidence.notes] if trained else evidence(outcome)
+        named.setdefault((ended, tuple(words)), []).append(brief(outcome.configuration.name))
+    return [(_together(names), ended, list(words)) for (ended, words), names in named.items()]
 
 
 def _together(names: Sequence[str]) -> str:

@@ -83,10 +83,10 @@ class _Events:
         if not len(at):
             return tight
         best = np.flatnonzero(width <= TIGHTER * width.min())
-        kept = _first_of_each(best, at[best] // APART_NS, width)
+        of_short = _first_of_each(best, at[best] // APART_NS, width)
         long = at // FAR_NS
-        without = np.flatnonzero(~np.isin(long, at[kept] // FAR_NS))
-        rows = np.union1d(kept, _first_of_each(without, long[without], width))
+        without = np.flatnonzero(~np.isin(long, at[of_short] // FAR_NS))
+        rows = np.union1d(of_short, _first_of_each(without, long[without], width))
         chosen: IntArray = tight[:, rows[np.argsort(at[rows], kind="stable")]]
         return chosen
 
@@ -242,8 +242,8 @@ def _first_of_each(rows: IntArray, stretch: IntArray, width_ns: IntArray) -> Int
     """The tightest of the rows of each stretch."""
     order = np.lexsort((width_ns[rows], stretch))
     first = np.append(True, np.diff(stretch[order]) != 0)[: len(order)]
-    found: IntArray = rows[order[first]]
-    return found
+    tightest: IntArray = rows[order[first]]
+    return tightest
 
 
 class DeviceTimes:
@@ -277,9 +277,11 @@ class DeviceTimes:
             for device, mine in _by_device(rows):
                 self._first_ns = min(self._first_ns, int(mine["t"].min()))
                 device_ns, low, high = _bounds(mine)
-                found = events.setdefault(device, _Events(int(device_ns[0])))
-                found.add(device_ns - found.zero_ns, low, high)
-        self.clocks = {device: DeviceClock(found) for device, found in sorted(events.items())}
+                its_events = events.setdefault(device, _Events(int(device_ns[0])))
+                its_events.add(device_ns - its_events.zero_ns, low, high)
+        self.clocks = {
+            device: DeviceClock(its_events) for device, its_events in sorted(events.items())
+        }
         for rows in read():
             for device, mine in _by_device(rows):
                 if device in self.clocks:  # else it came while this was read

@@ -163,9 +163,9 @@ class Attributor:
             absent[name] = reason
             return
         part = self._part(name)
-        found = self._shares(sharing, curve, gauge, part)
-        assert found is not None
-        rows, unattributed = found
+        shares = self._shares(sharing, curve, gauge, part)
+        assert shares is not None
+        rows, unattributed = shares
         folded = "" if self._one_by_one(curve, gauge) else "folded by phase and "
         quantities[name] = replace(
             time,
@@ -273,10 +273,10 @@ class Attributor:
         unattributed = np.full((len(clock.shifts_ns), phases), np.nan)
         for number, by_ns in enumerate(clock.shifts_ns):
             by_ns -= round(source.late_s[0] * 1e9)
-            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns), part)
-            if found is not None:
-                sums[number] = np.bincount(code, found[0], minlength=count) / windows
-                unattributed[number] = found[1].mean(axis=0)
+            shares = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns), part)
+            if shares is not None:
+                sums[number] = np.bincount(code, shares[0], minlength=count) / windows
+                unattributed[number] = shares[1].mean(axis=0)
         return Moved(clock=clock, code=code, sums=sums, unattributed=unattributed)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.report_rows import StepKind
 from wattstep.stats.statistics import mean_figure, share_figure
 
 NOT_TRACED: Final = "steps that were not traced"  # the phase of a kind of which no step was
@@ -299,7 +300,7 @@ def clean_edges(
 # --- what is told of them -----------------------------------------------------------------------
 
 
-def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[dict[str, Any]]:
+def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[StepKind]:
     """A row for each kind of step: how often it comes, how long it takes, in how many windows."""
     if kinds.count < 2:
         return []
@@ -317,7 +318,7 @@ def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[dict[str,
         else:
             share = share_figure(traced, len(kinds.of_window), "traced steps")
             time = missing("s", UNKNOWN)
-        rows.append({"kind": name, "share": share, "time": time, "traced": traced})
+        rows.append(StepKind(kind=name, share=share, time=time, traced=traced))
     return rows
 
 

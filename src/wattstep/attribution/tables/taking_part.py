@@ -38,8 +38,8 @@ def side_of(channels: Collection[Channel]) -> Side:
 
 def cards_of(channels: Collection[Channel], processors: Collection[str]) -> Collection[str]:
     """The GPUs of the trace that these channels feed; all of them where their names do not tell."""
-    found = {match[1] for channel in channels if (match := _CARD.match(channel.name))}
-    return found & set(processors) or processors
+    cards = {match[1] for channel in channels if (match := _CARD.match(channel.name))}
+    return cards & set(processors) or processors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,9 +99,9 @@ class TakingPart:
         )
 
     def _scattered(self, values: np.ndarray, count: int) -> np.ndarray:
-        found = np.zeros(count, values.dtype)
-        found[self.at] = values
-        return found
+        scattered = np.zeros(count, values.dtype)
+        scattered[self.at] = values
+        return scattered
 
 
 def rows_of(rows: TracedRows, chosen: BoolArray) -> TracedRows:

@@ -57,7 +57,7 @@ def work_of(run: Run) -> Work | str:
     breakdown = run.breakdown
     if reason := nothing_traced(run):
         return reason
-    rows = [CostRow.from_dict(row) for row in breakdown.operations()]
+    rows = breakdown.operations()
     if not rows:
         return "no operation was traced"
     labels = ("name", "layer", "phase", *(["processor"] if breakdown.others else []))

@@ -59,10 +59,10 @@ class PhoneHost:
 
     def __init__(self, serial: str, adb: str = "adb", root: str = "") -> None:
         phone = probe(serial, adb, root)
-        missing = phone.found["phone"]
+        missing = phone.sensors["phone"]
         if isinstance(missing, Absent):
             raise RecordingError(f"--target adb: {missing.reason}")
-        self._sensors = phone.found
+        self._sensors = phone.sensors
         self.device: DeviceFacts = phone.device
         self.notes: tuple[str, ...] = phone.notes
         self.hidden = ""

@@ -136,7 +136,7 @@ class PhoneHost:
         """
         more = own_reads(job.pid, job.ticks_hz)
         phone = probe(self._serial, self._adb, self._root, more)
-        sensors = phone.found["phone"]
+        sensors = phone.sensors["phone"]
         if not isinstance(sensors, Present):
             raise RecordingError(f"--target adb: {sensors.reason}")
         name = PurePosixPath(settings.script).name

@@ -140,10 +140,10 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     grid.add_column(no_wrap=True)
-    found = divisions(report)
+    bars = divisions(report)
     beside = [max((len(text) for text in texts), default=0) + 2  # a column and what parts it
-              for texts in ([each.title for each in found], [each.status for each in found])]  # fmt: skip
-    for division in found:
+              for texts in ([each.title for each in bars], [each.status for each in bars])]  # fmt: skip
+    for division in bars:
         status = Text(division.status, style=STYLES.get(division.status, "dim"))
         bar = _bar(_foldable(division.parts), console, min(console.width, WIDEST) - sum(beside))
         grid.add_row(division.title, bar, status)
@@ -235,8 +235,8 @@ def _advised(advice: Sequence[Advice]) -> Group:
 def _cautions(report: RunReport) -> list[str]:
     """What mars the figures, the gravest first."""
     known = [one for one in wording.cautions(report) if not one.slight]
-    found = sorted(known, key=lambda one: not one.grave)
-    lines = list(dict.fromkeys(one.text for one in found))
+    ranked = sorted(known, key=lambda one: not one.grave)
+    lines = list(dict.fromkeys(one.text for one in ranked))
     more = len(lines) - MOST_CAUTIONS
     return [*lines[:MOST_CAUTIONS], *([f"{more} more: wattstep show --full"] if more > 0 else [])]
 

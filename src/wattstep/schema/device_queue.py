@@ -26,6 +26,10 @@ class DeviceQueue(Protocol):
         """Puts an event at the end of the queue; None where that is not allowed just now."""
         ...
 
+    def record_beside(self) -> Any:
+        """Puts an event where no work waits, whatever the device does; None where that cannot be."""
+        ...
+
     def stream(self, event: Any) -> int:
         """The stream that an event is in: the device comes to those of one stream in their order."""
         ...

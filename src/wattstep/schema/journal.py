@@ -66,6 +66,8 @@ class Mark(IntEnum):
     # much later it had
     DEVICE = 17
     DEVICE_END = 18  # from here on steps have no place on a device
+    # As DEVICE, of no mark of the host: the device did other work meanwhile. It tells its clock alone.
+    DEVICE_ANCHOR = 19
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

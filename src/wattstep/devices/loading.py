@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from wattstep import boards
 from wattstep.boards.table import Board
@@ -15,6 +15,7 @@ from wattstep.boards.table import Mode as BoardMode
 from wattstep.devices.table import (
     BASES,
     COUNTED,
+    ESTIMATE_SPAN_C,
     ESTIMATE_SPREAD,
     PARTS,
     PRECISIONS,
@@ -35,6 +36,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
 ENDS = ("value", "low", "high")
 WORDS = ("basis", "source")
 
@@ -150,15 +155,6 @@ def _value_problem(value: Value) -> str:
         return f"basis {value.basis!r}: it is one of {', '.join(BASES)}"
     if not value.source.strip():
         return "the source is empty"
-    ends = sorted((abs(value.low), abs(value.high)))
-    narrow = value.low == value.high or (
-        value.low * value.high > 0 and ends[1] < ESTIMATE_SPREAD * ends[0]
-    )
-    if value.basis == "estimate" and narrow:
-        return (
-            f"an estimate from {value.low:g} to {value.high:g} is too sure: the ends of an "
-            f"estimate differ by {ESTIMATE_SPREAD:g} times at least"
-        )
     return ""
 
 
@@ -177,10 +173,13 @@ def _with_board(device: Device) -> Device:
     board = device.board
     if board is None:
         return device
-    size = None if board.memory is None else _of_board(board, board.memory)
     return replace(
         device,
-        memory=_filled(device.memory, size=size),
+        memory=_filled(
+            device.memory,
+            size=_of_board(board, board.memory),
+            clock=_of_board(board, board.memory_controller.get("max_hz")),
+        ),
         processors={
             name: _processor(processor, board, f"processors.{name}")
             for name, processor in device.processors.items()
@@ -191,12 +190,14 @@ def _with_board(device: Device) -> Device:
     )
 
 
-def _of_board(board: Board, value: float) -> Value:
+def _of_board(board: Board, value: float | None) -> Value | None:
+    if value is None:
+        return None
     source = f"boards/{board.name}.toml"
     return Value(value=value, low=value, high=value, basis="datasheet", source=source)
 
 
-def _filled(record: Any, **values: Any) -> Any:
+def _filled(record: R, **values: Value | None) -> R:
     """The record with these values where it has none."""
     return replace(
         record, **{key: value for key, value in values.items() if getattr(record, key) is None}
@@ -217,9 +218,7 @@ def _processor(processor: Processor, board: Board, at: str) -> Processor:
         clocks = {"min_hz": clusters[0].min_hz, "max_hz": clusters[0].max_hz}
     else:
         return processor
-    known = {key: _of_board(board, hz) for key, hz in clocks.items() if hz is not None}
-    filled: Processor = _filled(processor, **known)
-    return filled
+    return _filled(processor, **{key: _of_board(board, hz) for key, hz in clocks.items()})
 
 
 def _power(power: Power, board: Board) -> Power:
@@ -235,8 +234,7 @@ def _thermal(thermal: Thermal, board: Board) -> Thermal:
     limits = [zone.throttle_c for zone in board.zones if zone.throttle_c is not None]
     if not limits:
         return thermal
-    filled: Thermal = _filled(thermal, throttle=_of_board(board, min(limits)))
-    return filled
+    return _filled(thermal, throttle=_of_board(board, min(limits)))
 
 
 def _modes(device: Device, board: Board) -> dict[str, Mode]:
@@ -250,16 +248,15 @@ def _modes(device: Device, board: Board) -> dict[str, Mode]:
 
 
 def _mode(mode: Mode, stated: BoardMode, board: Board, gpus: list[str]) -> Mode:
-    values = {
-        key: None if value is None else _of_board(board, value)
-        for key, value in (("memory_clock", stated.memory_hz), ("cap", stated.watts))
-    }
-    filled: Mode = _filled(mode, **values)
-    if stated.gpu_hz is None:
-        return filled
-    return replace(
-        filled, clocks={**{gpu: _of_board(board, stated.gpu_hz) for gpu in gpus}, **filled.clocks}
+    filled = _filled(
+        mode,
+        memory_clock=_of_board(board, stated.memory_hz),
+        cap=_of_board(board, stated.watts),
     )
+    clock = _of_board(board, stated.gpu_hz)
+    if clock is None:
+        return filled
+    return replace(filled, clocks={**dict.fromkeys(gpus, clock), **filled.clocks})
 
 
 # What cannot be
@@ -268,7 +265,7 @@ def _mode(mode: Mode, stated: BoardMode, board: Board, gpus: list[str]) -> Mode:
 def _problems(device: Device) -> Iterator[str]:
     if not device.processors:
         yield "processors: it has none"
-    yield from _signs(device)
+    yield from _range_problems(device)
     yield from _memory_problems(device.memory)
     for name, processor in device.processors.items():
         yield from _processor_problems(processor, f"processors.{name}", device.memory)
@@ -282,10 +279,26 @@ def _problems(device: Device) -> Iterator[str]:
             yield f"modes.{quoted(name)}: {unknown!r} is none of the processors"
 
 
-def _signs(device: Device) -> Iterator[str]:
+def _range_problems(device: Device) -> Iterator[str]:
     for key, unit, value in device.values():
         if value.low < 0 and unit not in ("°C", ""):
             yield f"{key}: {value.low:g} {unit} is below zero"
+        if value.basis == "estimate" and not _is_wide(value, unit):
+            wide = f"{ESTIMATE_SPAN_C:g} °C" if unit == "°C" else f"{ESTIMATE_SPREAD:g} times"
+            yield (
+                f"{key}: an estimate from {value.low:g} to {value.high:g} is too sure: its ends "
+                f"differ by {wide} at least"
+            )
+
+
+def _is_wide(value: Value, unit: str) -> bool:
+    """True if the range is as wide as an estimate's must be; 0 °C is no nothing to divide by."""
+    if unit == "°C":
+        return value.high - value.low >= ESTIMATE_SPAN_C
+    if value.low <= 0 <= value.high:
+        return value.low < value.high
+    small, large = sorted((abs(value.low), abs(value.high)))
+    return large >= ESTIMATE_SPREAD * small
 
 
 def _memory_problems(memory: Memory) -> Iterator[str]:

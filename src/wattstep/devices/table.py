@@ -15,6 +15,7 @@ PRECISIONS: Final = ("fp32", "tf32", "fp16", "bf16", "int8")
 PARTS: Final = ("cpu", "gpu", "memory", "soc", "rest")
 COUNTED: Final = ("system", "process")  # whose memory a floor counts
 ESTIMATE_SPREAD: Final = 1.5  # least ratio of an estimate's ends
+ESTIMATE_SPAN_C: Final = 10.0  # least distance of the ends of an estimated temperature
 
 _DATASHEET = "the maker's datasheet"
 _CEILINGS = "the datasheet, or `wattstep ceilings` on the device"
@@ -31,7 +32,8 @@ class Value:
         value: The best single number, in SI units (temperatures in °C).
         low: Lower end of a range that holds the true value in 90 % of cases.
         high: Upper end.
-        basis: One of `BASES`. An estimate's ends differ by `ESTIMATE_SPREAD` times or more.
+        basis: One of `BASES`. An estimate's ends differ by `ESTIMATE_SPREAD` times or more, those
+            of an estimated temperature by `ESTIMATE_SPAN_C` or more.
         source: Where the number comes from, with its arithmetic.
     """
 
@@ -63,6 +65,7 @@ class Memory:
         size: Bytes that the operating system manages (MemTotal).
         usable: Bytes beyond the idle system's that a training can take before memory runs out.
         bandwidth: Highest rate in B/s at the memory's pins.
+        clock: At which it has this bandwidth, in Hz as the board's memory controller counts it.
         shared: CPU and GPU use the same memory.
     """
 
@@ -72,6 +75,7 @@ class Memory:
         None
     )
     bandwidth: Annotated[Value | None, Unit("B/s", _CEILINGS)] = None
+    clock: Annotated[Value | None, Unit("Hz")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,12 +197,14 @@ class Mode:
         clocks: Highest clock in Hz by processor.
         memory_clock: Highest clock of the memory in Hz; the bandwidth goes with it.
         cap: Power budget in W that gives the mode its name.
+        full: Power in W in all that a heavy, lasting load reached in this mode.
     """
 
     cores: Mapping[str, int] = field(default_factory=dict)
     clocks: Annotated[Mapping[str, Value], Unit("Hz")] = field(default_factory=dict)
     memory_clock: Annotated[Value | None, Unit("Hz")] = None
     cap: Annotated[Value | None, Unit("W")] = None
+    full: Annotated[Value | None, Unit("W")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

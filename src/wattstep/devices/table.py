@@ -66,10 +66,10 @@ class Memory:
         usable: Bytes beyond the idle system's that a training can take before memory runs out.
         bandwidth: Highest rate in B/s at the memory's pins.
         clock: At which it has this bandwidth, in Hz as the board's memory controller counts it.
-        shared: CPU and GPU use the same memory.
+        unified: CPU and GPU use the same memory.
     """
 
-    shared: bool
+    unified: bool
     size: Annotated[Value | None, Unit("B", "MemTotal of /proc/meminfo")] = None
     usable: Annotated[Value | None, Unit("B", "a training that is grown until memory runs out")] = (
         None
@@ -99,7 +99,8 @@ class Processor:
     Attributes:
         kind: "gpu" or "cpu".
         title: For readers, e.g. "4 Cortex-A57".
-        cores: CPU cores, or the GPU's lanes for FP32. Of the board's clusters where these say it.
+        cores: CPU cores, or the GPU's lanes for FP32; 0: the maker does not say. Of the board's
+            clusters where these say it.
         cluster: Kind of these cores in the board's table; empty: not of a board.
         per_cycle: Operations of one core in a clock cycle by precision (a fused multiply-add is
             2), as its architecture has it. Empty: nobody documents it.

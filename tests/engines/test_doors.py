@@ -102,6 +102,8 @@ command("table.json", "query", "--runs", ".", "--json", "-q",
 command("export.txt", "export", "one", "--to", "csv", "-o", "csv")
 with open("console.txt", "w") as out:
     print_run(run.report(), Console(file=out, width=100))
+command("suite.json", "suite", "toy", "--json")
+command("suite.txt", "suite", "--quiet")
 command("page.txt", "report", "one", "two", "-o", "page.html")
 command("explain.txt", "explain", "one")
 command("compare.json", "compare", "one", "two", "--json", "--across", "batch")
@@ -244,6 +246,15 @@ def test_a_section_of_another_package_is_in_explanations_and_reports(told: Path)
 def test_a_memory_that_cannot_be_followed_is_said(told: Path) -> None:
     notes = read(told / "document.json")["status_notes"]
     assert any("toyframe does not let a step's memory be followed" in note for note in notes)
+
+
+def test_a_workload_of_another_package_costs_the_suite_nothing(told: Path) -> None:
+    (row,) = read(told / "suite.json")["workloads"]
+    assert (row["name"], row["parameters"], row["published"]["parameters"]) == ("toy", None, None)
+    assert row["not_counted"] == "nothing counts the layers of a workload on toyframe"
+    table = " ".join((told / "suite.txt").read_text(encoding="utf-8").split())
+    assert {"toy", "lenet"} <= set(table.split())
+    assert "Not counted (toy): nothing counts the layers of a workload on toyframe" in table
 
 
 def test_a_workload_of_another_package_is_in_the_suite_and_refuses_engines_it_has_not(

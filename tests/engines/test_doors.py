@@ -67,7 +67,9 @@ from pathlib import Path
 from wattstep.cli import run_command_line
 from rich.console import Console
 from wattstep.report.terminal.run import print_run
+from wattstep.errors import InvalidValueError
 from wattstep.run import load
+from wattstep.train.doctor import processors
 from wattstep.train.loop import train
 from wattstep.train.settings import TrainingSettings
 
@@ -94,6 +96,18 @@ for name, batch in (("one", 4), ("two", 8)):
         power_model="vcpu", out=name,
     )
     train(settings, lambda progress: None)
+train(
+    TrainingSettings(
+        workload="toy", engine="toyframe", processor="opencl:1", steps=6, trace="every:3",
+        out="beside/opencl",
+    ),
+    lambda progress: None,
+)
+try:
+    TrainingSettings(workload="toy", engine="toyframe", processor="cuda")
+except InvalidValueError as error:
+    Path("refused.txt").write_text(str(error))
+Path("processors.json").write_text(json.dumps(processors()))
 run = load("one")
 Path("document.json").write_text(json.dumps(run.document(), default=lambda f: f.to_dict()))
 command("report.json", "report", "one", "--json")
@@ -103,6 +117,8 @@ command("export.txt", "export", "one", "--to", "csv", "-o", "csv")
 with open("console.txt", "w") as out:
     print_run(run.report(), Console(file=out, width=100))
 Path("notebook.html").write_text(run._repr_html_())
+command("suite.json", "suite", "toy", "--json")
+command("suite.txt", "suite", "--quiet")
 command("page.txt", "report", "one", "two", "-o", "page.html")
 command("explain.txt", "explain", "one")
 command("compare.json", "compare", "one", "two", "--json", "--across", "batch")
@@ -245,6 +261,26 @@ def test_a_section_of_another_package_is_in_explanations_and_reports(told: Path)
 def test_a_memory_that_cannot_be_followed_is_said(told: Path) -> None:
     notes = read(told / "document.json")["status_notes"]
     assert any("toyframe does not let a step's memory be followed" in note for note in notes)
+
+
+def test_a_processor_that_only_its_engine_knows_can_be_asked_for(told: Path) -> None:
+    info = read(told / "beside" / "opencl" / "run.json")
+    assert info["processor"] == "opencl"
+    assert any("toyframe does not tell the memory of opencl:1" in note for note in info["notes"])
+    refused = (told / "refused.txt").read_text(encoding="utf-8")
+    assert refused == "--processor cuda: there are cpu, opencl"
+    usable = {(row["engine"], row["name"]): row["usable"] for row in read(told / "processors.json")}
+    assert usable[("toyframe", "opencl")]
+    assert not usable[("torch", "cuda")]
+
+
+def test_a_workload_of_another_package_costs_the_suite_nothing(told: Path) -> None:
+    (row,) = read(told / "suite.json")["workloads"]
+    assert (row["name"], row["parameters"], row["published"]["parameters"]) == ("toy", None, None)
+    assert row["not_counted"] == "nothing counts the layers of a workload on toyframe"
+    table = " ".join((told / "suite.txt").read_text(encoding="utf-8").split())
+    assert {"toy", "lenet"} <= set(table.split())
+    assert "Not counted (toy): nothing counts the layers of a workload on toyframe" in table
 
 
 def test_a_workload_of_another_package_is_in_the_suite_and_refuses_engines_it_has_not(

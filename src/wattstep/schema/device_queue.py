@@ -16,7 +16,7 @@ class DeviceQueue(Protocol):
 
     Attributes:
         name: The device as rows of operations name it, e.g. "gpu0".
-        processor: Of `schema.workload.PROCESSORS`.
+        processor: Of `Engine.processors`.
     """
 
     name: str

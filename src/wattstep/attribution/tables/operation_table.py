@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from wattstep.attribution.tables.figure_columns import figure_rows
+from wattstep.schema import views
 from wattstep.schema.figure import Figure, missing
 from wattstep.schema.report_rows import CostRow
 
@@ -51,9 +51,8 @@ class OperationTable:
 
     def _repr_html_(self) -> str:
         """HTML for a notebook."""
-        # Reports lie above this package: they are called by name, as `import wattstep` does it.
         rows = [CostRow.from_dict(row) for row in self.rows]
-        return str(importlib.import_module("wattstep.report.html.notebook").operations(rows))
+        return views.show("operations_in_notebook", rows)
 
     def to_arrow(self) -> pa.Table:
         """As an Arrow table."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wattstep.schema.run_report import RunReport
     from wattstep.sweep.sweep import SweepListener
     from wattstep.train.child.limits import MemoryLimit
+    from wattstep.train.execution_hosts import ExecutionHost
     from wattstep.train.loop import Progress
     from wattstep.train.settings import TrainingSettings
 
@@ -75,8 +76,8 @@ def train(
         RunExistsError: The folder is taken.
         RecordingError: Nothing can be recorded there.
     """
-    from wattstep.remote.execution_hosts import is_elsewhere, open_execution_host
     from wattstep.run import load
+    from wattstep.train.execution_hosts import is_elsewhere
 
     asked = _settings(
         workload=workload,
@@ -285,6 +286,26 @@ def sweep(
     finally:
         folder.close()
     return load_sweep(Path(out), warn=listener.warns).to_dict()
+
+
+def open_execution_host(target: str | None, say: Callable[[str], None]) -> ExecutionHost:
+    """Opens the host on which a training runs; devices' code is loaded only where one is named.
+
+    Args:
+        target: As given to `--target`, or None.
+        say: Takes a line for the user: what is installed, what stays there.
+
+    Raises:
+        WattstepError: The device cannot be reached, or nothing can run there.
+        UnrecordedInterrupt: The user stopped it.
+    """
+    from wattstep.train.execution_hosts import LocalHost, is_elsewhere
+
+    if target is None or not is_elsewhere(target):
+        return LocalHost()
+    from wattstep.remote.execution_hosts import open_device
+
+    return open_device(target, say)
 
 
 class _Unwatched:

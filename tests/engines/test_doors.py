@@ -26,12 +26,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "adding-an-engine.md"
 BLOCKER = """
 import sys
 
-class NoTorch:
+class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "lightning"):
+        if name.startswith(("torch", "transformers", "lightning")):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-sys.meta_path.insert(0, NoTorch())
+sys.meta_path.insert(0, Blocked())
 """
 
 
@@ -330,6 +330,34 @@ def test_an_engine_with_tracer_and_trainer_is_sixty_lines_that_its_page_shows() 
     page = PAGE.read_text(encoding="utf-8")
     for name in ("__init__", "engine", "workload"):
         assert (PACKAGE / "toyframe" / f"{name}.py").read_text(encoding="utf-8") in page
+
+
+# A training and somebody's script by the command line, and a training by the Python interface.
+TRAININGS_HERE = """
+import sys
+from pathlib import Path
+import wattstep
+from wattstep.cli import run_command_line
+
+toy = ["toy", "--engine", "toyframe", "--steps", "3", "--trace", "none", "--no-canary"]
+Path("script.py").write_text("print(1)")
+run, profile = ["run", *toy, "--out", "one"], ["profile", "--out", "two", "script.py"]
+for command, *arguments in (run, profile):
+    sys.argv = ["wattstep", command, "--quiet", *arguments]
+    assert run_command_line() == 0, arguments
+run = wattstep.train("toy", engine="toyframe", steps=3, trace="none", canary=False, out="three")
+print(run.info.workload, any(name.startswith("wattstep.remote") for name in sys.modules))
+"""
+
+
+def test_a_training_here_does_not_pass_through_the_room_for_other_devices(
+    installed: Path, tmp_path: Path
+) -> None:
+    """Neither in this process nor in one that it starts."""
+    blocker = BLOCKER.replace('"transformers"', '"wattstep.remote"')
+    (tmp_path / "sitecustomize.py").write_text(blocker)
+    printed = python("-c", TRAININGS_HERE, sites=[tmp_path, installed], cwd=tmp_path)
+    assert printed.splitlines()[-1] == "toy False"
 
 
 class Bare(Engine):

@@ -48,8 +48,7 @@ class TrainingSettings:
         evaluate_every: None: as many as keep evaluations to a fifth of the time.
         out: Folder of the run, or None for a new one below `runs/`.
         cooled: Result of the cool-down before the run (seconds, temperature, note).
-        target: Where the sensors are, as `Recorder` takes it; or the device that trains,
-            as `ssh://BOARD`.
+        target: Where the sensors are, as `Recorder` takes it; or the device that trains.
         calibration: Of this machine's power sensors, as `wattstep calibrate` writes it, or None.
         foreground: Seconds of a foreground job alone, of training alone and of both, after the
             recorded steps; None: none.

@@ -117,6 +117,7 @@ command("suite.json", "suite", "toy", "--json")
 command("suite.txt", "suite", "--quiet")
 command("page.txt", "report", "one", "two", "-o", "page.html")
 command("explain.txt", "explain", "one")
+command("explain.json", "explain", "one", "--json", "-q")
 
 def ceilings(engine, asked, tell):
     def most(unit):
@@ -212,6 +213,16 @@ def test_runs_of_it_are_explained_compared_and_shown(told: Path) -> None:
     assert [side["runs"] for side in answer["sides"]]
     assert answer["metrics"]
     assert read(told / "report.json")["runs"][0]["engine"] == "toyframe 0.3"
+
+
+def test_no_figure_of_it_says_that_it_comes_from_torch(told: Path) -> None:
+    document, explained = read(told / "document.json"), read(told / "explain.json")
+    assert all(document[table] for table in ("operations", "rests", "layers", "phases", "kinds"))
+    assert document["operations"][0]["memory"]["source"] == "toyframe allocator"
+    assert document["metrics"]["peak_memory"]["value"]
+    for told_of_it in (document, explained, read(told / "report.json")):
+        assert "toyframe profiler, monotonic clock" in json.dumps(told_of_it)
+        assert "torch" not in json.dumps(told_of_it)
 
 
 def test_a_metric_of_another_package_is_in_every_report(told: Path) -> None:

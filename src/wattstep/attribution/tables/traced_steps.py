@@ -19,7 +19,7 @@ from wattstep.attribution.overhead_compensation import (
     match_layers,
 )
 from wattstep.attribution.quantities import RAIL, Quantity
-from wattstep.attribution.tables.attributor import NO_BYTES, OWN_TRACE, Attributor
+from wattstep.attribution.tables.attributor import NO_BYTES, Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
 from wattstep.attribution.tables.covered import covered_s
 from wattstep.attribution.tables.instances import TracedInstances
@@ -49,6 +49,7 @@ from wattstep.attribution.tables.taking_part import (
 )
 from wattstep.attribution.tables.traced import COLUMNS, TracedColumns, outermost_above
 from wattstep.recorded.imported import NO_OPERATIONS
+from wattstep.recorded.instruments import Instruments
 from wattstep.recorded.phases import Phases
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores
@@ -92,6 +93,16 @@ class TracedSteps:
         time = mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
         with_period: Figure = self._tables.imported.with_period(time)
         return with_period
+
+    @property
+    def instruments(self) -> Instruments:
+        """What measured within the framework."""
+        return self._tables.instruments
+
+    @property
+    def tracer(self) -> str:
+        """Source of times that were traced, on the clock of the steps."""
+        return self.instruments.tracer
 
     @property
     def _traced_by(self) -> str:
@@ -310,6 +321,7 @@ class TracedSteps:
             self.clean,
             self.step_time,
             self._tables.imported,
+            self._traced_by if self.steps.only_traced else self.tracer,
             self.rows,
             self.compensated,
             lambda: self._labels.alike,
@@ -460,6 +472,7 @@ class TracedSteps:
             quantities=quantities,
             absent=absent,
             allocated=chosen.allocated,
+            allocator=self.instruments.allocator,
             flops=chosen.numbers("flops"),
             size=chosen.numbers("bytes"),
             outermost=chosen.outermost,
@@ -525,7 +538,7 @@ class TracedSteps:
             end_ns=rows.end_ns[at],
             seconds=seconds,
             tracer_s=inside * compensated.correction.cost_s[compensated.phase[at]],
-            source=self._traced_by if self.steps.only_traced else OWN_TRACE,
+            source=self._traced_by if self.steps.only_traced else self.tracer,
         )
 
     # --- below the sampling interval ----------------------------------------------------------

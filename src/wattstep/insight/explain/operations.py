@@ -158,15 +158,14 @@ def time_by_bound(run: Run, work: Work, placed: Placed) -> dict[Bound, Figure]:
     for number, bound in enumerate(BOUNDS):
         mine = code[work.group] == number
         sums = np.bincount(window[mine], time[mine], minlength=windows).astype(np.float64)
-        times[bound] = attributed(sums, "time of operations by what bounds them")
+        times[bound] = attributed(run.breakdown, sums, "time of operations by what bounds them")
     return times
 
 
-def attributed(seconds: FloatArray, words: str, unit: str = "s") -> Figure:
+def attributed(breakdown: RunBreakdown, seconds: FloatArray, words: str, unit: str = "s") -> Figure:
     """The mean over traced steps of a part of them, as they lie on the mean clean step."""
-    source = "torch profiler, monotonic clock"
     # Traced steps lie apart: as good as independent.
-    figure = mean_figure(seconds, unit, source, Status.ATTRIBUTED, block=1)
+    figure = mean_figure(seconds, unit, breakdown.tracer, Status.ATTRIBUTED, block=1)
     return not_negative(figure, words)
 
 

@@ -288,6 +288,8 @@ def _problems(device: Device) -> Iterator[str]:
     for name, mode in device.modes.items():
         for unknown in sorted({*mode.cores, *mode.clocks} - set(device.processors)):
             yield f"modes.{quoted(name)}: {unknown!r} is none of the processors"
+        for part in sorted(set(mode.dynamic) - set(PARTS)):
+            yield f"modes.{quoted(name)}.dynamic.{quoted(part)}: parts are {', '.join(PARTS)}"
 
 
 def _range_problems(device: Device) -> Iterator[str]:

@@ -266,6 +266,8 @@ VALUE = '{ value = 2.0, low = 1.0, high = 3.0, basis = "estimate", source = "a g
         (f"memory.bandwidth = {VALUE.replace('2.0', '4.0')}", "memory.bandwidth: 4 is not within 1 to 3"),
         (f"memory.bandwidth = {VALUE.replace('1.0', 'nan')}", "memory.bandwidth.low: nan is no number"),
         (f"memory.bandwidth = {VALUE.replace('1.0', '1' * 400)}", "is no number"),
+        (f"memory.bandwidth = {VALUE.replace('1.0', '1' * 5000)}", ""),
+        (f"memory.bandwidth = {VALUE.replace('1.0', '0x' + 'f' * 5000)}", ""),
         (f"memory.bandwidth = {VALUE.replace('2.0', 'true')}", "memory.bandwidth.value: True is no number"),
         (f"memory.bandwidth = {VALUE.replace('estimate', 'hearsay')}", "basis 'hearsay': it is one of datasheet"),
         (f"memory.bandwidth = {VALUE.replace('a guess', ' ')}", "memory.bandwidth: the source is empty"),

@@ -5,16 +5,24 @@ whose annotation has a mapping of texts to anything, also within another or by a
 module, and that another room uses: it imports the function, or names an attribute that no other
 class has, or imports something of the class's module beside it. `to_dict` and the like are the
 edge to JSON, and left out.
+
+Import-linter sees no module that is named in a string and loaded late; this looks at those.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 SOURCE: Final = Path(__file__).parents[1] / "src" / "wattstep"
 OPEN: Final = re.compile(r"\b(?:Mapping|MutableMapping|[dD]ict)\[str, (?:Any|object)\]")
@@ -86,6 +94,12 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
         "JSON of the guard process, a private line between two files"
     ),
     "train.child.local_machine:unlike": "two documents of any kind that are compared by key",
+}
+
+# Modules whose strings may name a room above their own, and why.
+NAMES_ABOVE: Final[dict[str, str]] = {
+    "": "the package itself is above all rooms: public names, loaded on first use, and a run's views",
+    "schema.metrics": "a metric's entry names the function that computes it, as another package's does",
 }
 
 Declared = tuple[str, str, str, bool]  # module, name within it, last name, is it a function
@@ -197,3 +211,51 @@ def crossings() -> set[str]:
 
 def test_no_open_document_crosses_rooms_but_those_that_are_named_with_a_reason() -> None:
     assert crossings() == set(OPEN_DOCUMENTS)
+
+
+def _rows() -> dict[str, int]:
+    """Row of each room, 0 at the top, as the contract of layers has them."""
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (
+        contract["layers"]
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    )
+    return {room.strip(): row for row, rooms in enumerate(layers) for room in rooms.split("|")}
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """Strings of a module but for docstrings."""
+    loose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in loose:
+            yield node.value
+
+
+def names_above(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Rooms that a module's strings name, though it may not import them."""
+    rows = _rows()
+    pattern = re.compile(rf"\bwattstep\.({'|'.join(rows)})\b")
+    named: defaultdict[str, set[str]] = defaultdict(set)
+    for module, tree in trees.items():
+        own = _room(module)
+        for room in {room for text in _texts(tree) for room in pattern.findall(text)} - {own}:
+            if rows[room] <= rows.get(own, len(rows)):
+                named[module].add(room)
+    return dict(named)
+
+
+def test_no_string_names_a_room_above_but_where_a_reason_stands() -> None:
+    assert names_above(TREES).keys() == NAMES_ABOVE.keys()
+
+
+def test_a_string_that_names_a_room_above_is_found_and_one_below_or_a_docstring_is_not() -> None:
+    trees = {
+        "run.above": ast.parse('load("wattstep.report.html:page")'),
+        "run.beside": ast.parse('f"from wattstep.run import {name}"'),
+        "run.below": ast.parse('load("wattstep.schema.figure")'),
+        "run.docstring": ast.parse('"""See wattstep.report."""'),
+        "stats.same_row": ast.parse('load("wattstep.store.files")'),
+        "schema.group": ast.parse('Registry("wattstep.metrics", {})'),
+    }
+    assert names_above(trees) == {"run.above": {"report"}, "stats.same_row": {"store"}}

@@ -51,6 +51,9 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "daily": "trains for days, killed between them",
         "docs/test_examples.py": "trains, and imports, in processes of its own",
         "docs/test_python.py::test_the_examples_run_as_they_stand": "trains and sweeps",
+        "engines/test_doors.py::test_a_training_here_does_not_pass_through_the_room_for_other_devices": (
+            "trainings, each in a process of its own"
+        ),
         "exporting/test_round_trip.py": "computes for long: traces of many runs",
         "exporting/test_trace_processor.py": "Perfetto's own reader, and its page in a browser",
         "faults": "processes killed, disks full, runs of other users",

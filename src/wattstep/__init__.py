@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wattstep.schema.version import VERSION
+from wattstep.schema.views import VIEWS
 
 if TYPE_CHECKING:
     from wattstep.api import compare as compare
@@ -40,6 +41,14 @@ _PUBLIC = {
     "log_run": "wattstep.integrations",
     "query": "wattstep.report.query",
 }
+# Reports lie above a run, which shows itself by them.
+VIEWS.update(
+    {
+        "summary": "wattstep.report.terminal.summary:text",
+        "run_in_notebook": "wattstep.report.html.notebook:picture",
+        "operations_in_notebook": "wattstep.report.html.notebook:operations",
+    }
+)
 # Public functions of `wattstep.api` whose names are packages, too.
 _CALLED = ("sweep", "train")
 

@@ -26,12 +26,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "adding-an-engine.md"
 BLOCKER = """
 import sys
 
-class NoTorch:
+class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "lightning"):
+        if name.startswith(("torch", "transformers", "lightning")):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-sys.meta_path.insert(0, NoTorch())
+sys.meta_path.insert(0, Blocked())
 """
 
 
@@ -67,7 +67,9 @@ from pathlib import Path
 from wattstep.cli import run_command_line
 from rich.console import Console
 from wattstep.report.terminal.run import print_run
+from wattstep.errors import InvalidValueError
 from wattstep.run import load
+from wattstep.train.doctor import processors
 from wattstep.train.loop import train
 from wattstep.train.settings import TrainingSettings
 
@@ -94,6 +96,18 @@ for name, batch in (("one", 4), ("two", 8)):
         power_model="vcpu", out=name,
     )
     train(settings, lambda progress: None)
+train(
+    TrainingSettings(
+        workload="toy", engine="toyframe", processor="opencl:1", steps=6, trace="every:3",
+        out="beside/opencl",
+    ),
+    lambda progress: None,
+)
+try:
+    TrainingSettings(workload="toy", engine="toyframe", processor="cuda")
+except InvalidValueError as error:
+    Path("refused.txt").write_text(str(error))
+Path("processors.json").write_text(json.dumps(processors()))
 run = load("one")
 Path("document.json").write_text(json.dumps(run.document(), default=lambda f: f.to_dict()))
 command("report.json", "report", "one", "--json")
@@ -102,6 +116,9 @@ command("table.json", "query", "--runs", ".", "--json", "-q",
 command("export.txt", "export", "one", "--to", "csv", "-o", "csv")
 with open("console.txt", "w") as out:
     print_run(run.report(), Console(file=out, width=100))
+Path("notebook.html").write_text(run._repr_html_())
+command("suite.json", "suite", "toy", "--json")
+command("suite.txt", "suite", "--quiet")
 command("page.txt", "report", "one", "two", "-o", "page.html")
 command("explain.txt", "explain", "one")
 command("compare.json", "compare", "one", "two", "--json", "--across", "batch")
@@ -185,8 +202,8 @@ def test_a_metric_of_another_package_is_in_every_report(told: Path) -> None:
     assert figure["value"] == pytest.approx(1 / metrics["step_time"]["value"])
     rows = read(told / "table.json")["rows"]
     assert [row[-1] for row in rows] == ["steps/s", "steps/s"]
-    assert "Toy steps per second" in (told / "console.txt").read_text(encoding="utf-8")
-    assert "Toy steps per second" in (told / "page.html").read_text(encoding="utf-8")
+    for name in ("console.txt", "page.html", "notebook.html"):
+        assert "Toy steps per second" in (told / name).read_text(encoding="utf-8")
     exported = "".join(path.read_text(encoding="utf-8") for path in (told / "csv").glob("*.csv"))
     assert "steps_per_second" in exported
 
@@ -246,6 +263,26 @@ def test_a_memory_that_cannot_be_followed_is_said(told: Path) -> None:
     assert any("toyframe does not let a step's memory be followed" in note for note in notes)
 
 
+def test_a_processor_that_only_its_engine_knows_can_be_asked_for(told: Path) -> None:
+    info = read(told / "beside" / "opencl" / "run.json")
+    assert info["processor"] == "opencl"
+    assert any("toyframe does not tell the memory of opencl:1" in note for note in info["notes"])
+    refused = (told / "refused.txt").read_text(encoding="utf-8")
+    assert refused == "--processor cuda: there are cpu, opencl"
+    usable = {(row["engine"], row["name"]): row["usable"] for row in read(told / "processors.json")}
+    assert usable[("toyframe", "opencl")]
+    assert not usable[("torch", "cuda")]
+
+
+def test_a_workload_of_another_package_costs_the_suite_nothing(told: Path) -> None:
+    (row,) = read(told / "suite.json")["workloads"]
+    assert (row["name"], row["parameters"], row["published"]["parameters"]) == ("toy", None, None)
+    assert row["not_counted"] == "nothing counts the layers of a workload on toyframe"
+    table = " ".join((told / "suite.txt").read_text(encoding="utf-8").split())
+    assert {"toy", "lenet"} <= set(table.split())
+    assert "Not counted (toy): nothing counts the layers of a workload on toyframe" in table
+
+
 def test_a_workload_of_another_package_is_in_the_suite_and_refuses_engines_it_has_not(
     installed: Path,
 ) -> None:
@@ -293,6 +330,34 @@ def test_an_engine_with_tracer_and_trainer_is_sixty_lines_that_its_page_shows() 
     page = PAGE.read_text(encoding="utf-8")
     for name in ("__init__", "engine", "workload"):
         assert (PACKAGE / "toyframe" / f"{name}.py").read_text(encoding="utf-8") in page
+
+
+# A training and somebody's script by the command line, and a training by the Python interface.
+TRAININGS_HERE = """
+import sys
+from pathlib import Path
+import wattstep
+from wattstep.cli import run_command_line
+
+toy = ["toy", "--engine", "toyframe", "--steps", "3", "--trace", "none", "--no-canary"]
+Path("script.py").write_text("print(1)")
+run, profile = ["run", *toy, "--out", "one"], ["profile", "--out", "two", "script.py"]
+for command, *arguments in (run, profile):
+    sys.argv = ["wattstep", command, "--quiet", *arguments]
+    assert run_command_line() == 0, arguments
+run = wattstep.train("toy", engine="toyframe", steps=3, trace="none", canary=False, out="three")
+print(run.info.workload, any(name.startswith("wattstep.remote") for name in sys.modules))
+"""
+
+
+def test_a_training_here_does_not_pass_through_the_room_for_other_devices(
+    installed: Path, tmp_path: Path
+) -> None:
+    """Neither in this process nor in one that it starts."""
+    blocker = BLOCKER.replace('"transformers"', '"wattstep.remote"')
+    (tmp_path / "sitecustomize.py").write_text(blocker)
+    printed = python("-c", TRAININGS_HERE, sites=[tmp_path, installed], cwd=tmp_path)
+    assert printed.splitlines()[-1] == "toy False"
 
 
 class Bare(Engine):

@@ -452,6 +452,9 @@ class Breakdown:
         )
         if quantity.moved is None or moved is None:
             return figure
+        # What a sensor mixes into one traced step is in no clock's interval: the step's own has it.
+        if low is None and sensor and sensor.sensed:
+            return replace(figure, method=f"{quantity.method}; {ONE_WINDOW}")
         return quantity.moved.clock.widened(figure, moved)
 
     def _total(self, quantity: Quantity) -> float:

@@ -79,10 +79,11 @@ def profile(
     **given: Any,
 ) -> None:
     """Record a training script of your own, without a change to it."""
+    from wattstep.api import open_execution_host
     from wattstep.cli.progress import watched_script
     from wattstep.cli.showing import show_runs
-    from wattstep.remote.execution_hosts import is_elsewhere, open_execution_host
     from wattstep.run import load
+    from wattstep.train.execution_hosts import is_elsewhere
     from wattstep.train.script import ProfileSettings, rank_suffix, run_name
 
     arguments = [*context.args]

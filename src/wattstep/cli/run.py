@@ -83,12 +83,13 @@ def run(
 ) -> None:
     """Train workloads, record what that costs, and print it."""
     from wattstep import workloads
+    from wattstep.api import open_execution_host
     from wattstep.cli.progress import TrainingProgress
     from wattstep.cli.showing import show_runs
-    from wattstep.remote.execution_hosts import is_elsewhere, open_execution_host
     from wattstep.store.files import new_name
     from wattstep.sweep.cooling import BetweenRuns
     from wattstep.train.environment import emulated_ambient
+    from wattstep.train.execution_hosts import is_elsewhere
     from wattstep.train.loop import Progress
     from wattstep.train.settings import TrainingSettings
 

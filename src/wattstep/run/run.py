@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from wattstep.run import metrics as metric_parts
 from wattstep.run.report import make_headline, make_report
 from wattstep.run.step_flags import EXCLUDABLE, StepFlags, find_step_flags
 from wattstep.run.timeline import Timeline, make_timeline
+from wattstep.schema import views
 from wattstep.schema.failures import Failures
 from wattstep.schema.figures import Metrics
 from wattstep.schema.run_report import RunReport
@@ -46,13 +46,11 @@ class Run:
 
     def summary(self) -> str:
         """The run on one screen, as `wattstep show` prints it: figures, bars, advice, cautions."""
-        # Reports lie above this package: they are called by name, as `import wattstep` does it.
-        return str(importlib.import_module("wattstep.report.terminal.summary").text(self))
+        return views.show("summary", self)
 
     def _repr_html_(self) -> str:
         """HTML for a notebook."""
-        pages = importlib.import_module("wattstep.report.html.notebook")
-        return str(pages.picture(self))
+        return views.show("run_in_notebook", self)
 
     @cached_property
     def _sampled(self) -> Series:

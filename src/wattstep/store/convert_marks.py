@@ -41,7 +41,7 @@ def device_times(journal: Folder) -> DeviceTimes | None:
 
     def read() -> Iterator[npt.NDArray[Any]]:
         for marks in whole_rows(journal, MARKS, _MARK):
-            rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_END])]
+            rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END])]
             if len(rows):
                 yield rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ DRIFT: Final = (
 RATED_NS: Final = 1_000_000_000  # over less, both clocks are taken to go alike
 WITHIN: Final = 0.99  # of the events, which lie within the uncertainty
 UNORDERED_NS: Final = 1_000_000_000  # by so much marks may go back in the journal, at least
+ANCHORED: Final = (Mark.DEVICE, Mark.DEVICE_ANCHOR)  # what tells the clock
 Rows = npt.NDArray[Any]
 
 
@@ -274,8 +275,9 @@ class DeviceTimes:
             ended = rows["t"][rows["kind"] == Mark.DEVICE_END]
             if len(ended):
                 self._end_ns = min(self._end_ns, int(ended[0]))
-            for device, mine in _by_device(rows):
-                self._first_ns = min(self._first_ns, int(mine["t"].min()))
+            for device, mine in _by_device(rows, ANCHORED):
+                placed = mine["t"][mine["kind"] == Mark.DEVICE]
+                self._first_ns = min(self._first_ns, int(placed.min(initial=self._first_ns)))
                 device_ns, low, high = _bounds(mine)
                 its_events = events.setdefault(device, _Events(int(device_ns[0])))
                 its_events.add(device_ns - its_events.zero_ns, low, high)
@@ -283,7 +285,7 @@ class DeviceTimes:
             device: DeviceClock(its_events) for device, its_events in sorted(events.items())
         }
         for rows in read():
-            for device, mine in _by_device(rows):
+            for device, mine in _by_device(rows, ANCHORED):
                 if device in self.clocks:  # else it came while this was read
                     self.clocks[device].check(*_bounds(mine))
         self.lost = 0
@@ -369,9 +371,9 @@ class DevicePassage:
         return t_ns if at < 0 else max(t_ns, int(self._times[at]))
 
 
-def _by_device(rows: Rows) -> Iterator[tuple[int, Rows]]:
+def _by_device(rows: Rows, kinds: Sequence[int] = (Mark.DEVICE,)) -> Iterator[tuple[int, Rows]]:
     """The events of each device among some marks."""
-    events = rows[rows["kind"] == Mark.DEVICE]
+    events = rows[np.isin(rows["kind"], kinds)]
     for device in np.unique(events["code"]).tolist():
         yield device, events[events["code"] == device]
 

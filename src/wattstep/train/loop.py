@@ -363,7 +363,7 @@ class _Loop:
         """Makes a step beside the record, whose memory is followed operation by operation."""
         self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
         try:
-            with self._recorder.apart("memory"):
+            with self._recorder.exclude("memory"):
                 processor = self._settings.processor
                 device = None
                 if processor != "cpu":

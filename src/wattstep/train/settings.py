@@ -20,7 +20,7 @@ from wattstep.schema.settings import (
     parse_power_model,
     setting,
 )
-from wattstep.schema.workload import RATE_RULES, Preparation, check_processing, kind_of
+from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
@@ -48,8 +48,7 @@ class TrainingSettings:
         evaluate_every: None: as many as keep evaluations to a fifth of the time.
         out: Folder of the run, or None for a new one below `runs/`.
         cooled: Result of the cool-down before the run (seconds, temperature, note).
-        target: Where the sensors are, as `Recorder` takes it; or, for a `remote.places.ExecutionHost`, the
-            device that trains.
+        target: Where the sensors are, as `Recorder` takes it; or the device that trains.
         calibration: Of this machine's power sensors, as `wattstep calibrate` writes it, or None.
         foreground: Seconds of a foreground job alone, of training alone and of both, after the
             recorded steps; None: none.
@@ -227,13 +226,8 @@ class TrainingSettings:
         parse_interval(self.interval)
 
     def _check_engine(self) -> None:
-        check_processing(self.processor, self.precision)
         engine = engines.find(self.engine)
-        if kind_of(self.processor) not in engine.processors:
-            raise InvalidValueError(
-                f"--processor {self.processor}: {engine.name} trains on "
-                f"{', '.join(engine.processors)} only"
-            )
+        check_processing(self.processor, self.precision, engine.processors)
         for name in ENGINE_OPTIONS:
             if getattr(self, name) and name not in engine.options:
                 option = option_of(TrainingSettings, name)

@@ -11,9 +11,9 @@ import pytest
 from tests.fleet.phone.made import PATIENCE_S, Made, adb_server, connected, needs_adb
 from tests.waiting import until
 
+from wattstep.api import open_execution_host as open_target
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
 from wattstep.record.hosts import Target
-from wattstep.remote.execution_hosts import open_execution_host as open_target
 from wattstep.remote.phone.host import PhoneHost, open_execution_host
 from wattstep.train.script import ProfileSettings
 

@@ -11,6 +11,7 @@ from wattstep.attribution.codes import Codes
 from wattstep.attribution.folding import fold, mean_gain, stand_alone
 from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
 from wattstep.attribution.quantities import RAIL, Bounds, Moved, Quantity
+from wattstep.attribution.step_energy import not_told
 from wattstep.attribution.tables.taking_part import TakingPart
 from wattstep.recorded.clock_error import ClockError, shifted
 from wattstep.recorded.curves import Curve
@@ -159,7 +160,9 @@ class Attributor:
             absent[name] = f"no samples of {source.source} in {self._series.steps.figures_of}"
             return
         seconds = float(self._series.steps.seconds[self._clean].sum())
-        if reason := source.too_little(seconds, gain * len(self._clean)):
+        reason = source.too_little(seconds, gain * len(self._clean))
+        # Rows and rests have nothing to make that the step itself does not have.
+        if reason or (reason := not_told(source, self._series.steps)):
             absent[name] = reason
             return
         part = self._part(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from wattstep.attribution.tables.figure_columns import figure_columns
+from wattstep.schema import views
 from wattstep.schema.figure import missing
 from wattstep.schema.report_rows import CostRow
 
@@ -53,8 +53,7 @@ class OperationTable:
 
     def _repr_html_(self) -> str:
         """HTML for a notebook."""
-        # Reports lie above this package: they are called by name, as `import wattstep` does it.
-        return str(importlib.import_module("wattstep.report.html.notebook").operations(self._rows))
+        return views.show("operations_in_notebook", self._rows)
 
     def to_arrow(self) -> pa.Table:
         """As an Arrow table."""

@@ -8,12 +8,14 @@ import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from wattstep.engines.nvidia import Build, System, look, why_no_gpu, why_not_on
 from wattstep.schema.extras import require
 from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.workload import kind_of
+
+PROCESSORS: Final = ("cpu", "cuda")
 
 
 def lacking(

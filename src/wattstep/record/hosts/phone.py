@@ -1,4 +1,4 @@
-"""An Android phone as a target, "adb:SERIAL": its sensors, for looking at; `fleet.phone` runs commands there."""
+"""An Android phone as a target, "adb:SERIAL": its sensors, for looking at; `remote.phone` runs commands there."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PhoneHost:
 
 
 def open_host(name: str, options: Mapping[str, str], pid: int, folder: Path) -> PhoneHost:
-    """As `targets.TARGETS` names it; the option adb= gives another command.
+    """As `record.hosts.TARGETS` names it; the option adb= gives another command.
 
     Raises:
         InvalidValueError: An option is unknown.

@@ -36,7 +36,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def open_execution_host(target: Target, say: Callable[[str], None]) -> PhoneHost:
-    """As `places.OPENERS` names it; the option adb= gives another command.
+    """As `OPENERS` names it; the option adb= gives another command.
 
     Raises:
         InvalidValueError: An option is unknown.

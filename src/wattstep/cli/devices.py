@@ -32,15 +32,15 @@ def devices(
     from wattstep import devices as files
 
     names = files.names() if name is None else [name]
-    found = [files.find(one) for one in names]
+    shown = [files.find(one) for one in names]
     if json:
         from wattstep.report.json_document import dump
 
-        dump({"devices": [row(device) for device in found]}, sys.stdout)
+        dump({"devices": [row(device) for device in shown]}, sys.stdout)
     elif name is None:
-        _show_all(found)
+        _show_all(shown)
     else:
-        _show_one(found[0])
+        _show_one(shown[0])
 
 
 def row(device: Device) -> dict[str, Any]:
@@ -91,13 +91,13 @@ def brief(value: Value | None, unit: str) -> str:
     return ("~" if value.basis == "estimate" else "") + quantity(value.value, unit)
 
 
-def _show_all(found: Sequence[Device]) -> None:
+def _show_all(shown: Sequence[Device]) -> None:
     from wattstep.cli.screen import screen
 
     headings = ("name", "memory", "usable", "FP32 at most", "bandwidth", "idle", "full", "missing")
     table = _table(*headings)
     table.columns[0].no_wrap = True
-    for device in found:
+    for device in shown:
         peak = peak_of(device)
         memory, power = device.memory, device.power
         table.add_row(

@@ -168,7 +168,7 @@ class TracedSteps:
     def _kinds_compensated(self) -> StepKinds:
         """The kinds that are compensated to steps of their own: where all were traced, none need be."""
         kinds = self.step_kinds
-        return replace(kinds, turn=None) if self.steps.only_traced else kinds
+        return replace(kinds, rotation=None) if self.steps.only_traced else kinds
 
     @cached_property
     def _by_kind(self) -> KindPhases:

@@ -112,8 +112,8 @@ def ceilings_of(run: Run) -> Ceilings | str:
     if info.processor not in (None, "cpu"):
         return f"ceilings are measured of CPUs only, the run used {info.processor}"
     device = info.device.get("emulated_on", info.device)
-    ceilings = find(device, info.environment.get("torch"), info.threads)
-    if not isinstance(ceilings, str) or info.threads is None or "torch" not in info.environment:
+    ceilings = find(device, info.engine, info.threads)
+    if not isinstance(ceilings, str) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
     return f"{ceilings}: measure them on the machine that trained, with `{where}`"

@@ -13,7 +13,7 @@ from wattstep.attribution.tables.operation_table import with_power
 from wattstep.attribution.tables.regression_tables import RegressionTables, with_rail
 from wattstep.attribution.tables.totals import total_rows
 from wattstep.attribution.tables.traced_steps import TracedSteps
-from wattstep.schema.figure import Figure, missing
+from wattstep.schema.figure import Figure, Missing, missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.report_rows import CostRow, EnergyGroup
 
@@ -34,7 +34,7 @@ class RunBreakdown(TracedSteps):
         energy = self._series.energy
         quantities, absent = self._quantities
         if "energy" not in quantities:
-            energy = absent["energy"]
+            energy = Missing(absent["energy"])
         return RegressionTables(self, energy)
 
     @cached_property

@@ -11,10 +11,12 @@ from wattstep.attribution.quantities import RAIL
 from wattstep.attribution.tables.by_events import EventTables, event_tables
 from wattstep.attribution.tables.operation_table import Row, with_power
 from wattstep.attribution.tables.regression_tables import RegressionTables
+from wattstep.attribution.tables.total_by_rails import TotalByRails, fits, rails_of_total
 from wattstep.attribution.tables.totals import total_rows
 from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.schema.figure import Figure, missing
 
+NOT_RESOLVED = "not_resolved"
 _UNMARKED = missing("s", "its operations run within phases of another name")
 
 
@@ -42,8 +44,12 @@ class RunBreakdown(TracedSteps):
         return {
             name: RegressionTables(self, source, name, self.regression_tables)
             for name, source in self._series.rails.items()
-            if f"{RAIL}{name}" in shared
+            if f"{RAIL}{name}" in shared and not self._by_its_rails(name)
         }
+
+    def _by_its_rails(self, name: str) -> bool:
+        """True if this is the total, whose rows are sums of those of its rails."""
+        return self.total_by_rails is not None and self.total_by_rails.names == (name,)
 
     @cached_property
     def by_events(self) -> EventTables | None:
@@ -80,6 +86,8 @@ class RunBreakdown(TracedSteps):
                 _with_rail(row, name, regression_tables.energy_of(each))
                 for row, each in zip(found, from_regression, strict=True)
             ]
+        if (total := self.total_by_rails) is not None:
+            found = [total.with_energy(row) for row in found]
         kinds = self._kinds_of_rows(table) if self.step_kinds.count > 1 else None
         if kinds is not None:
             found = [{**row, "step_kinds": kinds[row["key"]]} for row in found]
@@ -125,7 +133,9 @@ class RunBreakdown(TracedSteps):
 
     def energy_groups(self) -> list[Row]:
         """Operations and rests whose energy is known together only, the costliest first."""
-        return [] if self._without_operations else self.regression_tables.groups
+        if self._without_operations or self.total_by_rails is not None:
+            return []
+        return self.regression_tables.groups
 
     @property
     def _without_operations(self) -> bool:
@@ -142,14 +152,29 @@ class RunBreakdown(TracedSteps):
         if self._without_operations:
             return {}
         unattributed = self.regression_tables.unattributed_and_left()
+        unattributed.update(self._rests)
+        if "energy_by_rail" in unattributed.get(NOT_RESOLVED, {}):
+            unattributed[NOT_RESOLVED]["energy_by_rail"] = self._left_of_rails("operations")
+        if self.total_by_rails is not None and NOT_RESOLVED in unattributed:
+            left = self._left_of_total("operations")
+            if left is None and not unattributed[NOT_RESOLVED]["energy_by_rail"]:
+                del unattributed[NOT_RESOLVED]
+            else:
+                nothing = missing("J", "its rails tell all of it")
+                unattributed[NOT_RESOLVED]["energy"] = left or nothing
+        return unattributed
+
+    @cached_property
+    def _rests(self) -> dict[str, dict[str, Any]]:
+        """Unattributed time by name, without what is not resolved."""
+        rests = {name: dict(row) for name, row in self.regression_tables.unattributed.items()}
         for name, regression_tables in self._regression_tables_of_rails.items():
             for rest, row in regression_tables.unattributed.items():
-                unattributed[rest] = _with_rail(
-                    unattributed[rest], name, regression_tables.energy_of(row)
-                )
-        if "energy_by_rail" in unattributed.get("not_resolved", {}):
-            unattributed["not_resolved"]["energy_by_rail"] = self._left_of_rails("operations")
-        return unattributed
+                rests[rest] = _with_rail(rests[rest], name, regression_tables.energy_of(row))
+        total = self.total_by_rails
+        return {
+            name: row if total is None else total.with_energy(row) for name, row in rests.items()
+        }
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
@@ -159,15 +184,64 @@ class RunBreakdown(TracedSteps):
         for table, left in found.items():
             if "energy_by_rail" in left:
                 left["energy_by_rail"] = self._left_of_rails(table)
+            if self.total_by_rails is not None:
+                left.pop("energy", None)
+                if (of_total := self._left_of_total(table)) is not None:
+                    left["energy"] = of_total
         return found
 
     def _left_of_rails(self, table: str) -> dict[str, Figure]:
         """By rail the energy that rows of a table and rests leave out; groups of rails are in it."""
-        return {
+        rails = {
             name: left
             for name, tables in self._regression_tables_of_rails.items()
             if (left := tables.table(table).left) is not None
         }
+        total = self.total_by_rails
+        if total is not None and len(total.names) == 1 and (left := self._left_of_total(table)):
+            rails[total.names[0]] = left
+        return rails
+
+    # --- the machine by its rails ---------------------------------------------------------------
+
+    @cached_property
+    def total_by_rails(self) -> TotalByRails | None:
+        """What the machine's rows are sums of, where a GPU worked and rails tell what feeds it.
+
+        None where the total has no such rails: then its rows are told by its own samples alone.
+        """
+        quantities, _ = self._quantities
+        whole = quantities.get("energy")
+        if self.reason is not None or whole is None or self.side("energy") != "all":
+            return None
+        windows = len(whole.unattributed)
+
+        def step_j(name: str) -> float:
+            quantity = quantities[name]
+            return float(quantity.rows.sum() + quantity.unattributed.sum()) / windows
+
+        parts = {
+            name: step_j(f"{RAIL}{name}")
+            for name in rails_of_total(self._series.total_channels, self._series.channels)
+            if f"{RAIL}{name}" in quantities and self.side(f"{RAIL}{name}") != "all"
+        }
+        if not any(self.side(f"{RAIL}{name}") == "device" for name in parts):
+            return None
+        if not fits(step_j("energy"), parts.values()):
+            return None
+        return TotalByRails(
+            names=tuple(channel.name for channel in self._series.total_channels),
+            step_j=step_j("energy"),
+            parts=parts,
+            step_s=self._step_s,
+            source=whole.source,
+            status=whole.status,
+        )
+
+    def _left_of_total(self, table: str) -> Figure | None:
+        """Energy of the machine that rows of a table and rests leave out."""
+        assert self.total_by_rails is not None
+        return self.total_by_rails.left([*self._rows(table), *self._rests.values()])
 
 
 def _with_rail(row: Row, name: str, energy: Figure) -> Row:

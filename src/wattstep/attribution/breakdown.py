@@ -138,16 +138,16 @@ class Breakdown:
                 n=self.windows, source="trace",
             )  # fmt: skip
             for name, quantity in self.quantities.items():
-                values, reaches = parts[name]
+                values, half_widths = parts[name]
                 taking, others = quantity.taking, sides.get(name)
                 if others is not None and not others.takes[position]:
                     assert taking is not None
                     row[name] = takes_nothing(quantity, taking, self.windows)
                     continue
                 if quantity.shared and (taking is None or taking.off_by_cost):
-                    reaches = np.hypot(reaches, relative * values)
+                    half_widths = np.hypot(half_widths, relative * values)
                 row[name] = self._resolved(
-                    quantity, float(values[position]), float(reaches[position]),
+                    quantity, float(values[position]), float(half_widths[position]),
                     float((seconds if others is None else others.seconds)[position]),
                     float(pieces[position]), moved[name][position] if name in moved else None,
                 )  # fmt: skip
@@ -540,7 +540,7 @@ class _Windows:
     def means(
         self, values: FloatArray, column: Codes, whole: FloatArray | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Means over the windows and how far their intervals reach, shape (groups,) each.
+        """Means over the windows and half widths of their intervals, shape (groups,) each.
 
         Args:
             values: Of each row.
@@ -554,7 +554,7 @@ class _Windows:
             by_column = np.bincount(cell, values, minlength=groups * parts).reshape(groups, parts)
         if self._order is not None:
             values = values[self._order]
-        means, reaches = np.zeros(groups), np.zeros(groups)
+        means, half_widths = np.zeros(groups), np.zeros(groups)
         for first in range(0, groups, self._at_once):
             last = min(first + self._at_once, groups)
             low, high = 0, len(values)
@@ -564,13 +564,13 @@ class _Windows:
             flat = np.bincount(cell, values[low:high], minlength=(last - first) * windows)
             sums = flat.reshape(last - first, windows).astype(np.float64)
             if whole is None:
-                means[first:last], reaches[first:last] = self._stand.means(sums)
+                means[first:last], half_widths[first:last] = self._stand.means(sums)
             else:
                 mine = by_column[first:last].astype(np.float64)
-                means[first:last], reaches[first:last] = self._stand.shares(
+                means[first:last], half_widths[first:last] = self._stand.shares(
                     sums, mine, whole, self._relative
                 )
-        return means, reaches
+        return means, half_widths
 
 
 def _known_sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:

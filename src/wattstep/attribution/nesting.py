@@ -199,7 +199,7 @@ def merged(start_ns: Longs, end_ns: Longs) -> Longs:
     start_ns, end_ns = start_ns[long], end_ns[long]
     if not len(start_ns):
         return np.zeros((0, 2), np.int64)
-    reach = np.maximum.accumulate(end_ns)
-    first = np.flatnonzero(np.append(True, start_ns[1:] > reach[:-1]))
+    latest_ns = np.maximum.accumulate(end_ns)
+    first = np.flatnonzero(np.append(True, start_ns[1:] > latest_ns[:-1]))
     last = np.append(first[1:] - 1, len(start_ns) - 1)
-    return np.stack([start_ns[first], reach[last]], axis=1)
+    return np.stack([start_ns[first], latest_ns[last]], axis=1)

@@ -113,13 +113,13 @@ def _of(path: Path) -> tuple[str, list[int]]:
     """
     from wattstep.record.sensors.machine import describe
     from wattstep.run import load
-    from wattstep.schema.ceilings import MACHINE
+    from wattstep.schema.ceilings import PROCESSOR
     from wattstep.store.ceilings import differences
 
     info = load(path).info
     ran = info.device.get("emulated_on", info.device)
     here = describe()
-    if any(here.get(key) != ran.get(key) for key in MACHINE):
+    if any(here.get(key) != ran.get(key) for key in PROCESSOR):
         raise InvalidValueError(
             f"{path} ran on another machine (here: {differences(here, ran)}): measure its ceilings "
             "there with --out FILE, and keep them here with --add FILE"

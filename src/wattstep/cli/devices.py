@@ -32,15 +32,15 @@ def devices(
     from wattstep import devices as files
 
     names = files.names() if name is None else [name]
-    found = [files.find(one) for one in names]
+    shown = [files.find(one) for one in names]
     if json:
         from wattstep.report.json_document import dump
 
-        dump({"devices": [row(device) for device in found]}, sys.stdout)
+        dump({"devices": [row(device) for device in shown]}, sys.stdout)
     elif name is None:
-        _show_all(found)
+        _show_all(shown)
     else:
-        _show_one(found[0])
+        _show_one(shown[0])
 
 
 def row(device: Device) -> dict[str, Any]:
@@ -65,6 +65,7 @@ def row(device: Device) -> dict[str, Any]:
         "leaves_out": device.power.leaves_out,
         "no_total": device.power.no_total,
         "values": {key: {**asdict(value), "unit": unit} for key, unit, value in device.values()},
+        "modes": {name: {"cores": dict(mode.cores)} for name, mode in device.modes.items()},
         "fitted": {
             framework: {kind: one.fitted for kind, one in kinds.items()}
             for framework, kinds in device.kinds.items()
@@ -90,13 +91,13 @@ def brief(value: Value | None, unit: str) -> str:
     return ("~" if value.basis == "estimate" else "") + quantity(value.value, unit)
 
 
-def _show_all(found: Sequence[Device]) -> None:
+def _show_all(shown: Sequence[Device]) -> None:
     from wattstep.cli.screen import screen
 
     headings = ("name", "memory", "usable", "FP32 at most", "bandwidth", "idle", "full", "missing")
     table = _table(*headings)
     table.columns[0].no_wrap = True
-    for device in found:
+    for device in shown:
         peak = peak_of(device)
         memory, power = device.memory, device.power
         table.add_row(
@@ -175,6 +176,9 @@ def _about(device: Device, section: str) -> str:
     for name, processor in device.processors.items():
         if section == f"processors.{quoted(name)}":
             return processor.title
+    for name, mode in device.modes.items():
+        if section == f"modes.{quoted(name)}":
+            return ", ".join(f"{count} cores of {one}" for one, count in mode.cores.items())
     for framework, kinds in device.kinds.items():
         for kind, fit in kinds.items():
             if section == f"kinds.{quoted(framework)}.{quoted(kind)}":

@@ -302,7 +302,7 @@ class _Making:
             if not steps.whole:
                 columns = own_export.with_flags(columns, take(own, steps.mark), self._warmup)
         reasons = self._reasons(step)
-        laid = OperationRows(
+        made = OperationRows(
             rows=rows,
             family=self._family,
             lanes=self._lanes,
@@ -333,7 +333,7 @@ class _Making:
             rows=int((reasons == _ROW).sum()),
             left_out=_left_out(reasons, rows.duration_ns),
             whole=steps.whole,
-            _rows=laid,
+            _rows=made,
         )
 
     def _of(self, *categories: str) -> Bools:

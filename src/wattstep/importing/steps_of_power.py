@@ -145,7 +145,7 @@ def _power_steps(
         if steady.share >= LEAST_SEEN:
             figure = counted_period(power.t_ns, (power.total, *power.parts), steady, figure)
             steady = steady.of(figure.value or 0.0)
-            return _filled(steady, figure, power, busy_and_idle, warmup)
+            return _with_steps(steady, figure, power, busy_and_idle, warmup)
         reason = RARE.format(period=spoken(figure.value or 0.0), share=steady.share)
     words = NONE.format(reason)
     return PowerSteps(
@@ -154,7 +154,7 @@ def _power_steps(
     )  # fmt: skip
 
 
-def _filled(
+def _with_steps(
     steady: SteadyParts, figure: Figure, power: _Power, busy_and_idle: Stretches, warmup: int
 ) -> PowerSteps:
     """Steps of one length in all parts in which the period shows."""
@@ -258,8 +258,8 @@ def _channels(logs: Sequence[Telemetry]) -> list[tuple[Telemetry, Channel]]:
 def _at(t_ns: IntArray, times: IntArray, values: FloatArray) -> FloatArray:
     if len(times) == len(t_ns) and np.array_equal(times, t_ns):
         return values
-    laid: FloatArray = np.interp((t_ns - t_ns[0]).astype(np.float64), times - t_ns[0], values)
-    return laid
+    resampled: FloatArray = np.interp((t_ns - t_ns[0]).astype(np.float64), times - t_ns[0], values)
+    return resampled
 
 
 def _names(channels: Sequence[Channel]) -> str:

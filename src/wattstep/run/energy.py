@@ -34,7 +34,7 @@ RECORDING = "recording"
 IDLE = {"before": "idle_before", "after": "idle_after"}
 STABILIZING = "stabilizing"  # the wait of --stable
 CANARY = "canary"  # fixed work before and after the training
-MACHINE = "machine_"  # before the name of a figure: of the whole machine, where it is not the same
+OF_MACHINE = "machine_"  # before a figure's name: of the whole machine, where it is not the same
 MODEL_IDLE = "less the training's share of the idle power, as the power model has it"
 CONVENTION = (
     "less the power of the idle device {}, over the same time: what leaks and what the board "
@@ -97,7 +97,7 @@ def _of_machine(series: Series) -> dict[str, Figure]:
         }
     else:
         figures = {"energy_per_step": energies.per_step, "mean_power": energies.power}
-    return {MACHINE + name: figure for name, figure in figures.items()}
+    return {OF_MACHINE + name: figure for name, figure in figures.items()}
 
 
 # --- of a whole recording -----------------------------------------------------------------------

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wattstep.errors import DamagedRunError
+from wattstep.schema.configuration import MACHINE
 from wattstep.schema.figure import Figure
 from wattstep.schema.run_documents import MachineFacts
 
 SCHEMA: Final = 1
-MACHINE: Final = ("model", "cpu", "architecture", "cores")  # facts that make a machine the same
+# Facts of a machine that make its processor the same; the name of its board tells of sensors, and a
+# later version may know it where an earlier one did not.
+PROCESSOR: Final = tuple(fact for fact in MACHINE if fact != "board")
 PRODUCT: Final = "matrix_product"
 CONVOLUTION: Final = "convolution"
 CHANNELS_LAST: Final = "convolution_channels_last"
 
 
 def identity(device: MachineFacts) -> MachineFacts:
-    """The facts `MACHINE` of a machine; None for one that is not known."""
+    """The facts `PROCESSOR` of a machine; None for one that is not known."""
     return {
         "model": device.get("model"),
         "cpu": device.get("cpu"),
@@ -81,7 +84,7 @@ class Ceilings:
 
     Attributes:
         created: When they were measured.
-        device: What machine: the facts `MACHINE`.
+        device: What machine: the facts `PROCESSOR`.
         engine: Framework with its version that reached them, as `RunInfo.engine` has it.
         threads: Threads of an operation.
         compute: FLOP/s by what was computed and precision, "matrix_product.fp32".

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from wattstep.errors import DamagedRunError, RecordingError
-from wattstep.schema.ceilings import MACHINE, Ceilings, identity
+from wattstep.schema.ceilings import PROCESSOR, Ceilings, identity
 from wattstep.schema.run_documents import MachineFacts
 from wattstep.store.cache import cache_folder
 from wattstep.store.folder import read_plain, replacing
@@ -104,7 +104,7 @@ def differences(measured: MachineFacts, ran: MachineFacts) -> str:
     """In what two machines differ, in words."""
     return ", ".join(
         f"{key}: {measured.get(key)}, the run's: {ran.get(key)}"
-        for key in MACHINE
+        for key in PROCESSOR
         if measured.get(key) != ran.get(key)
     )
 
@@ -112,6 +112,6 @@ def differences(measured: MachineFacts, ran: MachineFacts) -> str:
 def _key(ceilings: Ceilings) -> str:
     # Names of files are those of before, when torch alone had ceilings.
     engine = ceilings.engine.removeprefix("torch ")
-    parts = [*(str(ceilings.device.get(key)) for key in MACHINE), engine]
+    parts = [*(str(ceilings.device.get(key)) for key in PROCESSOR), engine]
     text = "\0".join([*parts, str(ceilings.threads)])
     return hashlib.sha256(text.encode()).hexdigest()[:24]

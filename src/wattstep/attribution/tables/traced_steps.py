@@ -44,6 +44,7 @@ from wattstep.attribution.tables.taking_part import (
     TakingPart,
     bytes_of_rows,
     cards_of,
+    copies_of,
     rows_of,
     side_of,
 )
@@ -179,7 +180,7 @@ class TracedSteps:
     def _kinds_compensated(self) -> StepKinds:
         """The kinds that are compensated to steps of their own: where all were traced, none need be."""
         kinds = self.step_kinds
-        return replace(kinds, turn=None) if self.steps.only_traced else kinds
+        return replace(kinds, rotation=None) if self.steps.only_traced else kinds
 
     @cached_property
     def _by_kind(self) -> KindPhases:
@@ -390,7 +391,8 @@ class TracedSteps:
 
     @cached_property
     def _moved_bytes(self) -> FloatArray | None:
-        """Bytes that each row moved, NaN where not known; None where they are of most of the time."""
+        """Bytes that each row moved, NaN where not known; None where they are not of most of the time."""
+        names = self.label("name")
         moved = bytes_of_rows(
             self.numbers("bytes"),
             on_gpu=~self._processor.named("cpu"),
@@ -399,11 +401,27 @@ class TracedSteps:
             launch=self.launch,
             idle=self.label("kind").named("runtime call") | ~self._operation,
             lasting_s=self.compensated.busy_s,
+            copies=copies_of(names.texts.tolist())[names.code],
+            shared=self._shares_memory,
         )
         time = self.compensated.time_s
         known = np.isfinite(moved)
         enough = time[known].sum() >= ENOUGH_BYTES * time.sum() and np.nansum(moved) > 0
         return moved if enough else None
+
+    @property
+    def _shares_memory(self) -> bool:
+        """True if the GPU works in the memory that the run's rails feed: the host's.
+
+        Where nothing says it, as of other tools' traces, unless that is a processor's own counter,
+        which machines with a card have.
+        """
+        shares = self._tables.info.device.get("gpu", {}).get("shares_memory")
+        rails = [
+            channel for channel in self._series.channels.values() if channel.domain == "memory"
+        ]
+        counted = any(channel.role == "energy_part" for channel in rails)
+        return not counted if shares is None else shares
 
     @property
     def ahead(self) -> float:

@@ -15,7 +15,7 @@ from wattstep.recorded.steps import Steps, slices
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.report_rows import Course, CourseColumn
 from wattstep.stats.statistics import ratio_figure
 
@@ -162,7 +162,7 @@ def _throughput(steps: Steps, inside: IntArray) -> Figure:
 
 def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None:
     energy = series.energy
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return None
     stretches = np.clip(steps.stretches(), first, last)
     parts = slices(stretches[stretches[:, 1] > stretches[:, 0]], SLICE_NS)
@@ -237,7 +237,7 @@ class _Binned:
             if len(t_ns) > 1:
                 lengths.append(round(1.2 * float(np.median(np.diff(t_ns)))))
         energy = self._series.energy
-        if not isinstance(energy, str):
+        if not isinstance(energy, Missing):
             lengths.append(round(energy.shortest[0] * 1e9))
         return lengths
 
@@ -257,7 +257,7 @@ class _Binned:
     def power(self) -> CourseColumn | None:
         """Mean power of the machine in each bin."""
         energy = self._series.energy
-        if isinstance(energy, str):
+        if isinstance(energy, Missing):
             return None
         gains, covered = energy.curve.difference(self.edges[:-1], self.edges[1:])
         seconds = np.diff(self.edges) * 1e-9 * covered

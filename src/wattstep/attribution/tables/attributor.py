@@ -19,7 +19,7 @@ from wattstep.recorded.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, 
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series, clock_of
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, weakest
+from wattstep.schema.figure import Figure, Missing, Status, weakest
 
 PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 ONLY_WHOLE = "not resolvable: samples show power late and averaged"
@@ -113,7 +113,7 @@ class Attributor:
         sharing = Sharing(self._rows, compensated)
         absent: dict[str, str] = {}
         energy = self._series.energy
-        if isinstance(energy, str):
+        if isinstance(energy, Missing):
             absent["energy"] = energy
         else:
             self._share("energy", energy, time, sharing, quantities, absent)

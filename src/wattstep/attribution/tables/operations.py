@@ -32,7 +32,7 @@ class RunBreakdown(TracedSteps):
     def regression_tables(self) -> RegressionTables:
         """The tables with what regression over many steps tells of short rows."""
         if self.reason is not None:
-            return RegressionTables(self, self.reason)
+            return RegressionTables(self, Missing(self.reason))
         energy = self._series.energy
         quantities, absent = self._quantities
         if "energy" not in quantities:

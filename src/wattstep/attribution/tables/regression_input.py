@@ -14,7 +14,7 @@ from wattstep.attribution.tables.layouts import Kind, Labelled, layouts
 from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.recorded.power import EnergySource
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Status, weakest
+from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.stats.student import NORMAL
 
 MOST_SAMPLES = 10_000  # in clean steps: more are thinned to stretches
@@ -87,7 +87,7 @@ class RegressionResult:
 
 def process_of(
     steps: TracedSteps, source: EnergySource, pooled: bool = False, quantity: str = "energy"
-) -> Process | str:
+) -> Process | Missing:
     """Input of the regression from a run, or the reason why there is none.
 
     Args:
@@ -97,13 +97,13 @@ def process_of(
         quantity: What it is the source of: rows that cannot take of it have no part.
     """
     if steps.reason is not None:
-        return steps.reason
+        return Missing(steps.reason)
     all_traced = steps.steps.only_traced
     if steps.takes_turns or (all_traced and steps.step_kinds.count > 1):
-        return TURNS
+        return Missing(TURNS)
     of_device = steps.side(quantity) == "device" and steps.by_device
     if not of_device and steps.ahead > MOST_AHEAD:
-        return AHEAD.format(steps.ahead)
+        return Missing(AHEAD.format(steps.ahead))
     labelled, named = steps.labelled_of(quantity)
     if exact := all_traced and not pooled:
         each = anchored(labelled)

@@ -17,7 +17,7 @@ from wattstep.recorded.instruments import TORCH
 from wattstep.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.ceilings import Ceilings
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 WORTH: Final = 0.01  # of a step: advice that can bring less is none
 
@@ -47,14 +47,14 @@ class Facts:
         return idle_of(self.run.breakdown)
 
     @cached_property
-    def ceilings(self) -> Ceilings | str:
+    def ceilings(self) -> Ceilings | Missing:
         """Those that fit the run, or why there are none."""
         return ceilings_of(self.run)
 
     @cached_property
     def placed(self) -> Placed | None:
         """Operations under the ceilings; None without any."""
-        if isinstance(self.ceilings, str):
+        if isinstance(self.ceilings, Missing):
             return None
         return under_ceilings(self.run, self.work, self.ceilings)
 

@@ -13,7 +13,7 @@ from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.operations import work_of
 from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.run import Run
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 TITLE: Final = "Advice, by the gain that it should bring"
 COLUMNS: Final = {"do": "do", "gain": "should save", "how": "try it"}
@@ -39,13 +39,13 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
         beside: Other runs that were given with it: of other batches, say.
     """
     work = work_of(run)
-    if isinstance(work, str):
+    if isinstance(work, Missing):
         return AdviceSection(name="advice", title=TITLE, reason=work)
     pieces = all_advice(Facts(run, work, beside))
     given = _ranked(pieces)
     refused: dict[str, list[str]] = {}
     for name, one in pieces.items():
-        if isinstance(one, str):
+        if isinstance(one, Missing):
             refused.setdefault(one, []).append(name.replace("_", " "))
     rows = [_row(name, one) for name, one in given.items()]
     return AdviceSection(
@@ -70,12 +70,12 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
 def ranked(run: Run) -> list[Advice] | None:
     """The advice whose condition holds, the most gain first; None where operations are not known."""
     work = work_of(run)
-    if isinstance(work, str):
+    if isinstance(work, Missing):
         return None
     return list(_ranked(all_advice(Facts(run, work, ()))).values())
 
 
-def _ranked(pieces: Mapping[str, Advice | str]) -> dict[str, Advice]:
+def _ranked(pieces: Mapping[str, Advice | Missing]) -> dict[str, Advice]:
     given = {name: one for name, one in pieces.items() if isinstance(one, Advice)}
     return dict(sorted(given.items(), key=lambda one: -_rank(one[1].gain)))
 

@@ -59,7 +59,7 @@ class TotalByRails:
         )  # fmt: skip
 
     def _energy(self, row: Row) -> Figure:
-        figures = {name: row["energy_by_rail"][name] for name in self.parts}
+        figures: dict[str, Figure] = {name: row["energy_by_rail"][name] for name in self.parts}
         for name, figure in figures.items():
             if figure.missing:
                 return missing("J", f"of {name}: {figure.reason}")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from wattstep.attribution.tables.event_energy import EventEnergy, Part, event_energy
 from wattstep.attribution.tables.operation_table import Row
 from wattstep.attribution.tables.phase_spans import PhaseSpans
 from wattstep.attribution.tables.row_labels import NO_LAYER
+from wattstep.recorded.power import EnergySource
 from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -21,7 +23,8 @@ from wattstep.stats.statistics import mean_figure
 FORWARD: Final = "forward"
 NOTE: Final = (
     "layers and phases are by events in the queue of {}: no kernels were seen, and what the host did "
-    "meanwhile is not told apart (why stands among the notes)"
+    "meanwhile is not told apart (why stands among the notes); energy is what was drawn while the device "
+    "was in each"
 )
 NO_LAYERS: Final = "no step carries marks of layers: they are of phases alone"
 METHOD: Final = (
@@ -30,8 +33,6 @@ METHOD: Final = (
 REST_METHOD: Final = "by events, no kernels seen: the phase less its marked layers"
 NOT_SEEN: Final = "by events, no kernels seen: what ran in it is not known"
 _MISSING: Final[Mapping[str, str]] = {
-    "energy": "J",
-    "power": "W",
     "cpu_utilization": "ratio",
     "memory": "B",
     "flops": "FLOP",
@@ -50,6 +51,7 @@ class EventTables:
         phases: Time of each phase.
         layers: Time of each marked layer's forward.
         calls: How often each is called in a step, by layer.
+        energies: Of the machine ("") and of rails, by name.
     """
 
     device: str
@@ -58,34 +60,62 @@ class EventTables:
     phases: Mapping[str, Figure]
     layers: Mapping[str, Figure]
     calls: Mapping[str, Figure]
+    energies: Mapping[str, EventEnergy]
 
     def operations(self) -> list[Row]:
         """Layers of the forward pass, what is left of it, and the other phases; they make the step."""
         rows = []
         for phase, time in self.phases.items():
             if phase != FORWARD or not self.layers:
-                rows.append(self._row({"name": phase, "layer": NO_LAYER, "phase": phase}, time))
+                rows.append(
+                    self._row(
+                        {"name": phase, "layer": NO_LAYER, "phase": phase}, time, [(phase, "")]
+                    )
+                )
                 continue
             rows += [
-                self._row({"name": phase, "layer": layer, "phase": phase}, its, layer)
+                self._row(
+                    {"name": phase, "layer": layer, "phase": phase}, its, [(phase, layer)], layer
+                )
                 for layer, its in self.layers.items()
             ]
             left = self._left_of_forward(time)
-            rows.append(self._row({"name": phase, "layer": NO_LAYER, "phase": phase}, left))
+            labels = {"name": phase, "layer": NO_LAYER, "phase": phase}
+            rows.append(self._row(labels, left, [(phase, "")]))
         return _longest_first([{**row, "kind": "layer or phase"} for row in rows])
 
     def layer_rows(self) -> list[Row]:
         """Forward passes of layers, and all else of the step as that of no single layer."""
-        rows = [self._row({"layer": name}, time, name) for name, time in self.layers.items()]
+        rows = [
+            self._row({"layer": name}, time, [(FORWARD, name)], name)
+            for name, time in self.layers.items()
+        ]
         left = self.step_s - sum(time.value or 0.0 for time in self.layers.values())
         words = "by events, no kernels seen: the step less the forward passes of marked layers"
         rest = replace(self._whole, value=max(left, 0.0), low=None, high=None, method=words)
-        return _longest_first([*rows, self._row({"layer": NO_LAYER}, rest)] if rows else [])
+        others = [(phase, "") for phase in self.phases]
+        return _longest_first([*rows, self._row({"layer": NO_LAYER}, rest, others)] if rows else [])
 
     def phase_rows(self) -> list[Row]:
         """Phases."""
-        rows = [self._row({"phase": name}, time) for name, time in self.phases.items()]
+        rows = [
+            self._row({"phase": name}, time, [(name, layer) for layer in ("", *self.layers)])
+            for name, time in self.phases.items()
+        ]
         return _longest_first([{**row, "span": row["time"]} for row in rows])
+
+    def not_resolved(self, rows: Sequence[Row]) -> Row:
+        """Energy of the step, and by rail, that rows leave out; empty where they make it."""
+        left = {
+            name: figure
+            for name, energy in self.energies.items()
+            if (figure := energy.left([_energy_of(row, name) for row in rows])) is not None
+        }
+        rails = {name: figure for name, figure in left.items() if name}
+        return {
+            **({"energy": left[""]} if "" in left else {}),
+            **({"energy_by_rail": rails} if rails else {}),
+        }
 
     def notes(self) -> list[str]:
         """What the reader must know."""
@@ -101,9 +131,16 @@ class EventTables:
             forward, value=max(left, 0.0), low=None, high=None, confidence=None, method=REST_METHOD
         )
 
-    def _row(self, labels: Mapping[str, str], time: Figure, layer: str | None = None) -> Row:
+    def _row(
+        self, labels: Mapping[str, str], time: Figure, parts: Sequence[Part],
+        layer: str | None = None,
+    ) -> Row:  # fmt: skip
         once = Figure(value=1.0, unit="count", status=Status.COUNTED, source=self.source)
         share = time.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else None
+        energies = {
+            name: energy.of(parts, alone=len(parts) == 1) for name, energy in self.energies.items()
+        }
+        rails = {name: figure for name, figure in energies.items() if name}
         return {
             **labels,
             "processor": self.device,
@@ -111,12 +148,24 @@ class EventTables:
             "time": time,
             "busy_time": time,
             "share": missing("ratio", "the step has no length") if share is None else share,
+            "energy": energies[""],
+            **({"energy_by_rail": rails} if rails else {}),
             **{name: missing(unit, NOT_SEEN) for name, unit in _MISSING.items()},
         }
 
 
+def _energy_of(row: Row, rail: str) -> Figure:
+    figure: Figure = row["energy_by_rail"][rail] if rail else row["energy"]
+    return figure
+
+
 def event_tables(
-    marks: Marks, steps: Steps, clean: IntArray, spans: PhaseSpans | None, step_s: float
+    marks: Marks,
+    steps: Steps,
+    clean: IntArray,
+    spans: PhaseSpans | None,
+    step_s: float,
+    sources: Mapping[str, EnergySource | str],
 ) -> EventTables | None:
     """Tables by events; None where the steps lie on no device, or carry no marks of phases.
 
@@ -126,6 +175,7 @@ def event_tables(
         clean: Positions of the clean ones.
         spans: Lengths of their phases.
         step_s: Mean clean step in s.
+        sources: Of the energy of the machine (""), and of rails, by name, or why there is none.
     """
     if not steps.device or spans is None:
         return None
@@ -146,6 +196,10 @@ def event_tables(
         calls={
             name: mean_figure(each, "count", "marks of the training", Status.COUNTED)
             for name, each in calls.items()
+        },
+        energies={
+            name: event_energy(marks, steps, clean, source, steps.device)
+            for name, source in sources.items()
         },
     )
 

@@ -10,13 +10,14 @@ import numpy as np
 from wattstep.attribution.quantities import RAIL
 from wattstep.attribution.tables.by_events import EventTables, event_tables
 from wattstep.attribution.tables.operation_table import Row, with_power
-from wattstep.attribution.tables.regression_tables import RegressionTables
+from wattstep.attribution.tables.regression_tables import RegressionTables, no_time
 from wattstep.attribution.tables.total_by_rails import TotalByRails, fits, rails_of_total
 from wattstep.attribution.tables.totals import total_rows
 from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.schema.figure import Figure, missing
 
 NOT_RESOLVED = "not_resolved"
+BY_EVENTS = ("operations", "layers", "phases")  # tables that events give
 _UNMARKED = missing("s", "its operations run within phases of another name")
 
 
@@ -61,8 +62,9 @@ class RunBreakdown(TracedSteps):
         if self.reason is not None or self.others or self.steps.only_traced:
             return None
         return event_tables(
-            self._tables.marks, self.steps, self.clean, self.phase_spans, self._step_s
-        )
+            self._tables.marks, self.steps, self.clean, self.phase_spans, self._step_s,
+            {"": self._series.energy, **self._series.rails},
+        )  # fmt: skip
 
     @property
     def operations_notes(self) -> list[str]:
@@ -78,7 +80,7 @@ class RunBreakdown(TracedSteps):
                 "layers": events.layer_rows,
                 "phases": events.phase_rows,
             }
-            return rows_of[table]() if table in rows_of else []
+            return [with_power(row) for row in rows_of[table]()] if table in rows_of else []
         found = self.regression_tables.table(table).rows
         for name, regression_tables in self._regression_tables_of_rails.items():
             from_regression = regression_tables.table(table).rows
@@ -149,6 +151,9 @@ class RunBreakdown(TracedSteps):
         and were told by no regression, so that operations, rests and groups together make the step;
         their time stands in their own rows.
         """
+        if self.by_events is not None:
+            left = self.not_resolved()["operations"]
+            return {NOT_RESOLVED: no_time(left)} if left else {}
         if self._without_operations:
             return {}
         unattributed = self.regression_tables.unattributed_and_left()
@@ -178,6 +183,8 @@ class RunBreakdown(TracedSteps):
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
+        if (events := self.by_events) is not None:
+            return {name: events.not_resolved(self._rows(name)) for name in BY_EVENTS}
         if self._without_operations:
             return {}
         found = self.regression_tables.not_resolved()

@@ -250,14 +250,7 @@ class RegressionTables:
         """The rests, and as "not_resolved" what they, operations and groups leave out."""
         table: dict[str, dict[str, Any]] = {**self.unattributed}
         if left := self.not_resolved()["operations"]:
-            none = Figure(
-                value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
-                method="their time stands with the operations and rests themselves",
-            )  # fmt: skip
-            nothing_left = replace(none, unit="J", method="regression tells all of it")
-            table["not_resolved"] = {
-                "time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left
-            }  # fmt: skip
+            table["not_resolved"] = no_time(left)
         return table
 
     def not_resolved(self) -> dict[str, dict[str, Any]]:
@@ -272,6 +265,16 @@ class RegressionTables:
             }
             rows[table] = {**({} if left is None else {"energy": left}), **others}
         return rows
+
+
+def no_time(left: Row) -> Row:
+    """A row of unattributed time of energies alone, which are left."""
+    none = Figure(
+        value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
+        method="their time stands with the operations and rests themselves",
+    )  # fmt: skip
+    nothing_left = replace(none, unit="J", method="regression tells all of it")
+    return {"time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left}
 
 
 def _as_it_was(rows: list[Row], short: Figure | None) -> RegressionTable:

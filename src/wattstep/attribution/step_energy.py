@@ -60,7 +60,7 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
     if len(parts) < FEW_SLICES or alike > 1:
         power, per_step = (_by_chance(each, energy, stretches, alike) for each in (power, per_step))
     if len(parts) == 1 and (reason := _too_loose(per_step, energy, stretches, steps.figures_of)):
-        return reason
+        return Missing(reason)
     if energy.clock is None:
         return Spent(power=power, per_step=per_step, still=power, moved=None)
     gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])

@@ -35,6 +35,8 @@ from wattstep.store.lock import is_recording
 from wattstep.store.tables import NOT_TOLD
 from wattstep.store.writing import SCHEMAS
 
+LAYER_MARKS = (Mark.LAYER_START, Mark.LAYER_END)
+
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
 
@@ -408,6 +410,23 @@ class Marks:
             number.setdefault(tuple(name[low[n] : high[n]]), len(number)) for n in marked.tolist()
         ]
         return chosen[marked], np.array(numbers, dtype=np.int64)
+
+    def layer_spans(self, row: int, begin_ns: int, end_ns: int) -> list[tuple[str, int, int]]:
+        """Name, begin and end in ns of each marked layer within a part of a step, in order.
+
+        Args:
+            row: Of the step.
+            begin_ns: Begin of the part.
+            end_ns: Its end.
+        """
+        low, high = np.searchsorted(self.step, [row, row + 1])
+        at = np.arange(low, high)[np.isin(self.kind[low:high], LAYER_MARKS)]
+        kind, name, t_ns = self.kind[at], self.name[at], self.t_ns[at]
+        return [
+            (str(name[n]), int(t_ns[n]), int(t_ns[n + 1]))
+            for n in np.flatnonzero((kind[:-1] == Mark.LAYER_START) & (kind[1:] == Mark.LAYER_END))
+            if name[n] == name[n + 1] and begin_ns <= t_ns[n] <= t_ns[n + 1] <= end_ns
+        ]
 
     def layers(self, rows: IntArray, begin_ns: IntArray, end_ns: IntArray) -> dict[str, float]:
         """Mean time in s of each marked layer within a part of those steps that carry layer marks.

@@ -144,8 +144,8 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
 
 
 def _of_whole_trace(figure: Figure, series: Series) -> Figure:
-    """Energy over the trace; where clocks do not tell it, over the log, and its method says so."""
-    if figure.missing and series.imported.telemetry:
+    """Energy over the trace; where clocks or its power do not tell it, over the log, and its method says so."""
+    if series.imported.telemetry and (figure.missing or series.cut_short()):
         return recorded(series.energy_by_its_clock, series.recorded_ns)
     clock = (figure.method or "").partition("; ")[2]
     return figure if figure.missing else replace(figure, method=joined(WHOLE_TRACE, clock))

@@ -164,6 +164,9 @@ class Attributor:
         if reason or (reason := not_told(source, self._series.steps)):
             absent[name] = reason
             return
+        if self._imported.trace_is_one_step and (cut := self._series.cut_short()):
+            absent[name] = f"not known: {cut[0]}"
+            return
         part = self._part(name)
         shares = self._shares(sharing, curve, gauge, part)
         assert shares is not None

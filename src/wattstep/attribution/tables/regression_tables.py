@@ -261,14 +261,7 @@ class RegressionTables:
         """The rests, and as "not_resolved" what they, operations and groups leave out."""
         table = {**self.unattributed}
         if left := self.not_resolved()["operations"]:
-            none = Figure(
-                value=0.0, unit="s", status=Status.ATTRIBUTED, source=self._steps.instruments.profiler,
-                method="their time stands with the operations and rests themselves",
-            )  # fmt: skip
-            nothing_left = replace(none, unit="J", method="regression tells all of it")
-            table["not_resolved"] = Figures(
-                {"time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left}
-            )
+            table["not_resolved"] = no_time(left, self._steps.instruments.profiler)
         return table
 
     def not_resolved(self) -> dict[str, Figures]:
@@ -288,6 +281,18 @@ class RegressionTables:
 def with_rail(figures: Figures, rail: str, energy: Figure) -> Figures:
     """Copy with another energy of a rail."""
     return figures.updated(energy_by_rail={**figures.parts("energy_by_rail"), rail: energy})
+
+
+def no_time(left: Figures, source: str) -> Figures:
+    """Unattributed costs of energies alone, which are left; `source` is of the times that stand elsewhere."""
+    none = Figure(
+        value=0.0, unit="s", status=Status.ATTRIBUTED, source=source,
+        method="their time stands with the operations and rests themselves",
+    )  # fmt: skip
+    nothing_left = replace(none, unit="J", method="regression tells all of it")
+    return Figures(
+        {"time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left}
+    )
 
 
 def _as_it_was(rows: Mapping[int, CostRow], short: Figure | None) -> RegressionTable:

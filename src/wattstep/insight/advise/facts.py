@@ -65,13 +65,25 @@ class Facts:
     @property
     def tried_by(self) -> str:
         """The command that makes such a run again."""
-        info = self.run.info
         if not self.ours:
             script = self.script
             return f"wattstep profile {script}" if script else "record the training again"
-        batch = f" --batch {info.batch_size}" if info.batch_size else ""
-        threads = f" --threads {info.threads}" if info.threads else ""
-        return f"wattstep run {info.workload}{batch}{threads}"
+        return self.run_with(threads=self.run.info.threads)
+
+    def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:
+        """The command that trains one of our workloads with another batch or other threads.
+
+        A record does not say which board it was, or where a recording lies: that is left open.
+        """
+        info = self.run.info
+        scheme = info.target.partition(":")[0]
+        options = {
+            "batch": batch or info.batch_size,
+            "threads": threads,
+            "target": {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:..."),
+        }
+        given = (f" --{name} {value}" for name, value in options.items() if value)
+        return f"wattstep run {info.workload}{''.join(given)}"
 
     @property
     def script(self) -> str:

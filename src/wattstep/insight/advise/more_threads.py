@@ -43,7 +43,5 @@ def more_threads(facts: Facts) -> Advice | str:
 
 def _how(facts: Facts, threads: int) -> str:
     if facts.ours:
-        info = facts.run.info
-        batch = f" --batch {info.batch_size}" if info.batch_size else ""
-        return f"wattstep run {info.workload}{batch} --threads {threads}"
+        return facts.run_with(threads=threads)
     return facts.in_code(f"torch.set_num_threads({threads})")

@@ -23,7 +23,8 @@ ATTACHED = (
     "it was recorded from outside, while it ran: no steps are marked, figures are of the whole"
 )
 UNMARKED = (
-    "the trace marks no steps: say which of its annotations are steps (--step-name); figures are "
+    "the trace marks no steps: say which of its annotations are steps (--step-name; torch.profiler "
+    "marks them where it has a schedule); figures are "
     "of the whole trace"
 )
 TRACED = "traced steps: the profiler's own cost is in them"

@@ -26,6 +26,9 @@ LEAST_BINS: Final = 5
 SLICE_NS: Final = 200_000_000
 BUSY: Final = 0.5  # of a bin, from which on a core's frequency counts
 CLOCK: Final = "monotonic clock"
+ALIKE: Final = (
+    "all steps that the power shows are of one length: whether they got slower is not known"
+)
 UNITS: Final = {
     "throughput": "samples/s", "power": "W", "temperature": "°C", "frequency": "Hz",
 }  # fmt: skip
@@ -141,7 +144,8 @@ def _minutes(series: Series, steps: Steps, clean: IntArray, span: int) -> dict[s
         ("last_minute", end - MINUTE_NS, end),
     ):
         inside = clean[(steps.start_ns[clean] >= first) & (steps.end_ns[clean] <= last)]
-        throughputs.append(_throughput(steps, inside))
+        alike = series.imported.found_by_power
+        throughputs.append(missing("samples/s", ALIKE) if alike else _throughput(steps, inside))
         table[f"{name}_throughput"] = throughputs[-1]
         if (power := _power(series, steps, first, last)) is not None:
             table[f"{name}_power"] = power
@@ -245,7 +249,7 @@ class _Binned:
         """Of the clean steps that end in each bin."""
         steps = self._steps
         clean = np.flatnonzero(steps.clean & np.isfinite(steps.samples))
-        if not len(clean):
+        if not len(clean) or self._series.imported.found_by_power:  # all of them are as long
             return None
         number = np.searchsorted(self.edges, steps.end_ns[clean], side="left") - 1
         inside = (number >= 0) & (number < len(self.edges) - 1)

@@ -66,18 +66,26 @@ class Facts:
     @property
     def tried_by(self) -> str:
         """The command that makes such a run again."""
-        info = self.run.info
         if not self.ours:
             script = self.script
             return f"wattstep profile {script}" if script else "record the training again"
-        return self.run_with(batch=info.batch_size, threads=info.threads)
+        return self.run_with(threads=self.run.info.threads)
 
-    def run_with(self, *, batch: int | None, threads: int | None = None) -> str:
-        """The command that trains this workload of ours; of what is None, as it does unasked."""
-        engine = None if self.on_torch else self.run.breakdown.instruments.framework
-        options = {"engine": engine, "batch": batch, "threads": threads}
-        words = [f"--{name} {value}" for name, value in options.items() if value]
-        return " ".join([f"wattstep run {self.run.info.workload}", *words])
+    def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:
+        """The command that trains one of our workloads with another batch or other threads.
+
+        A record does not say which board it was, or where a recording lies: that is left open.
+        """
+        info = self.run.info
+        scheme = info.target.partition(":")[0]
+        options = {
+            "engine": None if self.on_torch else self.run.breakdown.instruments.framework,
+            "batch": batch or info.batch_size,
+            "threads": threads,
+            "target": {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:..."),
+        }
+        given = (f" --{name} {value}" for name, value in options.items() if value)
+        return f"wattstep run {info.workload}{''.join(given)}"
 
     @property
     def script(self) -> str:

@@ -47,7 +47,7 @@ def fewer_threads(facts: Facts) -> Advice | Missing:
 def _how(facts: Facts) -> str:
     threads = facts.cores.fitting
     if facts.ours:
-        return facts.run_with(batch=facts.run.info.batch_size, threads=threads)
+        return facts.run_with(threads=threads)
     if not facts.script:
         return facts.in_code(
             f"{spoken_threads(threads)} for an operation", f"torch.set_num_threads({threads})"

@@ -46,7 +46,7 @@ def more_threads(facts: Facts) -> Advice | Missing:
 
 def _how(facts: Facts, threads: int) -> str:
     if facts.ours:
-        return facts.run_with(batch=facts.run.info.batch_size, threads=threads)
+        return facts.run_with(threads=threads)
     return facts.in_code(
         f"{spoken_threads(threads)} for an operation", f"torch.set_num_threads({threads})"
     )

@@ -43,10 +43,8 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
         return AdviceSection(name="advice", title=TITLE, reason=work)
     pieces = all_advice(Facts(run, work, beside))
     given = _ranked(pieces)
-    refused: dict[str, list[str]] = {}
-    for name, one in pieces.items():
-        if isinstance(one, Missing):
-            refused.setdefault(one, []).append(name.replace("_", " "))
+    refused = [{"name": name.replace("_", " "), "reason": one} for name, one in pieces.items()
+               if isinstance(one, Missing)]  # fmt: skip
     rows = [_row(name, one) for name, one in given.items()]
     return AdviceSection(
         name="advice",
@@ -55,14 +53,7 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
         sentences=tuple(_sentences(list(given.values()))),
         tables=(
             Table(name="advice", title="What to do", columns=COLUMNS, rows=tuple(rows)),
-            Table(
-                name="not_advised",
-                title="Not advised",
-                columns=REST,
-                rows=tuple(
-                    {"name": ", ".join(names), "reason": why} for why, names in refused.items()
-                ),
-            ),
+            Table(name="not_advised", title="Not advised", columns=REST, rows=tuple(refused)),
         ),
     )
 

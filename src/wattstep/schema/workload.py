@@ -300,6 +300,27 @@ class OptimizerSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModuleSource:
+    """A network of the user's own, and how it is trained: cross entropy of random inputs.
+
+    Attributes:
+        make: Gives the framework's module.
+        name: What to call it.
+        input_shape: One sample as it takes it, without the batch.
+        optimizer: How its parameters are updated.
+        classes: That the loss tells apart; None: as many as it gives scores.
+        integers: Whether inputs are indices (tokens), not numbers.
+    """
+
+    make: Callable[[], Any]
+    name: str
+    input_shape: tuple[int, ...]
+    optimizer: OptimizerSettings
+    classes: int | None = None
+    integers: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Implementation:
     """A workload on one engine, as places "module:attribute".
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
@@ -13,7 +13,10 @@ from wattstep.schema.engine import Engine, ModelCounts, Trainer, TrainingHooks
 from wattstep.schema.extras import require
 from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.tracer import Code, Tracer
-from wattstep.schema.workload import PROCESSORS, Preparation, Specification
+from wattstep.schema.workload import PROCESSORS, ModuleSource, Preparation, Specification
+
+if TYPE_CHECKING:
+    from wattstep.schema.step_graph import StepFamily
 
 _ROOT: Final = Path(__file__).parents[2]
 
@@ -146,6 +149,18 @@ class TorchEngine(Engine):
         """As `Engine.ceilings`."""
         measured: Ceilings = require("wattstep.engines.torch.ceilings").measure(asked, tell)
         return measured
+
+    def capture(
+        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+    ) -> StepFamily:
+        """As `Engine.capture`."""
+        if isinstance(workload, ModuleSource):
+            made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
+        else:
+            made = require("wattstep.workloads.torch").TorchWorkload(workload)
+        capture = require("wattstep.engines.torch.capture").capture
+        family: StepFamily = capture(made, preparation, precision=precision)
+        return family
 
 
 LIBRARIES: Final = ("torch", "transformers")  # whose code the counts depend on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.workload import (
-    OptimizerSettings,
+    ModuleSource,
     ParameterUpdate,
     Phase,
     Preparation,
@@ -20,50 +20,34 @@ from wattstep.schema.workload import (
 )
 from wattstep.workloads.torch.workload import OPTIMIZERS, make_optimizer
 
-Judge = Callable[[Any, Tensor], Tensor]
-
 
 class ModuleWorkload:
-    """A module as a workload of the engine: cross entropy over classes, of one input.
+    """A module of the user's as a workload of the engine.
 
     Args:
-        make: What gives the module.
-        name: What to call it.
-        input_shape: One sample, without the batch.
-        classes: That the loss tells apart; None: as many as the module gives scores.
-        optimizer: How its parameters are updated.
-        dtype: Of the inputs; integers are indices below `classes`, or 2.
+        source: What gives it.
+
+    Raises:
+        InvalidValueError: There is no such optimizer.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], nn.Module],
-        *,
-        name: str,
-        input_shape: Sequence[int],
-        classes: int | None = None,
-        optimizer: OptimizerSettings,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        if optimizer.name not in OPTIMIZERS:
-            raise InvalidValueError(
-                f"optimizer {optimizer.name}: there are {', '.join(sorted(OPTIMIZERS))}"
-            )
-        self._make, self._dtype, self._classes = make, dtype, classes
-        self._shape = tuple(input_shape)
-        self._optimizer = optimizer
+    def __init__(self, source: ModuleSource) -> None:
+        if source.optimizer.name not in OPTIMIZERS:
+            known = ", ".join(sorted(OPTIMIZERS))
+            raise InvalidValueError(f"--optimizer {source.optimizer.name}: there are {known}")
+        self._source = source
         self.facts = WorkloadFacts(
-            name=name,
-            title=name,
+            name=source.name,
+            title=source.name,
             domain="",
             task="",
             dominant_layer="",
             dataset="random inputs",
-            input_shape=self._shape,
+            input_shape=source.input_shape,
             source="",
-            classes=classes,
+            classes=source.classes,
         )
-        self.specification = Specification(facts=self.facts, optimizer=optimizer)
+        self.specification = Specification(facts=self.facts, optimizer=source.optimizer)
 
     def prepare(self, preparation: Preparation) -> ModuleTraining:
         """Builds the module and its optimizer.
@@ -71,32 +55,28 @@ class ModuleWorkload:
         Raises:
             InvalidValueError: What makes it gives no module, or one without parameters that train.
         """
-        model = self._make()
+        source = self._source
+        model = source.make()
         if not isinstance(model, nn.Module):
             raise InvalidValueError(
-                f"{self.facts.name} gives a {type(model).__name__}, no torch.nn.Module"
+                f"{source.name} gives a {type(model).__name__}, no torch.nn.Module"
             )
         if not any(each.requires_grad for each in model.parameters()):
-            raise InvalidValueError(f"{self.facts.name} has no parameters that train")
-        optimizer = make_optimizer(self._optimizer, model, preparation)
-        shape = (preparation.batch_size, *self._shape)
-        return ModuleTraining(model, optimizer, shape, self._dtype, self._classes)
+            raise InvalidValueError(f"{source.name} has no parameters that train")
+        optimizer = make_optimizer(source.optimizer, model, preparation)
+        return ModuleTraining(model, optimizer, source, preparation.batch_size)
 
 
 class ModuleTraining:
     """Its one update is itself; the loss is cross entropy, of several outputs their sum."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        classes: int | None,
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, source: ModuleSource, batch: int
     ) -> None:
         self.model, self.optimizer = model, optimizer
         self.data = None
-        self._shape, self._dtype, self._classes = shape, dtype, classes
+        self._source = source
+        self._shape = (batch, *source.input_shape)
 
     @property
     def updates(self) -> Sequence[ParameterUpdate]:
@@ -105,9 +85,9 @@ class ModuleTraining:
 
     def next_batch(self, phase: Phase) -> Tensor:
         """Random inputs."""
-        if self._dtype.is_floating_point:
-            return torch.randn(self._shape, dtype=self._dtype)
-        return torch.randint(0, self._classes or 2, self._shape, dtype=self._dtype)
+        if self._source.integers:
+            return torch.randint(0, self._source.classes or 2, self._shape)
+        return torch.randn(self._shape)
 
     def loss(self, batch: Tensor) -> Tensor:
         """Cross entropy with random classes.
@@ -120,9 +100,10 @@ class ModuleTraining:
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def _judge(self, scores: Tensor) -> Tensor:
-        if self._classes is not None and scores.shape[1] != self._classes:
+        classes = self._source.classes
+        if classes is not None and scores.shape[1] != classes:
             raise InvalidValueError(
-                f"the module gives {scores.shape[1]} scores of a sample, not {self._classes}"
+                f"{self._source.name} gives {scores.shape[1]} scores of a sample, not {classes}"
             )
         targets = torch.zeros((scores.shape[0], *scores.shape[2:]), dtype=torch.int64)
         return functional.cross_entropy(scores, targets)

@@ -10,12 +10,20 @@ from typing import Final
 import numpy as np
 
 from wattstep.predict.allocator import Allocator, Block
-from wattstep.predict.work import DENSE, FLOAT, POINTWISE, convolution_kind, needless
+from wattstep.predict.work import (
+    DENSE,
+    FLOAT,
+    POINTWISE,
+    convolution_kind,
+    is_aligned,
+    needless,
+)
 from wattstep.schema.step_graph import Convolution, StepGraph
 
 STEPS: Final = 3  # the first makes gradients and the optimizer's state, the others find them there
 PRODUCTS: Final = ("matrix product", "attention", "recurrent")
 TILE: Final = 4  # outputs of a Winograd tile along a side: F(4×4, 3×3), F(4×4, 5×5)
+SMALL_TILE: Final = 2  # where channels are no multiple of `ALIGNED`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +129,9 @@ def _workspaces(one: Convolution, phase: str) -> tuple[float, ...]:
         return ()
     kind = convolution_kind(one)
     if kind == DENSE and len(one.kernel) == 2 and one.kernel[0] in (3, 5):
-        side = TILE + one.kernel[0] - 1
-        tiles = prod(ceil(size / TILE) for size in one.output_size)
+        tile = TILE if is_aligned(one) else SMALL_TILE
+        side = tile + one.kernel[0] - 1
+        tiles = prod(ceil(size / tile) for size in one.output_size)
         pixels = one.images * tiles * side * side
         size = (pixels * (one.inputs + one.outputs) + side * side * one.inputs * one.outputs) * FLOAT
         return size, size
@@ -148,12 +157,10 @@ def system_memory(
 
     Args:
         reserved: Bytes of the allocator's segments.
-        values: "libraries": bytes beside them; "early_share" of what lies between `reserved` and
-            "early_until" is still there from loading; "products": part of `floor` and "libraries"
-            that the library of products of matrices takes.
+        values: "libraries": bytes beside them; "products": the part of these and of `floor` that
+            the library of products of matrices takes.
         floor: Bytes of a training that has next to no tensors.
         products: Whether a product of matrices runs.
     """
     left = 0.0 if products else values["products"]
-    early = values["early_share"] * max(0.0, values["early_until"] - reserved)
-    return max(floor - left, reserved + values["libraries"] - left + early)
+    return max(floor, reserved + values["libraries"]) - left

@@ -87,6 +87,11 @@ def convolution_kind(one: Convolution) -> str:
     return STRIDED if max(one.stride) > 1 or one.inputs <= FEW else DENSE
 
 
+def is_aligned(one: Convolution) -> bool:
+    """True if both its channels are multiples of `ALIGNED`."""
+    return one.inputs % ALIGNED == 0 and one.outputs % ALIGNED == 0
+
+
 def needless(graph: StepGraph) -> set[int]:
     """Operations that today's torch makes and torch 1.6 did not: copies of what an activation in place overwrites."""
     real = [i for i, name in enumerate(graph.names) if name not in LOOKS]
@@ -174,7 +179,7 @@ def _convolution(one: Convolution, phase: str, flops: float) -> Iterator[tuple[f
     if one.transposed:
         once = 2 * taken / FLOAT * kernel * one.outputs / one.groups
     weights = one.inputs * one.outputs // one.groups * kernel * FLOAT
-    unaligned = float(one.inputs % ALIGNED != 0 or one.outputs % ALIGNED != 0)
+    unaligned = float(not is_aligned(one))
     code = CODES[convolution_kind(one)]
     pixels_in, pixels_out = one.images * prod(one.input_size), one.images * prod(one.output_size)
 

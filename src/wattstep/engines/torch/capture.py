@@ -153,7 +153,7 @@ def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
         input_size=tuple(taken.shape[2:]),
         output_size=tuple(given.shape[2:]),
         transposed=bool(transposed),
-        bias=(args[3] if name == "convolution_backward" else args[2]) is not None,
+        bias=bool(args[10][2]) if name == "convolution_backward" else args[2] is not None,
         scattered=name == "convolution_backward" and not given.is_contiguous(),
     )
 

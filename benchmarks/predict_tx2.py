@@ -60,7 +60,8 @@ PRIORS: Final[dict[str, tuple[float, float, tuple[tuple[str, str], ...]]]] = {
         0.5,
         0.3,
         tuple(
-            ("pointwise convolution", f"{name}_efficiency") for name in ("forward", "data", "weights")
+            ("pointwise convolution", f"{name}_efficiency")
+            for name in ("forward", "data", "weights")
         ),
     ),
     "strided": (
@@ -96,18 +97,19 @@ PRIORS: Final[dict[str, tuple[float, float, tuple[tuple[str, str], ...]]]] = {
     "kernel gap": (10e-6, 0.5, (("step", "kernel_gap_s"),)),
 }
 # Times of a forward and a backward pass at batch 16 on a Pascal Titan X with cuDNN 5.1, in ms
-# (https://github.com/jcjohnson/cnn-benchmarks): the same kinds of kernels on other families. Its framework
-# and choice of kernels differ, so that a common factor is free, and each may be off by `PASCAL_SCATTER`.
+# (https://github.com/jcjohnson/cnn-benchmarks): no part of the fit, since framework, library and the choice
+# of kernels differ, but a look at families that the table lacks, up to a common factor.
 PASCAL: Final = {
     "alexnet": 14.56, "googlenet": 39.14, "vgg16": 128.62, "resnet50": 103.58,
 }  # fmt: skip
 PASCAL_PEAK, PASCAL_BANDWIDTH = 10.97e12, 480e9
-PASCAL_SCATTER: Final = 0.2
-PASCAL_FACTOR: Final = 0.3  # standard deviation of the common factor's logarithm
 FIXED: Final = {
     "convolution": {"tile": 32.0},
-    "strided convolution": {"unaligned": 1.0},
-    "depthwise convolution": {"traffic_times": 1.5},
+    # Sides of kernels that the table has.
+    "dense convolution": {"least_kernel": 3.0, "most_kernel": 3.0},
+    "pointwise convolution": {"least_kernel": 1.0, "most_kernel": 1.0},
+    "strided convolution": {"unaligned": 1.0, "least_kernel": 3.0, "most_kernel": 7.0},
+    "depthwise convolution": {"traffic_times": 1.5, "least_kernel": 3.0, "most_kernel": 3.0},
     "matrix product": {"bandwidth_efficiency": 0.6},
 }
 
@@ -311,7 +313,7 @@ def values_of(logarithms: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
 
 
 def fit(
-    networks: Sequence[Network], pascal: Sequence[tuple[Work, float]], device: Any
+    networks: Sequence[Network], device: Any
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Logarithms of the values, and their standard deviations."""
     middle = np.log([prior for prior, _, _ in PRIORS.values()])
@@ -322,29 +324,21 @@ def fit(
         for batch, seconds in of_times(network)
         if batch in BATCHES
     ]
-    stack, elsewhere = Stack([work for work, _, _ in cases]), Stack([work for work, _ in pascal])
+    stack = Stack([work for work, _, _ in cases])
     wanted, weights = np.array([(seconds, weight) for _, seconds, weight in cases]).T
-    published = np.log([seconds for _, seconds in pascal])
     peak, bandwidth = rates(device)
 
-    def residuals(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        logarithms, factor = numbers[:-1], numbers[-1]
+    def residuals(logarithms: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         values = values_of(logarithms)
         host = host_seconds(stack.starts, values["step"])
         seconds = overlapped(stack.seconds(values, peak, bandwidth), host)
-        there = np.log(elsewhere.seconds(values, PASCAL_PEAK, PASCAL_BANDWIDTH))
         return np.concatenate(
-            [
-                (np.log(seconds) - wanted) * weights,
-                (there + factor - published) / PASCAL_SCATTER,
-                (logarithms - middle) / spread,
-                [factor / PASCAL_FACTOR],
-            ]
+            [(np.log(seconds) - wanted) * weights, (logarithms - middle) / spread]
         )
 
-    solved = least_squares(residuals, [*middle, 0.0], loss="soft_l1")
+    solved = least_squares(residuals, middle, loss="soft_l1")
     scatter = np.sqrt(np.diag(np.linalg.inv(solved.jac.T @ solved.jac)))
-    return solved.x[:-1], scatter[:-1]
+    return solved.x, scatter
 
 
 class Stack:
@@ -358,7 +352,9 @@ class Stack:
             small[0],
             **{name: np.concatenate([getattr(work, name) for work in small]) for name in columns},
         )
-        self.starts = {phase: np.array([work.starts[phase] for work in works]) for phase in works[0].starts}
+        self.starts = {
+            phase: np.array([work.starts[phase] for work in works]) for phase in works[0].starts
+        }
 
     def seconds(self, values: Any, peak: float, bandwidth: float) -> np.ndarray[Any, Any]:
         """Time of each step on the device."""
@@ -419,14 +415,21 @@ def of_times(network: Network) -> list[tuple[int, float]]:
     ]
 
 
-def time_misses(networks: Sequence[Network], values: Any, device: Any) -> list[tuple[Network, int, float]]:
+def time_misses(
+    networks: Sequence[Network], values: Any, device: Any
+) -> list[tuple[Network, int, float]]:
     """Logarithm of predicted over measured step times."""
     peak, bandwidth = rates(device)
     return [
         (
             network,
             batch,
-            float(np.log(step_time(network.work(batch), values, peak=peak, bandwidth=bandwidth).total / seconds)),
+            float(
+                np.log(
+                    step_time(network.work(batch), values, peak=peak, bandwidth=bandwidth).total
+                    / seconds
+                )
+            ),
         )
         for network in networks
         for batch, seconds in of_times(network)
@@ -473,7 +476,9 @@ class Misses:
         return np.array([miss for _, _, miss in self.rows[quantity]])
 
 
-def judge(networks: Sequence[Network], values: Any, system: dict[str, float], device: Any) -> Misses:
+def judge(
+    networks: Sequence[Network], values: Any, system: dict[str, float], device: Any
+) -> Misses:
     """What predictions with these values miss."""
     floor = device.floors["torch-1.6"].memory.value
     usable = device.memory.usable.value
@@ -527,7 +532,10 @@ def table(by_family: dict[str, Misses]) -> list[str]:
                 f"| {off.max():.0f} % | {np.expm1(np.median(mine)) * 100:+.1f} % | {held:.0f} % of ±{np.expm1(width) * 100:.0f} % |"
             )
     for quantity in next(iter(by_family.values())).rows:
-        off = np.abs(np.expm1(np.concatenate([each.of(quantity) for each in by_family.values()]))) * 100
+        off = (
+            np.abs(np.expm1(np.concatenate([each.of(quantity) for each in by_family.values()])))
+            * 100
+        )
         lines.append(
             f"| all three | {quantity} | {len(off)} | {np.median(off):.1f} % | {np.quantile(off, 0.9):.1f} % | {off.max():.0f} % | | |"
         )
@@ -545,7 +553,9 @@ def walls(networks: Sequence[Network], reservable: float) -> list[str]:
         last = max(network.batches)
         if first < last:  # it failed once and trained with more
             first = next((batch for batch in network.failed if batch > last), first)
-        mine = next((batch for batch in grid if network.memory(batch).reserved > reservable), grid[-1] + 1)
+        mine = next(
+            (batch for batch in grid if network.memory(batch).reserved > reservable), grid[-1] + 1
+        )
         steps = (grid.index(mine) if mine in grid else len(grid)) - grid.index(first)
         off[network.family].append(steps)
     return [
@@ -566,7 +576,9 @@ SOURCE: Final = (
     "of pruning, by benchmarks/predict_tx2.py"
 )
 FITTED: Final = "CNNs of 0.01 to 1.8 GMAC at 224 px, batch 2 to 256, SGD in fp32 on torch 1.6"
-STAYS_MIB: Final = 65  # of usable memory that segments never get: a batch fitted at 6150 MiB, none above
+STAYS_MIB: Final = (
+    65  # of usable memory that segments never get: a batch fitted at 6150 MiB, none above
+)
 BEGIN: Final = "# What follows is written by benchmarks/predict_tx2.py.\n"
 
 
@@ -620,14 +632,14 @@ def main() -> None:
     for family in FAMILIES:
         seen = [each for each in networks if each.family != family]
         unseen = [each for each in networks if each.family == family]
-        values = values_of(fit(seen, pascal, device)[0])
+        values = values_of(fit(seen, device)[0])
         by_family[family] = judge(unseen, values, fit_system(seen, floor), device)
     print("\n".join(table(by_family)))
     whole = [each for each in by_family.values()]
     reaches = {
         name: reach([each.of(quantity) for each in whole]) for quantity, name in INTERVALS.items()
     }
-    print("half of the 90 % interval, as a logarithm:", {k: round(v, 3) for k, v in reaches.items()})
+    print("half of the 90 % interval, in logarithms:", {k: round(v, 3) for k, v in reaches.items()})
     for only in (True, False):
         off = [
             abs(np.expm1(miss)) * 100
@@ -635,8 +647,10 @@ def main() -> None:
             for network, _, miss in each.rows["step time"]
             if (network.pruned == 0) is only
         ]
-        print(f"step time, {'unpruned' if only else 'pruned'}: median {np.median(off):.1f} %, largest {max(off):.0f} %")
-    logarithms, scatter = fit(networks, pascal, device)
+        print(
+            f"step time, {'unpruned' if only else 'pruned'}: median {np.median(off):.1f} %, largest {max(off):.0f} %"
+        )
+    logarithms, scatter = fit(networks, device)
     whole_values = values_of(logarithms)
     for (name, published), (work, _) in zip(PASCAL.items(), pascal, strict=True):
         kernels = kernel_seconds(work, whole_values, peak=PASCAL_PEAK, bandwidth=PASCAL_BANDWIDTH)
@@ -645,11 +659,15 @@ def main() -> None:
     seen_too = judge(networks, values_of(logarithms), fit_system(networks, floor), device)
     for quantity in seen_too.rows:
         off = np.abs(np.expm1(seen_too.of(quantity))) * 100
-        print(f"fitted to all: {quantity}: median {np.median(off):.1f} %, largest {off.max():.0f} %")
+        print(
+            f"fitted to all: {quantity}: median {np.median(off):.1f} %, largest {off.max():.0f} %"
+        )
     for (name, (prior, spread, _)), logarithm, deviation in zip(
         PRIORS.items(), logarithms, scatter, strict=True
     ):
-        print(f"{name:24} {np.exp(logarithm):10.4g} x/÷ {np.exp(1.645 * deviation):.2f}  prior {prior:g} ({(logarithm - np.log(prior)) / spread:+.1f})")
+        print(
+            f"{name:24} {np.exp(logarithm):10.4g} x/÷ {np.exp(1.645 * deviation):.2f}  prior {prior:g} ({(logarithm - np.log(prior)) / spread:+.1f})"
+        )
     system = fit_system(networks, floor)
     print({name: round(value / MIB, 2) for name, value in system.items()})
     if given.write is not None:

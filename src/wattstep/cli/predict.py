@@ -115,12 +115,18 @@ def module_source(
     except ValueError:
         sizes = ()
     if not sizes or min(sizes) < 1:
-        raise InvalidValueError(f"--input {shape!r}: whole numbers with x between them, e.g. 3x224x224")
+        raise InvalidValueError(
+            f"--input {shape!r}: whole numbers with x between them, e.g. 3x224x224"
+        )
     make = getattr(_module(Path(file)), name, None)
     if not callable(make):
         raise InvalidValueError(f"{file} has no function {name!r}")
     return ModuleSource(
-        make=make, name=f"{Path(file).stem}:{name}", input_shape=sizes, classes=classes, optimizer=optimizer
+        make=make,
+        name=f"{Path(file).stem}:{name}",
+        input_shape=sizes,
+        classes=classes,
+        optimizer=optimizer,
     )
 
 

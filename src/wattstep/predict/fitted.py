@@ -87,7 +87,9 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         ("floors", floor),
     ):
         if value is None:
-            raise InvalidValueError(f"{device.name} lacks {what}: see `wattstep devices {device.name}`")
+            raise InvalidValueError(
+                f"{device.name} lacks {what}: see `wattstep devices {device.name}`"
+            )
     assert peak and bandwidth and usable and floor and floor.memory
     kinds = of.kinds[name]
     reach = {key: value.value + spread for key, value in kinds["interval"].values.items()}
@@ -99,7 +101,10 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         bandwidth=bandwidth.value,
         usable=usable,
         floor=floor.memory,
-        values={kind: {key: value.value for key, value in each.values.items()} for kind, each in kinds.items()},
+        values={
+            kind: {key: value.value for key, value in each.values.items()}
+            for kind, each in kinds.items()
+        },
         reach=reach,
         fitted=kinds["step"].fitted,
         notes=notes,
@@ -114,5 +119,3 @@ def _floor(device: Device, engine: str) -> Floor | None:
 def widened(value: float, reach: float) -> tuple[float, float]:
     """Ends of an interval."""
     return value * exp(-reach), value * exp(reach)
-
-

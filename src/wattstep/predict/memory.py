@@ -52,7 +52,9 @@ def replay(graph: StepGraph) -> Reserved:
     spaces = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
     for size in _lasting(graph, kept):
         allocator.take(size)
-    optimizer = next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), graph.count) + 1
+    optimizer = (
+        next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), graph.count) + 1
+    )
     live: dict[int, Block] = {}
     for step in range(STEPS):
         for number in range(1, graph.count + 2):
@@ -133,7 +135,9 @@ def _workspaces(one: Convolution, phase: str) -> tuple[float, ...]:
         side = tile + one.kernel[0] - 1
         tiles = prod(ceil(size / tile) for size in one.output_size)
         pixels = one.images * tiles * side * side
-        size = (pixels * (one.inputs + one.outputs) + side * side * one.inputs * one.outputs) * FLOAT
+        size = (
+            pixels * (one.inputs + one.outputs) + side * side * one.inputs * one.outputs
+        ) * FLOAT
         return size, size
     if kind == POINTWISE:
         taken = one.images * one.inputs * float(np.prod(one.input_size))

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import hypot
-from typing import Final
 
 from wattstep.devices.table import Power, Value
-
-HOST_CORES: Final = 1.5  # busy while the host starts kernels: Python's thread, and torch's backward pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,9 @@ class Prediction:
     @property
     def throughput(self) -> Figure:
         """Samples a second."""
-        return self._figure(self.batch_size / self.time.total, "samples/s", "step_time", "from the step time")
+        return self._figure(
+            self.batch_size / self.time.total, "samples/s", "step_time", "from the step time"
+        )
 
     @property
     def system_memory(self) -> Figure:
@@ -109,7 +111,9 @@ class Prediction:
     @property
     def allocated_memory(self) -> Figure:
         """Of tensors and workspaces on the device, in B."""
-        return self._figure(self.memory.allocated, "B", "allocated", "storages of the captured step")
+        return self._figure(
+            self.memory.allocated, "B", "allocated", "storages of the captured step"
+        )
 
     @property
     def reserved_memory(self) -> Figure:
@@ -220,7 +224,9 @@ class Prediction:
         moved = self.graph.read_bytes + self.graph.written_bytes
         for i in self.operation_seconds.nonzero()[0]:
             row = sums[tuple(column[i] for column in chosen)]
-            for place, amount in enumerate((1.0, self.operation_seconds[i], self.graph.flops[i], moved[i])):
+            for place, amount in enumerate(
+                (1.0, self.operation_seconds[i], self.graph.flops[i], moved[i])
+            ):
                 row[place] += float(amount)
         ordered = sorted(sums.items(), key=lambda item: -item[1][1])
         return tuple(
@@ -248,4 +254,3 @@ class Prediction:
         if self.power is not None:
             costs["energy"] = figure(share * float(self.energy_per_step), "J")
         return costs
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import erf, log, sqrt
+from math import erf, hypot, log, sqrt
 from typing import Final
 
 import numpy as np
@@ -14,12 +14,14 @@ from wattstep.predict.fitted import fitted_values
 from wattstep.predict.memory import Reserved, has_products, replay, system_memory
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.time import step_time
+from wattstep.predict.time import step_time, unfamiliar_share
 from wattstep.predict.work import work_of
 from wattstep.schema.step_graph import StepFamily
 
 NORMAL_90: Final = 1.645  # half of a normal distribution's 90 % interval, in standard deviations
-SURE: Final = 0.98
+UNFAMILIAR_SPREAD: Final = log(2)  # by which an operation that none was measured of may be off
+WORTH_SAYING: Final = 0.05
+BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
 LARGEST: Final = 4096  # batch that is looked at
 
 
@@ -37,7 +39,12 @@ class Predictor:
     """
 
     def __init__(
-        self, captured: StepFamily, device: Device, *, engine: str | None = None, precision: str = "fp32"
+        self,
+        captured: StepFamily,
+        device: Device,
+        *,
+        engine: str | None = None,
+        precision: str = "fp32",
     ) -> None:
         self.captured = captured
         self.fitted = fitted_values(device, engine, precision)
@@ -65,14 +72,27 @@ class Predictor:
         graph = self.captured.at(batch_size)
         work = work_of(graph)
         time = step_time(work, fitted.values, peak=fitted.peak, bandwidth=fitted.bandwidth)
+        strange = unfamiliar_share(work, time, fitted.values)
+        reach = {
+            **fitted.reach,
+            "step_time": hypot(fitted.reach["step_time"], strange * UNFAMILIAR_SPREAD),
+        }
+        notes = [*fitted.notes, *graph.notes]
+        if strange > WORTH_SAYING:
+            notes.append(
+                f"{100 * strange:.0f} % of the time is in operations that no value was fitted to (products of "
+                "matrices, kernels of other sizes): the interval is wider for it"
+            )
         seconds = np.zeros(graph.count)
         np.add.at(seconds, work.operations, time.kernels)
         moved = float((work.traffic + work.weights).sum())
-        cores = sum(each.cores for each in fitted.device.processors.values() if each.kind == "cpu") or 4
+        cores = (
+            sum(each.cores for each in fitted.device.processors.values() if each.kind == "cpu") or 4
+        )
         load = {
             "gpu": time.device / time.total,
             "memory": min(1.0, moved / fitted.bandwidth / time.total),
-            "cpu": min(1.0, 1.5 * max(time.host / time.total, 0.5) / cores),
+            "cpu": min(1.0, BUSY_CORES / cores),
         }
         return Prediction(
             device=fitted.device,
@@ -86,9 +106,9 @@ class Predictor:
             fits_with=self.fits_with(batch_size),
             power=power_of(fitted.device.power, load),
             load=load,
-            reach=fitted.reach,
+            reach=reach,
             fitted=fitted.fitted,
-            notes=(*fitted.notes, *graph.notes),
+            notes=tuple(notes),
         )
 
     def _reserved(self, batch_size: int) -> Reserved:
@@ -99,7 +119,10 @@ class Predictor:
     def _memory(self, batch_size: int) -> Memory:
         fitted, reserved = self.fitted, self._reserved(batch_size)
         used = system_memory(
-            reserved.reserved, fitted.values["memory"], floor=fitted.floor.value, products=self._products
+            reserved.reserved,
+            fitted.values["memory"],
+            floor=fitted.floor.value,
+            products=self._products,
         )
         return Memory(
             allocated=float(reserved.allocated),

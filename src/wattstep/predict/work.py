@@ -35,7 +35,12 @@ DENSE, POINTWISE, STRIDED, DEPTHWISE = (
     "depthwise convolution",
 )
 CONVOLUTIONS: Final = (DENSE, POINTWISE, STRIDED, DEPTHWISE)
-BIAS, NORM, NORM_BACKWARD, POOLING = "bias gradient", "normalization", "normalization backward", "pooling"
+BIAS, NORM, NORM_BACKWARD, POOLING = (
+    "bias gradient",
+    "normalization",
+    "normalization backward",
+    "pooling",
+)
 PRODUCT, OPTIMIZER, OTHER = "matrix product", "optimizer", "elementwise"
 KERNELS: Final = (
     DENSE, POINTWISE, STRIDED, DEPTHWISE, BIAS, NORM, NORM_BACKWARD, POOLING, PRODUCT, OPTIMIZER, OTHER,
@@ -61,6 +66,7 @@ class Work:
         columns: Its other side: pixels.
         depth: What is summed over: input channels times the kernel's size.
         unaligned: Whether channels of a convolution are no multiple of `ALIGNED`.
+        sides: Of a convolution's kernel, its longest.
         starts: Kernels that the host starts, by phase "forward", "backward", "optimizer".
     """
 
@@ -75,6 +81,7 @@ class Work:
     columns: FloatArray
     depth: FloatArray
     unaligned: FloatArray
+    sides: FloatArray
     starts: dict[str, int]
 
 
@@ -131,7 +138,7 @@ def work_of(graph: StepGraph) -> Work:
         starts[phase] += 1 if shapes is None else sum(kernel[0] != CODES[OTHER] for kernel in made)
         rows += [(i, *kernel) for kernel in made]
     # Zeros are written, and each gradient is added to what is there: one write, two reads and a write.
-    kept = (CODES[OPTIMIZER], 0, 0.0, 4 * gradient_bytes(graph), 0.0, 1.0, 1.0, 1.0, 0.0)
+    kept = (CODES[OPTIMIZER], 0, 0.0, 4 * gradient_bytes(graph), 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
     rows.append((graph.count - 1, *kept))
     table = np.array(rows, float)
     whole = table[:, :3].astype(np.int64)
@@ -147,6 +154,7 @@ def work_of(graph: StepGraph) -> Work:
         columns=table[:, 7],
         depth=table[:, 8],
         unaligned=table[:, 9],
+        sides=table[:, 10],
         starts=starts,
     )
 
@@ -158,7 +166,7 @@ def _other(graph: StepGraph, i: int) -> tuple[float, ...]:
         kind = NORM_BACKWARD
     if graph.phases[i] == "optimizer":
         kind = OPTIMIZER
-    return (CODES[kind], 0, float(graph.flops[i]), moved, 0.0, 1.0, 1.0, 1.0, 0.0)
+    return (CODES[kind], 0, float(graph.flops[i]), moved, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
 
 
 _KINDS: Final = {
@@ -184,10 +192,11 @@ def _convolution(one: Convolution, phase: str, flops: float) -> Iterator[tuple[f
     pixels_in, pixels_out = one.images * prod(one.input_size), one.images * prod(one.output_size)
 
     def moved(kind: str, size: float) -> tuple[float, ...]:
-        return (CODES[kind], 0, 0.0, size, 0.0, 1.0, 1.0, 1.0, 0.0)
+        return (CODES[kind], 0, 0.0, size, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
 
     def passed(which: int, rows: int, depth: float, columns: float) -> tuple[float, ...]:
-        return (code, which, once, taken + given, weights, rows, columns, depth, unaligned)
+        side = float(max(one.kernel))
+        return (code, which, once, taken + given, weights, rows, columns, depth, unaligned, side)
 
     forward_depth = one.inputs * kernel
     if phase == "forward":

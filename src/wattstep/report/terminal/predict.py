@@ -78,7 +78,8 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
     ]
     last = predictions[-1].report(workload="", title="")
     shares = [
-        f"{row.kind} {100 * float(row.figures['share']):.0f} %" for row in last.kinds[:LARGEST_KINDS]
+        f"{row.kind} {100 * float(row.figures['share']):.0f} %"
+        for row in last.kinds[:LARGEST_KINDS]
     ]
     lines.append(f"At batch {predictions[-1].batch_size} time goes to: {', '.join(shares)}.")
     lines.append(

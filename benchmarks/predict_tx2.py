@@ -27,7 +27,7 @@ from scipy.optimize import least_squares
 from torch import Tensor, nn
 
 from wattstep import devices, engines
-from wattstep.predict.memory import has_products, replay, system_memory
+from wattstep.predict.memory import fit_probability, has_products, replay, system_memory
 from wattstep.predict.time import host_seconds, kernel_seconds, overlapped, step_time
 from wattstep.predict.work import CODES, CONVOLUTIONS, Work, work_of
 from wattstep.schema.step_graph import StepFamily
@@ -542,6 +542,33 @@ def table(by_family: dict[str, Misses]) -> list[str]:
     return lines
 
 
+def pooled(by_family: dict[str, Misses]) -> list[str]:
+    """How often 90 % intervals hold, each family's from the misses of the other two."""
+    lines = []
+    for quantity in next(iter(by_family.values())).rows:
+        held: list[bool] = []
+        for family, misses in by_family.items():
+            others = [each.of(quantity) for name, each in by_family.items() if name != family]
+            held += list(np.abs(misses.of(quantity)) <= reach(others))
+        lines.append(
+            f"90 % intervals of {quantity} hold in {100 * np.mean(held):.0f} % of all cases"
+        )
+    return lines
+
+
+def promised(networks: Sequence[Network], device: Any, reaches: dict[str, float]) -> str:
+    """Of batches that are said to fit with 98 %, how many ran out."""
+    most = device.memory.usable.value - STAYS_MIB * MIB
+    said = [
+        (network, batch)
+        for network in networks
+        for batch in [*network.batches, *network.failed]
+        if fit_probability(network.memory(batch).reserved, most, reaches["reserved"]) >= 0.98
+    ]
+    broken = sum(batch in network.failed for network, batch in said)
+    return f"of {len(said)} batches said to fit with 98 %, {broken} ran out of memory"
+
+
 def walls(networks: Sequence[Network], reservable: float) -> list[str]:
     """Batch sizes at which memory runs out: predicted and measured, in steps of the grid."""
     grid = sorted({batch for network in networks for batch in [*network.batches, *network.failed]})
@@ -635,7 +662,7 @@ def main() -> None:
         values = values_of(fit(seen, device)[0])
         by_family[family] = judge(unseen, values, fit_system(seen, floor), device)
     print("\n".join(table(by_family)))
-    whole = [each for each in by_family.values()]
+    whole = list(by_family.values())
     reaches = {
         name: reach([each.of(quantity) for each in whole]) for quantity, name in INTERVALS.items()
     }
@@ -655,6 +682,8 @@ def main() -> None:
     for (name, published), (work, _) in zip(PASCAL.items(), pascal, strict=True):
         kernels = kernel_seconds(work, whole_values, peak=PASCAL_PEAK, bandwidth=PASCAL_BANDWIDTH)
         print(f"Pascal Titan X, {name}: {kernels.sum() * 1e3:.1f} ms for {published} ms")
+    print("\n".join(pooled(by_family)))
+    print(promised(networks, device, reaches))
     print("\n".join(walls(networks, device.memory.usable.value - STAYS_MIB * MIB)))
     seen_too = judge(networks, values_of(logarithms), fit_system(networks, floor), device)
     for quantity in seen_too.rows:

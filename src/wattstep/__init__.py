@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wattstep.api import compare as compare
     from wattstep.api import explain as explain
     from wattstep.api import export as export
+    from wattstep.api import predict as predict
     from wattstep.api import sweep as sweep
     from wattstep.api import train as train
     from wattstep.integrations import log_run as log_run
@@ -41,7 +42,7 @@ _PUBLIC = {
     "query": "wattstep.report.query",
 }
 # Public functions of `wattstep.api` whose names are packages, too.
-_CALLED = ("sweep", "train")
+_CALLED = ("predict", "sweep", "train")
 
 
 class _CalledPackage(ModuleType):

@@ -57,21 +57,23 @@ def predict(
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
     from wattstep.predict import Predictor
-    from wattstep.schema.workload import Preparation
+    from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
     device = devices.find(on)
     sizes = parse_batches(batch)
     of: Specification | ModuleSource
     if ".py:" in what:
-        of = module_source(what, input_, classes, parse_optimizer(optimizer))
+        of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer))
         name = title = of.name
     else:
         if input_ is not None:
             raise InvalidValueError("--input is of FILE.py:make; a workload takes --image-size")
         of = workloads.find(what)
         name, title = of.facts.name, of.facts.title
-    chosen = {} if ".py:" in what else {"classes": classes, "image_size": image_size}
-    preparation = Preparation(batch_size=1, **chosen)
+    own = isinstance(of, ModuleSource)
+    preparation = Preparation(
+        batch_size=1, classes=None if own else classes, image_size=None if own else image_size
+    )
     captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
     predictor = Predictor(captured, device, engine=engine, precision=precision)
     predictions = [predictor.at(size) for size in sizes]
@@ -147,24 +149,3 @@ def _module(path: Path) -> Any:
     finally:
         sys.path.pop(0)
     return module
-
-
-def parse_optimizer(text: str) -> OptimizerSettings:
-    """The optimizer from "sgd,momentum=0.9".
-
-    Raises:
-        InvalidValueError: A part of it is no setting.
-    """
-    from wattstep.schema.workload import OptimizerSettings
-
-    name, *settings = text.split(",")
-    options: dict[str, float] = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        try:
-            options[key.strip()] = float(value)
-        except ValueError:
-            raise InvalidValueError(
-                f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9"
-            ) from None
-    return OptimizerSettings(name=name.strip(), rate=options.pop("lr", 0.1), options=options)

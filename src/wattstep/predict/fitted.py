@@ -90,7 +90,11 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
             raise InvalidValueError(
                 f"{device.name} lacks {what}: see `wattstep devices {device.name}`"
             )
-    assert peak and bandwidth and usable and floor and floor.memory
+    assert peak is not None
+    assert bandwidth is not None
+    assert usable is not None
+    assert floor is not None
+    assert floor.memory is not None
     kinds = of.kinds[name]
     reach = {key: value.value + spread for key, value in kinds["interval"].values.items()}
     return Fitted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, erf, log, prod, sqrt
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from wattstep.predict.work import (
 )
 from wattstep.schema.step_graph import Convolution, StepGraph
 
+NORMAL_90: Final = 1.645  # half of a normal distribution's 90 % interval, in standard deviations
 STEPS: Final = 3  # the first makes gradients and the optimizer's state, the others find them there
 PRODUCTS: Final = ("matrix product", "attention", "recurrent")
 TILE: Final = 4  # outputs of a Winograd tile along a side: F(4×4, 3×3), F(4×4, 5×5)
@@ -168,3 +169,17 @@ def system_memory(
     """
     left = 0.0 if products else values["products"]
     return max(floor, reserved + values["libraries"]) - left
+
+
+def fit_probability(reserved: float, most: float, reach: float) -> float:
+    """Probability that the allocator's segments fit.
+
+    Memory that CPU and GPU share runs out when segments want more than the system can free for them:
+    no allocation fails first that the framework could mend.
+
+    Args:
+        reserved: Bytes of the segments, as predicted.
+        most: Bytes that they can have.
+        reach: Half of the 90 % interval of `reserved`, as a logarithm.
+    """
+    return 0.5 * (1 + erf(log(most / max(reserved, 1.0)) / (reach / NORMAL_90) / sqrt(2)))

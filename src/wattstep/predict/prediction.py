@@ -121,6 +121,20 @@ class Prediction:
         return self._figure(self.memory.reserved, "B", "reserved", "allocator replayed")
 
     @property
+    def memory_breakdown(self) -> dict[str, Figure]:
+        """What the allocator's memory is for, at the peak of the tensors: bytes by category.
+
+        "allocator": workspaces of libraries, and what lies between tensors and segments.
+        """
+        peak = int(self.graph.levels().argmax())
+        sizes = {name: size for name, size in self.graph.by_category(peak).items() if size}
+        sizes["allocator"] = max(0.0, self.memory.reserved - sum(sizes.values()))
+        return {
+            name: self._figure(size, "B", "reserved", "captured step, allocator replayed")
+            for name, size in sizes.items()
+        }
+
+    @property
     def mean_power(self) -> Figure:
         """During a step, in W, as the device counts its total."""
         if self.power is None:
@@ -168,15 +182,6 @@ class Prediction:
         """
         energy = self.energy_per_step
         per_sample = energy if energy.missing else energy.scaled(1 / self.batch_size, "J")
-        peak = int(self.graph.levels().argmax())
-        breakdown = {
-            name: self._figure(size, "B", "allocated", "captured step")
-            for name, size in self.graph.by_category(peak).items()
-            if size
-        }
-        breakdown["allocator_cache"] = self._figure(
-            self.memory.reserved - self.memory.allocated, "B", "reserved", "allocator replayed"
-        )
         metrics = Metrics(
             {
                 "step_time": self.step_time,
@@ -186,7 +191,7 @@ class Prediction:
                 "mean_power": self.mean_power,
                 "peak_memory": self.system_memory,
                 "device_peak_memory": self.reserved_memory,
-                "memory_breakdown": breakdown,
+                "memory_breakdown": self.memory_breakdown,
             }
         )
         waits = max(0.0, self.time.total - float(self.operation_seconds.sum()))

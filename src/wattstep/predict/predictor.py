@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import erf, hypot, log, sqrt
+from math import hypot, log
 from typing import Final
 
 import numpy as np
@@ -11,14 +11,19 @@ import numpy as np
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.fitted import fitted_values
-from wattstep.predict.memory import Reserved, has_products, replay, system_memory
+from wattstep.predict.memory import (
+    Reserved,
+    fit_probability,
+    has_products,
+    replay,
+    system_memory,
+)
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.time import step_time, unfamiliar_share
 from wattstep.predict.work import work_of
 from wattstep.schema.step_graph import StepFamily
 
-NORMAL_90: Final = 1.645  # half of a normal distribution's 90 % interval, in standard deviations
 UNFAMILIAR_SPREAD: Final = log(2)  # by which an operation that none was measured of may be off
 WORTH_SAYING: Final = 0.05
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
@@ -133,15 +138,11 @@ class Predictor:
         )
 
     def fits_with(self, batch_size: int) -> float:
-        """Probability that a batch size trains without running out of memory.
-
-        It runs out when the allocator's segments want more than the device can free for them:
-        pages of libraries and of the system give way, a little of them stays.
-        """
+        """Probability that a batch size trains without running out of memory."""
         most = self.fitted.usable.value - self.fitted.values["memory"]["stays"]
-        scatter = self.fitted.reach["reserved"] / NORMAL_90
-        room = log(most / max(self._reserved(batch_size).reserved, 1))
-        return 0.5 * (1 + erf(room / scatter / sqrt(2)))
+        return fit_probability(
+            self._reserved(batch_size).reserved, most, self.fitted.reach["reserved"]
+        )
 
     def largest(self, probability: float = 0.5) -> int:
         """The largest batch size that fits with a probability; 0: not even 1 does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Final
 
@@ -104,7 +105,7 @@ def needless(graph: StepGraph) -> set[int]:
     real = [i for i, name in enumerate(graph.names) if name not in LOOKS]
     return {
         i
-        for i, j in zip(real, real[1:], strict=False)
+        for i, j in pairwise(real)
         if graph.names[i] == "aten::clone" and graph.names[j] == "aten::hardtanh_"
     }
 

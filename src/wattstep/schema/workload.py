@@ -292,6 +292,25 @@ class OptimizerSettings:
     decays: str = "all"
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def parse(cls, text: str) -> OptimizerSettings:
+        """The settings from "sgd,momentum=0.9".
+
+        Raises:
+            InvalidValueError: A part of it is no setting.
+        """
+        name, *settings = (part.strip() for part in text.split(","))
+        options: dict[str, float] = {}
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            try:
+                options[key.strip()] = float(value)
+            except ValueError:
+                raise InvalidValueError(
+                    f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9"
+                ) from None
+        return cls(name=name, rate=options.pop("lr", 0.01), options=options)
+
     def rate_for(self, preparation: Preparation) -> float:
         """The learning rate at the batch of a preparation."""
         if self.at_batch is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine, ModelCounts, Trainer, TrainingHooks
@@ -154,12 +155,23 @@ class TorchEngine(Engine):
         self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
     ) -> StepFamily:
         """As `Engine.capture`."""
-        if isinstance(workload, ModuleSource):
-            made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
-        else:
-            made = require("wattstep.workloads.torch").TorchWorkload(workload)
         capture = require("wattstep.engines.torch.capture").capture
-        family: StepFamily = capture(made, preparation, precision=precision)
+        family: StepFamily
+        if not isinstance(workload, ModuleSource):
+            made = require("wattstep.workloads.torch").TorchWorkload(workload)
+            family = capture(made, preparation, precision=precision)
+            return family
+        made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
+        try:
+            family = capture(made, preparation, precision=precision)
+        except WattstepError:
+            raise
+        except Exception as error:  # of the user's own code, which may raise anything
+            shape = "x".join(map(str, workload.input_shape))
+            line = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise InvalidValueError(
+                f"{workload.name} cannot be trained on inputs of {shape}: {line}"
+            ) from error
         return family
 
 

@@ -63,7 +63,10 @@ class ModuleWorkload:
             )
         if not any(each.requires_grad for each in model.parameters()):
             raise InvalidValueError(f"{source.name} has no parameters that train")
-        optimizer = make_optimizer(source.optimizer, model, preparation)
+        try:
+            optimizer = make_optimizer(source.optimizer, model, preparation)
+        except TypeError as error:  # of a setting that this optimizer does not have
+            raise InvalidValueError(f"--optimizer {source.optimizer.name}: {error}") from error
         return ModuleTraining(model, optimizer, source, preparation.batch_size)
 
 

@@ -72,10 +72,12 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
     usable = predictor.fitted.usable
     sure, even = predictor.largest(0.98), predictor.largest(0.5)
     memory = quantity(usable.value, "B")
-    lines = [
-        f"A training can take {memory} beyond the idle system. It fits with 98 % up to batch {sure}; "
-        f"memory runs out from about batch {even + 1} on."
-    ]
+    room = f"A training can take {memory} beyond the idle system."
+    if even == 0:
+        lines = [f"{room} Not even a batch of 1 fits: a smaller network or input would."]
+    else:
+        upto = f"It fits with 98 % up to batch {sure}" if sure else "No batch fits with 98 %"
+        lines = [f"{room} {upto}; memory runs out from about batch {even + 1} on."]
     last = predictions[-1].report(workload="", title="")
     shares = [
         f"{row.kind} {100 * float(row.figures['share']):.0f} %"

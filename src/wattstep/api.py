@@ -206,8 +206,6 @@ def predict(
     Raises:
         InvalidValueError: The module cannot be captured, or the device's values do not reach.
     """
-    from copy import deepcopy
-
     from wattstep import devices, engines
     from wattstep.predict import Predictor
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
@@ -223,10 +221,9 @@ def predict(
             if isinstance(value, (int, float)) and not isinstance(value, bool)
         }
         settings = OptimizerSettings(name=name, rate=numbers.pop("lr"), options=numbers)
-    is_module = hasattr(model, "parameters")
     source = ModuleSource(
-        make=(lambda: deepcopy(model)) if is_module else model,
-        name=type(model).__name__ if is_module else getattr(model, "__name__", "model"),
+        make=model,
+        name=getattr(model, "__name__", type(model).__name__),
         input_shape=tuple(sample),
         optimizer=settings,
         classes=classes,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from tests.predicting.steps import PIXELS, WEIGHTS, convolution, family, step
+
 from wattstep import devices
 from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
@@ -142,7 +142,9 @@ def test_the_report_says_predicted_and_its_operations_make_the_step() -> None:
 
 
 def test_a_device_that_nobody_measured_borrows_values_says_so_and_is_less_sure() -> None:
-    here, there = (Predictor(family(), devices.find(name)) for name in ("jetson-tx2", "jetson-nano"))
+    here, there = (
+        Predictor(family(), devices.find(name)) for name in ("jetson-tx2", "jetson-nano")
+    )
     sure, unsure = here.at(16), there.at(16)
     assert any("nobody measured" in note for note in unsure.notes)
     assert unsure.reach["step_time"] == pytest.approx(sure.reach["step_time"] + np.log(2))

@@ -18,7 +18,7 @@ FLOAT: Final = 4  # bytes
 LOOKS: Final = frozenset(
     "aten::" + name
     for name in (
-        "device", "detach", "view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice", "select",
+        "detach", "view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice", "select",
         "as_strided", "unsqueeze", "squeeze", "split", "chunk", "alias", "empty", "empty_like", "new_empty",
         "lift_fresh",
     )

@@ -323,7 +323,7 @@ class ModuleSource:
     """A network of the user's own, and how it is trained: cross entropy of random inputs.
 
     Attributes:
-        make: Gives the framework's module.
+        make: Gives the framework's module; or the module itself, of which a copy is trained.
         name: What to call it.
         input_shape: One sample as it takes it, without the batch.
         optimizer: How its parameters are updated.

@@ -74,7 +74,8 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             self._paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._paused or func.namespace == "profiler":  # names of stretches are no operations
+        # Names of stretches, and questions for a tensor's device, are no operations.
+        if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
         made = super().__torch_dispatch__(func, types, args, kwargs)
         shapes = _convolution(func, args, made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -56,7 +57,8 @@ class ModuleWorkload:
             InvalidValueError: What makes it gives no module, or one without parameters that train.
         """
         source = self._source
-        model = source.make()
+        made = source.make
+        model = _copied(made) if isinstance(made, nn.Module) else made()
         if not isinstance(model, nn.Module):
             raise InvalidValueError(
                 f"{source.name} gives a {type(model).__name__}, no torch.nn.Module"
@@ -110,6 +112,16 @@ class ModuleTraining:
             )
         targets = torch.zeros((scores.shape[0], *scores.shape[2:]), dtype=torch.int64)
         return functional.cross_entropy(scores, targets)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """The same module with weights of its own, of any values: where tensors are fake, with fake ones."""
+    tensors: dict[int, Any] = {
+        id(each): nn.Parameter(torch.empty_like(each), requires_grad=each.requires_grad)
+        for each in module.parameters()
+    }
+    tensors |= {id(each): torch.zeros_like(each) for each in module.buffers()}
+    return deepcopy(module, tensors)
 
 
 def _outputs(given: Any) -> list[Tensor]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from wattstep.devices.loading import parse_device
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.schema.sanitize import plain
 
 FOLDER = Path(__file__).parent
 
@@ -50,4 +51,4 @@ def _of_file(path: Path) -> Device:
         data = path.read_bytes()
     except OSError as error:
         raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    return parse_device(data, path.stem, os.fspath(path))
+    return parse_device(data, plain(path.stem), os.fspath(path))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
-from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from functools import cache
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from wattstep import boards
 from wattstep.boards.table import Board
@@ -30,6 +32,7 @@ from wattstep.devices.table import (
     quoted,
 )
 from wattstep.errors import InvalidValueError
+from wattstep.schema.sanitize import brief, plain
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="DataclassInstance")
 ENDS = ("value", "low", "high")
 WORDS = ("basis", "source")
+WORDS_FOR: Final = MappingProxyType({str: "text", bool: "true or false", int: "whole number"})
 
 
 class _WrongError(Exception):
@@ -66,7 +70,11 @@ def parse_device(data: bytes, name: str, file: str) -> Device:
         device = _with_board(_record(Device, {"name": name, **document}, ""))
         for problem in _problems(device):
             raise _WrongError(problem)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, _WrongError) as error:
+    except (
+        ValueError,
+        RecursionError,
+        _WrongError,
+    ) as error:  # TOML and UTF-8 raise values' errors
         raise InvalidValueError(f"{file}: {error}") from error
     return device
 
@@ -74,10 +82,10 @@ def parse_device(data: bytes, name: str, file: str) -> Device:
 def _record(kind: type[Any], table: Any, at: str) -> Any:
     """A dataclass from a table; `at` is the table's key with a dot, or empty."""
     if not isinstance(table, dict):
-        raise _WrongError(f"{at.rstrip('.')}: {table!r} is no table")
+        raise _WrongError(f"{at.rstrip('.')}: {_shown(table)} is no table")
     if kind is KindValues:
         table = _kind_table(table)
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # a class has a hash
     known = {item.name: item for item in fields(kind)}
     if unknown := sorted(set(table) - set(known)):
         raise _WrongError(f"{at}{quoted(unknown[0])}: no such key; known are {', '.join(known)}")
@@ -85,6 +93,11 @@ def _record(kind: type[Any], table: Any, at: str) -> Any:
         if key not in table and item.default is MISSING and item.default_factory is MISSING:
             raise _WrongError(f"{at}{key}: it is missing")
     return kind(**{key: _typed(hints[key], raw, f"{at}{key}") for key, raw in table.items()})
+
+
+@cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    return get_type_hints(kind)
 
 
 def _kind_table(table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -114,38 +127,45 @@ def _typed(hint: Any, raw: Any, at: str) -> Any:
         return _record(hint, raw, f"{at}.")  # type: ignore[arg-type]  # it is a class
     if get_origin(hint) is Mapping:
         if not isinstance(raw, dict):
-            raise _WrongError(f"{at}: {raw!r} is no table")
+            raise _WrongError(f"{at}: {_shown(raw)} is no table")
         one = get_args(hint)[1]
-        return {key: _typed(one, each, f"{at}.{quoted(key)}") for key, each in raw.items()}
+        return {plain(key): _typed(one, each, f"{at}.{quoted(key)}") for key, each in raw.items()}
     if get_origin(hint) is tuple and isinstance(raw, list):
         return tuple(_typed(wanted, each, at) for each in raw)
-    if hint is float and type(raw) is int:
-        return float(raw)
+    if hint is float:
+        return _number(raw, at)
     if type(raw) is not hint:
-        raise _WrongError(f"{at}: {raw!r} is no {getattr(hint, '__name__', 'list')}")
-    return raw
+        raise _WrongError(f"{at}: {_shown(raw)} is no {WORDS_FOR.get(hint, 'list')}")
+    return plain(raw) if hint is str else raw
 
 
 def _value(raw: Any, at: str) -> Value:
     example = "{ value = 1.0, low = 0.9, high = 1.1, basis = ..., source = ... }"
     if not isinstance(raw, dict):
-        raise _WrongError(f"{at}: {raw!r} has no range and no source: write {example}")
+        raise _WrongError(f"{at}: {_shown(raw)} has no range and no source: write {example}")
     for key in (*ENDS, *WORDS):
         if key not in raw:
             raise _WrongError(f"{at}.{key}: it is missing; a value is {example}")
     if unknown := sorted(set(raw) - {*ENDS, *WORDS}):
         raise _WrongError(f"{at}.{unknown[0]}: no such key; a value is {example}")
-    for key in ENDS:
-        if type(raw[key]) not in (int, float) or not math.isfinite(raw[key]):
-            raise _WrongError(f"{at}.{key}: {raw[key]!r} is no number")
+    value, low, high = (_number(raw[key], f"{at}.{key}") for key in ENDS)
     basis, source = (_typed(str, raw[key], f"{at}.{key}") for key in WORDS)
-    value = Value(
-        value=float(raw["value"]), low=float(raw["low"]), high=float(raw["high"]),
-        basis=basis, source=source,
-    )  # fmt: skip
-    if problem := _value_problem(value):
+    result = Value(value=value, low=low, high=high, basis=basis, source=source)
+    if problem := _value_problem(result):
         raise _WrongError(f"{at}: {problem}")
-    return value
+    return result
+
+
+def _shown(raw: Any) -> str:
+    return brief(repr(raw))
+
+
+def _number(raw: Any, at: str) -> float:
+    if type(raw) in (int, float):
+        with suppress(OverflowError):  # a whole number may have any length
+            if math.isfinite(raw):
+                return float(raw)
+    raise _WrongError(f"{at}: {_shown(raw)} is no number")
 
 
 def _value_problem(value: Value) -> str:
@@ -194,7 +214,8 @@ def _of_board(board: Board, value: float | None) -> Value | None:
     if value is None:
         return None
     source = f"boards/{board.name}.toml"
-    return Value(value=value, low=value, high=value, basis="datasheet", source=source)
+    exact = float(value)
+    return Value(value=exact, low=exact, high=exact, basis="datasheet", source=source)
 
 
 def _filled(record: R, **values: Value | None) -> R:
@@ -277,6 +298,8 @@ def _problems(device: Device) -> Iterator[str]:
     for name, mode in device.modes.items():
         for unknown in sorted({*mode.cores, *mode.clocks} - set(device.processors)):
             yield f"modes.{quoted(name)}: {unknown!r} is none of the processors"
+        for part in sorted(set(mode.dynamic) - set(PARTS)):
+            yield f"modes.{quoted(name)}.dynamic.{quoted(part)}: parts are {', '.join(PARTS)}"
 
 
 def _range_problems(device: Device) -> Iterator[str]:
@@ -309,11 +332,11 @@ def _memory_problems(memory: Memory) -> Iterator[str]:
 def _processor_problems(processor: Processor, at: str, memory: Memory) -> Iterator[str]:
     if processor.kind not in ("gpu", "cpu"):
         yield f"{at}.kind: {processor.kind!r} is neither gpu nor cpu"
-    if processor.cores < 1:
+    if processor.kind == "cpu" and processor.cores < 1:
         yield f"{at}.cores: it is missing"
     for key in ("peak", "per_cycle"):
         if unknown := sorted(set(getattr(processor, key)) - set(PRECISIONS)):
             yield f"{at}.{key}.{unknown[0]}: precisions are {', '.join(PRECISIONS)}"
     own, pins = processor.bandwidth, memory.bandwidth
-    if own and pins and memory.shared and own.value > pins.high:
+    if own and pins and memory.unified and own.value > pins.high:
         yield f"{at}.bandwidth: it is more than memory.bandwidth"

@@ -66,10 +66,10 @@ class Memory:
         usable: Bytes beyond the idle system's that a training can take before memory runs out.
         bandwidth: Highest rate in B/s at the memory's pins.
         clock: At which it has this bandwidth, in Hz as the board's memory controller counts it.
-        shared: CPU and GPU use the same memory.
+        unified: CPU and GPU use the same memory.
     """
 
-    shared: bool
+    unified: bool
     size: Annotated[Value | None, Unit("B", "MemTotal of /proc/meminfo")] = None
     usable: Annotated[Value | None, Unit("B", "a training that is grown until memory runs out")] = (
         None
@@ -99,7 +99,8 @@ class Processor:
     Attributes:
         kind: "gpu" or "cpu".
         title: For readers, e.g. "4 Cortex-A57".
-        cores: CPU cores, or the GPU's lanes for FP32. Of the board's clusters where these say it.
+        cores: CPU cores, or the GPU's lanes for FP32; 0: the maker does not say. Of the board's
+            clusters where these say it.
         cluster: Kind of these cores in the board's table; empty: not of a board.
         per_cycle: Operations of one core in a clock cycle by precision (a fused multiply-add is
             2), as its architecture has it. Empty: nobody documents it.
@@ -144,6 +145,8 @@ class Power:
     Attributes:
         idle: Power in W of the idle device in all, as its total counts it.
         full: Power in W in all that a heavy, lasting load reached.
+        clock_exponent: Dynamic power of CPU and GPU goes with their clock to the power of this: the
+            voltage follows the clock.
         efficiency: Share of the total that arrives at the rails (converters lose the rest);
             None where the total is the sum of the rails.
         leaves_out: What the total does not contain; the board's words where empty.
@@ -154,6 +157,7 @@ class Power:
 
     idle: Annotated[Value | None, Unit("W", _METER)] = None
     full: Annotated[Value | None, Unit("W", _METER)] = None
+    clock_exponent: Annotated[Value | None, Unit("")] = None
     efficiency: Annotated[Value | None, Unit("")] = None
     leaves_out: str = ""
     no_total: str = ""
@@ -193,11 +197,12 @@ class Mode:
     """A power mode. What is None or not named stays as without a mode.
 
     Attributes:
-        cores: Cores in use by processor; 0: off.
+        cores: Cores in use by processor, the GPU's too; 0: off.
         clocks: Highest clock in Hz by processor.
         memory_clock: Highest clock of the memory in Hz; the bandwidth goes with it.
         cap: Power budget in W that gives the mode its name.
         full: Power in W in all that a heavy, lasting load reached in this mode.
+        dynamic: Power in W that full load added to a part's idle power in this mode, by part.
     """
 
     cores: Mapping[str, int] = field(default_factory=dict)
@@ -205,6 +210,7 @@ class Mode:
     memory_clock: Annotated[Value | None, Unit("Hz")] = None
     cap: Annotated[Value | None, Unit("W")] = None
     full: Annotated[Value | None, Unit("W")] = None
+    dynamic: Annotated[Mapping[str, Value], Unit("W")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

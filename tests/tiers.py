@@ -36,6 +36,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "cli/test_live.py": "a viewer beside a recording",
         "cli/test_memory_command.py": "trains through the command line",
+        "cli/test_predict.py": "captures networks through the command line",
         "cli/test_run_conditions.py": "trains through the command line",
         "cli/test_sweep.py": "sweeps through the command line",
         "cli/test_targets.py": "an ssh server",

@@ -170,9 +170,9 @@ def found_in(path: Path) -> dict[tuple[str, str], Figure]:
     run = load(path)
     found = {("step", "step"): run.breakdown.step_time}
     for row in run.breakdown.operations():
-        found["operations", row["name"]] = row["time"]
+        found["operations", row.name] = row.figure("time")
     for row in run.breakdown.phases():
-        found["phases", row["phase"]] = row["time"]
+        found["phases", row.phase] = row.figure("time")
     return found
 
 

@@ -1,6 +1,6 @@
 """Writes docs/what-fits.md from a sweep.
 
-wattstep sweep --workloads all --batch 1,4,16 --memory-limit 8GiB --seconds 5 --out tx2-like
+wattstep sweep all --batch 1,4,16 --memory-limit 8GiB --seconds 5 --out tx2-like
 python docs/fits_table.py tx2-like docs/what-fits.md
 """
 
@@ -20,7 +20,7 @@ Written by `python docs/fits_table.py` from a sweep over the whole suite on two 
 (AMD EPYC under KVM, fp32, torch on the CPU), unattended:
 
 ```
-wattstep sweep --workloads all --batch 1,4,16 --memory-limit 8GiB --steps 3 --warmup 1
+wattstep sweep all --batch 1,4,16 --memory-limit 8GiB --steps 3 --warmup 1
 ```
 
 The whole of it takes **11 min 26 s** here; with `--seconds 5` in place of the three steps it took \

@@ -29,17 +29,8 @@ OPEN: Final = re.compile(r"\b(?:Mapping|MutableMapping|[dD]ict)\[str, (?:Any|obj
 EDGE: Final = ("to_dict", "from_dict", "document", "from_document")
 OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "api:sweep": "the document of `sweep.json` for scripts, as the command prints it",
-    "attribution.tables.figure_columns:figure_rows": (
-        "rows of a table of operations, split into columns for any table library"
-    ),
-    "attribution.tables.operations:RunBreakdown.not_resolved": (
-        "rows of a table of operations: their columns follow the power rails"
-    ),
-    "attribution.tables.operations:RunBreakdown.unattributed": (
-        "rows of a table of operations: their columns follow the power rails"
-    ),
-    "attribution.tables.regression_rows:RegressionRows.groups": (
-        "rows of a table of operations; `run.report` makes EnergyGroup of them"
+    "attribution.tables.operation_table:OperationTable.rows": (
+        "what `Run.operations()` gives to scripts: labels and figures by name"
     ),
     "boards.table:Board.emulation": (
         "a table of a board's TOML, checked where it is read (`emulation/numbers.py`)"
@@ -79,7 +70,6 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "schema.outcome:Outcome.figures": "figures as JSON, by name, in `sweep.json`",
     "schema.processes:ChildNews.life": "a document of `train.memory.life.Life`, a room above",
     "schema.processes:ChildNews.progress": "fields of `train.loop.Progress`, a room above",
-    "schema.report_rows:known": "JSON that is made into a row of any class",
     "schema.run_documents:CalibrationFile.calibrations": (
         "a document of `recorded.calibration.Calibration`, a room above"
     ),

@@ -100,7 +100,7 @@ def train(
 
 
 def compare(
-    *sides: RunPath | Sequence[RunPath],
+    *sides: RunPath | RunReport | Sequence[RunPath | RunReport],
     across: Sequence[str] = (),
     metric: str | None = None,
     on_read: Callable[[int], None] | None = None,
@@ -111,8 +111,8 @@ def compare(
     >>> print(*found.sentences, sep="\\n")                           # doctest: +SKIP
 
     Args:
-        sides: Each a run, a folder of runs of one configuration, or several of these; one folder
-            alone is split by configuration.
+        sides: Each a run, the report of one that was never recorded, a folder of runs of one
+            configuration, or several of these; one folder alone is split by configuration.
         across: What may differ because it is what is compared: "device", "batch", "threads", ...
         metric: Compares every pair by this one: "step_time", "energy_per_step", ...
         on_read: Told how many runs are read, before they are.
@@ -134,7 +134,7 @@ def compare(
     if not sides:
         raise InvalidValueError("there is nothing to compare: give runs")
     meant = check_across(list(across))
-    groups = [_paths(side) for side in sides]
+    groups = [_runs(side) for side in sides]
     compared_sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
     if metric is not None and metric not in UNITS:
         raise InvalidValueError(f"--metric {metric}: there are {', '.join(UNITS)}")
@@ -344,8 +344,11 @@ def _limit(text: str | None, *, here: bool) -> MemoryLimit | None:
     return find_limit(parse_size(text)) if here else limit_elsewhere(parse_size(text))
 
 
-def _paths(side: RunPath | Sequence[RunPath]) -> list[Path]:
-    return [Path(side)] if isinstance(side, (str, PathLike)) else [Path(path) for path in side]
+def _runs(side: RunPath | RunReport | Sequence[RunPath | RunReport]) -> list[Path | RunReport]:
+    from wattstep.schema.run_report import RunReport
+
+    runs = [side] if isinstance(side, (str, PathLike, RunReport)) else side
+    return [run if isinstance(run, RunReport) else Path(run) for run in runs]
 
 
 def _unheard(progress: Progress) -> None:

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from wattstep.cli.defaults import defaults
+from wattstep.cli.report import report
 from wattstep.cli.run import run
 from wattstep.cli.show import show
 from wattstep.errors import InvalidValueError
@@ -18,6 +19,7 @@ def commands() -> Any:
     app = typer.Typer()
     app.command("run")(run)
     app.command("show")(show)
+    app.command("report")(report)
     group: Any = typer.main.get_command(app)
     return group.commands
 
@@ -37,6 +39,19 @@ def test_the_environment_comes_before_the_file_and_a_command_s_table_before_all(
     assert found(below)["show"] == {}
     given = found(below, WATTSTEP_SECONDS="9", WATTSTEP_STRICT="1", WATTSTEP_BATCH="")
     assert given["run"] == {"power_model": "vcpu", "seconds": "9"}
+
+
+def test_an_option_of_two_names_has_its_default_by_the_first(tmp_path: Path) -> None:
+    given = found(tmp_path, WATTSTEP_OUT="elsewhere", WATTSTEP_OUTPUT="page.html")
+    assert given["run"] == {"out": "elsewhere"}
+    assert given["report"] == {"output": "page.html"}
+
+
+def test_a_folder_of_runs_and_what_is_made_of_runs_are_understood_by_each_other_s_name() -> None:
+    known = {name: {spelt for each in command.params for spelt in each.opts}
+             for name, command in commands().items()}  # fmt: skip
+    for name in ("run", "report"):
+        assert known[name] >= {"--out", "--output", "-o"}
 
 
 def test_without_a_file_or_a_table_of_ours_there_are_none(tmp_path: Path) -> None:

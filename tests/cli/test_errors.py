@@ -56,6 +56,11 @@ def one_line(ended: Ended) -> str:
     [
         (["run", "lenett"], ["lenett", "lenet"]),
         (["run", "lenet", "--batch", "0"], ["--batch 0", "at least 1"]),
+        (["sweep", "lenett"], ["lenett", "lenet"]),
+        (
+            ["sweep", "lenet", "--workloads", "dqn"],
+            ["lenet", "--workloads dqn", "one of both ways"],
+        ),
         (["run", "lenet", "--batch", "-4"], ["--batch -4", "at least 1"]),
         (["run", "lenet", "--batch", "x"], ["--batch 'x'", "4,16"]),
         (["run", "lenet", "--batch", "4,"], ["--batch '4,'", "4,16"]),

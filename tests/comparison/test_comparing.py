@@ -183,7 +183,7 @@ def test_runs_of_one_step_have_no_interval(runs: Path, tmp_path: Path) -> None:
 
 def test_of_many_sides_the_coolest_and_the_warmest_are_said_not_to_be_equally_warm() -> None:
     sides = [
-        Side(letter=letter, title="", paths=(), configuration=configuration_of(INFO))
+        Side(letter=letter, title="", runs=(), configuration=configuration_of(INFO))
         for letter in "ABCD"
     ]
     members = [[process(temperature=t)] for t in (60.0, 41.0, 55.0, None)]
@@ -294,7 +294,7 @@ def test_what_mars_many_runs_of_a_side_is_one_line() -> None:
         for share, after in ((0.5, 1.0), (0.04, 1.5), (0.9, 0.8))
     ]
     paths = tuple(Path(str(n)) for n in range(3))
-    side = Side(letter="A", title="", paths=paths, configuration=members[0].configuration)
+    side = Side(letter="A", title="", runs=paths, configuration=members[0].configuration)
     assert warnings_of([side], [members]) == [
         "A: up to 90 % of the steps of 2 of 3 runs were disturbed",
         "A: the machine changed while 2 of 3 runs were made, at most: computing took 50 % more time "

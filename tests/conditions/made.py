@@ -79,7 +79,7 @@ class Made:
             with (self.path / JOURNAL / f"samples-{number:02d}.bin").open("ab") as file:
                 file.write(packed)
 
-    def rest(self, name: str) -> None:
+    def span(self, name: str) -> None:
         self._rest, self._rest_s = name, self.now_s
 
     def end_rest(self) -> None:

@@ -25,7 +25,7 @@ def train(recorder: Made, rate: Callable[[float], float], most_s: float = MOST_S
             recorder.sample()
         if sustaining.step(recorder.now_s, seconds, 8, counts=True):
             break
-    return sustaining.found()
+    return sustaining.facts()
 
 
 def warming(tau_s: float) -> Callable[[float], int]:
@@ -106,7 +106,7 @@ def test_traced_steps_do_not_count_for_the_throughput(tmp_path: Path) -> None:
         if steady:
             break
     assert steady
-    assert sustaining.found()["judged"] == ["throughput"]
+    assert sustaining.facts()["judged"] == ["throughput"]
 
 
 def test_what_is_said_meanwhile_is_the_temperature_and_what_moves(tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ def test_what_is_said_meanwhile_is_the_temperature_and_what_moves(tmp_path: Path
     for _ in range(10):
         recorder.sleep(1)
         sustaining.step(recorder.now_s, 1.0, 8, counts=True)
-    assert sustaining.said == "60.5 °C, not steady: thermal.soc was seen for less than 600 s"
+    assert sustaining.state == "60.5 °C, not steady: thermal.soc was seen for less than 600 s"

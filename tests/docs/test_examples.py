@@ -68,8 +68,8 @@ def test_a_build_fails_only_where_the_interval_bears_it_out(tmp_path: Path) -> N
     text = run_example("compare_in_ci.py", tmp_path / "a", tmp_path / "b", "10000")
     assert text.startswith("step time, after to before: ")
     ratio = wattstep.compare(tmp_path / "a", tmp_path / "b").metrics["step_time"].ratio
-    assert ratio.low is not None
-    worse = ratio.low > 0.1  # an allowance of -90 %
+    # An allowance of -90 %; steps that differ much, as on a busy machine, may have no interval.
+    worse = ratio.low is not None and ratio.low > 0.1
     run_example("compare_in_ci.py", tmp_path / "a", tmp_path / "b", "-90", code=int(worse))
 
 

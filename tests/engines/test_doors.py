@@ -67,9 +67,14 @@ from pathlib import Path
 from wattstep.cli import run_command_line
 from rich.console import Console
 from wattstep.report.terminal.run import print_run
+from wattstep.errors import InvalidValueError
 from wattstep.run import load
+from wattstep.schema.ceilings import Ceilings, Level, identity
+from wattstep.schema.figure import Figure, Status
+from wattstep.train.doctor import processors
 from wattstep.train.loop import train
 from wattstep.train.settings import TrainingSettings
+from toyframe.engine import ToyEngine
 
 try:
     import torch
@@ -94,6 +99,11 @@ for name, batch in (("one", 4), ("two", 8)):
         power_model="vcpu", out=name,
     )
     train(settings, lambda progress: None)
+try:
+    TrainingSettings(workload="toy", engine="toyframe", processor="cuda")
+except InvalidValueError as error:
+    Path("refused.txt").write_text(str(error))
+Path("processors.json").write_text(json.dumps(processors()))
 run = load("one")
 Path("document.json").write_text(json.dumps(run.document(), default=lambda f: f.to_dict()))
 command("report.json", "report", "one", "--json")
@@ -102,9 +112,34 @@ command("table.json", "query", "--runs", ".", "--json", "-q",
 command("export.txt", "export", "one", "--to", "csv", "-o", "csv")
 with open("console.txt", "w") as out:
     print_run(run.report(), Console(file=out, width=100))
+Path("notebook.html").write_text(run._repr_html_())
+command("suite.json", "suite", "toy", "--json")
+command("suite.txt", "suite", "--quiet")
 command("page.txt", "report", "one", "two", "-o", "page.html")
 command("explain.txt", "explain", "one")
+
+def ceilings(engine, asked, tell):
+    def most(unit):
+        return Figure(value=1e15, unit=unit, status=Status.MEASURED, source="toy", method="by hand")
+
+    memory = Level(name="memory", size=10**9, copy=most("B/s"), triad=most("B/s"))
+    return Ceilings(
+        created="", device=identity(asked.device), engine=engine.version(), threads=asked.threads,
+        compute={"matrix_product.fp32": most("FLOP/s")}, levels=(memory,), medians={}, seconds=0.0,
+    )
+
+ToyEngine.ceilings = ceilings  # one that measures something would not fit into its sixty lines
+command("ceilings.json", "ceilings", "--engine", "toyframe", "--threads", "2", "--json", "-q")
+command("of_run.json", "ceilings", "--for", "one", "--json", "-q")
+command("roofline.json", "explain", "one", "-s", "roofline", "--json", "-q")
 command("compare.json", "compare", "one", "two", "--json", "--across", "batch")
+train(
+    TrainingSettings(
+        workload="toy", engine="toyframe", processor="opencl:1", steps=6, trace="every:3",
+        out="opencl",
+    ),
+    lambda progress: None,
+)
 Path("modules.json").write_text(json.dumps(sorted(m for m in sys.modules if m.startswith("torch"))))
 """
 
@@ -113,7 +148,7 @@ Path("modules.json").write_text(json.dumps(sorted(m for m in sys.modules if m.st
 def told(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("told")
     (folder / "script.py").write_text(SCRIPT)
-    python("script.py", sites=[installed], cwd=folder)
+    python("script.py", sites=[installed], cwd=folder, XDG_CACHE_HOME=str(folder / "cache"))
     return folder
 
 
@@ -185,8 +220,8 @@ def test_a_metric_of_another_package_is_in_every_report(told: Path) -> None:
     assert figure["value"] == pytest.approx(1 / metrics["step_time"]["value"])
     rows = read(told / "table.json")["rows"]
     assert [row[-1] for row in rows] == ["steps/s", "steps/s"]
-    assert "Toy steps per second" in (told / "console.txt").read_text(encoding="utf-8")
-    assert "Toy steps per second" in (told / "page.html").read_text(encoding="utf-8")
+    for name in ("console.txt", "page.html", "notebook.html"):
+        assert "Toy steps per second" in (told / name).read_text(encoding="utf-8")
     exported = "".join(path.read_text(encoding="utf-8") for path in (told / "csv").glob("*.csv"))
     assert "steps_per_second" in exported
 
@@ -244,6 +279,37 @@ def test_a_section_of_another_package_is_in_explanations_and_reports(told: Path)
 def test_a_memory_that_cannot_be_followed_is_said(told: Path) -> None:
     notes = read(told / "document.json")["status_notes"]
     assert any("toyframe does not let a step's memory be followed" in note for note in notes)
+
+
+def test_its_ceilings_are_measured_kept_and_found_for_its_runs(told: Path) -> None:
+    (asked,) = read(told / "ceilings.json")["ceilings"]
+    (of_run,) = read(told / "of_run.json")["ceilings"]
+    assert (asked["engine"], asked["threads"]) == ("toyframe 0.3", 2)
+    assert (of_run["engine"], of_run["threads"]) == ("toyframe 0.3", 1)
+    (section,) = read(told / "roofline.json")["runs"][0]["sections"]
+    row = next(r for r in section["tables"]["operations"] if r["flops"]["value"])
+    rate = row["flops"]["value"] / row["time"]["value"]
+    assert row["of_ceiling"]["value"] == pytest.approx(rate / 1e15)
+
+
+def test_a_processor_that_only_its_engine_knows_can_be_asked_for(told: Path) -> None:
+    info = read(told / "opencl" / "run.json")
+    assert info["processor"] == "opencl"
+    assert any("toyframe does not tell the memory of opencl:1" in note for note in info["notes"])
+    refused = (told / "refused.txt").read_text(encoding="utf-8")
+    assert refused == "--processor cuda: there are cpu, opencl"
+    usable = {(row["engine"], row["name"]): row["usable"] for row in read(told / "processors.json")}
+    assert usable[("toyframe", "opencl")]
+    assert not usable[("torch", "cuda")]
+
+
+def test_a_workload_of_another_package_costs_the_suite_nothing(told: Path) -> None:
+    (row,) = read(told / "suite.json")["workloads"]
+    assert (row["name"], row["parameters"], row["published"]["parameters"]) == ("toy", None, None)
+    assert row["not_counted"] == "nothing counts the layers of a workload on toyframe"
+    table = " ".join((told / "suite.txt").read_text(encoding="utf-8").split())
+    assert {"toy", "lenet"} <= set(table.split())
+    assert "Not counted (toy): nothing counts the layers of a workload on toyframe" in table
 
 
 def test_a_workload_of_another_package_is_in_the_suite_and_refuses_engines_it_has_not(

@@ -61,10 +61,12 @@ def test_what_a_cpu_has_not_is_refused_by_one_rule(settings: type, precision: st
 
 
 def test_a_processor_of_several_is_of_its_kind() -> None:
-    assert [kind_of(each) for each in ("cpu", "cuda", "cuda:12")] == ["cpu", "cuda", "cuda"]
+    assert [kind_of(each) for each in ("cpu", "cuda", "cuda:12", "opencl:1")] == [
+        "cpu", "cuda", "cuda", "opencl",
+    ]  # fmt: skip
     for wrong in ("cpu:1", "cuda:", "cuda:-1", "tpu"):
         with pytest.raises(InvalidValueError, match="there are cpu, cuda"):
-            check_processing(wrong, "fp32")
+            check_processing(wrong, "fp32", ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "amp"])

@@ -30,7 +30,8 @@ def given(section: Section) -> dict[str, Any]:
 
 
 def refused(section: Section) -> dict[str, str]:
-    return {row["name"]: row["reason"] for row in section.tables[1].rows}
+    rows = section.tables[1].rows
+    return {name: row["reason"] for row in rows for name in row["name"].split(", ")}
 
 
 def value(figure: Figure) -> float:
@@ -47,14 +48,36 @@ def test_every_piece_of_advice_is_given_or_refused_with_a_reason(tmp_path: Path)
 
 def test_gains_are_predicted_ranked_and_within_the_step(tmp_path: Path) -> None:
     keep(ceilings())
-    found = advice(load(trained(tmp_path / "run", WORK)))
+    run = trained(tmp_path / "run", WORK, info={"options": {"script": "-m my.train"}})
+    found = advice(load(run))
     gains = [row["gain"] for row in found.tables[0].rows]
     values = [value(gain) for gain in gains]
     assert values == sorted(values, reverse=True)
     for gain in gains:
         assert gain.status is Status.PREDICTED
         assert 0 <= gain.low <= gain.value <= gain.high <= 1
-    assert all("wattstep" in row["how"] for row in found.tables[0].rows)
+    assert all("wattstep profile -m my.train" in row["how"] for row in found.tables[0].rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        ({"script": "train.py"}, " in train.py, then wattstep profile train.py"),
+        ({"script": "-m my.train"}, " in my.train, then wattstep profile -m my.train"),
+        ({}, ", then record the training again"),
+    ],
+)
+def test_a_change_to_the_code_names_the_script_and_the_command(
+    tmp_path: Path, options: dict[str, str], command: str
+) -> None:
+    run = trained(tmp_path / "run", WORK, info={"options": options})
+    row = given(advice(load(run)))["prefetch_data"]
+    assert row["how"] == f"DataLoader(..., num_workers=1, prefetch_factor=2){command}"
+
+
+def test_a_reason_that_several_pieces_have_stands_once(tmp_path: Path) -> None:
+    reasons = [row["reason"] for row in advice(load(trained(tmp_path / "run"))).tables[1].rows]
+    assert len(reasons) == len(set(reasons))
 
 
 def test_data_loading_can_be_hidden_as_far_as_the_rest_lasts(tmp_path: Path) -> None:
@@ -69,7 +92,7 @@ def test_a_larger_batch_saves_half_of_what_does_not_grow(tmp_path: Path) -> None
     # Of 20 ms the optimizer takes 12, whatever the batch: twice the batch saves 6 of 20.
     found = given(advice(load(trained(tmp_path / "run", phases=OPTIMIZER))))["larger_batch"]
     assert value(found["gain"]) == pytest.approx(0.3, rel=0.05)
-    assert "--batch 8" in found["how"] or "larger batch" in found["how"]
+    assert "--batch 8" in found["how"] or "batches of 8" in found["how"]
 
 
 def test_runs_with_other_batches_tell_the_fixed_cost(tmp_path: Path) -> None:

@@ -168,8 +168,8 @@ def test_busy_time_of_kernels_is_their_own_whatever_tracing_cost(tmp_path: Path)
     breakdown = run.breakdown
     found: Counter[str] = Counter()
     for row in breakdown.operations():
-        if row["processor"] == "gpu0":
-            found[row["name"]] += row["busy_time"].value
+        if row.processor == "gpu0":
+            found[row.name] += row.figure("busy_time").value
     lengths = [step["end_ns"] - step["start_ns"] for step, *_ in steps_of(SAMPLED)]
     # The clean step right after a window only settles.
     expected = 0.8 * np.average(lengths, weights=(CLEAN, CLEAN - 1)) * 1e-9

@@ -159,10 +159,10 @@ def test_a_round_trip_keeps_steps_phases_operations_and_time_on_gpus(
     for key, row in expected.items():
         for name in ("time", "busy_time", "calls", "flops", "memory"):
             assert found[key][name].value == near(row[name].value, rel=1e-9), (key, name)
-    phases = {row["phase"]: row["time"].value for row in original.breakdown.phases()}
-    assert {row["phase"]: row["time"].value for row in back.breakdown.phases()} == pytest.approx(
-        phases, rel=1e-9, abs=NS
-    )
+    phases = {row.phase: row.figure("time").value for row in original.breakdown.phases()}
+    assert {
+        row.phase: row.figure("time").value for row in back.breakdown.phases()
+    } == pytest.approx(phases, rel=1e-9, abs=NS)
     # Energy does not come back, nor does the row that tells nothing else.
     told = original.breakdown.unattributed()
     assert "not_resolved" not in told or told.pop("not_resolved")["time"].value == 0
@@ -187,11 +187,9 @@ def test_a_round_trip_keeps_marks_updates_waits_kinds_of_steps_and_what_is_left_
     assert np.array_equal(still, waited, equal_nan=True)
     first, second = original.breakdown, back.breakdown
     assert second.operations_notes == first.operations_notes
-    assert [(row["update"], row["phase"]) for row in second.updates()] == [
-        (row["update"], row["phase"]) for row in first.updates()
-    ]
-    assert [(row["kind"], row["share"].value) for row in second.kinds_of_steps()] == [
-        (row["kind"], row["share"].value) for row in first.kinds_of_steps()
+    assert [row.labels for row in second.updates()] == [row.labels for row in first.updates()]
+    assert [(row.kind, row.share.value) for row in second.kinds_of_steps()] == [
+        (row.kind, row.share.value) for row in first.kinds_of_steps()
     ]
 
 

@@ -90,7 +90,8 @@ class Event:
         assert gpu.graph is None, "an event was recorded into a graph that is being captured"
         gpu.host.work(CALL_NS)
         stream = stream or gpu.current
-        self.at_ns = stream.done_ns = max(stream.done_ns, gpu.host.now_ns + LATENCY_NS)
+        before = max(each.done_ns for each in gpu._streams) if gpu.one_queue else stream.done_ns
+        self.at_ns = stream.done_ns = max(before, gpu.host.now_ns + LATENCY_NS)
         gpu.marks.append((gpu.host.now_ns, self.at_ns))
 
     def query(self) -> bool:
@@ -123,6 +124,7 @@ class Gpu:
         drift: By how much that goes faster, e.g. 50e-6.
         tick_ns: Of its timestamps.
         first_use_ns: What the first use of a kernel's name costs the host: loading, autotuning.
+        one_queue: Whether streams share one queue: an event comes after all work of any.
         ran: All that ran.
         marks: Of each event: when the host asked for it, and when the device came to it.
     """
@@ -132,6 +134,7 @@ class Gpu:
     drift: float = 0.0
     tick_ns: int = 32
     first_use_ns: int = 0
+    one_queue: bool = False
     ran: list[Work] = field(default_factory=list)
     marks: list[tuple[int, int]] = field(default_factory=list)
     allocated: int = 1
@@ -289,6 +292,10 @@ class Cuda:
         before, stream.gpu.current = stream.gpu.current, stream
         yield
         stream.gpu.current = before
+
+    def Stream(self, number: int, priority: int = 0) -> Stream:
+        self._gpu(number).host.work(CALL_NS)
+        return self._gpu(number).stream()
 
     def Event(self, enable_timing: bool = False) -> Event:
         assert enable_timing

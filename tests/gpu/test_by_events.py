@@ -56,7 +56,7 @@ def run(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def times(rows: Any, column: str) -> dict[str, float]:
-    return {row[column]: row["time"].value * 1e3 for row in rows}
+    return {row.labels[column]: row.figure("time").value * 1e3 for row in rows}
 
 
 def test_layers_take_on_the_device_what_they_took(run: Run) -> None:
@@ -64,7 +64,7 @@ def test_layers_take_on_the_device_what_they_took(run: Run) -> None:
     true = {**FORWARD, "pool": 2 * FORWARD["pool"]}
     for name, ms in true.items():
         assert found[name] == pytest.approx(ms, rel=0.02), name
-    calls = {row["layer"]: row["calls"].value for row in run.breakdown.layers()}
+    calls = {row.layer: row.figure("calls").value for row in run.breakdown.layers()}
     assert calls["pool"] == 2
     assert calls["conv"] == 1
 
@@ -79,16 +79,16 @@ def test_phases_take_on_the_device_what_they_took(run: Run) -> None:
 
 def test_rows_make_the_step_and_say_that_no_kernel_was_seen(run: Run) -> None:
     step = run.metrics["step_time"].value
-    rows = run.operations().rows
+    rows = run.breakdown.operations()
     for table in (rows, run.breakdown.layers(), run.breakdown.phases()):
-        assert sum(row["time"].value for row in table) == pytest.approx(step, rel=1e-6)
-        assert {row["processor"] for row in table} == {"gpu0"}
+        assert sum(row.figure("time").value for row in table) == pytest.approx(step, rel=1e-6)
+        assert {row.processor for row in table} == {"gpu0"}
         for row in table:
-            assert "by events, no kernels seen" in row["time"].method
-            assert row["time"].source == "events in the queue of gpu0"
-            assert row["energy"].missing
-            assert row["energy"].reason == "by events, no kernels seen: what ran in it is not known"
-    assert {(row["phase"], row["layer"]) for row in rows} >= {
+            assert "by events, no kernels seen" in row.time.method
+            assert row.time.source == "events in the queue of gpu0"
+            assert row.energy.missing
+            assert row.energy.reason == "by events, no kernels seen: what ran in it is not known"
+    assert {(row.phase, row.layer) for row in rows} >= {
         ("forward", "conv"), ("forward", "(no single layer)"), ("backward", "(no single layer)"),
     }  # fmt: skip
     document = run.document()
@@ -99,9 +99,9 @@ def test_rows_make_the_step_and_say_that_no_kernel_was_seen(run: Run) -> None:
 
 
 def test_of_each_figure_an_interval_holds_the_truth(run: Run) -> None:
-    row = next(row for row in run.breakdown.layers() if row["layer"] == "fc")
-    assert row["time"].status.value == "measured"
-    assert row["time"].low <= row["time"].value <= row["time"].high
+    row = next(row for row in run.breakdown.layers() if row.layer == "fc")
+    assert row.time.status.value == "measured"
+    assert row.time.low <= row.time.value <= row.time.high
 
 
 def test_without_marks_of_layers_there_are_phases_and_a_note(tmp_path: Path) -> None:

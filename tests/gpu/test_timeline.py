@@ -329,10 +329,17 @@ def test_of_two_gpus_the_one_that_trains_is_followed(tmp_path: Path) -> None:
 
 
 def _always_busy(
-    path: Path, steps: int, kernel_ms: float, ahead_ms: float, drift: float, *, killed: bool
+    path: Path,
+    steps: int,
+    kernel_ms: float,
+    ahead_ms: float,
+    drift: float,
+    *,
+    killed: bool,
+    one_queue: bool = True,
 ) -> tuple[Run, FloatArray]:
     """Steps of one kernel each on a device whose queue is never empty; how far their ends are off the truth, in ns."""
-    host, gpu, cuda = played(drift=drift)
+    host, gpu, cuda = played(drift=drift, one_queue=one_queue)
     with played_time(host):
         gpu.launch("before", 200 * MS)  # busy from the beginning on
         recording = PlayedRecording(path, cuda)
@@ -346,6 +353,43 @@ def _always_busy(
     recorded = run.series.steps
     true_ns = np.array([one.end_ns for one in gpu.ran[1:]])[recorded.index]
     return run, np.abs(recorded.end_ns - true_ns)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_clock_of_a_device_that_is_never_idle_is_told_beside_its_work(
+    tmp_path: Path, killed: bool
+) -> None:
+    """A queue that is full at each look: events in a stream of their own tell the clock once a second."""
+    run, off = _always_busy(tmp_path / "run", 600, 100, 1000, 80e-6, killed=killed, one_queue=False)
+    clock = run.info.device_clock
+    assert clock["anchors"] >= 50
+    assert clock["uncertainty_ns"] < 0.1 * MS
+    assert off.max() < 0.1 * MS
+    assert clock["rate"] == pytest.approx(1 - 80e-6, abs=2e-6)
+
+
+def test_events_beside_the_work_wait_for_nothing_and_are_no_place_of_a_step(
+    tmp_path: Path,
+) -> None:
+    """Work of 4 s is asked for before an evaluation: that begins when the device has done it."""
+    host, gpu, cuda = played()
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        for _ in range(40):
+            recording.steps.begin(4.0)
+            gpu.launch("kernel", 100 * MS)
+            recording.steps.end(0.5)
+            host.work(40 * MS)
+        assert gpu.current.done_ns > host.now_ns + 2000 * MS  # the host never waited
+        recording.steps.rest("evaluation")
+        done_ns = gpu.current.done_ns
+        cuda.synchronize()
+        host.work(MS)
+        recording.steps.begin(4.0)
+        recording.steps.end(0.5)
+        run = recording.close()
+    ((begin_ns, _),) = run.series.steps.rest_ns["evaluation"]
+    assert begin_ns == pytest.approx(done_ns, abs=0.2 * MS)
 
 
 def test_a_device_that_is_never_idle_has_its_rate_from_a_long_run(tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ import pytest
 from rich.console import Console
 
 import wattstep
-from wattstep.insight.compare.comparing import compared
-from wattstep.insight.compare.process import process_of
-from wattstep.insight.compare.sides import Side
+from wattstep.insight.compare.comparing import Comparison
 from wattstep.insight.explain import explain_report
 from wattstep.insight.observe import observe
 from wattstep.insight.observe.evidence import Evidence, observed_of
@@ -182,12 +180,8 @@ def in_sql(report: RunReport, folder: Path) -> str:
 def compared_with_a_slower_one(report: RunReport, folder: Path) -> str:
     (status,) = {figure.status for _, _, figure in report.metrics.each()}
     slower = made(status, slower=1.5)
-    processes = [process_of(report), process_of(slower)]
-    sides = (
-        Side(letter="A", title="", paths=(Path("a"),), configuration=processes[0].configuration),
-        Side(letter="B", title="", paths=(Path("b"),), configuration=processes[1].configuration),
-    )
-    found = compared(sides, ([processes[0]], [processes[1]]))
+    found = wattstep.compare(report, slower)
+    assert isinstance(found, Comparison)
     assert found.metrics["step_time"].ratio.value == pytest.approx(1.5)
     assert found.metrics["step_time"].ratio.status is status
     assert len(found.operations.rows) == 3

@@ -38,7 +38,7 @@ def test_times_of_operations_of_few_traced_steps_hold_the_truth_95_times_in_100(
             for _ in range(10 * count + 9)
         ]
         path = write_steps(tmp_path / str(seed), steps, traced.__contains__)
-        times = {row["name"]: row["time"] for row in load(path).breakdown.operations()}
+        times = {row.name: row.figure("time") for row in load(path).breakdown.operations()}
         held += [times[n].low <= us * 1e-6 <= times[n].high for n, us in USUAL_US.items()]
     # 95 % of 200, less 3 standard errors of so many.
     assert np.mean(held) >= 0.95 - 3 * (0.95 * 0.05 / len(held)) ** 0.5

@@ -146,18 +146,18 @@ def test_of_a_modelled_power_everything_stays_modelled() -> None:
 
 def test_groups_are_listed_with_what_they_hold_the_costliest_first() -> None:
     rows = regression_rows(MERGED).groups(np.array([1, 2, 3]))
-    assert [row["name"] for row in rows] == ["conv2d in layer2", "framework"]
-    assert rows[0]["members"] == [
+    assert [row.name for row in rows] == ["conv2d in layer2", "framework"]
+    assert rows[0].members == (
         "aten::conv2d of layer2 in forward", "ConvolutionBackward0 of layer2 in backward",
-    ]  # fmt: skip
-    assert rows[0]["level"] == "kind in layer"
-    assert rows[0]["energy"].value == pytest.approx(0.41)
-    assert rows[0]["time"].value == pytest.approx(0.06)
-    assert [row["resolved"] for row in rows] == [True, False]
+    )  # fmt: skip
+    assert rows[0].level == "kind in layer"
+    assert rows[0].energy.value == pytest.approx(0.41)
+    assert rows[0].time.value == pytest.approx(0.06)
+    assert [row.resolved for row in rows] == [True, False]
 
 
 def test_what_is_scaled_says_that_all_of_it_makes_the_step_and_nothing_of_integration() -> None:
-    for energy in (row["energy"] for row in regression_rows(MERGED).groups(np.array([1, 2, 3]))):
+    for energy in (row.energy for row in regression_rows(MERGED).groups(np.array([1, 2, 3]))):
         assert "so that the parts add up to the step" in (energy.method or "")
         assert "integrat" not in (energy.method or "")
 
@@ -186,7 +186,7 @@ def test_one_scale_is_in_every_figure_of_a_filler() -> None:
     (energy, _), (alone, _) = made.apart(np.array([0])), made.figures(np.array([0]))
     assert energy.value == alone.value == pytest.approx(0.11)
     rows = made.groups(np.array([1, 2, 3]))
-    assert [row["energy"].value for row in rows] == pytest.approx([0.451, 0.055])
+    assert [row.energy.value for row in rows] == pytest.approx([0.451, 0.055])
     reason = made.apart(np.array([1]))[0].reason or ""
     assert "together 451 mJ" in reason
 

@@ -37,7 +37,8 @@ def told(found: PhaseSpans | None) -> dict[tuple[str, str], float]:
     """Milliseconds by update and phase."""
     assert found is not None
     return {
-        (row["update"], row["phase"]): round(row["span"].value * 1e3, 6) for row in found.rows()
+        (row.labels["update"], row.phase): round(row.figure("span").value * 1e3, 6)
+        for row in found.rows()
     }
 
 
@@ -77,7 +78,7 @@ def test_an_update_that_comes_in_some_steps_only_is_counted_so() -> None:
     plain = [(0, "forward"), (4, "backward"), (9, "optimizer"), (10, "=judge")]
     found = spans(GAN, plain)
     assert found is not None
-    counts = {row["update"]: row["count"].value for row in found.rows()}
+    counts = {row.labels["update"]: row.figure("count").value for row in found.rows()}
     assert counts == {"judge": 1.0, "maker": 0.5}
 
 

@@ -12,10 +12,10 @@ from tests.run.played import record_played
 from tests.run.test_resolution import OWN_CPU
 
 import wattstep
+from wattstep.attribution.step_energy import power_over
 from wattstep.recorded.curves import curve_of_gauge
 from wattstep.recorded.power import EnergySource, summed
 from wattstep.run import load
-from wattstep.run.energy import power_over
 from wattstep.schema.figure import Figure, Status
 
 SILENT = -(2**63)

@@ -131,7 +131,7 @@ class Device:
         return str(path)
 
     def probe(self) -> dict[str, Present | Absent]:
-        return probe(SERIAL, self.adb, str(self.root)).found
+        return probe(SERIAL, self.adb, str(self.root)).sensors
 
 
 @pytest.fixture
@@ -250,11 +250,11 @@ def test_what_channels_say_of_themselves(device):
 def test_the_serial_number_is_in_nothing_that_is_recorded(device):
     phone = probe(SERIAL, device.adb, str(device.root))
     assert SERIAL not in str((phone.device, phone.notes))
-    for read in phone.found["phone"].reads:
+    for read in phone.sensors["phone"].reads:
         assert SERIAL not in str((read.path, read.channels))
         assert SERIAL in str(read.feed_settings)
-    assert SERIAL not in str([v for v in phone.found.values() if isinstance(v, Absent)])
-    nobody = probe("XYZ", device.adb).found["phone"]
+    assert SERIAL not in str([v for v in phone.sensors.values() if isinstance(v, Absent)])
+    nobody = probe("XYZ", device.adb).sensors["phone"]
     assert nobody == Absent(reason="no such phone is connected: adb devices lists those that are")
 
 
@@ -553,7 +553,7 @@ def test_an_adb_that_ends_at_once_is_tried_again_and_one_that_is_missing_is_an_e
     assert {row[2] for row in rows} == {104}
     with pytest.raises(FileNotFoundError):
         PhoneSource((str(tmp_path / "no-adb"),), [NOW], 0.1).run(print, threading.Event())
-    assert "not installed" in probe(SERIAL, str(tmp_path / "no-adb")).found["phone"].reason
+    assert "not installed" in probe(SERIAL, str(tmp_path / "no-adb")).sensors["phone"].reason
 
 
 def test_garbage_on_the_cable_gives_no_row_but_gaps(tmp_path):

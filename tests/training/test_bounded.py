@@ -34,7 +34,7 @@ class Slow:
         return self.now_ns
 
     @contextmanager
-    def apart(self, name: str) -> Iterator[None]:
+    def exclude(self, name: str) -> Iterator[None]:
         self.followed = True
         yield
 

@@ -19,7 +19,7 @@ from wattstep.train.child import local
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage
 from wattstep.train.child.verdict import judge
-from wattstep.train.failing import told
+from wattstep.train.failing import news_of
 from wattstep.train.settings import TrainingSettings
 
 ACCOUNT = "0.20 GiB of the GPU's 7.44 GiB are free"
@@ -38,7 +38,7 @@ OUT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacit
     ],
 )
 def test_no_memory_on_the_gpu_is_told_with_the_allocators_account(error: Exception) -> None:
-    news = told(error, lambda: ACCOUNT)
+    news = news_of(error, lambda: ACCOUNT)
     assert news is not None
     assert news["error"].startswith("memory ran out: ")
     assert news["error"].endswith(f"({ACCOUNT})")
@@ -50,7 +50,7 @@ def test_no_memory_on_the_gpu_is_told_with_the_allocators_account(error: Excepti
 
 
 def test_no_memory_on_the_cpu_has_no_account() -> None:
-    assert told(MemoryError(), lambda: "") == {"error": "memory ran out: try a smaller batch"}
+    assert news_of(MemoryError(), lambda: "") == {"error": "memory ran out: try a smaller batch"}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_no_memory_on_the_cpu_has_no_account() -> None:
 )
 def test_a_gpu_that_failed_is_an_error_of_its_own_name_in_one_line(said: str, meaning: str) -> None:
     assert not says_ran_out(said)
-    news = told(RuntimeError(said), lambda: ACCOUNT)
+    news = news_of(RuntimeError(said), lambda: ACCOUNT)
     assert news is not None
     assert news["kind"] == "DeviceFaultError"
     assert news["error"].startswith("the GPU failed: ")
@@ -91,11 +91,11 @@ def test_a_gpu_that_failed_is_an_error_of_its_own_name_in_one_line(said: str, me
 )
 def test_a_mistake_is_neither(said: str) -> None:
     assert meaning_of(said) is None
-    assert told(RuntimeError(said), lambda: ACCOUNT) is None
+    assert news_of(RuntimeError(said), lambda: ACCOUNT) is None
 
 
 def test_a_full_disk_is_what_it_was() -> None:
-    news = told(OSError(28, "No space left on device"), lambda: "")
+    news = news_of(OSError(28, "No space left on device"), lambda: "")
     assert news is not None
     assert news["kind"] == RecordingError.__name__
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from wattstep.attribution.quantities import (
 from wattstep.attribution.window_means import CONFIDENCE, Windows
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figures import Entry, Figures
 
 NOTHING = 1e-9  # of a step: what rounding leaves
 NOT_RESOLVED = "all that is shorter than the source can tell apart, in one sum"
@@ -80,10 +80,8 @@ class Breakdown:
         """Number of traced steps."""
         return self.stand.count
 
-    def rows(
-        self, key: Codes, chosen: BoolArray, part: Codes | None = None
-    ) -> list[dict[str, Any]]:
-        """Row for each key, the longest first; the key stands in the row as "key".
+    def rows(self, key: Codes, chosen: BoolArray, part: Codes | None = None) -> dict[int, Figures]:
+        """Figures of the row of each key, the longest first.
 
         Energy of what is shorter than its source can tell apart is missing there; `unresolved` has
         it in one sum.
@@ -94,7 +92,7 @@ class Breakdown:
             part: What a key lasts in one piece in: each of these numbers is one; None: a call.
         """
         if not chosen.any():
-            return []
+            return {}
         keys, group = compact(key[chosen])
         cells = _Windows(group, self.window[chosen], len(keys), self.stand, self.relative)
         columns = self._columns[chosen]
@@ -131,24 +129,24 @@ class Breakdown:
         flops = _known_sums(group, self.flops[chosen] * factor, len(keys)) / self.windows
         size = np.where(self.outermost[chosen], self.size[chosen], np.nan)
         size = _known_sums(group, size * factor, len(keys)) / self.windows
-        table = []
+        table: dict[int, Figures] = {}
         for position in np.argsort(-seconds, kind="stable"):
-            row: dict[str, Any] = {"key": int(keys[position])}
+            row: dict[str, Figure] = {}
             row["calls"] = Figure(
                 value=float(calls[position]), unit="count", status=Status.COUNTED,
                 n=self.windows, source="trace",
             )  # fmt: skip
             for name, quantity in self.quantities.items():
-                values, reaches = parts[name]
+                values, half_widths = parts[name]
                 taking, others = quantity.taking, sides.get(name)
                 if others is not None and not others.takes[position]:
                     assert taking is not None
                     row[name] = takes_nothing(quantity, taking, self.windows)
                     continue
                 if quantity.shared and (taking is None or taking.off_by_cost):
-                    reaches = np.hypot(reaches, relative * values)
+                    half_widths = np.hypot(half_widths, relative * values)
                 row[name] = self._resolved(
-                    quantity, float(values[position]), float(reaches[position]),
+                    quantity, float(values[position]), float(half_widths[position]),
                     float((seconds if others is None else others.seconds)[position]),
                     float(pieces[position]), moved[name][position] if name in moved else None,
                 )  # fmt: skip
@@ -156,16 +154,16 @@ class Breakdown:
                     row[name] = bounds[name].bounded(row[name], int(position))
             row["share"] = self._share(row["time"])
             self._utilization(row)
-            _gather_rails(row)
-            row["memory"] = Figure(
+            entries = _rails_together(row)
+            entries["memory"] = Figure(
                 value=float(memory[position]), unit="B", status=Status.MEASURED,
                 n=self.windows, source="torch allocator", method="allocated less freed, a step",
             )  # fmt: skip
-            row["flops"] = _counted(flops[position], "FLOP", "not counted for this operation")
-            row["bytes"] = _counted(size[position], "B", "no tensors as arguments")
+            entries["flops"] = _counted(flops[position], "FLOP", "not counted for this operation")
+            entries["bytes"] = _counted(size[position], "B", "no tensors as arguments")
             if "energy" in self.absent:
-                row["energy"] = missing("J", self.absent["energy"])
-            table.append(row)
+                entries["energy"] = missing("J", self.absent["energy"])
+            table[int(keys[position])] = Figures(entries)
         return table
 
     def _calls(self, group: IntArray, chosen: BoolArray, count: int) -> FloatArray:
@@ -237,7 +235,7 @@ class Breakdown:
 
     def unresolved(
         self, key: Codes, chosen: BoolArray, part: Codes | None, unattributed: Sequence[str]
-    ) -> dict[str, Figure]:
+    ) -> Figures:
         """Cost that rows and rests leave out because their source cannot tell it apart, by quantity.
 
         Args:
@@ -268,8 +266,7 @@ class Breakdown:
                 table[name] = self._figure(
                     whole, float(values.mean()), wide, float(seconds.mean()), moved
                 )
-        _gather_rails(table)
-        return table
+        return Figures(_rails_together(table))
 
     def _grouped(self, key: Codes, chosen: BoolArray, part: Codes | None) -> _Grouped:
         """The groups of the chosen rows and how long a piece of each lasts."""
@@ -379,13 +376,13 @@ class Breakdown:
             return quantity.taking.unattributed_s
         return self.quantities["time"].unattributed
 
-    def unattributed(self, names: Sequence[str]) -> dict[str, dict[str, Figure]]:
+    def unattributed(self, names: Sequence[str]) -> dict[str, Figures]:
         """Unattributed costs by name.
 
         Args:
             names: Name of the rest for each phase.
         """
-        table: dict[str, dict[str, Figure]] = {}
+        table: dict[str, Figures] = {}
         for name, columns in unattributed_columns(names).items():
             row: dict[str, Figure] = {}
             all_off_s = self._unattributed_off_s(columns)
@@ -420,8 +417,7 @@ class Breakdown:
             if "energy" in self.absent:
                 row["energy"] = missing("J", self.absent["energy"])
             row.pop("cpu_time", None)
-            _gather_rails(row)
-            table[name] = row
+            table[name] = Figures(_rails_together(row))
         return table
 
     def _figure(
@@ -456,6 +452,9 @@ class Breakdown:
         )
         if quantity.moved is None or moved is None:
             return figure
+        # What a sensor mixes into one traced step is in no clock's interval: the step's own has it.
+        if low is None and sensor and sensor.sensed:
+            return replace(figure, method=f"{quantity.method}; {ONE_WINDOW}")
         return quantity.moved.clock.widened(figure, moved)
 
     def _total(self, quantity: Quantity) -> float:
@@ -468,10 +467,9 @@ class Breakdown:
             return missing("ratio", "the step has no length")
         return time.scaled(1 / self.step_s, "ratio")
 
-    def _utilization(self, row: dict[str, Any]) -> None:
+    def _utilization(self, row: dict[str, Figure]) -> None:
         """CPU time over wall time of all cores: equation 2 of the TX2 paper, for an operation."""
-        cpu: Figure | None = row.pop("cpu_time", None)
-        time: Figure = row["time"]
+        cpu, time = row.pop("cpu_time", None), row["time"]
         if cpu is None or not time.value or cpu.value is None:
             reason = self.absent.get("cpu_time", "the operation takes no time")
             if cpu is not None and cpu.missing:
@@ -496,11 +494,11 @@ def unattributed_columns(names: Sequence[str]) -> dict[str, list[int]]:
     return columns
 
 
-def _gather_rails(row: dict[str, Any]) -> None:
-    """Rails go into one mapping, for machines that have several."""
-    rails = {key.removeprefix(RAIL): row.pop(key) for key in list(row) if key.startswith(RAIL)}
-    if rails:
-        row["energy_by_rail"] = rails
+def _rails_together(row: Mapping[str, Figure]) -> dict[str, Entry]:
+    """The figures of a row, those of rails in one mapping: machines may have several."""
+    entries: dict[str, Entry] = {key: row[key] for key in row if not key.startswith(RAIL)}
+    rails = {key.removeprefix(RAIL): row[key] for key in row if key.startswith(RAIL)}
+    return {**entries, "energy_by_rail": rails} if rails else entries
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -541,7 +539,7 @@ class _Windows:
     def means(
         self, values: FloatArray, column: Codes, whole: FloatArray | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Means over the windows and how far their intervals reach, shape (groups,) each.
+        """Means over the windows and half widths of their intervals, shape (groups,) each.
 
         Args:
             values: Of each row.
@@ -555,7 +553,7 @@ class _Windows:
             by_column = np.bincount(cell, values, minlength=groups * parts).reshape(groups, parts)
         if self._order is not None:
             values = values[self._order]
-        means, reaches = np.zeros(groups), np.zeros(groups)
+        means, half_widths = np.zeros(groups), np.zeros(groups)
         for first in range(0, groups, self._at_once):
             last = min(first + self._at_once, groups)
             low, high = 0, len(values)
@@ -565,13 +563,13 @@ class _Windows:
             flat = np.bincount(cell, values[low:high], minlength=(last - first) * windows)
             sums = flat.reshape(last - first, windows).astype(np.float64)
             if whole is None:
-                means[first:last], reaches[first:last] = self._stand.means(sums)
+                means[first:last], half_widths[first:last] = self._stand.means(sums)
             else:
                 mine = by_column[first:last].astype(np.float64)
-                means[first:last], reaches[first:last] = self._stand.shares(
+                means[first:last], half_widths[first:last] = self._stand.shares(
                     sums, mine, whole, self._relative
                 )
-        return means, reaches
+        return means, half_widths
 
 
 def _known_sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:

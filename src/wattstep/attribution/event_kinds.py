@@ -86,10 +86,10 @@ def kinds_of(
         kind = kind_in(names[categories[category]], names[name])
         table[each] = code_of.setdefault(kind, len(code_of))
     codes: Codes = table[pair]
-    told = np.where(operation & (codes > 0), codes, np.int32(NONE))
-    told = links.taken_over(family.inherited(told))
+    inherited = np.where(operation & (codes > 0), codes, np.int32(NONE))
+    inherited = links.taken_over(family.inherited(inherited))
     sure: Bools = np.array([text in SURE_KINDS for text in code_of], bool)
     kernel: Bools = np.array([text == "kernel" for text in names], bool)
-    launched = kernel[rows.category] & rows.on_gpu & (told != NONE) & ~sure[codes]
-    codes[launched] = told[launched]
+    launched = kernel[rows.category] & rows.on_gpu & (inherited != NONE) & ~sure[codes]
+    codes[launched] = inherited[launched]
     return Labels(codes, tuple(code_of))

@@ -42,13 +42,13 @@ def launches(work: Work, call: IntArray) -> tuple[Launches, ...]:
     """
     if call.shape != (len(work), 2):
         raise InvalidValueError("columns of work differ in length")
-    found = []
+    by_gpu = []
     for code in np.unique(work.processor).tolist():
         mine = np.flatnonzero(work.processor == code)
         mine = mine[np.argsort(work.start_ns[mine], kind="stable")]
         known = mine[call[mine, 0] != UNKNOWN]
         calls = np.unique(call[known], axis=0)
-        found.append(
+        by_gpu.append(
             Launches(
                 processor=work.processors[code],
                 unknown=len(mine) - len(known),
@@ -56,4 +56,4 @@ def launches(work: Work, call: IntArray) -> tuple[Launches, ...]:
                 call_ns=calls[:, 1] - calls[:, 0],
             )
         )
-    return tuple(found)
+    return tuple(by_gpu)

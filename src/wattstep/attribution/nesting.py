@@ -88,8 +88,8 @@ def lanes_of(events: Events, on_gpu: Bools) -> Lanes:
     gpu = on_gpu[first]
     _, which = np.unique(events.processor[first][gpu], return_inverse=True)
     number[gpu] += STREAMS * (which + 1)
-    _, kept = np.unique(number, return_index=True)
-    again = np.setdiff1d(np.arange(len(number)), kept)
+    _, unique = np.unique(number, return_index=True)
+    again = np.setdiff1d(np.arange(len(number)), unique)
     number[again] = OTHERS + np.arange(len(again))
     return Lanes(of_event=key.astype(np.int32), number=number)
 
@@ -140,11 +140,11 @@ class Family:
         on_cpu = np.flatnonzero(~rows.on_gpu)
         if len(on_cpu):
             start = rows.start_ns[on_cpu]
-            found = nest(start, np.maximum(rows.end_ns[on_cpu], start + 1), rows.lane[on_cpu])
-            has = found.parent >= 0
-            self.parent[on_cpu[has]] = on_cpu[found.parent[has]]
-            self._depth = self._depth.astype(found.depth.dtype)
-            self._depth[on_cpu] = found.depth
+            nested = nest(start, np.maximum(rows.end_ns[on_cpu], start + 1), rows.lane[on_cpu])
+            has = nested.parent >= 0
+            self.parent[on_cpu[has]] = on_cpu[nested.parent[has]]
+            self._depth = self._depth.astype(nested.depth.dtype)
+            self._depth[on_cpu] = nested.depth
 
     @cached_property
     def _by_depth(self) -> tuple[Codes, list[int]]:
@@ -199,7 +199,7 @@ def merged(start_ns: Longs, end_ns: Longs) -> Longs:
     start_ns, end_ns = start_ns[long], end_ns[long]
     if not len(start_ns):
         return np.zeros((0, 2), np.int64)
-    reach = np.maximum.accumulate(end_ns)
-    first = np.flatnonzero(np.append(True, start_ns[1:] > reach[:-1]))
+    latest_ns = np.maximum.accumulate(end_ns)
+    first = np.flatnonzero(np.append(True, start_ns[1:] > latest_ns[:-1]))
     last = np.append(first[1:] - 1, len(start_ns) - 1)
-    return np.stack([start_ns[first], reach[last]], axis=1)
+    return np.stack([start_ns[first], latest_ns[last]], axis=1)

@@ -42,7 +42,7 @@ class Windows:
         return shares
 
     def means(self, sums: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Means of what was counted in each window, and how far their intervals reach.
+        """Means of what was counted in each window, and half widths of their intervals.
 
         Kinds of steps that take turns are strata: how they differ is no error.
 
@@ -58,12 +58,12 @@ class Windows:
         counts = there @ (self._of_kind > 0).sum(axis=1)
         kinds = np.maximum(there.sum(axis=1), 1)
         # A kind that a group never runs in adds nothing to its spread.
-        return weighed.mean(axis=1), self._reach(weighed - middle[:, self.kind], counts, kinds)
+        return weighed.mean(axis=1), self._half_width(weighed - middle[:, self.kind], counts, kinds)
 
     def shares(
         self, sums: FloatArray, by_column: FloatArray, whole: FloatArray, relative: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Means of shares of a whole whose own mean is known, and how far their intervals reach.
+        """Means of shares of a whole whose own mean is known, and half widths of their intervals.
 
         What groups take was scaled so that all of them make the known whole: the whole's own
         changes from window to window are none of the share's (the ratio estimator of surveys,
@@ -83,12 +83,12 @@ class Windows:
         share = np.divide(by_column, total, out=np.zeros_like(by_column), where=total > 0)
         errors = sums - share @ whole.T
         counts = np.minimum(((by_column != 0) @ (whole > 0).T > 0).sum(axis=1), self.count)
-        of_share = self._reach(errors, counts, np.ones_like(counts))
+        of_share = self._half_width(errors, counts, np.ones_like(counts))
         # Parts of a step change together as often as not: their errors are not taken to cancel.
         of_parts = by_column @ relative / self.count
         return sums.mean(axis=1), np.hypot(of_share, of_parts)
 
-    def _reach(self, errors: FloatArray, counts: IntArray, fitted: IntArray) -> FloatArray:
+    def _half_width(self, errors: FloatArray, counts: IntArray, fitted: IntArray) -> FloatArray:
         """Half widths of the mean's interval: Student's t, over as many windows as take part.
 
         Args:

@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "demo": "wattstep.cli.demo:demo",
         "doctor": "wattstep.cli.doctor:doctor",
         "boards": "wattstep.cli.boards:boards",
+        "devices": "wattstep.cli.devices:devices",
         "suite": "wattstep.cli.suite:suite",
         "data": "wattstep.cli.data:data",
         "run": "wattstep.cli.run:run",

@@ -7,14 +7,14 @@ from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import Json
+from wattstep.cli.options import OUTPUT, Json
 from wattstep.errors import InvalidValueError
 
 
 def agent(
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", help="The file to write, or with --join the new run."),
+        typer.Option(*OUTPUT, help="The file to write, or with --join the new run."),
     ],
     look: Annotated[
         Optional[Path],  # noqa: UP045

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import Json
+from wattstep.cli.options import OUTPUT, Json
 from wattstep.errors import InvalidValueError
 
 
@@ -38,7 +38,7 @@ def calibrate(
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "-o", "--output",
+            *OUTPUT,
             help="Write the calibration there, for: wattstep run --calibration FILE.",
             metavar="FILE",
         ),

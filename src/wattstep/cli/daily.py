@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Batches, Json, Quiet, parse_batches
+from wattstep.cli.options import OUT, Batches, Json, Quiet, parse_batches
 from wattstep.cli.saying import say
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.errors import InvalidValueError, RecordingError
@@ -32,7 +32,9 @@ def daily(
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            help="Folder; one that was begun continues. [default: daily/WORKLOAD]", metavar="DIR"
+            *OUT,
+            help="Folder; one that was begun continues. [default: daily/WORKLOAD]",
+            metavar="DIR",
         ),
     ] = None,
     json: Json = False,

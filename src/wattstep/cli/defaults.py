@@ -58,14 +58,13 @@ def defaults(
 
 
 def _options(command: Command) -> dict[str, str]:
-    """Parameters by the long names of their options, without dashes before them."""
-    return {
-        spelt[2:]: parameter.name or ""
-        for parameter in command.params
-        if parameter.param_type_name == "option"
-        for spelt in parameter.opts
-        if spelt.startswith("--") and spelt[2:] not in NEVER
+    """Parameters by the names of their options, without dashes before them: of several, the first."""
+    options = (each for each in command.params if each.param_type_name == "option")
+    names = {
+        next((spelt[2:] for spelt in each.opts if spelt.startswith("--")), ""): each.name or ""
+        for each in options
     }
+    return {name: parameter for name, parameter in names.items() if name not in ("", *NEVER)}
 
 
 def _of_file(

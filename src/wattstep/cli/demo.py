@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import OUT, Json, Quiet
 
 RECORDING: Final = Path(__file__).parent / "recordings" / "orin-vgg9.csv.gz"
 CREDIT: Final = (
@@ -21,7 +21,7 @@ BATCH: Final = 64
 
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder of the run and of its report.", metavar="DIR")
+        Path, typer.Option(*OUT, help="Folder of the run and of its report.", metavar="DIR")
     ] = Path("demo"),
     json: Json = False,
     quiet: Quiet = False,

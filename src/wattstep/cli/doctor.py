@@ -108,20 +108,27 @@ def _device(device: DeviceFacts) -> list[str]:
 
 def _gpus(processors: Sequence[ProcessorFacts]) -> list[str]:
     """Of each processor beside the CPU, whether it can be used; a wattstep of before says nothing."""
+    from wattstep.engines import DEFAULT
+
     lines = []
     for each in processors:
-        if each["name"] == "cpu":
+        if each["name"] == "cpu" and each["usable"]:
             continue
+        engine = each.get("engine", DEFAULT)
+        of_engine = "" if engine == DEFAULT else f" ({engine})"
         facts = each["facts"]
         words = [
             facts.get("name"),
-            f"compute capability {facts['compute_capability']}" if facts else None,
-            _size(facts["memory"]) if facts else None,
+            f"compute capability {facts['compute_capability']}"
+            if "compute_capability" in facts
+            else None,
+            _size(facts["memory"]) if "memory" in facts else None,
             "of the system's memory" if facts.get("shares_memory") else None,
         ]
         facts_shown = ", ".join(word for word in words if word)
-        how = f"usable ({facts_shown})" if each["usable"] else f"not usable: {each['reason']}"
-        lines.append(f"processor {each['name']}: {how}")
+        usable = f"usable ({facts_shown})" if facts_shown else "usable"
+        how = usable if each["usable"] else f"not usable: {each['reason']}"
+        lines.append(f"processor {each['name']}{of_engine}: {how}")
     return lines
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.opening import open_runs
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
 from wattstep.schema.failures import Failures
 from wattstep.schema.sanitize import plain
@@ -35,7 +35,7 @@ def export(
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "--output", "-o",
+            *OUTPUT,
             help="The file or folder; of several runs a folder with one each. A path that ends "
             "with .gz (perfetto, chrome) or .zip (csv) is packed. [default: the run's name, here]",
             metavar="PATH",

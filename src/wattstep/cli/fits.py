@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Batches, Json, MemoryLimit, Precisions, Quiet
+from wattstep.cli.options import OUT, Batches, Json, MemoryLimit, Precisions, Quiet
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.cli.sweep import (
     Threads,
@@ -45,7 +46,8 @@ def fits(
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            help="Folder of the sweep; one that was begun continues. [default: a new one in runs]",
+            *OUT,
+            help="Folder of the sweep; one that was begun continues. [default: a new one in fits]",
             metavar="DIR",
         ),
     ] = None,
@@ -66,4 +68,9 @@ def fits(
         **{**given, "data_dir": absolute(given["data_dir"])},
     )
     plan = make_plan(shared, chosen, batch, threads, precision, memory_limit, cooldown="none")
-    run_sweep(plan, out or Path("runs", new_name("fits")), as_json=json, quiet=quiet)
+    run_sweep(plan, out or Path("fits", new_name(_name(chosen))), as_json=json, quiet=quiet)
+
+
+def _name(workloads: Sequence[str]) -> str:
+    others = len(workloads) - 1
+    return f"{workloads[0]}-and-{others}-more" if others else workloads[0]

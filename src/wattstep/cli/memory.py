@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.options import (
+    OUTPUT,
     Batches,
     Full,
     Json,
@@ -40,7 +41,7 @@ def memory(
     memory_limit: MemoryLimit = None,
     output: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--output", "-o", help="An HTML file with charts.", metavar="FILE"),
+        typer.Option(*OUTPUT, help="An HTML file with charts.", metavar="FILE"),
     ] = None,
     full: Full = False,
     json: Json = False,

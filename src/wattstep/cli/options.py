@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, Optional, TextIO
 
 import typer
 
@@ -12,6 +12,11 @@ from wattstep.errors import InvalidValueError, RunExistsError
 
 if TYPE_CHECKING:
     from wattstep.train.child.limits import MemoryLimit as MemoryBound
+
+# A folder of runs is --out, what is made of runs --output; each is understood for the other. The first
+# is the option's name in help, in the environment and in pyproject.toml.
+OUT: Final = ("--out", "--output", "-o")
+OUTPUT: Final = ("--output", "--out", "-o")
 
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")
@@ -65,9 +70,7 @@ Runs = Annotated[
         help="Runs, or folders that hold runs. [default: the newest run in runs]",
     ),
 ]
-Out = Annotated[
-    Path, typer.Option("--out", help="Folder in which runs are written.", metavar="DIR")
-]
+Out = Annotated[Path, typer.Option(*OUT, help="Folder in which runs are written.", metavar="DIR")]
 Name = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--name", help="Name of the run; made from workload and time where not given."),

@@ -95,10 +95,7 @@ class TrainingProgress:
             detail += f", {stage.ahead}"
         if stage.unpowered and not self._told:
             self._told = True
-            self._console.print(
-                f"{self._title}: joules to finish cannot be determined: {stage.unpowered}",
-                markup=False,
-            )
+            self._print(f"{self._title}: joules to finish cannot be determined: {stage.unpowered}")
         if self._bar is not None:
             self._bar.update(self._task, completed=stage.share, detail=detail)
             return
@@ -114,7 +111,12 @@ class TrainingProgress:
         if self._view is not None:
             self._view.say(f"wattstep: warning: {text}")
             return
-        self._console.print(f"wattstep: warning: {text}", style="yellow", markup=False)
+        self._print(f"wattstep: warning: {text}", style="yellow")
+
+    def _print(self, text: str, style: str = "") -> None:
+        """Prints a sentence, folded between words in a terminal and as one line elsewhere."""
+        folded = self._console.is_terminal
+        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=not folded)
 
 
 def is_new(text: str, warned: set[str]) -> bool:
@@ -183,10 +185,10 @@ def list_progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[
 
 @contextmanager
 def stages_of(title: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows the stage of work that nobody knows the length of; what it yields is told each stage."""
+    """Shows, in a terminal, the stage of work whose length is unknown; what it yields is told each stage."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield (lambda stage: None) if quiet else (lambda stage: say(f"{title}: {stage}"))
+        yield lambda stage: None
         return
     with console.status(Text(title)) as status:
         yield lambda stage: status.update(Text(f"{title}: {stage}"))

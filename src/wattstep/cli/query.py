@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.errors import InvalidValueError, WattstepError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def query(
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "--output", "-o", help=f"Write the rows into a file: {', '.join(SUFFIXES)}.",
+            *OUTPUT, help=f"Write the rows into a file: {', '.join(SUFFIXES)}.",
             metavar="FILE",
         ),
     ] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattstep.cli.folders import DAILY, SWEEP, FolderContents, find, read_sweep, trained
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
 from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.report.values import plain
@@ -30,9 +30,7 @@ def report(
             metavar="RUN...", help="Runs, folders that hold runs, sweeps, daily trainings."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[Path, typer.Option(*OUTPUT, help="The HTML file.")] = Path("report.html"),
     paper: Annotated[
         bool,
         typer.Option(

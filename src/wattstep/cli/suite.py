@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, Optional
@@ -12,9 +13,8 @@ import typer
 
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.settings_options import with_settings
-from wattstep.errors import InvalidValueError, MissingPartError
-from wattstep.schema.engine import ModelCounts
-from wattstep.schema.workload import Preparation
+from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.schema.workload import Preparation, Published, Specification
 
 COUNTS: Final = (
     "parameters", "trainable_parameters", "layers", "weight_layers", "forward_flops_per_sample",
@@ -44,13 +44,14 @@ def suite(
         workloads.check_name(one)
     # One sample says what a sample takes; two, where normalisation over the batch needs two.
     data = None if data_dir is None else Path(data_dir)
+    if data is not None and not data.is_dir():
+        raise InvalidValueError(f"--data {data}: there is no such folder")
     preparation = Preparation(batch_size=2, classes=classes, image_size=image_size, data_dir=data)
-    key = _key(preparation)
     rows: list[dict[str, Any]] = []
     with list_progress("counting", len(names), quiet=quiet or len(names) == 1) as advance:
         for one in names:
             advance(one)
-            rows.append(_row(one, preparation, key))
+            rows.append(_row(one, preparation))
     if json:
         from wattstep.report.json_document import dump
 
@@ -61,25 +62,45 @@ def suite(
         _show_one(rows[0])
 
 
-def _key(preparation: Preparation) -> str:
+@cache
+def _key(engine: str, preparation: Preparation) -> str:
     """Cache key of the counts: our code, the framework's version, and what is asked for."""
     from wattstep import engines
     from wattstep.store.cache import hash_files
 
-    files, versions = engines.find(engines.DEFAULT).counted_from()
-    return hash_files(files, *versions, repr(preparation))
+    files, versions = engines.find(engine).counted_from()
+    return hash_files(files, engine, *versions, repr(preparation))
 
 
-def _row(name: str, preparation: Preparation, key: str) -> dict[str, Any]:
-    from wattstep import engines, workloads
+def _counted(workload: Specification, preparation: Preparation) -> dict[str, Any]:
+    """Counts of a workload on the default engine, else the first that makes it, or why there are none."""
+    from wattstep import engines
+    from wattstep.schema.failures import contained
     from wattstep.store.cache import cached
+
+    default = engines.DEFAULT
+    engine = default if default in workload.engines else next(iter(workload.engines), default)
+    try:
+        workload.on(engine)
+        key = _key(engine, preparation)
+        counts: dict[str, Any] = cached(
+            f"suite-{workload.facts.name}",
+            key,
+            lambda: engines.find(engine).count(workload, preparation),
+        )
+    except WattstepError as error:
+        return _uncounted(workload.facts.published, str(error))
+    except Exception as error:  # another package's defect costs its own workload
+        return _uncounted(workload.facts.published, contained(error))
+    return counts
+
+
+def _row(name: str, preparation: Preparation) -> dict[str, Any]:
+    from wattstep import workloads
     from wattstep.workloads.paper_table import TABLE
 
     workload = workloads.find(name)
-
-    def count() -> ModelCounts:
-        return engines.find(engines.DEFAULT).count(workload, preparation)
-
+    preparation.check(workload.facts)
     facts = asdict(workload.facts)
     if preparation.classes is not None:
         facts["classes"] = preparation.classes
@@ -87,22 +108,18 @@ def _row(name: str, preparation: Preparation, key: str) -> dict[str, Any]:
         facts["image_size"] = preparation.image_size
         facts["input_shape"] = (*facts["input_shape"][:-2], *[preparation.image_size] * 2)
     paper = TABLE.get(name)
-    try:
-        counted = cached(f"suite-{name}", key, count)
-    except MissingPartError as error:
-        counted = _uncounted(facts["published"], str(error))
     return {
         **facts,
-        **counted,
+        **_counted(workload, preparation),
         "paper_table": None if paper is None else paper.to_dict(),
     }
 
 
-def _uncounted(published: dict[str, Any], reason: str) -> dict[str, Any]:
-    """In the place of counts, where what counts is not installed."""
+def _uncounted(published: Published, reason: str) -> dict[str, Any]:
+    """In the place of counts, where nothing counts."""
     return {
         **dict.fromkeys(COUNTS),
-        "published": {**published, "parameters": None},
+        "published": {**asdict(published), "parameters": None},
         "not_counted": reason,
     }
 
@@ -159,6 +176,13 @@ def _show_all(rows: list[dict[str, Any]]) -> None:
         "Counted from our own code: params as it trains; FLOP of a sample's forward pass, a "
         "multiply-add is two. More: wattstep suite NAME"
     )
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        if "not_counted" in row:
+            by_reason.setdefault(row["not_counted"], []).append(row["name"])
+    for reason, names in by_reason.items():
+        whose = "all" if len(names) == len(rows) else ", ".join(names)
+        console.print(f"Not counted ({whose}): {reason}", markup=False, highlight=False)
 
 
 def _domain(row: dict[str, Any]) -> str:

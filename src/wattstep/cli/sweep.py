@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 import typer
 
 from wattstep.api import SWEEP_STEPS as LEAST_STEPS
-from wattstep.cli.options import Batches, Json, MemoryLimit, Precisions, Quiet, parse_batches
+from wattstep.cli.options import OUT, Batches, Json, MemoryLimit, Precisions, Quiet, parse_batches
 from wattstep.cli.saying import say_failures
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.errors import InvalidValueError
@@ -45,9 +45,14 @@ Threads = Annotated[
     trace="none",
 )  # fmt: skip
 def sweep(
+    names: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[NAME...]", help="Workloads; see suite. [default: all]"),
+    ] = None,
     workloads: Annotated[
-        str, typer.Option(help="Workloads with commas between them, or all.", metavar="NAME,...")
-    ] = "all",
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The same with commas between them, or all.", metavar="NAME,..."),
+    ] = None,
     batch: Batches = "1,4,16,32,64,128,256",
     threads: Threads = None,
     precision: Precisions = "fp32",
@@ -97,7 +102,10 @@ def sweep(
         ),
     ] = "auto",
     out: Annotated[
-        Path, typer.Option(help="Folder of the sweep; one that was begun continues.", metavar="DIR")
+        Path,
+        typer.Option(
+            *OUT, help="Folder of the sweep; one that was begun continues.", metavar="DIR"
+        ),
     ] = Path("sweep"),
     scheduler: Annotated[
         Optional[str],  # noqa: UP045
@@ -130,7 +138,11 @@ def sweep(
     from wattstep.train.environment.keeper import check_state
     from wattstep.train.settings import TrainingSettings
 
-    chosen = chosen_workloads(workloads.split(","))
+    if names and workloads:
+        raise InvalidValueError(
+            f"{' '.join(names)} and --workloads {workloads}: name the workloads in one of both ways"
+        )
+    chosen = chosen_workloads(names or (workloads or "all").split(","))
     _check_where(scheduler, targets, device, on_devices=modes is not None or clocks is not None)
     shared = TrainingSettings(
         workload=chosen[0],

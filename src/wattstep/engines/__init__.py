@@ -1,4 +1,4 @@
-"""The engines: frameworks that train, each behind the same door (`records.engine.Engine`)."""
+"""The engines: frameworks that train, each behind the same door (`schema.engine.Engine`)."""
 
 from __future__ import annotations
 

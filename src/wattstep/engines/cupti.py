@@ -49,7 +49,7 @@ def cupti_refused(
         return f"CUPTI needs root on Tegra with CUDA {cuda_version}"
     if _ADMIN_ONLY.search(_text(root / "proc/driver/nvidia/params")):
         return "the driver lets none but root profile (RmProfilingAdminOnly)"
-    nodes = _found(root, _PROFILING) or _found(root, _OF_DESKTOPS)
+    nodes = _matching(root, _PROFILING) or _matching(root, _OF_DESKTOPS)
     if not nodes:
         return "the GPU's device nodes, which CUPTI opens on Tegra, were not found"
     closed = [node for node in nodes if not _may_use(node, euid, groups)]
@@ -89,20 +89,20 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _found(root: Path, patterns: Collection[str]) -> list[Path]:
+def _matching(root: Path, patterns: Collection[str]) -> list[Path]:
     return sorted(path for pattern in patterns for path in root.glob(pattern))
 
 
 def _may_use(node: Path, euid: int, groups: Collection[int]) -> bool:
     """True if this user may read and write it."""
     try:
-        found = node.stat()
+        status = node.stat()
     except OSError:
         return False
-    if found.st_uid == euid:
+    if status.st_uid == euid:
         wanted = stat.S_IRUSR | stat.S_IWUSR
-    elif found.st_gid in groups:
+    elif status.st_gid in groups:
         wanted = stat.S_IRGRP | stat.S_IWGRP
     else:
         wanted = stat.S_IROTH | stat.S_IWOTH
-    return found.st_mode & wanted == wanted
+    return status.st_mode & wanted == wanted

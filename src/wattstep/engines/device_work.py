@@ -66,17 +66,17 @@ def events_beside(events: Iterable[Any], annotations: Iterable[str] = ()) -> lis
     """
     shadows = frozenset(annotations)
     threads: dict[int, int] = {}  # numbers of the framework's own, by those of the system
-    found = []
+    chosen = []
     for event in events:
         category = _category(event, shadows)
         if category in ON_CPU or category in GPU_WORK:
-            found.append(_event(event, category))
+            chosen.append(_event(event, category))
         elif category == "operation":
             threads[event.device_resource_id()] = event.start_thread_id()
-    for one in found:
+    for one in chosen:
         if one.processor == CPU:
             one.thread = threads.get(one.thread, one.thread)
-    return found
+    return chosen
 
 
 def _category(event: Any, shadows: frozenset[str]) -> str:
@@ -191,10 +191,10 @@ class WindowEvents:
         for call, asker in self._calls:
             one, other = self.operations[call], self.operations[asker]
             one.layer, one.phase = other.layer, other.phase
-        found = []
+        on_device = []
         for event, kind, stream, at in self._work:
             launcher = self.operations[at] if at >= 0 else None
-            found.append(
+            on_device.append(
                 DeviceOperation(
                     name=event.name,
                     start=event.start,
@@ -208,7 +208,7 @@ class WindowEvents:
                     launch=at,
                 )
             )
-        return found
+        return on_device
 
 
 class _Codes(dict[str, int]):

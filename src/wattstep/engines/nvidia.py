@@ -111,21 +111,21 @@ def shares_memory(root: Path = Path("/")) -> bool:
     return look(root).tegra
 
 
-def why_no_gpu(system: System, build: Build, visible: str | None, said: str = "") -> str | None:
+def why_no_gpu(system: System, build: Build, visible: str | None, message: str = "") -> str | None:
     """What is missing for a GPU, and how to get it, in one line.
 
     Args:
         system: As `look` has it.
         build: Of the framework.
         visible: CUDA_VISIBLE_DEVICES, or None where it is not set.
-        said: What the framework said when it was asked for a GPU; "" where it was not asked yet.
+        message: What the framework said when it was asked for a GPU; "" where it was not asked yet.
 
     Returns:
         None where the framework is built for GPUs and was not asked yet: files alone refuse none.
     """
     if build.cuda is None:
         return _of_cpu_build(system, build)
-    if not said:
+    if not message:
         return None
     if visible is not None and (not visible.strip() or visible.strip().startswith("-1")):
         how = "is empty" if not visible.strip() else f"is {visible.strip()}"
@@ -143,7 +143,7 @@ def why_no_gpu(system: System, build: Build, visible: str | None, said: str = ""
         )
     if not system.nodes and not system.tegra:
         return _of_missing_driver(system)
-    return _said(system, build, said)
+    return _of_message(system, build, message)
 
 
 def why_not_on(name: str, capability: tuple[int, int], built_for: tuple[str, ...]) -> str | None:
@@ -202,9 +202,9 @@ def _of_missing_driver(system: System) -> str:
     )
 
 
-def _said(system: System, build: Build, said: str) -> str:
+def _of_message(system: System, build: Build, message: str) -> str:
     """What the framework's own words mean."""
-    if match := _TOO_OLD.search(said):
+    if match := _TOO_OLD.search(message):
         has = f" (it has CUDA {_of_number(match[1])})" if match[1] else ""
         cure = (
             _of_nvidia(system)
@@ -212,12 +212,12 @@ def _said(system: System, build: Build, said: str) -> str:
             else "update the driver, or install torch built for an older CUDA"
         )
         return f"the driver is too old for {build.name}, built for CUDA {build.cuda}{has}: {cure}"
-    if _MISMATCH.search(said):
+    if _MISMATCH.search(message):
         return (
             "the kernel's part of NVIDIA's driver and its libraries are of different versions, as "
             "after an update: restart the machine"
         )
-    line = next((line.strip() for line in said.splitlines() if line.strip()), "no reason given")
+    line = next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
     if system.tegra:
         return f"{build.name} cannot use the GPU of {system.board} ({line}): {_of_nvidia(system)}"
     return f"{build.name} cannot use the GPU: {line}"

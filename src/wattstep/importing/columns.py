@@ -49,7 +49,7 @@ class OperationRows:
         names: Texts by code.
         step: Position of the step, NONE outside.
         index: Of the steps.
-        kept: Which become rows.
+        becomes_row: Which become rows.
         kind: Of each row.
         layer: Of each row; NONE where there is none.
         phase: Likewise.
@@ -65,7 +65,7 @@ class OperationRows:
     names: tuple[str, ...]
     step: Codes
     index: Longs
-    kept: Bools
+    becomes_row: Bools
     kind: Labels
     layer: Labels
     phase: Labels
@@ -75,7 +75,7 @@ class OperationRows:
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Columns by name, `BATCH` rows at a time, by step and begin."""
-        order = np.flatnonzero(self.kept).astype(np.int32)
+        order = np.flatnonzero(self.becomes_row).astype(np.int32)
         order = order[np.argsort(self.step[order], kind="stable")]
         _, first, window = np.unique(self.step[order], return_index=True, return_inverse=True)
         position = np.full(len(self.rows), NONE, np.int32)

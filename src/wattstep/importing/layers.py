@@ -147,7 +147,7 @@ def match_backward(
     for group in np.unique(forward_thread[node[sequence[node] >= 0]]):
         mine = np.flatnonzero((forward_thread[node] == group) & (sequence[node] >= 0))
         layers[mine] = _made_by(rows, forward, sequence, sequence[node[mine]])
-    return Backward(node=node, forward=_filled(layers, sequence[node], rows.lane[node]))
+    return Backward(node=node, forward=_inherited(layers, sequence[node], rows.lane[node]))
 
 
 def _made_by(rows: Rows, forward: Longs, sequence: Longs, wanted: Longs) -> Longs:
@@ -164,7 +164,7 @@ def _made_by(rows: Rows, forward: Longs, sequence: Longs, wanted: Longs) -> Long
     return np.where(numbers[at] == wanted, mine[::-1][last[at]], NONE)
 
 
-def _filled(layers: Longs, sequence: Longs, lane: Codes) -> Longs:
+def _inherited(layers: Longs, sequence: Longs, lane: Codes) -> Longs:
     """Nodes without a number take what the node before them on their thread has."""
     if not len(layers):
         return layers

@@ -61,7 +61,7 @@ NAMED: Final = 8  # categories in a note
 WAIT: Final = "a GPU or its driver waiting: no work; the call that waits is there itself"
 _REASONS: Final = (NO_STEP, UNUSED_MARK, SHADOW, WAIT)
 _LEFT_OUT: Final[Mapping[str, str]] = {"gpu_annotation": SHADOW, "wait": WAIT}
-_KEPT, _MARK = -1, -2  # beside positions in `_REASONS`
+_ROW, _MARK = -1, -2  # beside positions in `_REASONS`
 Reasons = np.ndarray[Any, np.dtype[np.int8]]
 
 
@@ -302,7 +302,7 @@ class _Making:
             if not steps.whole:
                 columns = own_export.with_flags(columns, take(own, steps.mark), self._warmup)
         reasons = self._reasons(step)
-        laid = OperationRows(
+        made = OperationRows(
             rows=rows,
             family=self._family,
             lanes=self._lanes,
@@ -310,7 +310,7 @@ class _Making:
             names=self._names,
             step=step,
             index=steps.index,
-            kept=reasons == _KEPT,
+            becomes_row=reasons == _ROW,
             kind=kind,
             layer=layers,
             phase=phase,
@@ -330,10 +330,10 @@ class _Making:
             notes=(*steps.notes, *(self._notes(marks, common) if own is None else ())),
             events=len(rows),
             marks=int((reasons == _MARK).sum()),
-            rows=int((reasons == _KEPT).sum()),
+            rows=int((reasons == _ROW).sum()),
             left_out=_left_out(reasons, rows.duration_ns),
             whole=steps.whole,
-            _rows=laid,
+            _rows=made,
         )
 
     def _of(self, *categories: str) -> Bools:
@@ -430,8 +430,8 @@ class _Making:
         return outermost
 
     def _reasons(self, step: Codes) -> Reasons:
-        """Fate of each row: a position in `_REASONS`, or `_KEPT` or `_MARK`."""
-        reasons = np.full(len(self._rows), _KEPT, np.int8)
+        """Fate of each row: a position in `_REASONS`, or `_ROW` or `_MARK`."""
+        reasons = np.full(len(self._rows), _ROW, np.int8)
         reasons[step == NONE] = _REASONS.index(NO_STEP)
         for category, reason in _LEFT_OUT.items():
             reasons[self._of(category)] = _REASONS.index(reason)

@@ -26,11 +26,11 @@ def is_row(own: Own) -> Bools:
     return rows
 
 
-def labels(told: Codes, names: tuple[str, ...], found: Labels, is_told: Bools) -> Labels:
-    """Labels as they are told, where they are, NONE among them; else as they were found."""
-    codes = np.where(is_told, told, found.codes)
-    shifted = np.where(~is_told & (codes != NONE), codes + len(names), codes)
-    return Labels(shifted.astype(np.int32), (*names, *found.texts))
+def labels(own: Codes, names: tuple[str, ...], derived: Labels, is_own: Bools) -> Labels:
+    """Labels of our own export where it has them, NONE among them; else those derived from events."""
+    codes = np.where(is_own, own, derived.codes)
+    shifted = np.where(~is_own & (codes != NONE), codes + len(names), codes)
+    return Labels(shifted.astype(np.int32), (*names, *derived.texts))
 
 
 def step_positions(number: Longs, index: Longs, positions: Codes) -> Codes:

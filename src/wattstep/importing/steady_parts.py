@@ -58,7 +58,7 @@ class SteadyParts:
 
     def of(self, period_s: float) -> SteadyParts:
         """Copy with steps of another length."""
-        return _laid(self.runs, self.busy, period_s * 1e9)
+        return _in_steps(self.runs, self.busy, period_s * 1e9)
 
     def counted(self, period: Figure) -> tuple[int, int]:
         """The fewest and the most steps that the busy stretch may hold."""
@@ -117,10 +117,10 @@ def counted_period(
     if not len(means) or abs(means.mean() / value - 1) > NEAR:
         return period
     mean = float(means.mean())
-    reach = float(stats.t.isf(0.025, len(means) - 1) * means.std(ddof=1)) / len(means) ** 0.5
+    half_width = float(stats.t.isf(0.025, len(means) - 1) * means.std(ddof=1)) / len(means) ** 0.5
     low, high = _ends(period)
     return replace(
-        period, value=mean, low=min(low, mean - reach), high=max(high, mean + reach),
+        period, value=mean, low=min(low, mean - half_width), high=max(high, mean + half_width),
         method=f"{period.method}; mean by counting turns of its line",
     )  # fmt: skip
 
@@ -152,10 +152,10 @@ def _divided(t_ns: IntArray, steady: BoolArray, period_ns: float) -> SteadyParts
     cuts = np.flatnonzero(np.diff(steady)) + 1
     edges = t_ns[np.concatenate([[0], cuts, [len(t_ns) - 1]])]
     runs = np.stack([edges[:-1], edges[1:]], axis=1)[steady[np.concatenate([[0], cuts])]]
-    return _laid(runs, (int(t_ns[0]), int(t_ns[-1])), period_ns)
+    return _in_steps(runs, (int(t_ns[0]), int(t_ns[-1])), period_ns)
 
 
-def _laid(runs: IntArray, busy: tuple[int, int], period_ns: float) -> SteadyParts:
+def _in_steps(runs: IntArray, busy: tuple[int, int], period_ns: float) -> SteadyParts:
     """Whole steps of each run, as many as it holds, in its middle, and the gaps between."""
     counts = (np.diff(runs)[:, 0] / period_ns).astype(np.int64)
     held, counts = runs[counts > 0], counts[counts > 0]

@@ -79,10 +79,12 @@ def steps_of_power(logs: Sequence[Telemetry], warmup: int) -> PowerSteps:
     power = _power(logs)
     if power is None:
         reason = NO_SAMPLES if _channels(logs) else NO_POWER
-        return _told(None, missing("s", reason), warmup)
+        return _power_steps(None, missing("s", reason), warmup)
     busy_and_idle = stretches(power.t_ns, power.total)
     inside = (power.t_ns >= busy_and_idle.busy[0]) & (power.t_ns <= busy_and_idle.busy[1])
-    return _told(busy_and_idle, _period(power, inside, busy_and_idle.idle_shown), warmup, power)
+    return _power_steps(
+        busy_and_idle, _period(power, inside, busy_and_idle.idle_shown), warmup, power
+    )
 
 
 def _period(power: _Power, inside: BoolArray, idle_shown: bool) -> Figure:
@@ -123,7 +125,7 @@ def _shortest(figure: Figure, power: _Power, busy: tuple[int, int]) -> Figure:
     return replace(figure, value=value, low=low, high=high, method=method)
 
 
-def _told(
+def _power_steps(
     busy_and_idle: Stretches | None, figure: Figure, warmup: int, power: _Power | None = None
 ) -> PowerSteps:
     reason = figure.reason
@@ -143,7 +145,7 @@ def _told(
         if steady.share >= LEAST_SEEN:
             figure = counted_period(power.t_ns, (power.total, *power.parts), steady, figure)
             steady = steady.of(figure.value or 0.0)
-            return _filled(steady, figure, power, busy_and_idle, warmup)
+            return _with_steps(steady, figure, power, busy_and_idle, warmup)
         reason = RARE.format(period=spoken(figure.value or 0.0), share=steady.share)
     words = NONE.format(reason)
     return PowerSteps(
@@ -152,7 +154,7 @@ def _told(
     )  # fmt: skip
 
 
-def _filled(
+def _with_steps(
     steady: SteadyParts, figure: Figure, power: _Power, busy_and_idle: Stretches, warmup: int
 ) -> PowerSteps:
     """Steps of one length in all parts in which the period shows."""
@@ -256,8 +258,8 @@ def _channels(logs: Sequence[Telemetry]) -> list[tuple[Telemetry, Channel]]:
 def _at(t_ns: IntArray, times: IntArray, values: FloatArray) -> FloatArray:
     if len(times) == len(t_ns) and np.array_equal(times, t_ns):
         return values
-    laid: FloatArray = np.interp((t_ns - t_ns[0]).astype(np.float64), times - t_ns[0], values)
-    return laid
+    resampled: FloatArray = np.interp((t_ns - t_ns[0]).astype(np.float64), times - t_ns[0], values)
+    return resampled
 
 
 def _names(channels: Sequence[Channel]) -> str:

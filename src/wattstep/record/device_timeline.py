@@ -21,21 +21,25 @@ FEW: Final = 4  # marks over which their cost is averaged
 CROWDED: Final = 4096  # events that wait: more are read while a step runs
 _FIRST_NS: Final = 1 << 40  # of the device's clock: two queues of a device may go back by little
 _MOST_INDEX: Final = 2**32 - 1
-_DEVICE: Final = int(Mark.DEVICE)
+_DEVICE, _ANCHOR = int(Mark.DEVICE), int(Mark.DEVICE_ANCHOR)
 
 
 class _Stream:
     """Events of one stream that wait to be read.
+
+    Args:
+        kind: Of the marks that they become.
 
     Attributes:
         events: With the time of the host's mark of each, in their order.
         not_before_ns: The device had not come to the first of them then.
     """
 
-    __slots__ = ("events", "not_before_ns")
+    __slots__ = ("events", "kind", "not_before_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, kind: int = _DEVICE) -> None:
         self.events: deque[tuple[int, Any]] = deque()
+        self.kind = kind
         self.not_before_ns = 0
 
 
@@ -64,6 +68,7 @@ class DeviceTimeline:
         self._pending: dict[int, _Stream] = {}
         self._waiting = 0  # events in all of them
         self._latest = _Stream()  # that of the mark made last
+        self._beside = _Stream(_ANCHOR)  # where no work waits
         self._renamed: dict[int, int] = {}
         self._unplaced: list[int] = []  # marks that could have no event: a graph was captured
         self._last: Any = None  # the event that was read last
@@ -118,6 +123,8 @@ class DeviceTimeline:
         """
         for stream in self._pending.values():
             now_ns = self._read(stream, now_ns)
+        if self._beside.events:
+            self._read(self._beside, now_ns)
 
     def _read(self, stream: _Stream, now_ns: int) -> int:
         """Writes down what the device has come to in a stream; when it was asked last."""
@@ -138,7 +145,7 @@ class DeviceTimeline:
             late = max(stream.not_before_ns - key, 0)
             stream.not_before_ns = 0  # of those behind it nothing is known
             self._journal.add(
-                _DEVICE,
+                stream.kind,
                 self._code,
                 float(now_ns - key),
                 min(late, _MOST_INDEX),
@@ -148,28 +155,42 @@ class DeviceTimeline:
         return now_ns
 
     def anchor(self, times: int = 1) -> None:
-        """Marks more, where the device has nothing to do: they tell its clock to microseconds.
+        """Marks more, to which the device comes at once: they tell its clock to microseconds.
 
-        A device that works is left alone; one that was idle is waited for, `PATIENCE_NS` at most.
+        Where it has nothing to do they are in the training's own stream, else in one beside it, in
+        which no work waits. They are asked for, for `PATIENCE_NS` at most; the training's work is
+        never waited for.
 
         Raises:
             OSError: The disk is full.
         """
         for _ in range(times):
-            if self._latest.events:
-                return
             now = perf_counter_ns()
             until = now + PATIENCE_NS
-            self.mark(now)
+            stream = self._beside if self._latest.events else None
+            if stream is None:
+                self.mark(now)
+                stream = self._latest
+            elif stream.events or not self._mark_beside(now):
+                return
             marked = perf_counter_ns()
             cost = marked - now
             now = marked
-            while self._latest.events and now < until:
-                self.read(now)
+            while stream.events and now < until:
+                self._read(stream, now)
                 asked, now = now, perf_counter_ns()
-            if not self._latest.events and now > marked:
+            if not stream.events and now > marked:
                 cost += now - asked
                 self.cost_ns += (cost - self.cost_ns) // FEW if self.cost_ns else cost
+
+    def _mark_beside(self, t_ns: int) -> bool:
+        """An event where no work waits; False where there can be none."""
+        event = self._queue.record_beside()
+        if event is None:
+            return False
+        self._beside.events.append((t_ns, event))
+        self._waiting += 1
+        return True
 
     def finish(self) -> None:
         """Waits for what the device still has to do, once the training is over; notes its memory.

@@ -140,35 +140,35 @@ class StepRecorder:
         """
         self._steps.update(name, at_ns)
 
-    def rest(self, name: str) -> None:
-        """Begins something else than training, e.g. "evaluation", until the next step."""
+    def span(self, name: str) -> None:
+        """Begins what is no training, e.g. "evaluation", until the next step or `end_rest`."""
         if not self._steps.resting:
             self._guarded(lambda: self._steps.rest(name))
 
-    def span(self, name: str) -> None:
-        """Begins what is no training, e.g. "evaluation", until the next step or `end_rest`."""
-        self.rest(name)
-
-    def exclude(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """A context: work whose time and memory are no part of the training."""
-        return self.apart(name)
+    def rest(self, name: str) -> None:
+        """As `span`, which scripts called so before."""
+        self.span(name)
 
     def end_rest(self) -> None:
         """Ends the rest that began last."""
         self._guarded(self._steps.end_rest)
 
     @contextlib.contextmanager
-    def apart(self, name: str) -> Iterator[None]:
+    def exclude(self, name: str) -> Iterator[None]:
         """A context: work beside the training whose time and memory are no part of it.
 
-        Whatever it takes is a rest of that name, and lies outside of the training's peak.
+        Whatever it takes is a span of that name, and lies outside of the training's peak.
         """
-        self.rest(name)
+        self.span(name)
         self._guarded(self._windows.mark_peak)
         try:
             yield
         finally:
             self._guarded(self._windows.end_apart)
+
+    def apart(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """As `exclude`, which scripts called so before."""
+        return self.exclude(name)
 
     def note(self, text: str) -> None:
         """Something that the reader of the run must know."""

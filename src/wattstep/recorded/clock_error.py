@@ -50,8 +50,8 @@ class ClockError:
             least: What moves by no more than this stays, in the unit of the values.
         """
         low, high = envelope(values, moved)
-        reach = np.maximum(values - low, high - values)
-        firm: BoolArray = reach <= np.maximum(MOST * np.abs(values), least)
+        half_width = np.maximum(values - low, high - values)
+        firm: BoolArray = half_width <= np.maximum(MOST * np.abs(values), least)
         return ~firm
 
     def reason(self, value: float, moved: FloatArray, unit: str) -> str:

@@ -169,7 +169,7 @@ def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[s
     others = {name: float(at_peak.pop(name, 0)) for name in ("kernel_scratch", KEPT)}
     if at_peak:
         return breakdown(peak, at_peak, others["kernel_scratch"], others[KEPT])
-    kept = {
+    of_model = {
         name: float(size)
         for name in ("parameters", "buffers", "gradients", "optimizer_state")
         for category, size in events
@@ -177,16 +177,18 @@ def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[s
     }
     outside = peak.outside or 0
     sizes = {
-        **kept,
-        REST: peak.allocated - sum(kept.values()),
+        **of_model,
+        REST: peak.allocated - sum(of_model.values()),
         memory.ALLOCATOR_FREE: float(peak.reserved - peak.allocated),
         **({OUTSIDE: float(outside)} if peak.outside is not None else {}),
     }
     named = {
         name: Figure(value=size, unit="B", status=Status.COUNTED, source="tensors of the model")
-        for name, size in kept.items()
+        for name, size in of_model.items()
     }
-    return named | {name: _figure(name, size) for name, size in sizes.items() if name not in kept}
+    return named | {
+        name: _figure(name, size) for name, size in sizes.items() if name not in of_model
+    }
 
 
 def shared_account(

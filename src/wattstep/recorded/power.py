@@ -98,10 +98,54 @@ class EnergySource:
 
     @property
     def mixes_s(self) -> float:
-        """Time in s that one of its values mixes: a window, an update, what lies between two reads."""
+        """Time in s that one of its values mixes: a window, an update, what lies between two reads.
+
+        What an undocumented gauge averages over is no longer than it may be late.
+        """
         t_ns = self.curve.t_ns if self.gauge is None else self.gauge[0]
         spacing = float(np.median(np.diff(t_ns))) * 1e-9 if len(t_ns) > 1 else 0.0
-        return max(spacing, self.window_s or 0.0, self.slow_s)
+        window = self.window_s or 0.0
+        if self.gauge is not None and self.window_s is None:
+            window = UNKNOWN_S
+        return max(spacing, window if self.sensed else 0.0, self.slow_s)
+
+    def sampling_error(self, begin_ns: IntArray, end_ns: IntArray) -> float:
+        """Energy in J (95 %) that spans may have beyond what samples of a gauge say, all together.
+
+        What a value says of the time up to the next is off by as much as the next differs from it:
+        for n values that differ at random, the spacing times their deviation times the root of n.
+
+        Args:
+            begin_ns: Begin of each span.
+            end_ns: Their ends.
+        """
+        if self.gauge is None or not self.sensed:
+            return 0.0
+        t_ns, power = self.gauge
+        known = np.isfinite(power)
+        t_ns, power = t_ns[known], power[known]
+        squares = np.concatenate([[0.0], np.cumsum((np.diff(power) * np.diff(t_ns) * 1e-9) ** 2)])
+        first = np.clip(np.searchsorted(t_ns, begin_ns, side="right") - 1, 0, None)
+        last = np.clip(np.searchsorted(t_ns, end_ns), 0, len(t_ns) - 1)
+        inside = float((squares[last] - squares[first]).clip(0.0).sum())
+        return NORMAL * math.sqrt(inside / 2)
+
+    def highest_near(self, t_ns: IntArray, within_s: float) -> FloatArray:
+        """The highest power in W that it shows within so many s of each time.
+
+        Args:
+            t_ns: Times, shape (n,).
+            within_s: Before and after.
+        """
+        times, power = self.gauge or (self.curve.t_ns, self.curve.rates())
+        power = np.append(np.nan_to_num(power), 0.0)  # a slice may begin behind the last
+        within = round(within_s * 1e9)
+        first = np.searchsorted(times, t_ns - within)
+        # The value behind the span covers its end, too.
+        last = np.minimum(np.searchsorted(times, t_ns + within, side="right") + 1, len(times))
+        edges = np.stack([np.minimum(first, len(times)), np.maximum(last, first + 1)], axis=1)
+        highest: FloatArray = np.maximum.reduceat(power, np.minimum(edges, len(times)).ravel())[::2]
+        return highest
 
     @property
     def shortest(self) -> tuple[float, str]:

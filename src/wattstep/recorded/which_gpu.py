@@ -37,8 +37,8 @@ def own_channels(
     own = {card for card in cards if any(_is_named(card, name) for name in names)}
     if not own:
         return dict(channels), UNKNOWN.format(len(cards))
-    kept = {name: each for name, each in channels.items() if not each.gpu or each.gpu in own}
-    return kept, None
+    chosen = {name: each for name, each in channels.items() if not each.gpu or each.gpu in own}
+    return chosen, None
 
 
 def _is_named(card: str, name: str) -> bool:

@@ -80,8 +80,8 @@ def beside(report: RunReport, table: str) -> dict[str, Figures]:
     left = report.not_resolved.get(table, Figures())
     if "not_resolved" in parts or "energy" in left:
         of_operations = parts.get("not_resolved", Figures())
-        kept = {key: of_operations[key] for key in ("time", "share") if key in of_operations}
-        parts["not_resolved"] = Figures({**kept, **left})
+        durations = {key: of_operations[key] for key in ("time", "share") if key in of_operations}
+        parts["not_resolved"] = Figures({**durations, **left})
     return parts
 
 
@@ -101,16 +101,16 @@ def _rails(report: RunReport) -> list[tuple[str, Figures]]:
 
 
 def _division(
-    of: str, by: str, named: Iterable[tuple[str, Figures]], divided: str, told: str
+    of: str, by: str, named: Iterable[tuple[str, Figures]], divided: str, displayed: str
 ) -> Division:
-    """Parts by the figure `divided`, each with the figure `told` where it is of one row."""
+    """Parts by the figure `divided`, each with the figure `displayed` where it is of one row."""
     values: dict[str, float] = {}
     figures: dict[str, Figure | None] = {}
     statuses = []
     for name, row in named:
         figure = row.figure(divided)
         if figure is not None and figure.value is not None and figure.value > 0:
-            figures[name] = None if name in values else row.figure(told)
+            figures[name] = None if name in values else row.figure(displayed)
             values[name] = values.get(name, 0.0) + figure.value
             statuses.append(figure.status)
     whole = sum(values.values())

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wattstep.report.sweep_table import TELLING, setting_words
 from wattstep.report.values import Shown, plain, quantity, show
 from wattstep.schema.figure import missing
 from wattstep.schema.outcome import Outcome
 from wattstep.schema.sweep_report import SweepReport
 from wattstep.stats.front import non_dominated
-
-_TELLING = {"threads": "{} threads", "precision": "{}", "device": "on {}", "state": "{}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ def fronts(sweep: SweepReport) -> list[Front]:
     for outcome in sweep.outcomes:
         one = outcome.configuration
         if _cost(outcome) is not None:
-            key = (one.batch_size, *(getattr(one, name) for name in _TELLING))
+            key = (one.batch_size, *(getattr(one, name) for name in TELLING))
             by_workload.setdefault(one.workload, {}).setdefault(key, []).append(outcome)
     return [
         Front(workload=plain(name), points=_points(ways))
@@ -80,8 +79,9 @@ def _point(key: tuple[Any, ...], outcomes: Sequence[Outcome], differing: Sequenc
     ranked = sorted(outcomes, key=lambda one: _cost(one) or (0.0, 0.0))
     middle = ranked[(len(ranked) - 1) // 2]
     seconds, joules = _cost(middle) or (0.0, 0.0)
-    words = ["batch {}", *_TELLING.values()]
-    settings = [words[n].format(key[n] or "default") for n in differing]
+    batch, *others = key
+    words = [f"batch {batch}", *map(setting_words, TELLING, others)]
+    settings = [words[n] for n in differing]
     power, energy = middle.figure("mean_power"), middle.figure("energy_per_sample")
     return Point(
         title=plain(", ".join(settings)),

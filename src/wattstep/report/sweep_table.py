@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from wattstep.report.values import Shown, brief, plain, quantity, show
+from wattstep.schema.ceilings import spoken_threads
 from wattstep.schema.outcome import Outcome
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.sweep_report import SweepReport
@@ -29,10 +30,7 @@ _OF_OTHER_FIGURES: Final = (
 _QUIET: Final = (TRAINED, "skipped")  # what the table says in full
 _MOST_NAMES: Final = 4  # of configurations of which the same is to be said
 _NOTHING_TO_SAY: Final = (("Not run yet", "0"), ("Versions", ""))
-# What tells rows of one workload apart, where it differs.
-_TELLING: Final = {
-    "threads": "{} threads", "precision": "{}", "device": "on {}", "state": "{}"
-}  # fmt: skip
+TELLING: Final = ("threads", "precision", "device", "state")  # rows of one workload apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +89,7 @@ class FitTable:
 def fit_table(sweep: SweepReport) -> FitTable:
     """The table of what fits."""
     batches = sweep.axes.batches
-    telling = [key for key in _TELLING if len(_values(sweep, key)) > 1]
+    telling = [key for key in TELLING if len(_values(sweep, key)) > 1]
     families: dict[Family, list[Outcome]] = {family: [] for family in sweep.families}
     for outcome in sweep.outcomes:
         families.setdefault(outcome.configuration.family, []).append(outcome)
@@ -117,9 +115,9 @@ def unfit(sweep: SweepReport) -> list[tuple[str, str, list[str]]]:
             continue
         ended = f"{plain(outcome.status)}: {plain(outcome.reason)}".removesuffix(": ")
         trained = outcome.status == TRAINED  # how it ended is no news
-        told = [plain(note) for note in outcome.evidence.notes] if trained else evidence(outcome)
-        named.setdefault((ended, tuple(told)), []).append(brief(outcome.configuration.name))
-    return [(_together(names), ended, list(told)) for (ended, told), names in named.items()]
+        words = [plain(note) for note in outcome.evidence.notes] if trained else evidence(outcome)
+        named.setdefault((ended, tuple(words)), []).append(brief(outcome.configuration.name))
+    return [(_together(names), ended, list(words)) for (ended, words), names in named.items()]
 
 
 def _together(names: Sequence[str]) -> str:
@@ -183,6 +181,13 @@ def spell_duration(seconds: float) -> str:
     return f"{minutes} min {left_s} s" if minutes else f"{whole} s"
 
 
+def setting_words(name: str, value: Any) -> str:
+    """A value of `TELLING` as a title has it: "1 thread", "bf16", "on board-2"."""
+    if name == "threads":
+        return "default threads" if value is None else spoken_threads(value)
+    return f"on {value}" if name == "device" else str(value or "default")
+
+
 def _values(sweep: SweepReport, key: str) -> Sequence[Any]:
     """Values of the axis of a field of a configuration."""
     values: Sequence[Any] = getattr(sweep.axes, "threads" if key == "threads" else f"{key}s")
@@ -195,8 +200,8 @@ def _row(
     batches: Sequence[int],
     telling: Sequence[str],
 ) -> Row:
-    values = dict(zip(_TELLING, family[1:], strict=True))
-    words = [_TELLING[name].format(values[name] or "default") for name in telling]
+    values = dict(zip(TELLING, family[1:], strict=True))
+    words = [setting_words(name, values[name]) for name in telling]
     cells = tuple(
         _cell([one for one in outcomes if one.configuration.batch_size == batch])
         for batch in batches

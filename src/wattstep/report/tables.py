@@ -80,7 +80,7 @@ class Table:
         by_column = zip(self.columns, zip(*rows, strict=True), strict=True)
         return {
             "places": places,
-            "columns": [_told_together(column, cells, places) for column, cells in by_column],
+            "columns": [_column_data(column, cells, places) for column, cells in by_column],
         }
 
 
@@ -230,7 +230,7 @@ def _cell(thing: object, key: str) -> Shown | None:
     return show(thing, notation) if isinstance(thing, Figure) else None
 
 
-def _told(column: Column, cell: Shown) -> dict[str, str]:
+def _attributes(column: Column, cell: Shown) -> dict[str, str]:
     """A figure for the browser, under the names that the macro `marks` gives its attributes."""
     words = {
         "value": cell.value,
@@ -251,20 +251,20 @@ def _place(row: Sequence[Cell]) -> str:
     return next(pointers, "").rpartition("/")[0]
 
 
-def _told_together(column: Column, cells: Sequence[Cell], places: Sequence[str]) -> Any:
+def _column_data(column: Column, cells: Sequence[Cell], places: Sequence[str]) -> Any:
     """A column for the browser: see `Table.more`."""
     if not column.numeric:
         return list(cells)
-    told = [_told(column, cell) if isinstance(cell, Shown) else {} for cell in cells]
+    attributes = [_attributes(column, cell) if isinstance(cell, Shown) else {} for cell in cells]
     parts: dict[str, Any] = {
-        key: [each.get(key, "") for each in told]
-        for key in dict.fromkeys(k for t in told for k in t)
+        key: [each.get(key, "") for each in attributes]
+        for key in dict.fromkeys(k for t in attributes for k in t)
     }
     ends = {
         pointer.removeprefix(place) if pointer.startswith(place) else None
         for place, pointer in (
             (place, each.get("figure", ""))
-            for place, each in zip(places, told, strict=True)
+            for place, each in zip(places, attributes, strict=True)
             if each
         )
     }

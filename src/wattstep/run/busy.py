@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from wattstep.attribution.step_energy import power_over
 from wattstep.recorded.imported import is_span
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series
-from wattstep.run.energy import IDLE, idle_power, power_over, recorded
+from wattstep.run.energy import IDLE, idle_power, recorded
 from wattstep.schema.figure import Figure, Missing, missing
 
 BUSY = "busy stretch"

@@ -3,244 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from wattstep.attribution.folding import mean_gain
+from wattstep.attribution.step_energy import (
+    CLOCK,
+    Spent,
+    joined,
+    partly,
+    power_over,
+    product,
+    spent,
+)
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import UNMARKED, WHOLE, WHOLE_TRACE
 from wattstep.recorded.power import NEXT, EnergySource, spoken
 from wattstep.recorded.series import Series
-from wattstep.recorded.steps import Steps, slices
+from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
-from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.arrays import BoolArray, IntArray
 from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
-SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
-TRIED = 5  # of how late a sensor may be
 LEAST_STEPS = 5  # in a state: fewer make no mean
-LEAST_COVERED = 0.95  # of the time that a figure is of: with less of it sampled, it says so
-CLOCK = "monotonic clock"
 ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
 PER_STEP = ("energy_per_step", "energy_per_sample")
 RECORDING = "recording"
 IDLE = {"before": "idle_before", "after": "idle_after"}
 STABILIZING = "stabilizing"  # the wait of --stable
 CANARY = "canary"  # fixed work before and after the training
-MACHINE = "machine_"  # before the name of a figure: of the whole machine, where it is not the same
+OF_MACHINE = "machine_"  # before a figure's name: of the whole machine, where it is not the same
 MODEL_IDLE = "less the training's share of the idle power, as the power model has it"
 CONVENTION = (
     "less the power of the idle device {}, over the same time: what leaks and what the board "
     "takes anyway counts as idle and is taken off, though it flows during the step too"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spent:
-    """Power in W and energy a step in J of clean steps.
-
-    `still` is the power as it is where the clocks are right; `moved` is the power with the samples
-    moved against the steps, or None where there is one clock.
-    """
-
-    power: Figure
-    per_step: Figure
-    still: Figure
-    moved: FloatArray | None
-
-
-def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
-    """Power and energy a step of the clean steps, or why they cannot be determined."""
-    clean = np.flatnonzero(steps.clean)
-    if not len(clean):
-        return Missing(steps.none_clean)
-    stretches = steps.stretches()
-    parts = steps.slices(_slice_ns(energy))
-    power = power_over(energy, stretches, steps.figures_of, parts)
-    gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
-    if power.missing or gain is None:
-        return Missing(power.reason or f"no samples of {energy.source} in {steps.figures_of}")
-    power = replace(power, reason=_joined(power.reason, _mixed(energy, steps)))
-    time = mean_figure(steps.seconds[clean], "s", CLOCK, Status.MEASURED)
-    per_step = product(power, time, "J", f"what {steps.figures_of} gained, mean")
-    per_step = _centred(per_step, gain)
-    power = _at_ends(_late(power, energy, stretches[:, 0], stretches[:, 1]), energy, steps)
-    per_step = _late(per_step, energy, steps.start_ns[clean], steps.end_ns[clean])
-    per_step = _at_ends(_beside(per_step, energy, steps), energy, steps)
-    if energy.clock is None:
-        return Spent(power=power, per_step=per_step, still=power, moved=None)
-    gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
-    seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
-    moved = _moved(energy, stretches[:, 0], stretches[:, 1]) / seconds
-    return Spent(
-        power=energy.clock.applied(power, moved),
-        per_step=energy.clock.applied(per_step, gains),
-        still=power,
-        moved=moved,
-    )
-
-
-def _moved(energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> FloatArray:
-    """Mean gain in J of spans with the samples moved against them, NaN where none is left."""
-    assert energy.clock is not None
-    late_ns = round(energy.late_s[0] * 1e9)
-    shifts = [late_ns - by for by in energy.clock.shifts_ns]
-    gains = (mean_gain(energy.curve, start_ns + by, end_ns + by) for by in shifts)
-    return np.array([np.nan if gain is None else gain for gain in gains])
-
-
-def _late(figure: Figure, energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> Figure:
-    """The figure as it is where samples show power late, its interval as wide as that is unknown.
-
-    At the ends of stretches of steps a late sensor shows what ran before them, and not what ran at
-    their end: the shorter the stretches, the more of it.
-    """
-    likely, most = energy.late_s
-    if not most or figure.value is None:
-        return figure
-    shifts = np.rint(np.array([likely, *np.linspace(0.0, most, TRIED)]) * 1e9).astype(np.int64)
-    gains = [mean_gain(energy.curve, start_ns + by, end_ns + by) for by in shifts.tolist()]
-    still = mean_gain(energy.curve, start_ns, end_ns)
-    if still is None or any(gain is None for gain in gains):
-        return figure
-    # Where nothing was gained, moving may still find something: J, or W of the spans' mean length.
-    mean_s = 1.0 if figure.unit == "J" else float(np.mean(end_ns - start_ns)) * 1e-9
-    values = np.array(gains, float) * (figure.value / still if still else 1.0 / mean_s)
-    moved = _centred(figure, float(values[0]))
-    # Of a single step, whose spread nobody knows, it is the range of that alone.
-    begin = float(values[0]) if moved.low is None else moved.low
-    end = float(values[0]) if moved.high is None else moved.high
-    low, high = begin - (values[0] - values.min()), end + (values.max() - values[0])
-    words = f"{figure.method}; the sensor may show it up to {spoken(most)} late"
-    return replace(moved, low=_from_0(float(low), moved), high=float(high), method=words)
-
-
-def _from_0(low: float, figure: Figure) -> float:
-    """The lower end of what is no less than 0, but where a sensor itself says less."""
-    return low if (figure.value or 0.0) < 0 else max(low, 0.0)
-
-
-def _beside(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
-    """The figure, its interval as wide as gaps between steps that samples mix into them make it.
-
-    In a gap power may be anything from none to twice that of a step.
-    """
-    if not energy.sensed:
-        return figure
-    gaps = np.minimum(steps.gap_s, energy.mixes_s)[steps.clean]
-    share = float(gaps.sum() / steps.seconds[steps.clean].sum())
-    return _wider(figure, share, "the gaps between steps")
-
-
-def _at_ends(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
-    """The figure, its interval as wide as what runs before and after stretches of steps makes it.
-
-    Between two values of a sensor energy counts as spent evenly. Where power changes at the end of
-    a stretch, at a part u of what one value mixes, u (1 - u) of it comes in: a quarter at most. The
-    power there may be anything from none to twice that of a step.
-    """
-    if not energy.sensed:
-        return figure
-    beside = np.minimum(steps.beside_stretches_s, energy.mixes_s / 4)
-    share = float(beside.sum() / steps.seconds[steps.clean].sum())
-    return _wider(figure, share, "what ran before and after stretches of steps")
-
-
-def _wider(figure: Figure, share: float, mixed: str) -> Figure:
-    """The figure, its interval wider by a share of the value on either side, and why."""
-    if figure.low is None or figure.high is None or figure.value is None or not share:
-        return figure
-    margin = abs(figure.value) * share
-    words = (
-        f"{figure.method}; a value of the sensor may mix in {mixed}: the interval is wider by "
-        f"{100 * share:.2g} % of the value on either side"
-    )
-    low, high = _from_0(figure.low - margin, figure), figure.high + margin
-    return replace(figure, low=low, high=high, method=words)
-
-
-def _slice_ns(energy: EnergySource) -> int:
-    """Least length of a slice of power: a sensor tells nothing of shorter ones."""
-    return max(SLICE_NS, round(energy.shortest[0] * 1e9))
-
-
-def power_over(
-    energy: EnergySource, spans: IntArray, what: str, parts: IntArray | None = None
-) -> Figure:
-    """Mean power in W over spans of time, begin and end in ns, shape (s, 2).
-
-    They are cut into slices no shorter than what the sensor can tell apart: samples that repeat an
-    old value are no further observations. Where samples are there for a part of the time only, the
-    figure says so.
-
-    Args:
-        energy: The source.
-        spans: When.
-        what: What the spans are, in words.
-        parts: The slices, where steps say where to cut; None: of even length.
-    """
-    parts = slices(spans, _slice_ns(energy)) if parts is None else parts
-    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
-    lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
-    known = lengths > 0
-    if not known.any():
-        return missing("W", f"no samples of {energy.source} in {what}")
-    if reason := energy.too_little(float(lengths[known].sum()), float(gains[known].sum())):
-        return missing("W", reason)
-    gained, seconds = _by_update(energy, parts[known, 0], gains[known], lengths[known])
-    figure = ratio_figure(gained, seconds, "W", energy.source, energy.status)
-    share = float(lengths[known].sum()) / (float((spans[:, 1] - spans[:, 0]).sum()) * 1e-9)
-    return replace(
-        figure,
-        systematic=energy.systematic_at(figure.value or 0.0),
-        reason=_joined(figure.reason, _partly(share, what)),
-    )
-
-
-def _partly(share: float, what: str) -> str | None:
-    """That a figure rests on a part of the time only, where it does."""
-    return None if share >= LEAST_COVERED else f"power covers {100 * share:.0f} % of the {what}"
-
-
-def _joined(*notes: str | None) -> str | None:
-    return NEXT.join(dict.fromkeys(note for note in notes if note)) or None
-
-
-def _by_update(
-    energy: EnergySource, begin_ns: IntArray, gains: FloatArray, lengths: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Gains and lengths added up over what the source can tell apart: one observation each."""
-    least = round(energy.shortest[0] * 1e9)
-    if not least:
-        return gains, lengths
-    number = (begin_ns - begin_ns[0]) // least
-    _, group = np.unique(number, return_inverse=True)
-    sums: list[FloatArray] = [
-        np.bincount(group, values).astype(np.float64) for values in (gains, lengths)
-    ]
-    return sums[0], sums[1]
-
-
-def _mixed(energy: EnergySource, steps: Steps) -> str | None:
-    """Note on a mean power."""
-    notes = [energy.note] if energy.note else []
-    stretches = steps.stretches()
-    length = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
-    least, limit = energy.shortest
-    if length < least:
-        between = (
-            "before and after them is mixed in"
-            if steps.only_traced
-            else "between them (traced steps) is mixed in; trace fewer steps"
-        )
-        notes.append(
-            f"{limit}, and {steps.figures_of} come in stretches of {spoken(length)}: "
-            f"what ran {between}"
-        )
-    return _joined(*notes)
 
 
 def energy_metrics(
@@ -298,7 +97,7 @@ def _of_machine(series: Series) -> dict[str, Figure]:
         }
     else:
         figures = {"energy_per_step": energies.per_step, "mean_power": energies.power}
-    return {MACHINE + name: figure for name, figure in figures.items()}
+    return {OF_MACHINE + name: figure for name, figure in figures.items()}
 
 
 # --- of a whole recording -----------------------------------------------------------------------
@@ -313,7 +112,7 @@ def _without_steps(series: Series) -> dict[str, Any]:
         return {**figures, "mean_power": missing("W", figures["recorded_energy"].reason)}
     power = power_over(energy, np.array([span], np.int64), RECORDING)
     if not power.missing:
-        power = replace(power, reason=_joined(energy.note, power.reason))
+        power = replace(power, reason=joined(energy.note, power.reason))
     return {**figures, "mean_power": power}
 
 
@@ -339,7 +138,7 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
     return Figure(
         value=gain, unit="J", status=energy.status, source=energy.source,
         systematic=energy.systematic_at(gain / seconds),
-        reason=_joined(energy.note, _partly(share, RECORDING)),
+        reason=joined(energy.note, partly(share, RECORDING)),
         method=f"{WHOLE}, what was sampled of it",
     )  # fmt: skip
 
@@ -349,7 +148,7 @@ def _of_whole_trace(figure: Figure, series: Series) -> Figure:
     if figure.missing and series.imported.telemetry:
         return recorded(series.energy_by_its_clock, series.recorded_ns)
     clock = (figure.method or "").partition("; ")[2]
-    return figure if figure.missing else replace(figure, method=_joined(WHOLE_TRACE, clock))
+    return figure if figure.missing else replace(figure, method=joined(WHOLE_TRACE, clock))
 
 
 def _sample_time(steps: Steps) -> Figure:
@@ -434,7 +233,7 @@ def idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
     power = power_over(energy, lasting, f"the idle stretch {when} the steps")
     if power.missing:
         return power
-    return replace(power, reason=_joined(energy.note, power.reason))
+    return replace(power, reason=joined(energy.note, power.reason))
 
 
 def _above(gross: Figure, power: Figure, idle: Figure, time: Figure, when: str) -> Figure:
@@ -541,41 +340,3 @@ def _of_rail(source: EnergySource, series: Series) -> Figure:
         return recorded(source, series.recorded_ns)
     energies = spent(source, series.steps)
     return missing("J", energies) if isinstance(energies, Missing) else energies.per_step
-
-
-# --- figures made of two ------------------------------------------------------------------------
-
-
-def product(a: Figure, b: Figure, unit: str, method: str) -> Figure:
-    """The product of two figures, their relative half widths added in squares."""
-    if a.value is None or b.value is None:
-        return missing(unit, a.reason or b.reason or "a factor is missing")
-    value = a.value * b.value
-    least = 0.0 if _not_below(a) and _not_below(b) else -np.inf
-    relative = np.hypot(_relative(a), _relative(b))
-    exact = a.low is None or b.low is None
-    return replace(
-        a,
-        value=value,
-        unit=unit,
-        low=None if exact else max(value * (1 - float(relative)), least),
-        high=None if exact else value * (1 + float(relative)),
-        n=b.n if a.n is None else a.n,
-        method=method,
-    )
-
-
-def _relative(figure: Figure) -> float:
-    return figure.half_width / figure.value if figure.value else 0.0
-
-
-def _not_below(figure: Figure) -> bool:
-    """True if a figure's interval says that it cannot be below 0."""
-    return figure.low is not None and figure.low >= 0
-
-
-def _centred(figure: Figure, value: float) -> Figure:
-    """The figure with its relative interval around another value of the same quantity."""
-    if not figure.value:
-        return figure
-    return replace(figure.scaled(value / figure.value, figure.unit), value=value)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from wattstep.attribution.tables.operation_table import Row
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import scope_of, with_scope
 from wattstep.recorded.reading import Tables
@@ -22,18 +20,14 @@ from wattstep.schema.arrays import IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure, Missing, Status, missing
-from wattstep.schema.figures import Figures, Metrics
+from wattstep.schema.figures import Metrics
 from wattstep.schema.report_rows import (
-    CostRow,
-    EnergyGroup,
     NotMeasured,
     OutsideSteps,
     RecordFacts,
     RunConditions,
     SampledChannel,
     StepCounts,
-    StepKind,
-    known,
 )
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.run_report import RunReport
@@ -61,20 +55,20 @@ def make_report(
         operations_of=breakdown.operations_of,
         evaluations=part("evaluations", lambda: evaluations(tables), ()),
         steps=part("steps", lambda: _step_counts(series, conditions), StepCounts()),
-        step_kinds=part("step_kinds", lambda: _step_kinds(breakdown), ()),
+        step_kinds=part("step_kinds", lambda: tuple(breakdown.kinds_of_steps()), ()),
         conditions=part("conditions", lambda: _conditions(tables, series, conditions), None),
         forecast=tables.info.conditions.get("forecast"),
         course=part("curve", lambda: sustained_course(series, conditions), None),
-        operations=part("operations", lambda: _rows(breakdown.operations()), ()),
+        operations=part("operations", lambda: tuple(breakdown.operations()), ()),
         operations_notes=part("operations_notes", lambda: tuple(breakdown.operations_notes), ()),
-        layers=part("layers", lambda: _rows(breakdown.layers()), ()),
-        phases=part("phases", lambda: _rows(breakdown.phases()), ()),
-        updates=part("updates", lambda: _rows(breakdown.updates()), ()),
-        kinds=part("kinds", lambda: _rows(breakdown.kinds()), ()),
-        unattributed=part("rests", lambda: _by_name(breakdown.unattributed()), {}),
+        layers=part("layers", lambda: tuple(breakdown.layers()), ()),
+        phases=part("phases", lambda: tuple(breakdown.phases()), ()),
+        updates=part("updates", lambda: tuple(breakdown.updates()), ()),
+        kinds=part("kinds", lambda: tuple(breakdown.kinds()), ()),
+        unattributed=part("rests", breakdown.unattributed, {}),
         outside_steps=part("rests_outside_steps", lambda: _outside(series), {}),
-        not_resolved=part("not_resolved", lambda: _by_name(breakdown.not_resolved()), {}),
-        energy_groups=part("energy_groups", lambda: _groups(breakdown), ()),
+        not_resolved=part("not_resolved", breakdown.not_resolved, {}),
+        energy_groups=part("energy_groups", lambda: tuple(breakdown.energy_groups()), ()),
         energy_by_rail=part("energy_by_rail", lambda: with_scope(rails(series), scope), {}),
         energy_outside=part("energy_outside", lambda: with_scope(outside(series), scope), {}),
         left_out=part("left_out", lambda: _left_out(series), ()),
@@ -101,7 +95,7 @@ def make_headline(
     reason = "not asked for" if breakdown is None else breakdown.reason
     if breakdown is None or reason is not None:
         return replace(report, missing=(NotMeasured(what="operations", reason=reason or ""),))
-    rows = _rows(breakdown.operations())
+    rows = tuple(breakdown.operations())
     return replace(report, operations=rows, operations_of=breakdown.operations_of)
 
 
@@ -157,22 +151,6 @@ def _record(info: RunInfo, series: Series, flags: StepFlags) -> RecordFacts:
         half_step_w=half_step_w,
         marred={name: float(marked[clean].sum()) / count for name, marked in states.items()},
     )
-
-
-def _rows(rows: Iterable[Row]) -> tuple[CostRow, ...]:
-    return tuple(CostRow.from_dict(row) for row in rows)
-
-
-def _by_name(table: Mapping[str, Row]) -> dict[str, Figures]:
-    return {name: Figures(row) for name, row in table.items()}
-
-
-def _groups(breakdown: RunBreakdown) -> tuple[EnergyGroup, ...]:
-    return tuple(known(EnergyGroup, row) for row in breakdown.energy_groups())
-
-
-def _step_kinds(breakdown: RunBreakdown) -> tuple[StepKind, ...]:
-    return tuple(known(StepKind, row) for row in breakdown.kinds_of_steps())
 
 
 def _conditions(tables: Tables, series: Series, flags: StepFlags) -> RunConditions:

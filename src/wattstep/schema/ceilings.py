@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wattstep.errors import DamagedRunError
+from wattstep.schema.configuration import MACHINE
 from wattstep.schema.figure import Figure
 from wattstep.schema.run_documents import MachineFacts
 
 SCHEMA: Final = 1
-MACHINE: Final = ("model", "cpu", "architecture", "cores")  # facts that make a machine the same
+# Facts of a machine that make its processor the same; the name of its board tells of sensors, and a
+# later version may know it where an earlier one did not.
+PROCESSOR: Final = tuple(fact for fact in MACHINE if fact != "board")
 PRODUCT: Final = "matrix_product"
 CONVOLUTION: Final = "convolution"
 CHANNELS_LAST: Final = "convolution_channels_last"
 
 
 def identity(device: MachineFacts) -> MachineFacts:
-    """The facts `MACHINE` of a machine; None for one that is not known."""
+    """The facts `PROCESSOR` of a machine; None for one that is not known."""
     return {
         "model": device.get("model"),
         "cpu": device.get("cpu"),
@@ -81,8 +84,8 @@ class Ceilings:
 
     Attributes:
         created: When they were measured.
-        device: What machine: the facts `MACHINE`.
-        torch: Version of the framework that reached them.
+        device: What machine: the facts `PROCESSOR`.
+        engine: Framework with its version that reached them, as `RunInfo.engine` has it.
         threads: Threads of an operation.
         compute: FLOP/s by what was computed and precision, "matrix_product.fp32".
         levels: Memory and caches, the smallest first.
@@ -93,7 +96,7 @@ class Ceilings:
 
     created: str
     device: MachineFacts
-    torch: str
+    engine: str
     threads: int
     compute: Mapping[str, Figure]
     levels: tuple[Level, ...]
@@ -125,7 +128,7 @@ class Ceilings:
             "schema": SCHEMA,
             "created": self.created,
             "device": dict(self.device),
-            "torch": self.torch,
+            "engine": self.engine,
             "threads": self.threads,
             "compute": {name: figure.to_dict() for name, figure in self.compute.items()},
             "levels": [
@@ -158,7 +161,8 @@ class Ceilings:
             return cls(
                 created=str(document["created"]),
                 device=identity(document["device"]),
-                torch=str(document["torch"]),
+                # Before engines of other packages had any, only the version stood there.
+                engine=str(document.get("engine") or f"torch {document['torch']}"),
                 threads=int(document["threads"]),
                 compute=_figures(document["compute"]),
                 levels=levels,

@@ -66,7 +66,7 @@ class SensorRead:
 
     Attributes:
         path: The file. For a perf counter the perf event instead, as "perf:NAME".
-        parser: Name of the parser in the sampler's child (`sampling/child.py`).
+        parser: Name of the parser in the sampler's child (`record/sampling/child.py`).
         arguments: What the parser needs to know, JSON-ready.
         channels: The channels, in the order of the integers that the parser gives.
         least_period_s: Never read more often than this, whatever the sampler's period; reads

@@ -16,7 +16,7 @@ class DeviceQueue(Protocol):
 
     Attributes:
         name: The device as rows of operations name it, e.g. "gpu0".
-        processor: Of `schema.workload.PROCESSORS`.
+        processor: Of `Engine.processors`.
     """
 
     name: str
@@ -24,6 +24,10 @@ class DeviceQueue(Protocol):
 
     def record(self) -> Any:
         """Puts an event at the end of the queue; None where that is not allowed just now."""
+        ...
+
+    def record_beside(self) -> Any:
+        """Puts an event where no work waits, whatever the device does; None where that cannot be."""
         ...
 
     def stream(self, event: Any) -> int:

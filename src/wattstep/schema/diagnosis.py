@@ -9,8 +9,12 @@ from wattstep.schema.run_documents import DeviceFacts, GpuFacts
 
 
 class ProcessorFacts(TypedDict):
-    """A processor that a training can be asked to run on; `reason` says why it cannot, or is None."""
+    """A processor that a training can be asked to run on; `reason` says why it cannot, or is None.
 
+    `engine` is not told by every board's wattstep: it is torch then.
+    """
+
+    engine: str
     name: str
     usable: bool
     reason: str | None

@@ -13,13 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol, TypedDict
 
-from wattstep.errors import InvalidValueError, MissingPartError
+from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.run_documents import GpuFacts, ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
-from wattstep.schema.workload import DataFacts, Preparation, Specification
+from wattstep.schema.workload import DataFacts, Preparation, Specification, kind_of
 
 Mark = Callable[[str], None]
 ENGINE_OPTIONS: Final = ("channels_last", "compiled")
@@ -208,7 +208,8 @@ class Engine(Protocol):
     Attributes:
         name: As on the command line: the name of the framework's module, which says, once it is in
             `sys.modules`, that the framework is loaded.
-        processors: Of `schema.workload.PROCESSORS`, those that it records trainings on.
+        processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
+            name that it knows.
         options: Of `ENGINE_OPTIONS`, those of a `Preparation` that it heeds.
     """
 
@@ -306,10 +307,12 @@ class Engine(Protocol):
 
         Raises:
             InvalidValueError: There is no such processor here.
+            RecordingError: The framework does not tell its memory.
         """
-        if processor != "cpu":
-            raise InvalidValueError(f"--processor {processor}: {self.name} runs on the CPU only")
-        return None
+        if processor == "cpu":
+            return None
+        check_lacking(processor, self.lacking(processor))
+        raise RecordingError(f"{self.name} does not tell the memory of {processor}")
 
     def memory_account(self, processor: str) -> str:
         """What is known of a device's memory when an allocation failed, in a few words.
@@ -323,7 +326,9 @@ class Engine(Protocol):
 
         The framework need not be installed, and is loaded only where nothing simpler tells.
         """
-        return None if processor == "cpu" else f"{self.name} runs on the CPU only"
+        if kind_of(processor) in self.processors:
+            return None
+        return f"{self.name} trains on {', '.join(self.processors)} only"
 
     def device_facts(self, processor: str) -> GpuFacts:
         """Facts of the device that a processor stands for, JSON-ready; the framework is loaded.

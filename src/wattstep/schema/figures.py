@@ -62,6 +62,10 @@ class Figures(Mapping[str, Any]):
         entry = self._entries.get(name)
         return entry if isinstance(entry, Mapping) else {}
 
+    def updated(self, **entries: Entry) -> Figures:
+        """Copy with other entries, new ones last."""
+        return Figures({**self._entries, **entries})
+
     def each(self) -> Iterator[tuple[str, str | None, Figure]]:
         """Every figure with the name of its entry, and its number or name within that (None: alone)."""
         for name, entry in self._entries.items():

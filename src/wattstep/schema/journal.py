@@ -34,7 +34,7 @@ MISSING = -(2**63)
 
 
 def samples_name(number: int) -> str:
-    """The journal of the read with this number; `sampling/child.py` spells it by itself."""
+    """The journal of the read with this number; `record/sampling/child.py` spells it by itself."""
     return f"samples-{number:02d}.bin"
 
 
@@ -66,6 +66,8 @@ class Mark(IntEnum):
     # much later it had
     DEVICE = 17
     DEVICE_END = 18  # from here on steps have no place on a device
+    # As DEVICE, of no mark of the host: the device did other work meanwhile. It tells its clock alone.
+    DEVICE_ANCHOR = 19
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

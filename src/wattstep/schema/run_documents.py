@@ -43,6 +43,7 @@ class MeasuringMachine(MachineFacts, total=False):
     """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
 
     where: str
+    clocks: str
 
 
 class NamedGpu(TypedDict, total=False):
@@ -197,8 +198,13 @@ class ModelFacts(TypedDict, total=False):
 
 
 class TrainingOptions(TypedDict, total=False):
-    """How a workload was built and trained, beside what `RunInfo` has fields for."""
+    """How a workload was built and trained, beside what `RunInfo` has fields for.
 
+    Of somebody's own training `script` alone: a file's name or "-m MODULE", as `wattstep profile` takes
+    it; other recordings have none.
+    """
+
+    script: str
     accumulate: int | None
     rate_rule: str
     classes: int

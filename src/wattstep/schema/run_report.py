@@ -239,8 +239,8 @@ _PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "evaluations": _rows(Evaluation.from_dict),
     "steps": StepCounts.from_dict,
     "step_kinds": _rows(_of(StepKind)),
-    "conditions": lambda found: RunConditions.from_dict(found) if found else None,
-    "course": lambda found: Course.from_dict(found) if found else None,
+    "conditions": lambda facts: RunConditions.from_dict(facts) if facts else None,
+    "course": lambda facts: Course.from_dict(facts) if facts else None,
     "metrics": Metrics.from_dict,
     **dict.fromkeys(
         ("operations", "layers", "phases", "updates", "kinds"), _rows(CostRow.from_dict)

@@ -70,10 +70,10 @@ class StepGraph:
     def by_category(self, operation: int) -> dict[str, float]:
         """Bytes of tensors by category during an operation; only categories that have any."""
         there = (self.made <= operation) & (self.freed > operation)
-        found: dict[str, float] = {}
+        sizes: dict[str, float] = {}
         for category, size in zip(np.array(self.categories)[there], self.sizes[there], strict=True):
-            found[str(category)] = found.get(str(category), 0.0) + float(size)
-        return found
+            sizes[str(category)] = sizes.get(str(category), 0.0) + float(size)
+        return sizes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

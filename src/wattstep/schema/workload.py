@@ -16,8 +16,7 @@ Phase = Callable[[str], AbstractContextManager[None]]
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "amp", "amp-fp16")
 GPU_PRECISIONS: Final = ("tf32", "amp-fp16")  # which no CPU trains in
-PROCESSORS: Final = ("cpu", "cuda")
-_ONE_OF_SEVERAL: Final = re.compile(r"(cuda):(\d{1,3})")
+_ONE_OF_SEVERAL: Final = re.compile(r"(?!cpu:)([a-z]\w*):(\d{1,3})")
 RATE_RULES: Final = ("linear", "sqrt", "fixed")
 # What a preparation consists of, in the order in which most workloads go about it.
 PARTS: Final = ("model", "data", "optimizer")
@@ -29,24 +28,28 @@ def kind_of(processor: str) -> str:
     return processor if match is None else match[1]
 
 
-def check_processing(processor: str, precision: str) -> None:
+def check_processing(processor: str, precision: str, known: Sequence[str]) -> None:
     """Refuses a processor or a precision that nobody knows, and one that needs another processor.
 
     Args:
-        processor: One of `PROCESSORS`; "cuda" is the GPU that the framework takes by itself,
+        processor: One of those known; "cuda" is the GPU that the framework takes by itself,
             "cuda:1" the second one that it sees.
         precision: One of `PRECISIONS`.
+        known: Kinds of processors that the engine trains on, as `Engine.processors` has them.
 
     Raises:
         InvalidValueError: Any of that.
     """
     kind = kind_of(processor)
-    if kind not in PROCESSORS:
-        raise InvalidValueError(f"--processor {processor}: there are {', '.join(PROCESSORS)}")
+    if kind not in known:
+        there = "there are " + ", ".join(known) if len(known) > 1 else f"there is {known[0]} only"
+        raise InvalidValueError(f"--processor {processor}: {there}")
     if precision not in PRECISIONS:
         raise InvalidValueError(f"--precision {precision}: there are {', '.join(PRECISIONS)}")
-    if precision in GPU_PRECISIONS and kind != "cuda":
-        raise InvalidValueError(f"--precision {precision}: a GPU only has it, --processor cuda")
+    if precision in GPU_PRECISIONS and kind == "cpu":
+        others = " or ".join(name for name in known if name != "cpu")
+        choice = f", --processor {others}" if others else ""
+        raise InvalidValueError(f"--precision {precision}: a GPU only has it{choice}")
 
 
 @dataclass(frozen=True, kw_only=True)

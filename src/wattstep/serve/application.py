@@ -76,7 +76,7 @@ def _handlers(site: Site, pages: Pages) -> dict[object, object]:
     """Error handlers: a page or a document, and a line on standard error."""
 
     def tell(request: Request, status: int, reason: str) -> Response:
-        reason = site.told(reason)
+        reason = site.without_place(reason)
         complain(request, status, reason)
         if wants_json(request):
             return json_page({"error": reason}, status=status)

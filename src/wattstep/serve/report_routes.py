@@ -125,7 +125,7 @@ class ReportRoutes:
     def _refused(
         self, request: Request, refused: dict[str, Any], entries: Sequence[Entry], by: str
     ) -> Response:
-        reason = self._site.told(refused["refused"])
+        reason = self._site.without_place(refused["refused"])
         complain(request, 422, reason)
         if wants_json(request):
             return json_page({"error": reason, "differing": refused["differing"]}, status=422)
@@ -143,7 +143,7 @@ class ReportRoutes:
             reason = (
                 "it was never closed: recover it first" if entry.state == "not closed" else reason
             )
-            raise InvalidValueError(f"{entry.place}: {self._site.told(reason)}")
+            raise InvalidValueError(f"{entry.place}: {self._site.without_place(reason)}")
         made = await self._made("document", [entry], patience=None)
         return await self._sent(request, made, "", {})
 
@@ -172,7 +172,7 @@ class ReportRoutes:
         self, request: Request, made: Made, busy: str, links: dict[str, str]
     ) -> Response:
         if made.error:
-            raise InvalidValueError(self._site.told(made.error))
+            raise InvalidValueError(self._site.without_place(made.error))
         if made.data is None:
             lines = ["It is being written; this page shows it as soon as it is there."]
             return message_page(

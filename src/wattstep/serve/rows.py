@@ -193,7 +193,8 @@ def chosen(rows: Iterable[Row], wish: Wish) -> list[Row]:
     matching = [
         row
         for row in rows
-        if (not wish.state or row.state == wish.state) and all(word in _said(row) for word in words)
+        if (not wish.state or row.state == wish.state)
+        and all(word in _searched_text(row) for word in words)
     ]
     return ordered(matching, wish.sort)
 
@@ -210,7 +211,7 @@ def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
     return [*sorted(having, key=key, reverse=down), *lacking]
 
 
-def _said(row: Row) -> str:
+def _searched_text(row: Row) -> str:
     parts = (row.title, row.entry.place, row.engine, row.entry.device, row.state, row.entry.kind)
     return " ".join(parts).lower()
 

@@ -112,7 +112,7 @@ class Site:
         task = Task(task="recover", paths=[str(entry.path)])
         return self._recovering.ask(entry.id, task).result().error
 
-    def told(self, words: str) -> str:
+    def without_place(self, words: str) -> str:
         """A sentence without the place of the store on this machine."""
         return words.replace(f"{self.store.root}/", "").replace(str(self.store.root), "the store")
 

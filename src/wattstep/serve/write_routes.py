@@ -173,7 +173,7 @@ class WriteRoutes:
             error = await run_in_threadpool(self._site.recover, entry)
             await run_in_threadpool(self._site.store.look, fresh=True)
             if error:
-                raise RecordingError(self._site.told(error))
+                raise RecordingError(self._site.without_place(error))
         return RedirectResponse(f"/runs/{entry.id}/about", status_code=303)
 
     # --- what may go --------------------------------------------------------------------------

@@ -277,17 +277,17 @@ def detectable(spread: float, processes: int) -> float:
         spread: Standard deviation between processes.
         processes: Of each side, from 2 to 50; more are taken as 50.
     """
-    return float(spread * _reaches()[min(processes, MOST_PROCESSES) - 2])
+    return float(spread * _detectable_deviations()[min(processes, MOST_PROCESSES) - 2])
 
 
 def processes_needed(spread: float, effect: float) -> int | None:
     """Number of processes of each side that show such a difference in 8 of 10 campaigns; None: too many."""
-    enough = np.flatnonzero(spread * _reaches() <= effect)
+    enough = np.flatnonzero(spread * _detectable_deviations() <= effect)
     return int(enough[0]) + 2 if len(enough) else None
 
 
 @functools.cache
-def _reaches() -> FloatArray:
+def _detectable_deviations() -> FloatArray:
     """Smallest difference that 2, 3, ... 50 processes of each side show, in standard deviations between processes."""
     processes = np.arange(2, MOST_PROCESSES + 1)
     degrees_of_freedom = 2.0 * processes - 2

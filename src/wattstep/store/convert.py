@@ -139,10 +139,10 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
                 raise DamagedRunError(f"the journal of {run.path} is garbled: {error}") from error
             raise
     folder.sync()
-    write_info(folder, _told(replace(info, state=state), device, names))
+    write_info(folder, _with_device_clock(replace(info, state=state), device, names))
 
 
-def _told(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInfo:
+def _with_device_clock(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInfo:
     """The description, with what is known of the device's clock."""
     if device is None or not device.clocks:
         return info

@@ -41,7 +41,7 @@ def device_times(journal: Folder) -> DeviceTimes | None:
 
     def read() -> Iterator[npt.NDArray[Any]]:
         for marks in whole_rows(journal, MARKS, _MARK):
-            rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_END])]
+            rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END])]
             if len(rows):
                 yield rows
 
@@ -64,8 +64,8 @@ def step_columns(
         ends, starts = ends[at >= 0], starts[at[at >= 0]]
         if device is not None and passage is not None and len(ends):
             passage.go_on(int(marks["t"][starts].min()), int(marks["t"][ends].max()))
-            kept = _reached(device, passage, marks["t"][starts], marks["t"][ends])
-            starts, ends = starts[kept], ends[kept]
+            reached = _reached(device, passage, marks["t"][starts], marks["t"][ends])
+            starts, ends = starts[reached], ends[reached]
         if not len(ends):
             continue
         inner = np.isin(kind, WITHIN_STEPS)
@@ -117,9 +117,9 @@ def _reached(
 ) -> npt.NDArray[np.bool_]:
     """Mask of the steps that the device is known to have come to, or that need none."""
     known = passage.of(start_ns)[1] & passage.of(end_ns)[1]
-    kept: npt.NDArray[np.bool_] = known | ~device.expects(start_ns)
-    device.lost += int((~kept).sum())
-    return kept
+    reached: npt.NDArray[np.bool_] = known | ~device.expects(start_ns)
+    device.lost += int((~reached).sum())
+    return reached
 
 
 def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:

@@ -91,14 +91,16 @@ class _DeviceRows:
         """
         rows = np.full((len(block), self._width), -1)
         rows[:, : block.shape[1]] = block
-        found = self._until(int(block[:, _WINDOW].max()))
+        of_devices = self._until(int(block[:, _WINDOW].max()))
         if self._first is None:
             return rows
-        _, of_row, counts = np.unique(found[:, _WINDOW], return_inverse=True, return_counts=True)
-        whole = counts[of_row] == found[:, _AT["rows"]]
-        kept = np.isin(rows[:, _WINDOW], np.unique(found[whole, _WINDOW]))
-        rows = rows[kept | (rows[:, _WINDOW] < self._first)]
-        work = found[whole & (found[:, _AT["name"]] != NO_WORK)]
+        _, of_row, counts = np.unique(
+            of_devices[:, _WINDOW], return_inverse=True, return_counts=True
+        )
+        whole = counts[of_row] == of_devices[:, _AT["rows"]]
+        complete = np.isin(rows[:, _WINDOW], np.unique(of_devices[whole, _WINDOW]))
+        rows = rows[complete | (rows[:, _WINDOW] < self._first)]
+        work = of_devices[whole & (of_devices[:, _AT["name"]] != NO_WORK)]
         work = work[np.isin(work[:, _WINDOW], rows[:, _WINDOW])]
         both = np.concatenate([rows, work])
         return both[np.argsort(both[:, _WINDOW], kind="stable")]

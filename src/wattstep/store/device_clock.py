@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ DRIFT: Final = (
 RATED_NS: Final = 1_000_000_000  # over less, both clocks are taken to go alike
 WITHIN: Final = 0.99  # of the events, which lie within the uncertainty
 UNORDERED_NS: Final = 1_000_000_000  # by so much marks may go back in the journal, at least
+ANCHORED: Final = (Mark.DEVICE, Mark.DEVICE_ANCHOR)  # what tells the clock
 Rows = npt.NDArray[Any]
 
 
@@ -83,10 +84,10 @@ class _Events:
         if not len(at):
             return tight
         best = np.flatnonzero(width <= TIGHTER * width.min())
-        kept = _first_of_each(best, at[best] // APART_NS, width)
+        of_short = _first_of_each(best, at[best] // APART_NS, width)
         long = at // FAR_NS
-        without = np.flatnonzero(~np.isin(long, at[kept] // FAR_NS))
-        rows = np.union1d(kept, _first_of_each(without, long[without], width))
+        without = np.flatnonzero(~np.isin(long, at[of_short] // FAR_NS))
+        rows = np.union1d(of_short, _first_of_each(without, long[without], width))
         chosen: IntArray = tight[:, rows[np.argsort(at[rows], kind="stable")]]
         return chosen
 
@@ -242,8 +243,8 @@ def _first_of_each(rows: IntArray, stretch: IntArray, width_ns: IntArray) -> Int
     """The tightest of the rows of each stretch."""
     order = np.lexsort((width_ns[rows], stretch))
     first = np.append(True, np.diff(stretch[order]) != 0)[: len(order)]
-    found: IntArray = rows[order[first]]
-    return found
+    tightest: IntArray = rows[order[first]]
+    return tightest
 
 
 class DeviceTimes:
@@ -274,14 +275,17 @@ class DeviceTimes:
             ended = rows["t"][rows["kind"] == Mark.DEVICE_END]
             if len(ended):
                 self._end_ns = min(self._end_ns, int(ended[0]))
-            for device, mine in _by_device(rows):
-                self._first_ns = min(self._first_ns, int(mine["t"].min()))
+            for device, mine in _by_device(rows, ANCHORED):
+                placed = mine["t"][mine["kind"] == Mark.DEVICE]
+                self._first_ns = min(self._first_ns, int(placed.min(initial=self._first_ns)))
                 device_ns, low, high = _bounds(mine)
-                found = events.setdefault(device, _Events(int(device_ns[0])))
-                found.add(device_ns - found.zero_ns, low, high)
-        self.clocks = {device: DeviceClock(found) for device, found in sorted(events.items())}
+                its_events = events.setdefault(device, _Events(int(device_ns[0])))
+                its_events.add(device_ns - its_events.zero_ns, low, high)
+        self.clocks = {
+            device: DeviceClock(its_events) for device, its_events in sorted(events.items())
+        }
         for rows in read():
-            for device, mine in _by_device(rows):
+            for device, mine in _by_device(rows, ANCHORED):
                 if device in self.clocks:  # else it came while this was read
                     self.clocks[device].check(*_bounds(mine))
         self.lost = 0
@@ -367,9 +371,9 @@ class DevicePassage:
         return t_ns if at < 0 else max(t_ns, int(self._times[at]))
 
 
-def _by_device(rows: Rows) -> Iterator[tuple[int, Rows]]:
+def _by_device(rows: Rows, kinds: Sequence[int] = (Mark.DEVICE,)) -> Iterator[tuple[int, Rows]]:
     """The events of each device among some marks."""
-    events = rows[rows["kind"] == Mark.DEVICE]
+    events = rows[np.isin(rows["kind"], kinds)]
     for device in np.unique(events["code"]).tolist():
         yield device, events[events["code"] == device]
 

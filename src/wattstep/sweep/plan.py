@@ -145,8 +145,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     }
     before, now = {**unset, **before}, {**unset, **now}
     return [
-        f"--{option_of(TrainingSettings, key)} was {_said(before.get(key))}, "
-        f"now {_said(now.get(key))}"
+        f"--{option_of(TrainingSettings, key)} was {_text(before.get(key))}, "
+        f"now {_text(now.get(key))}"
         for key in dict.fromkeys([*before, *now])
         if before.get(key) != now.get(key)
     ]
@@ -160,5 +160,5 @@ def joined(before: Mapping[str, list[Any]], now: Mapping[str, list[Any]]) -> dic
     }
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return "not given" if value is None else str(value)

@@ -22,12 +22,13 @@ from wattstep.schema.diagnosis import (
     ProcessorFacts,
     SensorFacts,
 )
+from wattstep.schema.engine import Engine
+from wattstep.schema.failures import contained
 from wattstep.schema.figure import Missing
 from wattstep.schema.journal import DEVICE_OPERATIONS, MARKS, OPERATIONS
 from wattstep.schema.report_rows import SampledChannel
 from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.run_report import json_of
-from wattstep.schema.workload import PROCESSORS
 
 SECONDS = 2.0
 BUSY_SHARE = 0.5  # of the time, so that counters of busy and of idle time both move
@@ -89,15 +90,32 @@ def diagnose(
 def processors() -> list[ProcessorFacts]:
     """Processors of this machine that a training can be asked to run on, JSON-ready.
 
-    Each has "name", "usable", "reason" (why it is not, or None) and "facts" (of a GPU).
+    Each has "engine", "name", "usable", "reason" (why it is not, or None) and "facts" (of a GPU).
     """
-    engine = engines.find(engines.DEFAULT)
     rows: list[ProcessorFacts] = []
-    for name in PROCESSORS:
+    for each in engines.ENGINES:
+        try:
+            rows += _processors_of(engines.find(each))
+        except Exception as error:  # another package's defect costs its own engine
+            reason = contained(error)
+            rows.append(
+                {"engine": each, "name": "cpu", "usable": False, "reason": reason, "facts": {}}
+            )
+    return rows
+
+
+def _processors_of(engine: Engine) -> list[ProcessorFacts]:
+    rows: list[ProcessorFacts] = []
+    for name in engine.processors:
         reason = engine.lacking(name)
         usable = reason is None and name != "cpu"
         facts: GpuFacts = engine.device_facts(name) if usable else {}
-        rows.append({"name": name, "usable": reason is None, "reason": reason, "facts": facts})
+        rows.append(
+            {
+                "engine": engine.name, "name": name, "usable": reason is None, "reason": reason,
+                "facts": facts,
+            }
+        )  # fmt: skip
     return rows
 
 

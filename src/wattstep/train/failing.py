@@ -11,7 +11,7 @@ from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.processes import ChildNews
 
 
-def told(error: BaseException, account: Callable[[], str]) -> ChildNews | None:
+def news_of(error: BaseException, account: Callable[[], str]) -> ChildNews | None:
     """News of the process's end, for who listens to it.
 
     Args:

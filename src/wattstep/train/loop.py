@@ -43,7 +43,7 @@ from wattstep.train.environment.crowding import (
 from wattstep.train.environment.sustaining import MOST_S as SUSTAIN_SECONDS
 from wattstep.train.environment.sustaining import Sustaining
 from wattstep.train.environment.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
-from wattstep.train.failing import told
+from wattstep.train.failing import news_of
 from wattstep.train.foreground import measure_foreground
 from wattstep.train.memory.step import track_step
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
@@ -293,7 +293,7 @@ class _Loop:
             ):
                 break
         if self._sustaining is not None:
-            add_environment(recorder, sustain=self._sustaining.found())
+            add_environment(recorder, sustain=self._sustaining.facts())
         self._keep_forecast()
         if recorder.problem is None:
             self._finish()
@@ -363,7 +363,7 @@ class _Loop:
         """Makes a step beside the record, whose memory is followed operation by operation."""
         self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
         try:
-            with self._recorder.apart("memory"):
+            with self._recorder.exclude("memory"):
                 processor = self._settings.processor
                 device = None
                 if processor != "cpu":
@@ -445,7 +445,7 @@ class _Loop:
         now = self._clock()
         if now - self._reported > REPORT_NS:
             self._reported = now
-            detail = "" if self._sustaining is None else self._sustaining.said
+            detail = "" if self._sustaining is None else self._sustaining.state
             training = stage == "training"
             self._report(
                 Progress(
@@ -489,7 +489,7 @@ def main() -> int:
         return 130
     except (MemoryError, RuntimeError, ImportError, OSError) as error:
         account = engines.find(settings.engine).memory_account
-        failure = told(error, lambda: account(settings.processor))
+        failure = news_of(error, lambda: account(settings.processor))
         if failure is None:
             raise  # a mistake of ours, with its traceback
         say(failure)

@@ -90,8 +90,11 @@ def _module_exists(name: str) -> bool:
 
 def run_name(settings: ProfileSettings) -> str:
     """Of the run: the script's, and the rank under torchrun."""
-    stem = settings.script.rpartition(".")[2] if settings.module else Path(settings.script).stem
-    return new_name(stem) + rank_suffix()
+    return new_name(_title(settings)) + rank_suffix()
+
+
+def _title(settings: ProfileSettings) -> str:
+    return settings.script.rpartition(".")[2] if settings.module else Path(settings.script).stem
 
 
 def rank_suffix() -> str:
@@ -134,7 +137,13 @@ def main() -> None:
         power_model=settings.power_model,
         target=settings.target,
         total_steps=settings.total_steps,
-        about={"workload": Path(settings.script).stem, "engine": engines.DEFAULT},
+        about={
+            "workload": _title(settings),
+            "engine": engines.DEFAULT,
+            "options": {
+                "script": f"-m {settings.script}" if settings.module else Path(settings.script).name
+            },
+        },
     )
     others = others_beside()
     _say_warnings_in_one_line(quiet=settings.quiet)

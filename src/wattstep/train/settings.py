@@ -20,7 +20,7 @@ from wattstep.schema.settings import (
     parse_power_model,
     setting,
 )
-from wattstep.schema.workload import RATE_RULES, Preparation, check_processing, kind_of
+from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
@@ -226,13 +226,8 @@ class TrainingSettings:
         parse_interval(self.interval)
 
     def _check_engine(self) -> None:
-        check_processing(self.processor, self.precision)
         engine = engines.find(self.engine)
-        if kind_of(self.processor) not in engine.processors:
-            raise InvalidValueError(
-                f"--processor {self.processor}: {engine.name} trains on "
-                f"{', '.join(engine.processors)} only"
-            )
+        check_processing(self.processor, self.precision, engine.processors)
         for name in ENGINE_OPTIONS:
             if getattr(self, name) and name not in engine.options:
                 option = option_of(TrainingSettings, name)

@@ -60,7 +60,7 @@ class TimeToTarget:
             return True
         if not last and not self._due():
             return False
-        with self._recorder.apart("evaluation"):
+        with self._recorder.exclude("evaluation"):
             scores = self._evaluate()
             self._write(scores)
         self._step = self._recorder.index

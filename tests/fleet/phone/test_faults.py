@@ -121,7 +121,7 @@ def test_a_command_that_nobody_asks_for_ends_and_clears_itself_away(phone):
     until(phone.is_clean, PATIENCE_S)
     assert gone(job.pid)
     answer = job.follow()
-    assert (answer.signs, answer.output, answer.errors, answer.kept) == (b"", b"", b"", False)
+    assert (answer.signs, answer.output, answer.errors, answer.running) == (b"", b"", b"", False)
     job.clear()  # there is nothing to clear
 
 

@@ -114,10 +114,29 @@ def test_the_layer_that_costs_most_energy_comes_first_forward_and_backward_toget
     assert re.search(r"top layer +features\.5\.expand3x3 +3\.00 ms", text)  # in one piece
 
 
+def test_operations_outside_of_all_layers_are_no_layer() -> None:
+    layers = [
+        {"layer": layer, "time": synthetic.figure(seconds, "s", "attributed")}
+        for layer, seconds in (("", 9e-3), ("(outside modules)", 8e-3), ("fc", 1e-3))
+    ]
+    assert re.search(r"top layer +fc +1\.00 ms", shown(80, layers=layers))
+
+
+def test_a_reason_moves_no_other_row_and_folds_in_what_room_there_is() -> None:
+    metrics = {
+        "step_time": synthetic.figure(0.01, "s"),
+        "energy_per_step": synthetic.missing("J", "there is no sensor of power, " * 4),
+    }
+    for width in (80, 200):
+        (line,) = [each for each in shown(width, metrics=metrics).splitlines()
+                   if each.startswith("Step time")]  # fmt: skip
+        assert re.fullmatch(r"Step time \(mean\) {2}10\.0 ms {2}measured", line.rstrip())
+
+
 def test_the_best_advice_says_what_it_saves_and_how_to_try_it() -> None:
     text = " ".join(shown(120, BEST, BEST).split())
     assert "> Train batches of 8 instead of 4: should save ~ 20.0 % (10.0 to 30.0)" in text
-    assert "(1 more: wattstep explain)" in text
+    assert "(1 more: wattstep explain RUN)" in text
     assert "wattstep run lenet --batch 8" in text
 
 

@@ -76,12 +76,12 @@ def test_operations_of_a_few_samples_hold_the_truth_however_late_the_log(
     tmp_path: Path, uncertainty_s: float, late_ms: float
 ) -> None:
     run, truth = made(tmp_path, uncertainty_s, late_ms)
-    tables = (("name", run.operations()), ("layer", run.breakdown.layers()))
+    tables = (("name", run.breakdown.operations()), ("layer", run.breakdown.layers()))
     for column, table in tables:
         for row in table:
-            energy = row["energy"]
-            assert energy.low <= truth[row[column]] <= energy.high
-            assert energy.value == pytest.approx(truth[row[column]], rel=0.05)
+            energy, true = row.energy, truth[row.labels[column]]
+            assert energy.low <= true <= energy.high
+            assert energy.value == pytest.approx(true, rel=0.05)
     step = run.metrics()["energy_per_step"]
     assert step.low <= truth["step"] <= step.high
 

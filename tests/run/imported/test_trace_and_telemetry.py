@@ -144,8 +144,8 @@ def test_a_clock_within_its_uncertainty_leaves_the_truth_in_every_interval(
     truth = {name: (high - low) * 1e-3 * w for name, (low, high, w) in POWERS.items()}
     phases = {"forward": truth["a"] + truth["b"], "backward": truth["c"]}
     figures = [(row["energy"], truth[row["name"]]) for row in run.operations()]
-    figures += [(row["energy"], truth[row["layer"][-1]]) for row in run.breakdown.layers()]
-    figures += [(row["energy"], phases[row["phase"]]) for row in run.breakdown.phases()]
+    figures += [(row.energy, truth[row.layer[-1]]) for row in run.breakdown.layers()]
+    figures += [(row.energy, phases[row.phase]) for row in run.breakdown.phases()]
     step = sum(truth.values()) + 0.015 * 2.0
     metrics = run.metrics()
     figures.append((metrics["energy_per_step"], step))

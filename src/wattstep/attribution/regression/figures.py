@@ -159,7 +159,7 @@ def answer(
         energy = intervals.energy(members)
         return figure(intervals.power(members, energy), "W"), figure(energy, "J")
 
-    def told(members: IntArray) -> bool:
+    def is_resolved(members: IntArray) -> bool:
         energy_interval = intervals.energy(members)
         return (
             energy_interval.value > 0
@@ -182,7 +182,7 @@ def answer(
         )  # fmt: skip
 
     return Regression(
-        groups=[group(each) for each in _groups(kinds, seconds, told)],
+        groups=[group(each) for each in _groups(kinds, seconds, is_resolved)],
         kinds=[
             figure(intervals.energy(np.array([k])), "J") if seconds[k] > 0 else missing("J", NEVER)
             for k in range(len(seconds))

@@ -213,9 +213,9 @@ class Fitting:
     ) -> Fit:  # fmt: skip
         rows = begun.rows
         weights = sparse.diags(trusted) @ rows.weights
-        reach = REACH * (sensor.window or self.observed.spacing_s)
+        scale = REACH * (sensor.window or self.observed.spacing_s)
         table = self.observed.table() @ np.maximum(watts, 0.0)
-        sloped = np.stack(slopes(self.observed, begun, table), axis=1) * reach * trusted[:, None]
+        sloped = np.stack(slopes(self.observed, begun, table), axis=1) * scale * trusted[:, None]
         window_free = free[1] and sensor.window > 0
         sloped = sloped[:, [free[0], window_free]]
         if window_free:
@@ -228,7 +228,7 @@ class Fitting:
             equations, start, most_spread(float(rows.watts.mean())), FEW_TRIES if large else TRIES
         )
         return self._solved(
-            equations, columns, rows, trusted, variances, error, sensor, reach, free
+            equations, columns, rows, trusted, variances, error, sensor, scale, free
         )
 
     def _shaped(self, begun: Explained, table: FloatArray, trusted: FloatArray) -> FloatArray:
@@ -248,7 +248,7 @@ class Fitting:
     def _solved(
         self, equations: Equations, columns: FloatArray, rows: Rows, trusted: FloatArray,
         variances: Variances,
-        error: float, sensor: Sensor, reach: float, free: tuple[bool, bool],
+        error: float, sensor: Sensor, scale: float, free: tuple[bool, bool],
     ) -> Fit:  # fmt: skip
         kinds = len(self.inverse) - 1
         precision = equations.precision(variances.spread)
@@ -263,7 +263,7 @@ class Fitting:
         )
         unbounded = solution.copy()
         unbounded[: kinds + 1] += middle
-        last = iter(np.sqrt(np.maximum(np.diag(inverse), 0.0))[::-1] * reach)
+        last = iter(np.sqrt(np.maximum(np.diag(inverse), 0.0))[::-1] * scale)
         of_window = float(next(last)) if free[1] and sensor.window > 0 else 0.0
         of_delay = float(next(last)) if free[0] else 0.0
         return Fit(

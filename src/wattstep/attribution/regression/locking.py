@@ -21,19 +21,28 @@ def locked(observed: Observed, delay: float) -> str:
         observed: The samples.
         delay: Of the sensor in s.
     """
-    position = np.sort(_positions(observed, delay))
-    cells = int(min(len(position) / A_CELL, MOST_CELLS))
-    if cells < LEAST_CELLS:
+    seen, count = places_seen(_positions(observed, delay))
+    if not count:
         return ""
-    seen = len(np.unique((position * cells).astype(np.int64)))
-    if seen >= LOCKED * cells:
-        return ""
-    count = _places(position)
     return (
-        f"samples fall at {count} places of the step only ({100 * seen / cells:.0f} % of it): step "
+        f"samples fall at {count} places of the step only ({100 * seen:.0f} % of it): step "
         f"and sampler are locked in phase; what differs between these places alone can be told. "
         "Let ticks be dithered, or choose a period that does not divide the step."
     )
+
+
+def places_seen(position: FloatArray) -> tuple[float, int]:
+    """Share of a step in which samples fall, and at how many places, 0 where at any.
+
+    Args:
+        position: Of each sample in its step, 0 to below 1, in any order, shape (n,).
+    """
+    position = np.sort(position)
+    cells = int(min(len(position) / A_CELL, MOST_CELLS))
+    if cells < LEAST_CELLS:
+        return 1.0, 0
+    seen = len(np.unique((position * cells).astype(np.int64)))
+    return seen / cells, 0 if seen >= LOCKED * cells else _places(position)
 
 
 def _positions(observed: Observed, delay: float) -> FloatArray:

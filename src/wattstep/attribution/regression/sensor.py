@@ -350,7 +350,7 @@ def slopes(
         optimum: Samples explained.
         table: Energy up to each knot and, last, power between steps, shape (b + 2,).
     """
-    reach = FINE * (optimum.window or observed.spacing_s)
+    step = FINE * (optimum.window or observed.spacing_s)
 
     def explained(delay: float, window: float) -> FloatArray:
         rows = observed.rows(delay, window)
@@ -358,14 +358,14 @@ def slopes(
         every[rows.taken] = rows.weights @ table
         return every[optimum.rows.taken]
 
-    later = explained(optimum.delay + reach, optimum.window)
-    earlier = explained(optimum.delay - reach, optimum.window)
-    of_delay = (later - earlier) / (2 * reach)
+    later = explained(optimum.delay + step, optimum.window)
+    earlier = explained(optimum.delay - step, optimum.window)
+    of_delay = (later - earlier) / (2 * step)
     of_window = np.zeros_like(of_delay)
     if optimum.window > 0:
-        longer = explained(optimum.delay, optimum.window + reach)
-        shorter = explained(optimum.delay, optimum.window - reach)
-        of_window = (longer - shorter) / (2 * reach)
+        longer = explained(optimum.delay, optimum.window + step)
+        shorter = explained(optimum.delay, optimum.window - step)
+        of_window = (longer - shorter) / (2 * step)
     return np.nan_to_num(of_delay), np.nan_to_num(of_window)
 
 

@@ -61,9 +61,9 @@ def spread_of(
     processes = influence * (fit.left + fit.trust * fit.rows.slow)[:, None]
     pulled = influence * fit.left[:, None]
     wider, length, blocks = _beyond_white(fit, pulled, np.diag(model))
-    reach = _quantile(confidence, blocks - 1)
+    quantile = _quantile(confidence, blocks - 1)
     root = np.sqrt(wider)
-    energy = reach**2 * model * root[:, None] * root[None, :]
+    energy = quantile**2 * model * root[:, None] * root[None, :]
     normal = _quantile(confidence, math.inf)
     kinds_only = fit.precision.copy()
     if fit.assumed > 0:

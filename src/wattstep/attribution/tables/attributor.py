@@ -11,6 +11,7 @@ from wattstep.attribution.codes import Codes
 from wattstep.attribution.folding import fold, mean_gain, stand_alone
 from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
 from wattstep.attribution.quantities import RAIL, Bounds, Moved, Quantity
+from wattstep.attribution.step_energy import not_told
 from wattstep.attribution.tables.taking_part import TakingPart
 from wattstep.recorded.clock_error import ClockError, shifted
 from wattstep.recorded.curves import Curve
@@ -159,13 +160,15 @@ class Attributor:
             absent[name] = f"no samples of {source.source} in {self._series.steps.figures_of}"
             return
         seconds = float(self._series.steps.seconds[self._clean].sum())
-        if reason := source.too_little(seconds, gain * len(self._clean)):
+        reason = source.too_little(seconds, gain * len(self._clean))
+        # Rows and rests have nothing to make that the step itself does not have.
+        if reason or (reason := not_told(source, self._series.steps)):
             absent[name] = reason
             return
         part = self._part(name)
-        found = self._shares(sharing, curve, gauge, part)
-        assert found is not None
-        rows, unattributed = found
+        shares = self._shares(sharing, curve, gauge, part)
+        assert shares is not None
+        rows, unattributed = shares
         folded = "" if self._one_by_one(curve, gauge) else "folded by phase and "
         quantities[name] = replace(
             time,
@@ -273,10 +276,10 @@ class Attributor:
         unattributed = np.full((len(clock.shifts_ns), phases), np.nan)
         for number, by_ns in enumerate(clock.shifts_ns):
             by_ns -= round(source.late_s[0] * 1e9)
-            found = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns), part)
-            if found is not None:
-                sums[number] = np.bincount(code, found[0], minlength=count) / windows
-                unattributed[number] = found[1].mean(axis=0)
+            shares = self._shares(sharing, *shifted(source.curve, source.gauge, by_ns), part)
+            if shares is not None:
+                sums[number] = np.bincount(code, shares[0], minlength=count) / windows
+                unattributed[number] = shares[1].mean(axis=0)
         return Moved(clock=clock, code=code, sums=sums, unattributed=unattributed)
 
     @property

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from wattstep.attribution.tables.operation_table import Row
-from wattstep.attribution.tables.phase_spans import PhaseSpans
+from wattstep.attribution.tables.phase_spans import NO_LENGTH, PhaseSpans
 from wattstep.attribution.tables.row_labels import NO_LAYER
 from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures
 from wattstep.schema.journal import Mark
+from wattstep.schema.report_rows import CostRow
 from wattstep.stats.statistics import mean_figure
 
 FORWARD: Final = "forward"
@@ -59,33 +60,30 @@ class EventTables:
     layers: Mapping[str, Figure]
     calls: Mapping[str, Figure]
 
-    def operations(self) -> list[Row]:
+    def operations(self) -> list[CostRow]:
         """Layers of the forward pass, what is left of it, and the other phases; they make the step."""
         rows = []
         for phase, time in self.phases.items():
             if phase != FORWARD or not self.layers:
-                rows.append(self._row({"name": phase, "layer": NO_LAYER, "phase": phase}, time))
+                rows.append(self._operation(phase, NO_LAYER, time))
                 continue
-            rows += [
-                self._row({"name": phase, "layer": layer, "phase": phase}, its, layer)
-                for layer, its in self.layers.items()
-            ]
-            left = self._left_of_forward(time)
-            rows.append(self._row({"name": phase, "layer": NO_LAYER, "phase": phase}, left))
-        return _longest_first([{**row, "kind": "layer or phase"} for row in rows])
+            rows += [self._operation(phase, layer, its) for layer, its in self.layers.items()]
+            rows.append(self._operation(phase, NO_LAYER, self._left_of_forward(time)))
+        return _longest_first(rows)
 
-    def layer_rows(self) -> list[Row]:
+    def layer_rows(self) -> list[CostRow]:
         """Forward passes of layers, and all else of the step as that of no single layer."""
-        rows = [self._row({"layer": name}, time, name) for name, time in self.layers.items()]
+        rows = [self._row({"layer": name}, time) for name, time in self.layers.items()]
         left = self.step_s - sum(time.value or 0.0 for time in self.layers.values())
         words = "by events, no kernels seen: the step less the forward passes of marked layers"
         rest = replace(self._whole, value=max(left, 0.0), low=None, high=None, method=words)
         return _longest_first([*rows, self._row({"layer": NO_LAYER}, rest)] if rows else [])
 
-    def phase_rows(self) -> list[Row]:
+    def phase_rows(self) -> list[CostRow]:
         """Phases."""
         rows = [self._row({"phase": name}, time) for name, time in self.phases.items()]
-        return _longest_first([{**row, "span": row["time"]} for row in rows])
+        spans = [replace(row, figures=row.figures.updated(span=row.figure("time"))) for row in rows]
+        return _longest_first(spans)
 
     def notes(self) -> list[str]:
         """What the reader must know."""
@@ -101,18 +99,21 @@ class EventTables:
             forward, value=max(left, 0.0), low=None, high=None, confidence=None, method=REST_METHOD
         )
 
-    def _row(self, labels: Mapping[str, str], time: Figure, layer: str | None = None) -> Row:
+    def _operation(self, phase: str, layer: str, time: Figure) -> CostRow:
+        row = self._row({"name": phase, "layer": layer, "phase": phase}, time)
+        return replace(row, labels={**row.labels, "kind": "layer or phase"})
+
+    def _row(self, labels: Mapping[str, str], time: Figure) -> CostRow:
         once = Figure(value=1.0, unit="count", status=Status.COUNTED, source=self.source)
-        share = time.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else None
-        return {
-            **labels,
-            "processor": self.device,
-            "calls": once if layer is None else self.calls[layer],
+        share = time.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else NO_LENGTH
+        figures = {
+            "calls": self.calls.get(labels.get("layer", NO_LAYER), once),
             "time": time,
             "busy_time": time,
-            "share": missing("ratio", "the step has no length") if share is None else share,
+            "share": share,
             **{name: missing(unit, NOT_SEEN) for name, unit in _MISSING.items()},
         }
+        return CostRow(labels={**labels, "processor": self.device}, figures=Figures(figures))
 
 
 def event_tables(
@@ -190,5 +191,5 @@ def _figure(seconds: FloatArray, source: str) -> Figure:
     return replace(figure, method=f"{METHOD}; {figure.method}")
 
 
-def _longest_first(rows: list[dict[str, Any]]) -> list[Row]:
-    return sorted(rows, key=lambda row: -(row["time"].value or 0.0))
+def _longest_first(rows: list[CostRow]) -> list[CostRow]:
+    return sorted(rows, key=lambda row: -(row.figure("time").value or 0.0))

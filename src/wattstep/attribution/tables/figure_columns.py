@@ -6,28 +6,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from wattstep.schema.figure import Figure
+from wattstep.schema.report_rows import CostRow
 
 FIGURE: Final = ("", "_unit", "_low", "_high", "_status", "_source", "_reason")
 
 
-def figure_rows(rows: Iterable[Mapping[str, object]]) -> list[dict[str, Any]]:
-    """Rows with a column for each part of each figure; the labels stay as they are.
+def figure_columns(rows: Iterable[CostRow]) -> dict[str, list[Any]]:
+    """Columns by name, one for each label and for each part of each figure; None where a row has none.
 
     A mapping of figures, as the energy by rail, has columns for each of them: "energy_by_rail.NAME",
     "energy_by_rail.NAME_low".
     """
-    return [
-        {
-            name: value
-            for key, thing in row.items()
-            if key != "key"
-            for name, value in _columns(key, thing)
-        }
+    cells = [
+        {name: cell for key, thing in row.to_dict().items() for name, cell in _cells(key, thing)}
         for row in rows
     ]
+    names = dict.fromkeys(name for row in cells for name in row)
+    return {name: [row.get(name) for row in cells] for name in names}
 
 
-def _columns(name: str, thing: object) -> Iterator[tuple[str, Any]]:
+def _cells(name: str, thing: object) -> Iterator[tuple[str, Any]]:
     if isinstance(thing, Figure):
         parts = (
             thing.value, thing.unit, thing.low, thing.high, thing.status.value, thing.source,
@@ -36,6 +34,6 @@ def _columns(name: str, thing: object) -> Iterator[tuple[str, Any]]:
         yield from zip((f"{name}{suffix}" for suffix in FIGURE), parts, strict=True)
     elif isinstance(thing, Mapping):
         for key, inner in thing.items():
-            yield from _columns(f"{name}.{key}", inner)
+            yield from _cells(f"{name}.{key}", inner)
     elif not isinstance(thing, (list, tuple)):
         yield name, thing

@@ -27,13 +27,13 @@ class LeftOut:
     """Use of the traced steps.
 
     Attributes:
-        kept: Which of those that did not wait for a core stand for clean ones, shape (windows,).
+        representative: Which of those that did not wait for a core stand for clean ones, shape (windows,).
         preempted: How many were left out because their thread waited for a core.
         disturbed: How many because they took longer than any clean step.
         unseen: Share of the clean time by which steps are longer than any that was traced.
     """
 
-    kept: BoolArray
+    representative: BoolArray
     preempted: int = 0
     disturbed: int = 0
     unseen: float = 0.0
@@ -41,7 +41,7 @@ class LeftOut:
     def notes(self) -> list[str]:
         """In words."""
         lines = []
-        traced, left = len(self.kept) + self.preempted, int(self.kept.sum())
+        traced, left = len(self.representative) + self.preempted, int(self.representative.sum())
         if self.preempted:
             lines.append(
                 f"{self.preempted} of {traced} traced steps were left out: the thread that trains "
@@ -100,14 +100,14 @@ def like_clean(
     """
     alike = np.ones(len(windows), bool)
     if not len(clean) or len(windows) < 2:
-        return LeftOut(kept=alike, preempted=preempted)
+        return LeftOut(representative=alike, preempted=preempted)
     longer = _beside(steps, clean, clean, of_step)
     traced = _beside(steps, clean, windows, of_step)
     traced = traced / max(float(np.sort(traced)[(len(traced) - 1) // 4]), 1e-12)
     few = len(clean) < LEAST_CLEAN  # which may not have shown how long they can be
     alike = traced <= (BEYOND_FEW if few else BEYOND) * max(float(longer.max()), 1.0)
     if few:
-        return LeftOut(kept=alike, preempted=preempted, disturbed=int((~alike).sum()))
+        return LeftOut(representative=alike, preempted=preempted, disturbed=int((~alike).sum()))
     slow_from = 1 + max(SLOW, 5 * 1.4826 * float(np.median(np.abs(longer - np.median(longer)))))
     slow = longer > slow_from
     seconds = steps.seconds[clean]
@@ -117,7 +117,7 @@ def like_clean(
     seen = bool((traced > slow_from).any()) or preempted > 0
     tells = not seen and slow.mean() >= OFTEN_SLOW and excess >= NOTICED
     return LeftOut(
-        kept=alike,
+        representative=alike,
         preempted=preempted,
         disturbed=int((~alike).sum()),
         unseen=excess if tells else 0.0,

@@ -2,63 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from wattstep.attribution.tables.figure_columns import figure_rows
+from wattstep.attribution.tables.figure_columns import figure_columns
 from wattstep.schema import views
-from wattstep.schema.figure import Figure, missing
+from wattstep.schema.figure import missing
 from wattstep.schema.report_rows import CostRow
 
-Row = dict[str, Any]
 
-
-def with_power(row: Row) -> Row:
+def with_power(row: CostRow) -> CostRow:
     """A row as it is shown: its mean power beside its energy."""
-    row = {key: value for key, value in row.items() if key != "key"}
-    if "power" in row:
+    if "power" in row.figures:
         return row
-    energy: Figure = row["energy"]
+    energy, seconds = row.figure("energy"), row.figure("time").value
     power = missing("W", energy.reason or "it takes no time")
-    if energy.value is not None and row["time"].value:
-        power = energy.scaled(1 / row["time"].value, "W")
+    if energy.value is not None and seconds:
+        power = energy.scaled(1 / seconds, "W")
         power = replace(power, method=f"{energy.method}; over its time")
-    return {**row, "power": power}
+    return replace(row, figures=row.figures.updated(power=power))
 
 
 class OperationTable:
-    """Operations as the caller likes them: a list of rows of Figures, or a table of numbers.
+    """Operations as the caller likes them: rows of Figures, or a table of numbers.
 
     Tables hold each figure in columns of plain values in SI units: `energy`, `energy_unit`,
     `energy_low`, `energy_high`, `energy_status`, `energy_source`, `energy_reason`; the energy of a
     power rail likewise, as `energy_by_rail.NAME`.
     """
 
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
+    def __init__(self, rows: Sequence[CostRow]) -> None:
+        self._rows = rows
 
-    def __iter__(self) -> Iterator[Row]:
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Labels and Figures of each operation by name, as iterating gives them."""
+        return [row.to_dict() for row in self._rows]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"OperationTable({len(self.rows)} operations)"
+        return f"OperationTable({len(self)} operations)"
 
     def _repr_html_(self) -> str:
         """HTML for a notebook."""
-        rows = [CostRow.from_dict(row) for row in self.rows]
-        return views.show("operations_in_notebook", rows)
+        return views.show("operations_in_notebook", self._rows)
 
     def to_arrow(self) -> pa.Table:
         """As an Arrow table."""
-        rows = figure_rows(self.rows)
-        names = dict.fromkeys(name for row in rows for name in row)
-        return pa.table({name: _column(name, [row.get(name) for row in rows]) for name in names})
+        columns = figure_columns(self._rows)
+        return pa.table({name: _column(name, values) for name, values in columns.items()})
 
     def to_pandas(self) -> Any:
         """As a pandas DataFrame (pandas must be installed)."""

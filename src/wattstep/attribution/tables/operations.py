@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from wattstep.attribution.quantities import RAIL
 from wattstep.attribution.tables.by_events import EventTables, event_tables
-from wattstep.attribution.tables.operation_table import Row, with_power
-from wattstep.attribution.tables.regression_tables import RegressionTables
+from wattstep.attribution.tables.operation_table import with_power
+from wattstep.attribution.tables.regression_tables import RegressionTables, with_rail
+from wattstep.attribution.tables.total_by_rails import TotalByRails, fits, rails_of_total
 from wattstep.attribution.tables.totals import total_rows
 from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.schema.figure import Figure, Missing, missing
+from wattstep.schema.figures import Figures
+from wattstep.schema.report_rows import CostRow, EnergyGroup
 
+NOT_RESOLVED = "not_resolved"
 _UNMARKED = missing("s", "its operations run within phases of another name")
 
 
@@ -63,7 +67,7 @@ class RunBreakdown(TracedSteps):
         """As `TracedSteps.operations_notes`; of events, that they are."""
         return super().operations_notes if self.by_events is None else self.by_events.notes()
 
-    def _rows(self, table: str) -> list[Row]:
+    def _rows(self, table: str) -> list[CostRow]:
         if self.reason is not None:
             return []
         if (events := self.by_events) is not None:
@@ -73,17 +77,20 @@ class RunBreakdown(TracedSteps):
                 "phases": events.phase_rows,
             }
             return rows_of[table]() if table in rows_of else []
-        found = self.regression_tables.table(table).rows
+        rows = dict(self.regression_tables.table(table).rows)
         for name, regression_tables in self._regression_tables_of_rails.items():
-            from_regression = regression_tables.table(table).rows
-            found = [
-                _with_rail(row, name, regression_tables.energy_of(each))
-                for row, each in zip(found, from_regression, strict=True)
-            ]
-        kinds = self._kinds_of_rows(table) if self.step_kinds.count > 1 else None
-        if kinds is not None:
-            found = [{**row, "step_kinds": kinds[row["key"]]} for row in found]
-        return [with_power(row) for row in found]
+            for key, row in regression_tables.table(table).rows.items():
+                energy = regression_tables.energy_of(row.figures)
+                rows[key] = replace(rows[key], figures=with_rail(rows[key].figures, name, energy))
+        if (total := self.total_by_rails) is not None:
+            rows = {
+                key: replace(row, figures=total.with_energy(row.figures))
+                for key, row in rows.items()
+            }
+        if self.step_kinds.count > 1:
+            kinds = self._kinds_of_rows(table)
+            rows = {key: replace(row, step_kinds=kinds[key]) for key, row in rows.items()}
+        return [with_power(row) for row in rows.values()]
 
     def _kinds_of_rows(self, table: str) -> dict[int, str]:
         """In which kinds of steps each row of a table runs: "A", "A, B"."""
@@ -95,7 +102,7 @@ class RunBreakdown(TracedSteps):
             kinds_by_row.setdefault(pair // kinds.count, []).append(kinds.names[pair % kinds.count])
         return {number: ", ".join(names) for number, names in kinds_by_row.items()}
 
-    def operations(self) -> list[Row]:
+    def operations(self) -> list[CostRow]:
         """By operation, layer and phase, of a mean step; else totals, where a tool gave such.
 
         By layer and phase alone, where a device trains whose kernels could not be seen.
@@ -104,35 +111,40 @@ class RunBreakdown(TracedSteps):
             return total_rows(self._tables.summaries, self._traced_by)
         return self._rows("operations")
 
-    def layers(self) -> list[Row]:
+    def layers(self) -> list[CostRow]:
         """By layer."""
         return self._rows("layers")
 
-    def phases(self) -> list[Row]:
+    def phases(self) -> list[CostRow]:
         """By phase: of its operations, and `span`, from its begin to its end in clean steps."""
         rows, spans = self._rows("phases"), self.phase_spans
         if spans is None or self.by_events is not None:
             return rows
-        return [{**row, "span": spans.of_phase(row["phase"]) or _UNMARKED} for row in rows]
+        return [
+            replace(row, figures=row.figures.updated(span=spans.of_phase(row.phase) or _UNMARKED))
+            for row in rows
+        ]
 
-    def updates(self) -> list[Row]:
+    def updates(self) -> list[CostRow]:
         """By update of parameters and phase, from marks of clean steps; see `PhaseSpans.rows`."""
         return [] if self.phase_spans is None else self.phase_spans.rows()
 
-    def kinds(self) -> list[Row]:
+    def kinds(self) -> list[CostRow]:
         """By kind of operation."""
         return self._rows("kinds")
 
-    def energy_groups(self) -> list[Row]:
+    def energy_groups(self) -> list[EnergyGroup]:
         """Operations and rests whose energy is known together only, the costliest first."""
-        return [] if self._without_operations else self.regression_tables.groups
+        if self._without_operations or self.total_by_rails is not None:
+            return []
+        return self.regression_tables.groups
 
     @property
     def _without_operations(self) -> bool:
         """True if nothing is told of single operations."""
         return self.reason is not None or self.by_events is not None
 
-    def unattributed(self) -> dict[str, dict[str, Any]]:
+    def unattributed(self) -> dict[str, Figures]:
         """Unattributed: module code and the framework between operations, data, game.
 
         "not_resolved" holds the energy of operations and rests that are too short for the sensor
@@ -142,33 +154,102 @@ class RunBreakdown(TracedSteps):
         if self._without_operations:
             return {}
         unattributed = self.regression_tables.unattributed_and_left()
-        for name, regression_tables in self._regression_tables_of_rails.items():
-            for rest, row in regression_tables.unattributed.items():
-                unattributed[rest] = _with_rail(
-                    unattributed[rest], name, regression_tables.energy_of(row)
-                )
-        if "energy_by_rail" in unattributed.get("not_resolved", {}):
-            unattributed["not_resolved"]["energy_by_rail"] = self._left_of_rails("operations")
+        unattributed.update(self._rests)
+        left = unattributed.get(NOT_RESOLVED)
+        if left is not None:
+            left = self._with_left_of_rails(left, "operations")
+            unattributed[NOT_RESOLVED] = left
+        if left is not None and self.total_by_rails is not None:
+            of_total = self._left_of_total("operations")
+            if of_total is None and not left.parts("energy_by_rail"):
+                del unattributed[NOT_RESOLVED]
+            else:
+                nothing = missing("J", "its rails tell all of it")
+                unattributed[NOT_RESOLVED] = left.updated(energy=of_total or nothing)
         return unattributed
 
-    def not_resolved(self) -> dict[str, dict[str, Any]]:
+    @cached_property
+    def _rests(self) -> dict[str, Figures]:
+        """Unattributed time by name, without what is not resolved."""
+        rests = dict(self.regression_tables.unattributed)
+        for name, regression_tables in self._regression_tables_of_rails.items():
+            for rest, figures in regression_tables.unattributed.items():
+                rests[rest] = with_rail(rests[rest], name, regression_tables.energy_of(figures))
+        total = self.total_by_rails
+        return {
+            name: figures if total is None else total.with_energy(figures)
+            for name, figures in rests.items()
+        }
+
+    def not_resolved(self) -> dict[str, Figures]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
         if self._without_operations:
             return {}
-        found = self.regression_tables.not_resolved()
-        for table, left in found.items():
-            if "energy_by_rail" in left:
-                left["energy_by_rail"] = self._left_of_rails(table)
-        return found
-
-    def _left_of_rails(self, table: str) -> dict[str, Figure]:
-        """By rail the energy that rows of a table and rests leave out; groups of rails are in it."""
-        return {
-            name: left
-            for name, tables in self._regression_tables_of_rails.items()
-            if (left := tables.table(table).left) is not None
+        tables = {
+            table: self._with_left_of_rails(left, table)
+            for table, left in self.regression_tables.not_resolved().items()
         }
+        if self.total_by_rails is None:
+            return tables
+        for table, left in tables.items():
+            of_total = self._left_of_total(table)
+            energy = {} if of_total is None else {"energy": of_total}
+            others = {key: entry for key, entry in left.items() if key != "energy"}
+            tables[table] = Figures({**energy, **others})
+        return tables
 
+    def _with_left_of_rails(self, left: Figures, table: str) -> Figures:
+        """With the energy of rails that rows of a table and rests leave out; groups of rails are in it."""
+        if "energy_by_rail" not in left:
+            return left
+        by_rail: dict[str, Figure] = {
+            name: figure
+            for name, tables in self._regression_tables_of_rails.items()
+            if (figure := tables.table(table).left) is not None
+        }
+        total = self.total_by_rails
+        if total is not None and len(total.names) == 1 and (of_total := self._left_of_total(table)):
+            by_rail[total.names[0]] = of_total
+        return left.updated(energy_by_rail=by_rail)
 
-def _with_rail(row: Row, name: str, energy: Figure) -> Row:
-    return {**row, "energy_by_rail": {**row["energy_by_rail"], name: energy}}
+    # --- the machine by its rails ---------------------------------------------------------------
+
+    @cached_property
+    def total_by_rails(self) -> TotalByRails | None:
+        """What the machine's rows are sums of, where a GPU worked and rails tell what feeds it.
+
+        None where the total has no such rails: then its rows are told by its own samples alone.
+        """
+        quantities, _ = self._quantities
+        whole = quantities.get("energy")
+        if self.reason is not None or whole is None or self.side("energy") != "all":
+            return None
+        windows = len(whole.unattributed)
+
+        def step_j(name: str) -> float:
+            quantity = quantities[name]
+            return float(quantity.rows.sum() + quantity.unattributed.sum()) / windows
+
+        parts = {
+            name: step_j(f"{RAIL}{name}")
+            for name in rails_of_total(self._series.total_channels, self._series.channels)
+            if f"{RAIL}{name}" in quantities and self.side(f"{RAIL}{name}") != "all"
+        }
+        if not any(self.side(f"{RAIL}{name}") == "device" for name in parts):
+            return None
+        if not fits(step_j("energy"), parts.values()):
+            return None
+        return TotalByRails(
+            names=tuple(channel.name for channel in self._series.total_channels),
+            step_j=step_j("energy"),
+            parts=parts,
+            step_s=self._step_s,
+            source=whole.source,
+            status=whole.status,
+        )
+
+    def _left_of_total(self, table: str) -> Figure | None:
+        """Energy of the machine that rows of a table and rests leave out."""
+        assert self.total_by_rails is not None
+        rows = (row.figures for row in self._rows(table))
+        return self.total_by_rails.left([*rows, *self._rests.values()])

@@ -12,13 +12,16 @@ import numpy as np
 from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures
 from wattstep.schema.journal import Mark
+from wattstep.schema.report_rows import CostRow
 from wattstep.stats.statistics import mean_figure
 
 SOURCE = "monotonic clock"
 METHOD = "from the mark of its beginning to the next, the code between operations with it"
 CLOSES = "optimizer"  # where no update is marked, this phase ends one
+NO_LENGTH = missing("ratio", "the step has no length")
 Key = tuple[str, str]  # update ("": the only one), phase
 
 
@@ -47,18 +50,19 @@ class PhaseSpans:
         spans = [values for (_, name), values in self.seconds.items() if name == phase]
         return self._figure(np.sum(spans, axis=0)) if spans else None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[CostRow]:
         """By update and phase: span, its share of the step, and how often the update is made."""
         rows = []
         for (update, phase), values in self.seconds.items():
             span = self._figure(values)
-            share = span.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else None
-            row = {"update": update, "phase": phase, "span": span, "share": share}
+            share = span.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else NO_LENGTH
+            figures = {"span": span, "share": share}
             if update in self.updates:
-                row["count"] = mean_figure(
+                figures["count"] = mean_figure(
                     self.updates[update], "count", "marks of the training", Status.COUNTED
                 )
-            rows.append(row)
+            labels = {"update": update, "phase": phase}
+            rows.append(CostRow(labels=labels, figures=Figures(figures)))
         return rows
 
     def _figure(self, values: FloatArray) -> Figure:

@@ -10,11 +10,12 @@ import numpy as np
 from wattstep.attribution.breakdown import Breakdown, unattributed_columns
 from wattstep.attribution.codes import compact
 from wattstep.attribution.overhead_compensation import CompensatedRows
-from wattstep.attribution.tables.operation_table import Row
 from wattstep.attribution.tables.row_labels import RowLabels
 from wattstep.attribution.tables.step_kinds import NOT_TRACED
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
-from wattstep.schema.figure import Figure, missing
+from wattstep.schema.figure import missing
+from wattstep.schema.figures import Figures
+from wattstep.schema.report_rows import CostRow
 
 PHASE_RESTS = (
     "data",
@@ -53,23 +54,25 @@ class PlainTables:
         self._breakdown, self._labels, self._compensated = breakdown, labels, compensated
         self._operation, self._outermost = operation, outermost
         self._tells_allocations = tells_allocations
-        self._known: dict[str, list[Row]] = {}
-        self._short: dict[str, dict[str, Figure]] = {}
+        self._known: dict[str, dict[int, CostRow]] = {}
+        self._short: dict[str, Figures] = {}
 
-    def rows(self, table: str) -> list[Row]:
-        """A table; "key" is what its rows are told by."""
+    def rows(self, table: str) -> dict[int, CostRow]:
+        """Rows of a table by key, as in `RowLabels`; the longest first."""
         if table not in self._known:
             self._known[table] = self._table_of(table)
         return self._known[table]
 
-    def _table_of(self, table: str) -> list[Row]:
+    def _table_of(self, table: str) -> dict[int, CostRow]:
         labels, part = self._labels.of(table)
-        table_rows = self._breakdown.rows(labels.key, self._operation, part)
-        rows = [{**labels.shown[row["key"]], **row} for row in table_rows]
+        by_key = self._breakdown.rows(labels.key, self._operation, part)
         if not self._tells_allocations:
-            for row in rows:
-                row["memory"] = missing("B", "the trace does not tell what operations allocated")
-        return rows
+            unknown = missing("B", "the trace does not tell what operations allocated")
+            by_key = {key: figures.updated(memory=unknown) for key, figures in by_key.items()}
+        return {
+            key: CostRow(labels=labels.shown[key], figures=figures)
+            for key, figures in by_key.items()
+        }
 
     def codes(self, table: str) -> dict[int, IntArray]:
         """Kinds, as in `labelled`, of each row of a table, by its key."""
@@ -100,7 +103,7 @@ class PlainTables:
         """Number of possible kinds."""
         return self._labels.alike[1]
 
-    def too_short(self, table: str) -> dict[str, Figure]:
+    def too_short(self, table: str) -> Figures:
         """Cost that rows of a table and unattributed time leave out, by samples alone, by quantity."""
         if table not in self._short:
             names, breakdown = self._with_scopes
@@ -109,7 +112,7 @@ class PlainTables:
             self._short[table] = unresolved
         return self._short[table]
 
-    def unattributed(self) -> dict[str, dict[str, Figure]]:
+    def unattributed(self) -> dict[str, Figures]:
         """Unattributed costs, by samples alone."""
         names, breakdown = self._with_scopes
         return breakdown.unattributed(names)

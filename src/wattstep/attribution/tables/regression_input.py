@@ -107,23 +107,26 @@ def process_of(
     labelled, named = steps.labelled_of(quantity)
     if exact := all_traced and not pooled:
         each = anchored(labelled)
-        found, edges_s, edges_ns, bare = each.layouts, each.edges_s, each.edges_ns, 0
+        step_layouts, edges_s, edges_ns, bare = each.layouts, each.edges_s, each.edges_ns, 0
         exact = each.exact
     else:
-        found, edges_s = layouts(labelled), labelled.compensated.edges_s
+        step_layouts, edges_s = layouts(labelled), labelled.compensated.edges_s
         edges_ns, bare = steps.clean_phases
-    used = np.unique(np.concatenate([layout.kind for layout in found]))
+    used = np.unique(np.concatenate([layout.kind for layout in step_layouts]))
     number = np.full(len(named), -1, np.int64)
     number[used] = np.arange(len(used))
     notes = (UNMARKED.format(bare, len(edges_ns) + bare),) if bare else ()
     t_ns, value = _samples(source)
-    found = [replace(layout, kind=number[layout.kind]) for layout in found]
+    step_layouts = [replace(layout, kind=number[layout.kind]) for layout in step_layouts]
     clean = len(edges_ns) + bare
     apart = float(np.median(np.diff(t_ns))) * 1e-9 if len(t_ns) > 1 else 0.0
     repeats = max(1, int(source.slow_s / apart)) if apart > 0 else 1
     t_ns, value, edges_ns, thinned = _thinned(t_ns, value, edges_ns, repeats)
     divided = unseen(np.diff(edges_ns, axis=1) * 1e-9, clean - len(edges_ns))
-    moving = [_moving(labelled, number, len(used)), divided @ _in_phases(found, edges_s, len(used))]
+    moving = [
+        _moving(labelled, number, len(used)),
+        divided @ _in_phases(step_layouts, edges_s, len(used)),
+    ]
     sampled = Sampled(
         t_ns=t_ns,
         value=value,
@@ -132,7 +135,7 @@ def process_of(
         end_ns=edges_ns[:, -1],
         edges_ns=edges_ns,
         edges=edges_s / edges_s[-1],
-        layouts=found,
+        layouts=step_layouts,
         moving_s=np.concatenate(moving),
         beside_s=0.0 if source.clock is None else source.clock.seconds,
         centred=source.clock is not None and source.clock.centred,
@@ -141,7 +144,7 @@ def process_of(
         sampled=sampled,
         kinds=tuple(named[code] for code in used),
         code=used,
-        seconds=_seconds(found, len(used)) * float(edges_s[-1]),
+        seconds=_seconds(step_layouts, len(used)) * float(edges_s[-1]),
         notes=(*notes, *thinned),
         exact=exact,
     )
@@ -203,11 +206,11 @@ def unseen(phases_s: FloatArray, others: int) -> FloatArray:
     return ways
 
 
-def _in_phases(found: Sequence[Layout], edges_s: FloatArray, count: int) -> FloatArray:
+def _in_phases(step_layouts: Sequence[Layout], edges_s: FloatArray, count: int) -> FloatArray:
     """Share of each phase that each kind takes, shape (p, k)."""
     edges = edges_s / edges_s[-1]
     taken = np.zeros((len(edges) - 1, count))
-    for layout in found:
+    for layout in step_layouts:
         middle = (layout.edges[1:] + layout.edges[:-1]) / 2
         phase = np.clip(np.searchsorted(edges, middle, side="right") - 1, 0, len(taken) - 1)
         lasting = layout.weight * np.diff(layout.edges)[layout.segment]
@@ -217,13 +220,13 @@ def _in_phases(found: Sequence[Layout], edges_s: FloatArray, count: int) -> Floa
     return share
 
 
-def _seconds(found: Sequence[Layout], count: int) -> FloatArray:
+def _seconds(step_layouts: Sequence[Layout], count: int) -> FloatArray:
     """Mean share of the step that each kind takes."""
     shares = np.zeros(count)
-    for layout in found:
+    for layout in step_layouts:
         lasting = layout.weight * np.diff(layout.edges)[layout.segment]
         shares += np.bincount(layout.kind, lasting, minlength=count)
-    return shares / len(found)
+    return shares / len(step_layouts)
 
 
 def _samples(source: EnergySource) -> tuple[IntArray, FloatArray]:
@@ -260,18 +263,18 @@ def _thinned(
     change = np.zeros(len(t_ns) + 1, np.int64)
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
-    kept = np.cumsum(change)[:-1] > 0
+    chosen = np.cumsum(change)[:-1] > 0
     steps = np.zeros(len(edges_ns), bool)
     for begin, end in zip(t_ns[first] - AROUND_NS, t_ns[last] + AROUND_NS, strict=True):
         steps |= (edges_ns[:, -1] > begin) & (edges_ns[:, 0] < end)
-    holes = kept & ~np.append(kept[1:], True)  # the last before what was left out
+    holes = chosen & ~np.append(chosen[1:], True)  # the last before what was left out
     value = np.where(np.append(False, holes[:-1]), np.nan, value)
-    kept |= np.append(False, holes[:-1])
+    chosen |= np.append(False, holes[:-1])
     words = (
-        f"{int(np.isfinite(value[kept]).sum()):,} of {len(inside):,} samples took part, in {count} "
+        f"{int(np.isfinite(value[chosen]).sum()):,} of {len(inside):,} samples took part, in {count} "
         "stretches spread evenly over the run"
     )
-    return t_ns[kept], value[kept], edges_ns[steps], (words,)
+    return t_ns[chosen], value[chosen], edges_ns[steps], (words,)
 
 
 # --- several runs -------------------------------------------------------------------------------
@@ -292,11 +295,13 @@ def regression_result(
     sampled, seconds = [], np.zeros(len(names))
     for process in processes:
         number = np.array([position[kind] for kind in process.kinds], dtype=np.int64)
-        found = [replace(layout, kind=number[layout.kind]) for layout in process.sampled.layouts]
+        renumbered = [
+            replace(layout, kind=number[layout.kind]) for layout in process.sampled.layouts
+        ]
         moving = process.sampled.moving_s
         if moving is not None:
             moving = np.stack([np.bincount(number, row, minlength=len(names)) for row in moving])
-        sampled.append(replace(process.sampled, layouts=found, moving_s=moving))
+        sampled.append(replace(process.sampled, layouts=renumbered, moving_s=moving))
         seconds[number] += process.seconds / len(processes)
     levels = kinds_of(names)
     beside_s = max(process.sampled.beside_s for process in processes)

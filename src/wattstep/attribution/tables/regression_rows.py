@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from wattstep.attribution.tables.regression_input import RegressionResult
 from wattstep.recorded.power import EnergySource
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
+from wattstep.schema.report_rows import EnergyGroup
 
 TARGET = 0.2  # of a value: half of an interval that is no wider makes a figure of its own
 MOST_APART = 2.0  # times: regression and integration that differ by more do not speak of the same
@@ -27,7 +27,6 @@ DISAGREES = (
     "not believed"
 )
 LEFT = "everything that regression did not resolve, as one sum"
-Row = dict[str, Any]
 
 
 class RegressionRows:
@@ -157,7 +156,7 @@ class RegressionRows:
             f"{together}"
         )
 
-    def groups(self, kinds: IntArray) -> list[Row]:
+    def groups(self, kinds: IntArray) -> list[EnergyGroup]:
         """Groups of several kinds, and kinds that were not told closely enough, the costliest first.
 
         Args:
@@ -165,26 +164,26 @@ class RegressionRows:
         """
         rows = [self._row(group, kinds) for group in self._groups]
         shown = [row for row in rows if row is not None]
-        return sorted(shown, key=lambda row: -(row["energy"].value or 0.0))
+        return sorted(shown, key=lambda row: -(row.energy.value or 0.0))
 
-    def _row(self, group: Group, kinds: IntArray) -> Row | None:
+    def _row(self, group: Group, kinds: IntArray) -> EnergyGroup | None:
         """A group as a row; None where none of it is asked for."""
         mine = np.intersect1d(group.members, kinds)
         if not len(mine) or group.energy.missing or group.power.missing:
             return None
         energy, power = self.reconciled(group.energy), self.reconciled(group.power)
-        return {
-            "name": self._of.label(group),
-            "level": self._of.levels.level_names[group.level],
-            "members": [self._of.levels.names[member] for member in mine],
-            "resolved": resolved(energy),
-            "time": Figure(
+        return EnergyGroup(
+            name=self._of.label(group),
+            level=self._of.levels.level_names[group.level],
+            members=tuple(self._of.levels.names[member] for member in mine),
+            resolved=resolved(energy),
+            time=Figure(
                 value=float(self._of.seconds[mine].sum()), unit="s", status=Status.ATTRIBUTED,
                 source="torch profiler, monotonic clock",
             ),
-            "power": power,
-            "energy": energy,
-        }  # fmt: skip
+            power=power,
+            energy=energy,
+        )  # fmt: skip
 
 
 def scaled_to(whole: float, total: float) -> float | Missing:

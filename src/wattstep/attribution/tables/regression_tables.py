@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.recorded.power import EnergySource
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.figure import Figure, Missing, Status, missing
+from wattstep.schema.figures import Figures
+from wattstep.schema.report_rows import CostRow, EnergyGroup
 
 OPERATIONS = "operations"
 BY_MODEL = (
     "a power model has the power of what runs: operations get it by the time that they take, and "
     "nothing need be taken apart"
 )
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +34,13 @@ class RegressionTable:
     """A table with what regression tells.
 
     Attributes:
-        rows: All of them, "key" among their columns.
+        rows: By key, as in `PlainTables`.
         left: Energy in J that rows, rests and groups leave out; None: nothing. The groups of a
             rail, which no table shows, are in it.
         shown: Kinds that have a figure of their own.
     """
 
-    rows: list[Row]
+    rows: Mapping[int, CostRow]
     left: Figure | None
     shown: IntArray
 
@@ -116,30 +117,37 @@ class RegressionTables:
 
     # --- what samples alone do not tell -------------------------------------------------------
 
-    def energy_of(self, row: Row) -> Figure:
-        """The energy of a row of any table."""
-        figure: Figure = row["energy"] if self._rail is None else row["energy_by_rail"][self._rail]
-        return figure
+    def energy_of(self, figures: Figures) -> Figure:
+        """The energy of a row of any table, or of a rest."""
+        if self._rail is not None:
+            return figures.parts("energy_by_rail")[self._rail]
+        energy: Figure = figures["energy"]
+        return energy
 
-    def _put(self, row: Row, energy: Figure, power: Figure) -> Row:
-        """The row with this energy."""
+    def _put(self, row: CostRow, energy: Figure, power: Figure) -> CostRow:
+        """The row with this energy; rows have one power, that of the machine."""
+        figures = self._with_energy(row.figures, energy)
+        return replace(row, figures=figures if self._rail else figures.updated(power=power))
+
+    def _with_energy(self, figures: Figures, energy: Figure) -> Figures:
         if self._rail is None:
-            return {**row, "energy": energy, "power": power}
-        return {**row, "energy_by_rail": {**row["energy_by_rail"], self._rail: energy}}
+            return figures.updated(energy=energy)
+        return with_rail(figures, self._rail, energy)
 
     def _short(self, name: str) -> Figure | None:
         """The energy of all in a table that samples alone do not tell; None where nothing is."""
         return self._of_sums(self._steps.plain.too_short(name))
 
-    def _of_sums(self, sums: Row) -> Figure | None:
-        parts = sums if self._rail is None else sums.get("energy_by_rail", {})
-        figure: Figure | None = parts.get(self._rail or "energy")
-        return figure
+    def _of_sums(self, sums: Figures) -> Figure | None:
+        if self._rail is None:
+            return sums.figure("energy")
+        return sums.parts("energy_by_rail").get(self._rail)
 
     def _members(self, name: str) -> dict[int, IntArray]:
         """The kinds of each row of a table whose energy is missing, by its key."""
         number, plain = self._numbers, self._steps.plain
-        short = {row["key"] for row in plain.rows(name) if self.energy_of(row).missing}
+        rows = plain.rows(name)
+        short = {key for key, row in rows.items() if self.energy_of(row.figures).missing}
         members = {key: number[codes] for key, codes in plain.codes(name).items()}
         return {key: kinds[kinds >= 0] for key, kinds in members.items() if key in short}
 
@@ -174,28 +182,31 @@ class RegressionTables:
         return isinstance(self._source, Missing) or not self._source.by_regression
 
     def _with_regression(self, name: str) -> RegressionTable:
-        rows = [dict(row) for row in self._steps.plain.rows(name)]
+        rows = self._steps.plain.rows(name)
         short = self._short(name)
         if short is None or short.value is None or self._by_samples:
             return _as_it_was(rows, short)
         regression_rows = self.regression_rows
         if isinstance(regression_rows, Missing):
-            return _as_it_was([self._with_reason(row, regression_rows) for row in rows], short)
+            reason = regression_rows
+            with_reasons = {key: self._with_reason(row, reason) for key, row in rows.items()}
+            return _as_it_was(with_reasons, short)
         members = self._members(name)
         tell = regression_rows.apart if name == OPERATIONS else regression_rows.figures
         figures = {key: tell(kinds) for key, kinds in members.items()}
-        rows = [
-            self._put(row, *figures[row["key"]]) if row["key"] in figures else row for row in rows
-        ]
+        rows = {
+            key: self._put(row, *figures[key]) if key in figures else row
+            for key, row in rows.items()
+        }
         energies = {key: energy.value for key, (energy, _) in figures.items() if energy.value}
         left = left_over(short, sum(energies.values()) + self._resolved_unattributed())
         shown = together(members[key] for key in energies)
         in_groups = name == OPERATIONS and self._rail is None
         return RegressionTable(rows=rows, left=None if in_groups else left, shown=shown)
 
-    def _with_reason(self, row: Row, reason: str) -> Row:
+    def _with_reason(self, row: CostRow, reason: str) -> CostRow:
         """A row whose energy is missing says why regression does not tell it either."""
-        energy = self.energy_of(row)
+        energy = self.energy_of(row.figures)
         if not energy.missing:
             return row
         words = f"{energy.reason}; regression: {reason}"
@@ -217,23 +228,21 @@ class RegressionTables:
         return None if isinstance(self.regression_rows, Missing) else self.regression_rows
 
     @cached_property
-    def unattributed(self) -> dict[str, Row]:
-        """Unattributed energies by name."""
-        unattributed = {name: dict(row) for name, row in self._steps.plain.unattributed().items()}
+    def unattributed(self) -> Mapping[str, Figures]:
+        """Unattributed costs by name."""
+        unattributed = self._steps.plain.unattributed()
         if regression_rows := self._tells:
             for name, kinds in self._unattributed_members.items():
-                energy, power = regression_rows.apart(kinds)
-                unattributed[name] = self._put(unattributed[name], energy, power)
-                unattributed[name].pop("power", None)
-        for name, row in unattributed.items():
+                energy, _ = regression_rows.apart(kinds)
+                unattributed[name] = self._with_energy(unattributed[name], energy)
+        for name, figures in unattributed.items():
             # By the time of nothing: what the tracer's cost hides has an energy that is not known.
-            if not self._by_samples and self.energy_of(row).high == 0:
-                unattributed[name] = self._put(row, missing("J", NEVER), missing("W", NEVER))
-                unattributed[name].pop("power", None)
+            if not self._by_samples and self.energy_of(figures).high == 0:
+                unattributed[name] = self._with_energy(figures, missing("J", NEVER))
         return unattributed
 
     @cached_property
-    def groups(self) -> list[Row]:
+    def groups(self) -> list[EnergyGroup]:
         """Groups that cannot be distinguished, the costliest first; with rows and unattributed energies they make the step."""
         regression_rows = self._tells
         if regression_rows is None:
@@ -247,23 +256,23 @@ class RegressionTables:
         members = [*self._members(OPERATIONS).values(), *self._unattributed_members.values()]
         return regression_rows.groups(np.setdiff1d(together(members), shown))
 
-    def unattributed_and_left(self) -> dict[str, dict[str, Any]]:
+    def unattributed_and_left(self) -> dict[str, Figures]:
         """The rests, and as "not_resolved" what they, operations and groups leave out."""
-        table: dict[str, dict[str, Any]] = {**self.unattributed}
+        table = {**self.unattributed}
         if left := self.not_resolved()["operations"]:
             none = Figure(
                 value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
                 method="their time stands with the operations and rests themselves",
             )  # fmt: skip
             nothing_left = replace(none, unit="J", method="regression tells all of it")
-            table["not_resolved"] = {
-                "time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left
-            }  # fmt: skip
+            table["not_resolved"] = Figures(
+                {"time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left}
+            )
         return table
 
-    def not_resolved(self) -> dict[str, dict[str, Any]]:
+    def not_resolved(self) -> dict[str, Figures]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
-        rows: dict[str, dict[str, Any]] = {}
+        tables = {}
         for table in ("operations", "layers", "phases", "kinds"):
             left = self.table(table).left
             others = {
@@ -271,9 +280,14 @@ class RegressionTables:
                 for key, row in self._steps.plain.too_short(table).items()
                 if key != "energy"
             }
-            rows[table] = {**({} if left is None else {"energy": left}), **others}
-        return rows
+            tables[table] = Figures({**({} if left is None else {"energy": left}), **others})
+        return tables
 
 
-def _as_it_was(rows: list[Row], short: Figure | None) -> RegressionTable:
+def with_rail(figures: Figures, rail: str, energy: Figure) -> Figures:
+    """Copy with another energy of a rail."""
+    return figures.updated(energy_by_rail={**figures.parts("energy_by_rail"), rail: energy})
+
+
+def _as_it_was(rows: Mapping[int, CostRow], short: Figure | None) -> RegressionTable:
     return RegressionTable(rows=rows, left=short, shown=np.zeros(0, np.int64))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.report_rows import StepKind
 from wattstep.stats.statistics import mean_figure, share_figure
 
 NOT_TRACED: Final = "steps that were not traced"  # the phase of a kind of which no step was
@@ -39,18 +40,18 @@ class StepKinds:
         count: How many kinds there are; 1 where all steps are alike, or are not known to differ.
         of_step: Of each step, from 0; -1 where it is not known, shape (steps,).
         of_window: Of each window, shape (windows,).
-        turn: The kind of each place in a turn; None where they follow none.
+        rotation: The kind of each place in a turn; None where they follow none.
     """
 
     count: int
     of_step: IntArray
     of_window: IntArray
-    turn: IntArray | None
+    rotation: IntArray | None
 
     @property
     def placed(self) -> bool:
         """True if clean steps have a kind as well: then each kind is compensated to its own."""
-        return self.turn is not None
+        return self.rotation is not None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,39 +73,39 @@ def find_kinds(
     """
     index = steps.index[windows]
     of_window = _by_what_ran(columns, index)
-    turn = rotation_of(index, of_window)
-    if turn is None:
-        turn = rotation_with_times(index, of_window, steps.index[clean], steps.seconds[clean])
-    if turn is None:
-        turn = _turn_of_clean(marks, steps, clean)
-        if turn is not None:
-            turn = _as_traced(turn, index, of_window)
+    rotation = rotation_of(index, of_window)
+    if rotation is None:
+        rotation = rotation_with_times(index, of_window, steps.index[clean], steps.seconds[clean])
+    if rotation is None:
+        rotation = _rotation_of_clean(marks, steps, clean)
+        if rotation is not None:
+            rotation = _as_traced(rotation, index, of_window)
     of_step = np.full(len(steps.index), -1, np.int64)
     count = int(of_window.max(initial=0)) + 1
-    if turn is not None:
+    if rotation is not None:
         # Places of a turn that were never traced are a kind by themselves.
-        turn = np.where(turn < 0, count, turn)
-        count = int(turn.max()) + 1
-        of_step = turn[steps.index % len(turn)]
+        rotation = np.where(rotation < 0, count, rotation)
+        count = int(rotation.max()) + 1
+        of_step = rotation[steps.index % len(rotation)]
         of_window = of_step[windows]
     elif count == 1:
         of_step[:] = 0
     of_step[windows] = of_window
-    return StepKinds(count=count, of_step=of_step, of_window=of_window, turn=turn)
+    return StepKinds(count=count, of_step=of_step, of_window=of_window, rotation=rotation)
 
 
-def _as_traced(turn: IntArray, index: IntArray, of_window: IntArray) -> IntArray | None:
+def _as_traced(rotation: IntArray, index: IntArray, of_window: IntArray) -> IntArray | None:
     """A turn of clean steps by what ran in traced ones; None where it leaves no kinds.
 
     What was traced tells kinds apart that last alike, and unites those that ran the same, however
     long they took. A place that was not traced is as those that were and last as it does.
     """
-    traced = follows(index, of_window, len(turn))
+    traced = follows(index, of_window, len(rotation))
     if traced is None:  # it is no turn of what ran
         return None
-    kinds = turn + of_window.max(initial=-1) + 1
-    for level in np.unique(turn):
-        mine = turn == level
+    kinds = rotation + of_window.max(initial=-1) + 1
+    for level in np.unique(rotation):
+        mine = rotation == level
         known = np.unique(traced[mine & (traced >= 0)])
         if len(known) == 1:
             kinds[mine] = known[0]
@@ -121,7 +122,7 @@ def _by_what_ran(columns: TracedColumns | None, index: IntArray) -> IntArray:
     return np.zeros(len(index), np.int64)
 
 
-def _turn_of_clean(marks: Marks, steps: Steps, clean: IntArray) -> IntArray | None:
+def _rotation_of_clean(marks: Marks, steps: Steps, clean: IntArray) -> IntArray | None:
     """The turn that clean steps follow by their phases, else by their times."""
     rows, sequence = marks.sequences(clean)
     often = np.bincount(sequence, minlength=1) >= OFTEN * max(len(sequence), 1)
@@ -299,7 +300,7 @@ def clean_edges(
 # --- what is told of them -----------------------------------------------------------------------
 
 
-def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[dict[str, Any]]:
+def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[StepKind]:
     """A row for each kind of step: how often it comes, how long it takes, in how many windows."""
     if kinds.count < 2:
         return []
@@ -308,16 +309,16 @@ def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[dict[str,
         traced = int((kinds.of_window == kind).sum())
         mine = clean[kinds.of_step[clean] == kind]
         if kinds.placed:
-            assert kinds.turn is not None
+            assert kinds.rotation is not None
             share = Figure(
                 value=len(mine) / max(len(clean), 1), unit="ratio", status=Status.COUNTED,
-                n=len(clean), source="clean steps", method=f"turn of {len(kinds.turn)} steps",
+                n=len(clean), source="clean steps", method=f"turn of {len(kinds.rotation)} steps",
             )  # fmt: skip
             time = mean_figure(steps.seconds[mine], "s", "monotonic clock", Status.MEASURED)
         else:
             share = share_figure(traced, len(kinds.of_window), "traced steps")
             time = missing("s", UNKNOWN)
-        rows.append({"kind": name, "share": share, "time": time, "traced": traced})
+        rows.append(StepKind(kind=name, share=share, time=time, traced=traced))
     return rows
 
 
@@ -331,8 +332,8 @@ def kind_note(kinds: StepKinds, steps: Steps, clean: IntArray) -> str | None:
             f"{words}, told by what runs in traced ones; they follow no turn, so that operations "
             "count as often as they were traced"
         )
-    assert kinds.turn is not None
-    turn = "".join(kinds.names[kind] for kind in kinds.turn)
+    assert kinds.rotation is not None
+    letters = "".join(kinds.names[kind] for kind in kinds.rotation)
     means = [steps.seconds[clean[kinds.of_step[clean] == kind]] for kind in range(kinds.count)]
     counts = ", ".join(
         f"{name} takes {1e3 * seconds.mean():.3g} ms"
@@ -340,7 +341,7 @@ def kind_note(kinds: StepKinds, steps: Steps, clean: IntArray) -> str | None:
         if len(seconds)
     )
     words += (
-        f" that take turns ({turn}; {counts}): operations of one kind count as often as it comes"
+        f" that take turns ({letters}; {counts}): operations of one kind count as often as it comes"
     )
     traced = set(kinds.of_window.tolist())
     if lacking := [name for kind, name in enumerate(kinds.names) if kind not in traced]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from wattstep.errors import DamagedRunError
 from wattstep.recorded.reading import OperationTotal
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures
+from wattstep.schema.report_rows import CostRow
 
 METHOD = "total over the whole recording, as the tool added it up; what ran at once counts in full"
 NO_TIMES = "the tool kept totals only, no time of each call"
@@ -22,7 +23,7 @@ TIMES = {
 }
 
 
-def total_rows(summaries: Sequence[OperationTotal], source: str) -> list[dict[str, Any]]:
+def total_rows(summaries: Sequence[OperationTotal], source: str) -> list[CostRow]:
     """Rows as those of operations of a step, the longest first; their times are totals.
 
     `share` is of the times that were added up on the same processor.
@@ -58,15 +59,17 @@ def _processor(entry: OperationTotal) -> str:
 
 def _row(
     entry: OperationTotal, total: float, whole: float, times: Sequence[str], source: str
-) -> dict[str, Any]:
+) -> CostRow:
     processor = _processor(entry)
     time = _measured(total, "s", source, METHOD)
-    return {
+    labels = {
         "name": entry.name,
         "layer": "",
         "phase": "",
         "kind": entry.kind or "other",
         "processor": processor,
+    }
+    figures = {
         "calls": missing("count", NOT_SAID)
         if entry.calls is None
         else Figure(value=entry.calls, unit="count", status=Status.COUNTED, source=source),
@@ -85,6 +88,7 @@ def _row(
         "flops": missing("FLOP", NOT_SAID),
         "bytes": missing("B", NOT_SAID),
     }
+    return CostRow(labels=labels, figures=Figures(figures))
 
 
 def _measured(value: float, unit: str, source: str, method: str) -> Figure:

@@ -26,7 +26,6 @@ from wattstep.attribution.tables.instances import TracedInstances
 from wattstep.attribution.tables.layouts import Kind, Labelled
 from wattstep.attribution.tables.left_out import LeftOut, like_clean, not_preempted
 from wattstep.attribution.tables.naming import Combined, Names
-from wattstep.attribution.tables.operation_table import Row
 from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
 from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
 from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
@@ -45,6 +44,7 @@ from wattstep.attribution.tables.taking_part import (
     TakingPart,
     bytes_of_rows,
     cards_of,
+    copies_of,
     rows_of,
     side_of,
 )
@@ -56,6 +56,7 @@ from wattstep.recorded.series import Series, real_cores
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure, Missing, Status
+from wattstep.schema.report_rows import StepKind
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.stats.statistics import mean_figure
 
@@ -127,14 +128,14 @@ class TracedSteps:
         windows = self._ran
         preempted = len(self._traced_windows) - len(windows)
         if self.steps.only_traced:
-            return LeftOut(kept=np.ones(len(windows), bool))
+            return LeftOut(representative=np.ones(len(windows), bool))
         of_step = self._all_kinds.of_step
         return like_clean(self.steps, self.clean, windows, of_step, preempted)
 
     @property
     def _windows(self) -> IntArray:
         """The traced steps that stand for clean ones."""
-        return self._ran[self.left_out.kept]
+        return self._ran[self.left_out.representative]
 
     @cached_property
     def _traced_windows(self) -> IntArray:
@@ -162,13 +163,13 @@ class TracedSteps:
         if self.reason is not None:
             return self._all_kinds
         kinds = self._all_kinds
-        return replace(kinds, of_window=kinds.of_window[self.left_out.kept])
+        return replace(kinds, of_window=kinds.of_window[self.left_out.representative])
 
     @cached_property
     def _kinds_compensated(self) -> StepKinds:
         """The kinds that are compensated to steps of their own: where all were traced, none need be."""
         kinds = self.step_kinds
-        return replace(kinds, turn=None) if self.steps.only_traced else kinds
+        return replace(kinds, rotation=None) if self.steps.only_traced else kinds
 
     @cached_property
     def _by_kind(self) -> KindPhases:
@@ -176,7 +177,7 @@ class TracedSteps:
         marks = self._tables.marks
         return phases_by_kind(marks, self.steps, self.clean, self._windows, self._kinds_compensated)
 
-    def kinds_of_steps(self) -> list[Row]:
+    def kinds_of_steps(self) -> list[StepKind]:
         """A row for each kind of step, where steps of several kinds take turns."""
         return kind_rows(self.step_kinds, self.steps, self.clean)
 
@@ -351,23 +352,23 @@ class TracedSteps:
     def _parts(self, processors: tuple[str, ...] | None) -> TakingPart:
         """The rows of some GPUs, or of the host (None), on the mean clean step."""
         if processors not in self._known_parts:
-            self._known_parts[processors] = self._found_part(processors)
+            self._known_parts[processors] = self._make_part(processors)
         return self._known_parts[processors]
 
-    def _found_part(self, processors: tuple[str, ...] | None) -> TakingPart:
-        found, host = self._by_kind, self._processor.named("cpu")
+    def _make_part(self, processors: tuple[str, ...] | None) -> TakingPart:
+        by_kind, host = self._by_kind, self._processor.named("cpu")
         if processors is None:
             chosen, words = host, WORDS["host"]
             rows = rows_of(self.rows, chosen)
-            beside = None if self.steps.only_traced else found.beside_s
-            compensated = compensate(rows, found.traced, beside, found.share, self._step_s)
+            beside = None if self.steps.only_traced else by_kind.beside_s
+            compensated = compensate(rows, by_kind.traced, beside, by_kind.share, self._step_s)
         else:
             chosen = np.zeros(len(host), bool)
             for name in processors:
                 chosen |= self._processor.named(name)
             words = WORDS["device" if len(processors) == len(self.others) else "card"]
             rows = rows_of(self.rows, chosen)
-            compensated = compensate_device(rows, found.traced, found.share, self._step_s)
+            compensated = compensate_device(rows, by_kind.traced, by_kind.share, self._step_s)
         return TakingPart(
             at=np.flatnonzero(chosen),
             rows=rows,
@@ -378,8 +379,9 @@ class TracedSteps:
 
     @cached_property
     def _moved_bytes(self) -> FloatArray | None:
-        """Bytes that each row moved, NaN where not known; None where they are of most of the time."""
-        found = bytes_of_rows(
+        """Bytes that each row moved, NaN where not known; None where they are not of most of the time."""
+        names = self.label("name")
+        moved = bytes_of_rows(
             self.numbers("bytes"),
             on_gpu=~self._processor.named("cpu"),
             outer=self._outer,
@@ -387,11 +389,27 @@ class TracedSteps:
             launch=self.launch,
             idle=self.label("kind").named("runtime call") | ~self._operation,
             lasting_s=self.compensated.busy_s,
+            copies=copies_of(names.texts.tolist())[names.code],
+            shared=self._shares_memory,
         )
         time = self.compensated.time_s
-        known = np.isfinite(found)
-        enough = time[known].sum() >= ENOUGH_BYTES * time.sum() and np.nansum(found) > 0
-        return found if enough else None
+        known = np.isfinite(moved)
+        enough = time[known].sum() >= ENOUGH_BYTES * time.sum() and np.nansum(moved) > 0
+        return moved if enough else None
+
+    @property
+    def _shares_memory(self) -> bool:
+        """True if the GPU works in the memory that the run's rails feed: the host's.
+
+        Where nothing says it, as of other tools' traces, unless that is a processor's own counter,
+        which machines with a card have.
+        """
+        shares = self._tables.info.device.get("gpu", {}).get("shares_memory")
+        rails = [
+            channel for channel in self._series.channels.values() if channel.domain == "memory"
+        ]
+        counted = any(channel.role == "energy_part" for channel in rails)
+        return not counted if shares is None else shares
 
     @property
     def ahead(self) -> float:

@@ -14,7 +14,7 @@ def save(training: Any, path: Path, scaling: Any = None) -> int:
     """Writes parameters, buffers and the state of every optimizer, whole or not at all; returns the bytes written.
 
     Args:
-        training: As `records.workload.Training`, of torch.
+        training: As `schema.workload.Training`, of torch.
         path: The file; an older one is replaced.
         scaling: As `precision.Scaling`, of a training that has one.
 

@@ -11,10 +11,10 @@ import torch
 
 
 class TorchClassifier:
-    """See `records.engine.Classifier`.
+    """See `schema.engine.Classifier`.
 
     Args:
-        training: As `workloads.supervised.SupervisedTraining`.
+        training: As `workloads.torch.supervised.SupervisedTraining`.
     """
 
     def __init__(self, training: Any) -> None:

@@ -47,13 +47,27 @@ class TorchDeviceQueue:
         self._capturing = getattr(cuda, "is_current_stream_capturing", _never)  # torch 1.10
         self._free: list[Any] = []
         self._streams: dict[int, int] = {}  # of each event that is out, by its identity
+        self._beside: Any = None  # a stream in which no work waits
 
     def record(self) -> Any:
         """As `DeviceQueue.record`."""
         if self._captures():
             return None
+        return self._record(self._current_stream(self._number))
+
+    def record_beside(self) -> Any:
+        """As `DeviceQueue.record_beside`: in a stream that waits for no other, the default one neither.
+
+        torch's own streams are such; those of high priority are rarely anyone's.
+        """
+        if self._captures():
+            return None
+        if self._beside is None:
+            self._beside = self._cuda.Stream(self._number, priority=-1)
+        return self._record(self._beside)
+
+    def _record(self, stream: Any) -> Any:
         event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
-        stream = self._current_stream(self._number)
         event.record(stream)
         self._streams[id(event)] = int(stream.cuda_stream)
         return event

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from wattstep.engines.torch.gpu import PROCESSORS
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine, ModelCounts, Trainer, TrainingHooks
 from wattstep.schema.extras import require
 from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.tracer import Code, Tracer
-from wattstep.schema.workload import PROCESSORS, Preparation, Specification
+from wattstep.schema.workload import Preparation, Specification
 
 _ROOT: Final = Path(__file__).parents[2]
 

@@ -8,12 +8,14 @@ import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from wattstep.engines.nvidia import Build, System, look, why_no_gpu, why_not_on
 from wattstep.schema.extras import require
 from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.workload import kind_of
+
+PROCESSORS: Final = ("cpu", "cuda")
 
 
 def lacking(
@@ -79,9 +81,11 @@ def find_build() -> Build | None:
 
 def parse_build(text: str) -> Build:
     """Build from torch's `version.py`; a ROCm build counts as its version of HIP, which torch calls cuda."""
-    found = dict(re.findall(r"^(\w+)(?:\s*:[^=]+)?\s*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
-    name = f"torch {found.get('__version__', '')}".strip()
-    return Build(name=name, cuda=found.get("cuda") or found.get("hip"))
+    variables = dict(
+        re.findall(r"^(\w+)(?:\s*:[^=]+)?\s*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
+    )
+    name = f"torch {variables.get('__version__', '')}".strip()
+    return Build(name=name, cuda=variables.get("cuda") or variables.get("hip"))
 
 
 def facts(
@@ -108,7 +112,7 @@ def facts(
     number = int(cuda.current_device()) if number is None else number
     properties, system = cuda.get_device_properties(number), look(root)
     cudnn = torch.backends.cudnn.version()
-    found = {
+    entries = {
         "name": properties.name,
         "number": number,
         "compute_capability": f"{properties.major}.{properties.minor}",
@@ -128,8 +132,8 @@ def facts(
         if other != number and cuda.memory_allocated(other)
     ]
     if beside:
-        found["beside"] = beside
-    return cast(GpuFacts, {key: value for key, value in found.items() if value is not None})
+        entries["beside"] = beside
+    return cast(GpuFacts, {key: value for key, value in entries.items() if value is not None})
 
 
 def names(cuda: Any, number: int, environment: Mapping[str, str]) -> dict[str, str]:
@@ -149,11 +153,11 @@ def names(cuda: Any, number: int, environment: Mapping[str, str]) -> dict[str, s
     if not uuid and number < len(visible):
         match = re.fullmatch(r"(?:GPU|MIG)-([0-9A-Fa-f-]+)", visible[number].strip())
         uuid = match[1] if match else ""
-    found = {"uuid": uuid.lower()} if uuid else {}
+    by_kind = {"uuid": uuid.lower()} if uuid else {}
     if (bus := getattr(properties, "pci_bus_id", None)) is not None:
         domain, device = properties.pci_domain_id, properties.pci_device_id
-        found["pci"] = f"{domain:08x}:{bus:02x}:{device:02x}.0"
-    return found
+        by_kind["pci"] = f"{domain:08x}:{bus:02x}:{device:02x}.0"
+    return by_kind
 
 
 def _number(processor: str) -> int | None:

@@ -124,9 +124,9 @@ def nested_by_time(roots: Sequence[Any]) -> list[_Event]:
 
 def _all(roots: Sequence[Any]) -> list[Any]:
     """Each event of a tree, before those below it."""
-    found, waiting = [], list(reversed(roots))
+    events, waiting = [], list(reversed(roots))
     while waiting:
         event = waiting.pop()
-        found.append(event)
+        events.append(event)
         waiting.extend(reversed(event.children))
-    return found
+    return events

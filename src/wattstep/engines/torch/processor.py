@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from wattstep.engines.torch.gpu import lacking
+from wattstep.engines.torch.gpu import PROCESSORS, lacking
 from wattstep.schema.engine import check_lacking
 from wattstep.schema.workload import check_processing
 
@@ -22,7 +22,7 @@ def find_device(processor: str, precision: str = "fp32") -> torch.device:
     Raises:
         InvalidValueError: There is no such processor, or torch cannot use it here.
     """
-    check_processing(processor, precision)
+    check_processing(processor, precision, PROCESSORS)
     check_lacking(processor, lacking(processor))
     device = torch.device(processor)
     if device.index is not None:

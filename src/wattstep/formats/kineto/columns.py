@@ -99,7 +99,7 @@ class Columns:
             elif phase == "C":
                 self.counters.add_counted(event, block.counted[index])
             elif phase == "B":
-                self._open[event.pid, event.tid].append(_kept(event))
+                self._open[event.pid, event.tid].append(_detached(event))
             elif phase == "E":
                 joined.extend(self._joined(event))
             else:
@@ -275,7 +275,7 @@ class Columns:
         return self._names.setdefault(text, len(self._names))
 
 
-def _kept(event: Event) -> Event:
+def _detached(event: Event) -> Event:
     """Copy of an event that no longer holds the text of its whole block."""
     event.ts = event.ts.copy()
     event.args.dims = event.args.dims.copy()

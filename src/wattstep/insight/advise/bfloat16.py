@@ -54,5 +54,5 @@ def bfloat16(facts: Facts) -> Advice | Missing:
         evidence={"products_time": time, "peak_fp32": wide, "peak_bf16": narrow},
         how=f"{facts.tried_by} --precision amp"
         if facts.ours
-        else "torch.autocast('cpu', torch.bfloat16) in your script, then wattstep profile SCRIPT",
+        else facts.in_code("torch.autocast('cpu', torch.bfloat16)"),
     )

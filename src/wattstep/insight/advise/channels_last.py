@@ -53,6 +53,7 @@ def channels_last(facts: Facts) -> Advice | Missing:
             "at most all of them",
         ),
         evidence={"convolution_time": time, "channels_first": first, "channels_last": last},
-        how="model.to(memory_format=torch.channels_last) in your script, then wattstep profile "
-        "SCRIPT",
+        how=f"{facts.tried_by} --channels-last"
+        if facts.ours
+        else facts.in_code("model.to(memory_format=torch.channels_last)"),
     )

@@ -66,11 +66,24 @@ class Facts:
     def tried_by(self) -> str:
         """The command that makes such a run again."""
         info = self.run.info
+        if not self.ours:
+            script = self.script
+            return f"wattstep profile {script}" if script else "record the training again"
         batch = f" --batch {info.batch_size}" if info.batch_size else ""
         threads = f" --threads {info.threads}" if info.threads else ""
-        if info.options.get("rate_rule") is None:  # somebody's own script
-            return "wattstep profile SCRIPT"
         return f"wattstep run {info.workload}{batch}{threads}"
+
+    @property
+    def script(self) -> str:
+        """Script that `wattstep profile` recorded, as the command takes it; "" of other trainings."""
+        return self.run.info.options.get("script", "")
+
+    def in_code(self, change: str) -> str:
+        """A change to the code that trains, where it goes, and how it is recorded."""
+        if self.ours:
+            return f"in a script of your own: {change}"
+        place = f" in {self.script.removeprefix('-m ')}" if self.script else ""
+        return f"{change}{place}, then {self.tried_by}"
 
     @property
     def ours(self) -> bool:

@@ -49,4 +49,6 @@ def _how(facts: Facts) -> str:
     if facts.ours:
         batch = f" --batch {info.batch_size}" if info.batch_size else ""
         return f"wattstep run {info.workload}{batch} --threads {threads}"
-    return f"OMP_NUM_THREADS={threads} wattstep profile SCRIPT"
+    if not facts.script:
+        return facts.in_code(f"torch.set_num_threads({threads})")
+    return f"OMP_NUM_THREADS={threads} {facts.tried_by}"

@@ -58,6 +58,5 @@ def fused_optimizer(facts: Facts) -> Advice | Missing:
                 value=calls, unit="count", status=Status.COUNTED, source="trace"
             ),
         },
-        how="torch.optim.SGD(..., fused=True), or Adam and AdamW likewise, in your script; then "
-        "wattstep profile SCRIPT",
+        how=facts.in_code("torch.optim.SGD(..., fused=True), or Adam and AdamW likewise"),
     )

@@ -36,7 +36,7 @@ def larger_batch(facts: Facts) -> Advice | Missing:
         evidence={"idle_framework": facts.time_between, "optimizer_time": facts.optimizer_time},
         how=f"wattstep run {run.info.workload} --batch {TIMES * batch}"
         if facts.ours
-        else "a larger batch in your script, then wattstep profile SCRIPT",
+        else facts.in_code(f"batches of {TIMES * batch}"),
     )
 
 

@@ -49,4 +49,4 @@ def _how(facts: Facts, threads: int) -> str:
         info = facts.run.info
         batch = f" --batch {info.batch_size}" if info.batch_size else ""
         return f"wattstep run {info.workload}{batch} --threads {threads}"
-    return f"torch.set_num_threads({threads}) in your script, then wattstep profile SCRIPT"
+    return facts.in_code(f"torch.set_num_threads({threads})")

@@ -38,6 +38,5 @@ def prefetch_data(facts: Facts) -> Advice | Missing:
             saving, step, "time of the phase `data`, as far as the rest of a step is as long"
         ),
         evidence={"data_time": data, "cores_idle": idle},
-        how="DataLoader(..., num_workers=1, prefetch_factor=2) in your script, then wattstep "
-        "profile SCRIPT",
+        how=facts.in_code("DataLoader(..., num_workers=1, prefetch_factor=2)"),
     )

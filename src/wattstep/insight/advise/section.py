@@ -43,8 +43,10 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
         return AdviceSection(name="advice", title=TITLE, reason=work)
     pieces = all_advice(Facts(run, work, beside))
     given = _ranked(pieces)
-    refused = [{"name": name.replace("_", " "), "reason": one} for name, one in pieces.items()
-               if isinstance(one, Missing)]  # fmt: skip
+    refused: dict[str, list[str]] = {}
+    for name, one in pieces.items():
+        if isinstance(one, Missing):
+            refused.setdefault(one, []).append(name.replace("_", " "))
     rows = [_row(name, one) for name, one in given.items()]
     return AdviceSection(
         name="advice",
@@ -53,7 +55,14 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
         sentences=tuple(_sentences(list(given.values()))),
         tables=(
             Table(name="advice", title="What to do", columns=COLUMNS, rows=tuple(rows)),
-            Table(name="not_advised", title="Not advised", columns=REST, rows=tuple(refused)),
+            Table(
+                name="not_advised",
+                title="Not advised",
+                columns=REST,
+                rows=tuple(
+                    {"name": ", ".join(names), "reason": why} for why, names in refused.items()
+                ),
+            ),
         ),
     )
 

@@ -36,5 +36,5 @@ def zero_gradients(facts: Facts) -> Advice | Missing:
         why=f"{value / step:.0%} of a step fills gradients with zeros.",
         gain=gain_of(saving, step, "time of the operations that fill; adding to them goes, too"),
         evidence={"zero_time": time},
-        how="optimizer.zero_grad(set_to_none=True) in your script, then wattstep profile SCRIPT",
+        how=facts.in_code("optimizer.zero_grad(set_to_none=True)"),
     )

@@ -16,8 +16,9 @@ from wattstep.insight.compare.configuration import (
     label,
     refusal,
 )
-from wattstep.insight.compare.process import Process, read_process
+from wattstep.insight.compare.process import Process, process_of, read_process
 from wattstep.schema.configuration import Configuration
+from wattstep.schema.run_report import RunReport
 from wattstep.store.files import read_info, why_no_run
 
 MOST_SIDES = 26
@@ -31,16 +32,21 @@ class Side:
     Attributes:
         letter: "A", "B", ...
         title: Its configuration or its folder, as far as these set it apart.
-        paths: Its runs.
+        runs: Its runs, each its folder, or the report of one that was never recorded.
         configuration: Of all of them.
         chosen: True if it is one of several in one folder, whose settings somebody chose to differ.
     """
 
     letter: str
     title: str
-    paths: tuple[Path, ...]
+    runs: tuple[Path | RunReport, ...]
     configuration: Configuration
     chosen: bool = False
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its runs' folders, or what else names them."""
+        return tuple(map(_path_of, self.runs))
 
     @property
     def name(self) -> str:
@@ -64,7 +70,7 @@ def runs_in(path: Path) -> list[Path]:
     return runs
 
 
-def gathered(groups: Sequence[Sequence[Path]]) -> list[Side]:
+def gathered(groups: Sequence[Sequence[Path | RunReport]]) -> list[Side]:
     """Sides as they were gathered: each group is one, of one configuration.
 
     Raises:
@@ -73,34 +79,34 @@ def gathered(groups: Sequence[Sequence[Path]]) -> list[Side]:
     """
     sides: list[Side] = []
     for number, group in enumerate(groups):
-        by = _by_configuration([run for path in group for run in runs_in(path)])
+        by = _by_configuration([run for given in group for run in _runs_of(given)])
         letter = _letter(number)
         if len(by) > 1:
             first, second, *_ = by
             reason = refusal(first, second, frozenset(), ("two runs of it", ""))
             what = (reason or "").partition(" differ in ")[2].partition(": if that")[0]
             raise InvalidValueError(
-                f"side {letter} ({', '.join(map(str, group))}) is not one configuration: its runs "
+                f"side {letter} ({', '.join(map(_name_of, group))}) is not one configuration: its runs "
                 f"differ in {what}; compare a folder alone to set its configurations side by side"
             )
-        ((configuration, paths),) = by.items()
-        sides.append(Side(letter=letter, title="", paths=tuple(paths), configuration=configuration))
-    return _titled(_each_once(sides), groups)
+        ((configuration, runs),) = by.items()
+        sides.append(Side(letter=letter, title="", runs=tuple(runs), configuration=configuration))
+    return _titled(_each_once(sides), [[_path_of(given) for given in group] for group in groups])
 
 
-def sides_of(paths: Sequence[Path]) -> list[Side]:
-    """Sides of plain paths: each is one; a folder alone is as many as it holds configurations.
+def sides_of(given: Sequence[Path | RunReport]) -> list[Side]:
+    """Sides of plain runs: each is one; a folder alone is as many as it holds configurations.
 
     Raises:
         DamagedRunError: There is no run.
         InvalidValueError: There is nothing to compare with, too much, or a run is given twice.
     """
-    if len(paths) > 1:
-        return gathered([[path] for path in paths])
-    return sides_among(runs_in(paths[0]), str(paths[0]))
+    if len(given) > 1:
+        return gathered([[one] for one in given])
+    return sides_among(_runs_of(given[0]), _name_of(given[0]))
 
 
-def sides_among(runs: Sequence[Path], what: str) -> list[Side]:
+def sides_among(runs: Sequence[Path | RunReport], what: str) -> list[Side]:
     """Sides of runs that lie together: as many as they have configurations.
 
     Args:
@@ -119,7 +125,7 @@ def sides_among(runs: Sequence[Path], what: str) -> list[Side]:
     return by_choice(by)
 
 
-def by_choice(by: Mapping[Configuration, Sequence[Path]]) -> list[Side]:
+def by_choice(by: Mapping[Configuration, Sequence[Path | RunReport]]) -> list[Side]:
     """Sides of runs by their configuration, whose settings somebody chose to differ.
 
     Raises:
@@ -127,10 +133,10 @@ def by_choice(by: Mapping[Configuration, Sequence[Path]]) -> list[Side]:
     """
     sides = [
         Side(
-            letter=_letter(number), title="", paths=tuple(paths), configuration=configuration,
+            letter=_letter(number), title="", runs=tuple(runs), configuration=configuration,
             chosen=True,
         )
-        for number, (configuration, paths) in enumerate(sorted(by.items(), key=_in_order))
+        for number, (configuration, runs) in enumerate(sorted(by.items(), key=_in_order))
     ]  # fmt: skip
     return _titled(_each_once(sides), [])
 
@@ -141,12 +147,15 @@ def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
     Raises:
         DamagedRunError: A run cannot be read.
     """
-    paths = [path for side in sides for path in side.paths]
+
+    def opened(run: Path | RunReport) -> Process:
+        if isinstance(run, RunReport):
+            return process_of(run)
+        return read_process(run, operations=operations)
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        processes = iter(
-            list(pool.map(lambda path: read_process(path, operations=operations), paths))
-        )
-    return [[next(processes) for _ in side.paths] for side in sides]
+        processes = iter(list(pool.map(opened, [run for side in sides for run in side.runs])))
+    return [[next(processes) for _ in side.runs] for side in sides]
 
 
 def why_not(a: Side, b: Side, across: frozenset[str]) -> str | None:
@@ -158,14 +167,31 @@ def why_not(a: Side, b: Side, across: frozenset[str]) -> str | None:
     return refusal(a.configuration, b.configuration, frozenset(meant), (a.letter, b.letter))
 
 
-def _by_configuration(runs: Sequence[Path]) -> dict[Configuration, list[Path]]:
-    runs_by_configuration: dict[Configuration, list[Path]] = {}
+def _runs_of(given: Path | RunReport) -> Sequence[Path | RunReport]:
+    return [given] if isinstance(given, RunReport) else runs_in(given)
+
+
+def _path_of(run: Path | RunReport) -> Path:
+    return Path(run.run) if isinstance(run, RunReport) else run
+
+
+def _name_of(run: Path | RunReport) -> str:
+    return run.run if isinstance(run, RunReport) else str(run)
+
+
+def _by_configuration(
+    runs: Sequence[Path | RunReport],
+) -> dict[Configuration, list[Path | RunReport]]:
+    runs_by_configuration: dict[Configuration, list[Path | RunReport]] = {}
     for run in runs:
-        runs_by_configuration.setdefault(configuration_of(read_info(run)), []).append(run)
+        info = run if isinstance(run, RunReport) else read_info(run)
+        runs_by_configuration.setdefault(configuration_of(info), []).append(run)
     return runs_by_configuration
 
 
-def _in_order(item: tuple[Configuration, Sequence[Path]]) -> list[list[tuple[int, str]]]:
+def _in_order(
+    item: tuple[Configuration, Sequence[Path | RunReport]],
+) -> list[list[tuple[int, str]]]:
     """By facet, numbers within words by their size: batch 4 before batch 16."""
     return [
         [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", value)]
@@ -180,15 +206,15 @@ def _letter(number: int) -> str:
 
 
 def _each_once(sides: list[Side]) -> list[Side]:
-    seen: dict[Path, str] = {}
+    seen: set[Path | int] = set()
     for side in sides:
-        for path in side.paths:
-            real = path.resolve()
-            if real in seen:
+        for run in side.runs:
+            itself = id(run) if isinstance(run, RunReport) else run.resolve()
+            if itself in seen:
                 raise InvalidValueError(
-                    f"{path} is given twice: a run is no evidence beside itself"
+                    f"{_name_of(run)} is given twice: a run is no evidence beside itself"
                 )
-            seen[real] = side.letter
+            seen.add(itself)
     return sides
 
 

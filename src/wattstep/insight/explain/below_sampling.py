@@ -168,12 +168,13 @@ def _operations(run: Run) -> Iterator[dict[str, Any]]:
     breakdown = run.breakdown
     shared, codes = breakdown.plain.shared("energy"), breakdown.plain.codes("operations")
     source = run.series.energy
-    for row, plain in zip(breakdown.operations(), breakdown.plain.rows("operations"), strict=True):
-        energy: Figure = row["energy"]
+    for row, key in zip(breakdown.operations(), breakdown.plain.rows("operations"), strict=True):
+        energy = row.figure("energy")
         overlap = missing("J", energy.reason or "no energy is known")
         if shared is not None and not isinstance(source, Missing):
             overlap = Figure(
-                value=float(shared[codes[plain["key"]]].sum()), unit="J", method=OVERLAP,
+                value=float(shared[codes[key]].sum()), unit="J", method=OVERLAP,
                 status=weakest([Status.ATTRIBUTED, source.status]), source=source.source,
             )  # fmt: skip
-        yield {**{key: row.get(key) for key in OPERATIONS}, "overlap": overlap}
+        cells = row.to_dict()
+        yield {**{column: cells.get(column) for column in OPERATIONS}, "overlap": overlap}

@@ -7,6 +7,7 @@ from typing import Final
 from wattstep.insight.explain.section import Section, Table
 from wattstep.recorded.power import spoken
 from wattstep.schema.figure import Figure
+from wattstep.schema.metrics import HEADLINES
 from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
@@ -17,13 +18,12 @@ _COLUMNS: Final = {
     "name": "operation", "layer": "layer", "phase": "phase", "time": "time", "energy": "energy",
     "status": "status",
 }  # fmt: skip
-_HEADLINE: Final = ("step_time", "throughput", "energy_per_step", "peak_memory")
 
 
 def costs(report: RunReport) -> Section:
     """Phases and operations of a step, the longest first, each with the status of its figures."""
     metrics = report.metrics
-    figures = {name: figure for name in _HEADLINE if (figure := metrics.figure(name)) is not None}
+    figures = {name: figure for name in HEADLINES if (figure := metrics.figure(name)) is not None}
     phases, operations = (_longest(rows) for rows in (report.phases, report.operations))
     if not phases and not operations:
         return Section(name=NAME, title=TITLE, figures=figures, reason=NOTHING)

@@ -57,7 +57,7 @@ def work_of(run: Run) -> Work | Missing:
     breakdown = run.breakdown
     if reason := nothing_traced(run):
         return Missing(reason)
-    rows = [CostRow.from_dict(row) for row in breakdown.operations()]
+    rows = breakdown.operations()
     if not rows:
         return Missing("no operation was traced")
     labels = ("name", "layer", "phase", *(["processor"] if breakdown.others else []))
@@ -112,8 +112,8 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     if info.processor not in (None, "cpu"):
         return Missing(f"ceilings are measured of CPUs only, the run used {info.processor}")
     device = info.device.get("emulated_on", info.device)
-    ceilings = find(device, info.environment.get("torch"), info.threads)
-    if not isinstance(ceilings, Missing) or info.threads is None or "torch" not in info.environment:
+    ceilings = find(device, info.engine, info.threads)
+    if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
     return Missing(f"{ceilings}: measure them on the machine that trained, with `{where}`")

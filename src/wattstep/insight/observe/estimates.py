@@ -80,7 +80,7 @@ def of_processes(
 ) -> Estimate | Missing:
     """The mean over processes of one configuration, or why there is none.
 
-    Of several processes the interval is that of comparisons (`Mean.reach`). Of one it is the figure's
+    Of several processes the interval is that of comparisons (`Mean.half_width`). Of one it is the figure's
     own, which knows the steps of that process only, made wider by what processes are assumed to
     differ.
 

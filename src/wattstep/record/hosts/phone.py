@@ -1,4 +1,4 @@
-"""An Android phone as a target, "adb:SERIAL": its sensors, for looking at; `fleet.phone` runs commands there."""
+"""An Android phone as a target, "adb:SERIAL": its sensors, for looking at; `remote.phone` runs commands there."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class PhoneHost:
 
     def __init__(self, serial: str, adb: str = "adb", root: str = "") -> None:
         phone = probe(serial, adb, root)
-        missing = phone.found["phone"]
+        missing = phone.sensors["phone"]
         if isinstance(missing, Absent):
             raise RecordingError(f"--target adb: {missing.reason}")
-        self._sensors = phone.found
+        self._sensors = phone.sensors
         self.device: DeviceFacts = phone.device
         self.notes: tuple[str, ...] = phone.notes
         self.hidden = ""
@@ -76,7 +76,7 @@ class PhoneHost:
 
 
 def open_host(name: str, options: Mapping[str, str], pid: int, folder: Path) -> PhoneHost:
-    """As `targets.TARGETS` names it; the option adb= gives another command.
+    """As `record.hosts.TARGETS` names it; the option adb= gives another command.
 
     Raises:
         InvalidValueError: An option is unknown.

@@ -45,7 +45,7 @@ def open_host(name: str, options: Mapping[str, str], pid: int, folder: Path) -> 
 
 
 def _prepare(name: str, options: Mapping[str, str], loop: bool, folder: Path) -> Mapping[str, Any]:
-    """Prepares the recording in a child, by `recorded.prepare`: the training's memory must not grow by it."""
+    """Prepares the recording in a child, by `importing.recorded.prepare`: the training's memory must not grow by it."""
     task = {"path": name, "options": dict(options), "loop": loop, "folder": str(folder)}
     done = subprocess.run(
         child_command("wattstep.importing.recorded:main", json.dumps(task)),
@@ -102,7 +102,7 @@ class ReplayHost:
 
     Args:
         name: Of the recording.
-        prepared: Result of `recorded.prepare`.
+        prepared: Result of `importing.recorded.prepare`.
         play: Settings of the playing.
         pid: The training process.
 

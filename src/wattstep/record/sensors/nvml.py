@@ -176,7 +176,7 @@ def _of_gpu(channel: Channel, names: str, note: str) -> Channel:
 
 def gpu_names(nvml: Any, handle: Any) -> list[str]:
     """The GPU's UUID and its address on the PCI bus, as far as it tells them."""
-    found: list[str] = []
+    names: list[str] = []
     asked: tuple[Callable[[], Any], ...] = (
         lambda: nvml.nvmlDeviceGetUUID(handle),
         lambda: nvml.nvmlDeviceGetPciInfo(handle).busId,
@@ -186,21 +186,21 @@ def gpu_names(nvml: Any, handle: Any) -> list[str]:
         with contextlib.suppress(nvml.NVMLError, AttributeError):
             name = ask()
             text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
-            found.append(text.strip().lower())
-    return [name for name in found if name]
+            names.append(text.strip().lower())
+    return [name for name in names if name]
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
     """UUIDs of the instances that the GPU is cut into; none where it is whole."""
-    found: list[str] = []
+    instances: list[str] = []
     with contextlib.suppress(nvml.NVMLError, AttributeError):
         if not nvml.nvmlDeviceGetMigMode(handle)[0]:
             return []
         for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             with contextlib.suppress(nvml.NVMLError):  # a place without an instance
                 instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-                found += gpu_names(nvml, instance)[:1]
-    return found
+                instances += gpu_names(nvml, instance)[:1]
+    return instances
 
 
 def supports(nvml: Any, handle: Any, quantity: Quantity) -> bool:

@@ -77,20 +77,20 @@ def weak_period(
     return figure
 
 
-def _together(laid: Sequence[FloatArray], period: float) -> int:
+def _together(even: Sequence[FloatArray], period: float) -> int:
     """Number of periods that clearly make a step together; 0 where none do.
 
     The likeness of what lies some periods apart falls smoothly with their number, as steps vary and
     pauses come between; where several periods make a step, it has a top at the step.
 
     Args:
-        laid: Channels at even times, shape (n,) each.
+        even: Channels at even times, shape (n,) each.
         period: In samples.
     """
-    size = len(laid[0])
+    size = len(even[0])
     edges = np.linspace(0, size, ALIKE_BLOCKS + 1).astype(np.int64)
     place = np.arange(size, dtype=np.float64)
-    for value in laid:
+    for value in even:
         centred = value - value.mean()
         means = []
         for number in range(1, MOST_TOGETHER + 2):

@@ -157,7 +157,7 @@ class Following:
         if answer.boot != self._job.boot or self._recording.clock.restarted:
             self.rebooted = True
             raise RecordingError("--target adb: the phone was rebooted, and the command ended")
-        if not answer.kept:
+        if not answer.running:
             raise RecordingError(
                 "--target adb: what ran the command on the phone was ended there: no host had "
                 "polled it for too long, or it was killed"

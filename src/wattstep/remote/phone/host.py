@@ -36,7 +36,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def open_execution_host(target: Target, say: Callable[[str], None]) -> PhoneHost:
-    """As `execution_hosts.OPENERS` names it; the option adb= gives another command.
+    """As `OPENERS` names it; the option adb= gives another command.
 
     Raises:
         InvalidValueError: An option is unknown.
@@ -136,7 +136,7 @@ class PhoneHost:
         """
         more = own_reads(job.pid, job.ticks_hz)
         phone = probe(self._serial, self._adb, self._root, more)
-        sensors = phone.found["phone"]
+        sensors = phone.sensors["phone"]
         if not isinstance(sensors, Present):
             raise RecordingError(f"--target adb: {sensors.reason}")
         name = PurePosixPath(settings.script).name

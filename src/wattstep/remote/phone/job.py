@@ -192,7 +192,7 @@ class Answer:
         errors: Those of standard error.
         whole: Whether these were all; otherwise the next answer has more.
         boot: Which start of the phone it is of: "unknown" where it does not tell.
-        kept: Whether what runs the command is still there, or was when these records were read.
+        running: Whether what runs the command is still there, or was when these records were read.
     """
 
     signs: bytes
@@ -200,7 +200,7 @@ class Answer:
     errors: bytes
     whole: bool
     boot: str
-    kept: bool
+    running: bool
 
 
 class Job:
@@ -290,7 +290,7 @@ class Job:
             errors=self._new("errors", parts[3]),
             whole=max(len(parts[2]), len(parts[3])) < BLOCK * BLOCKS,
             boot=words[2],
-            kept=words[1] == "kept",
+            running=words[1] == "kept",
         )
 
     def _new(self, stream: str, blocks: bytes) -> bytes:

@@ -125,7 +125,7 @@ class PhoneRecording:
             RecordingError: The disk is full, or the phone's loop gives nothing.
         """
         planned = tuple(self._planned(number, read) for number, read in enumerate(reads))
-        missing = {name: f.reason for name, f in phone.found.items() if hasattr(f, "reason")}
+        missing = {name: f.reason for name, f in phone.sensors.items() if hasattr(f, "reason")}
         known: dict[str, Any] = {
             "batch_size": None, "threads": None, "precision": None, "processor": None,
             "seed": None, **about,

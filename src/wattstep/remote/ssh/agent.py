@@ -131,7 +131,7 @@ def profile_with_agent(
         _remove(board, "nothing was recorded")
         raise
     except BaseException as error:
-        say(board.kept)
+        say(board.advice)
         if not isinstance(error, ConnectionLostError):
             with contextlib.suppress(RecordingError):
                 board.stop()
@@ -193,7 +193,7 @@ class _Board:
         self._script = ""
 
     @property
-    def kept(self) -> str:
+    def advice(self) -> str:
         """Advice about a recording that stays there."""
         return (
             f"what was recorded stays on the board, in {self.folder}: once it has ended, "

@@ -145,7 +145,7 @@ class Command:
         except subprocess.TimeoutExpired:
             raise ConnectionLostError(f"the board has not answered for {most_s:.0f} s") from None
 
-    def said(self) -> str:
+    def complaint(self) -> str:
         """Complaint of the command, or of ssh."""
         self._errors.seek(0)
         return self._errors.read(ERRORS_MOST).decode(errors="replace")

@@ -300,7 +300,7 @@ class SshConnection:
             master.begin(_CONNECT_MOST_S)
         except EOFError:
             code = self._master.wait()
-            raise self._refused(code, master.said()) from None
+            raise self._refused(code, master.complaint()) from None
         except BaseException:
             self._end_master()
             raise
@@ -376,7 +376,7 @@ class SshConnection:
         try:
             command.begin(wait_s)
         except EOFError:
-            raise self._refused(command.process.wait(), command.said()) from None
+            raise self._refused(command.process.wait(), command.complaint()) from None
 
     def _read(self, command: Command, silent_s: float, end: float | None = None) -> bytes:
         """The next bytes that a command writes; b"" at its end."""
@@ -387,9 +387,9 @@ class SshConnection:
         """Result of a command, told apart from that of ssh."""
         code = command.wait(SILENT_S)
         if code == _LOST or code < 0:
-            raise self._refused(code, command.said())
+            raise self._refused(code, command.complaint())
         command.raise_failure()
-        return Finished(code=code, output=output, errors=command.said().encode())
+        return Finished(code=code, output=output, errors=command.complaint().encode())
 
     def _refused(self, code: int, errors: str) -> RecordingError:
         """Reason why ssh ended, in words that name no user, host or key."""

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattstep.attribution.tables.figure_columns import figure_rows
+from wattstep.attribution.tables.figure_columns import figure_columns
 from wattstep.report.export.columns import TABLES, meaning_of, unit_of
 from wattstep.report.export.counters import own_unit
 from wattstep.report.export.timeline import reason_of
 from wattstep.run.run import Run
 from wattstep.schema.journal import Mark
+from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 from wattstep.schema.sanitize import harmless
 from wattstep.schema.version import VERSION
@@ -85,9 +86,12 @@ def figure_tables(report: RunReport) -> Iterator[ExportTable]:
         ("phase_table", report.phases),
         ("kind_table", report.kinds),
     ):
-        yield _whole(name, _rows(figure_rows(row.to_dict() for row in costs)))
-    rests = [{"rest": name, **figures} for name, figures in report.unattributed.items()]
-    yield _whole("rest_table", _rows(figure_rows(rests), ("rest",)))
+        yield _whole(name, _figures(costs))
+    rests = [
+        CostRow(labels={"rest": name}, figures=figures)
+        for name, figures in report.unattributed.items()
+    ]
+    yield _whole("rest_table", _figures(rests, "rest"))
     yield _whole("missing", _rows(_missing(report), ("what", "reason")))
 
 
@@ -212,6 +216,11 @@ def _rows(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> pa.Tab
         return pa.table({name: pa.array([], pa.string()) for name in columns or ("name",)})
     names = list(dict.fromkeys(key for row in rows for key in row))
     return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+
+
+def _figures(rows: Sequence[CostRow], label: str = "name") -> pa.Table:
+    """Rows of figures as a table; one of no rows has a column of labels."""
+    return pa.table(figure_columns(rows) or {label: pa.array([], pa.string())})
 
 
 def _whole(name: str, table: pa.Table) -> ExportTable:

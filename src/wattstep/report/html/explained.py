@@ -28,18 +28,18 @@ def sections_of(run: Run) -> Sequence[Section] | Missing:
     return tuple(explain(run))
 
 
-def told(sections: Sequence[Section] | Missing, plots: Plots) -> dict[str, object] | None:
+def variables_of(sections: Sequence[Section] | Missing, plots: Plots) -> dict[str, object] | None:
     """Variables of the template: titles with sentences and pictures, or a reason; None for nothing."""
     if isinstance(sections, Missing):
         return {"reason": plain(sections), "sections": [], "advice": []}
     advice = [
         _advice(each) for one in sections if isinstance(one, AdviceSection) for each in one.pieces
     ]
-    said = {each["why"] for each in advice}
+    reasons = {each["why"] for each in advice}
     titled = [
         (
             plain(one.title),
-            [text for text in _sentences(one) if text not in said],
+            [text for text in _sentences(one) if text not in reasons],
             _plots(one, plots),
         )
         for one in sections

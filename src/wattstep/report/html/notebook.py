@@ -17,9 +17,6 @@ from wattstep.schema.figure import Figure
 from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
-HEADLINE = (
-    "step_time", "throughput", "energy_per_step", "energy_per_sample", "mean_power", "peak_memory",
-)  # fmt: skip
 LONGEST = 300  # characters of a sentence
 LONGEST_NAME = 60
 MOST_PARTS = 8  # of a step
@@ -78,7 +75,7 @@ def _badge(shown: Shown) -> Markup:
 
 def _figures(report: RunReport) -> Markup:
     cells = []
-    for name in HEADLINE:
+    for name in wording.HEADLINES:
         shown = wording.show_metric(report.metrics, name)
         if shown is None:
             continue

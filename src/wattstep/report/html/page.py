@@ -41,15 +41,15 @@ class Plot:
 
 def environment(*packages: str) -> Environment:
     """Templates of some packages, the first that has one; texts are escaped, no name may be unknown."""
-    found = Environment(
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["packed"] = packed_json
-    return found
+    templates.filters["packed"] = packed_json
+    return templates
 
 
 def template(name: str) -> Template:

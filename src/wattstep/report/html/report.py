@@ -15,7 +15,7 @@ from wattstep.insight.compare.process import Process, process_of
 from wattstep.insight.explain.section import Section
 from wattstep.report import machines, wording
 from wattstep.report.html.compared import compared_section
-from wattstep.report.html.explained import sections_of, told
+from wattstep.report.html.explained import sections_of, variables_of
 from wattstep.report.html.lanes import (
     BUDGET,
     LANES_SCRIPTS,
@@ -170,7 +170,7 @@ def render_report(
     sections = [
         {
             **run_section(f"run-{number}", report, plots, failures),
-            "explained": told(run.explained, plots),
+            "explained": variables_of(run.explained, plots),
         }
         for number, (report, run) in enumerate(zip(reports, runs, strict=True), start=1)
     ]

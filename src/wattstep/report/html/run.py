@@ -97,9 +97,9 @@ def _setting(report: RunReport) -> list[str]:
 
 def _divided(report: RunReport) -> list[dict[str, Any]]:
     """The step as bars, time and energy of the same parts together."""
-    found: dict[str, dict[str, Any]] = {}
+    by_division: dict[str, dict[str, Any]] = {}
     for division in divisions(report, energy_by_kind=True):
-        group = found.setdefault(division.by, {"by": division.by, "bars": [], "parts": {}})
+        group = by_division.setdefault(division.by, {"by": division.by, "bars": [], "parts": {}})
         segments = []
         for part in division.parts:
             series = SERIES[len(group["parts"]) % len(SERIES)]
@@ -109,7 +109,7 @@ def _divided(report: RunReport) -> list[dict[str, Any]]:
             segments.append((plain(part.name), part.share, known["color"]))
         bar = {"of": division.of, "status": division.status, "segments": segments}
         group["bars"].append(bar)
-    return list(found.values())
+    return list(by_division.values())
 
 
 def _costliest(report: RunReport) -> dict[str, Any] | None:
@@ -173,32 +173,32 @@ def _by_reason(
     figures: Iterable[Told], things: Mapping[str, str] = MappingProxyType({})
 ) -> list[tuple[list[tuple[str, Shown | None]], str]]:
     """What is missing for one reason together: figures, and things that have no figure."""
-    found: dict[str, dict[str, Shown | None]] = {}
+    by_reason: dict[str, dict[str, Shown | None]] = {}
     for known, shown in figures:
-        found.setdefault(shown.reason.rstrip("."), {})[known.label] = shown
+        by_reason.setdefault(shown.reason.rstrip("."), {})[known.label] = shown
     for what, reason in things.items():
-        found.setdefault(reason.rstrip("."), {}).setdefault(what, None)
-    return [(list(named.items()), reason) for reason, named in found.items()]
+        by_reason.setdefault(reason.rstrip("."), {}).setdefault(what, None)
+    return [(list(named.items()), reason) for reason, named in by_reason.items()]
 
 
 def _how(cards: Sequence[Told]) -> list[tuple[str, str]]:
     """How the figures of the cards came about: each method and source once, with what it is of."""
-    found: dict[str, list[str]] = {}
+    labels_of: dict[str, list[str]] = {}
     for known, shown in cards:
         for text in (*shown.detail.split("; "), shown.reason):
             if text:
-                found.setdefault(text, []).append(known.label)
-    return [(text, ", ".join(dict.fromkeys(labels))) for text, labels in found.items()]
+                labels_of.setdefault(text, []).append(known.label)
+    return [(text, ", ".join(dict.fromkeys(labels))) for text, labels in labels_of.items()]
 
 
 def _nested(metrics: Metrics) -> Iterable[Told]:
     """Lists and mappings of figures that have no part of their own in the page; what they mean, once."""
-    told = set()
+    explained = set()
     for name, key, figure in metrics.each():
         if key is not None and name not in _APART:
             known = wording.metric(name)
-            meaning = "" if name in told else known.meaning
-            told.add(name)
+            meaning = "" if name in explained else known.meaning
+            explained.add(name)
             label = f"{known.label}: {plain(key)}"
             yield wording.Metric(label=label, meaning=meaning), show(figure, known.notation)
 
@@ -398,7 +398,7 @@ def _placed(plots: Iterable[Plot | None]) -> list[Plot]:
 def _fact(name: str, thing: Any) -> tuple[str, str | Shown]:
     if isinstance(thing, Figure):
         return wording.label(name), show(thing)
-    return wording.label(name), _said(thing)
+    return wording.label(name), _text(thing)
 
 
 def _facts(report: RunReport) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -421,7 +421,7 @@ def _facts(report: RunReport) -> list[tuple[str, list[tuple[str, str]]]]:
         (
             name,
             [
-                (wording.label(key), _said(value))
+                (wording.label(key), _text(value))
                 for key, value in group.items()
                 if _is_known(value)
             ],
@@ -435,15 +435,15 @@ def _is_known(value: object) -> bool:
     return value is not None and value != ""
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):
-        return "; ".join(f"{plain(key)}: {_said(part)}" for key, part in value.items())
+        return "; ".join(f"{plain(key)}: {_text(part)}" for key, part in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(_said(part) for part in value)
+        return ", ".join(_text(part) for part in value)
     return plain(value)
 
 

@@ -39,8 +39,8 @@ def _common(lists: _Lists, key: Callable[[Any], Any]) -> list[Any]:
 
 
 def _without(lists: _Lists, shared: Sequence[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
-    told = {key(item) for item in shared}
-    return [[item for item in one if key(item) not in told] for one in lists]
+    shared_keys = {key(item) for item in shared}
+    return [[item for item in one if key(item) not in shared_keys] for one in lists]
 
 
 def _inside(runs: Sequence[dict[str, Any]], shared: dict[str, Any], part: str, name: str) -> None:
@@ -66,8 +66,8 @@ def _explained(runs: Sequence[dict[str, Any]], shared: dict[str, Any]) -> None:
             (title, [word for word in words if word not in common.get(title, ())], plots)
             for title, words, plots in run["explained"]["sections"]
         ]
-        kept = [(title, words, plots) for title, words, plots in sections if words or plots]
-        run["explained"] = {**run["explained"], "sections": kept}
+        filled = [(title, words, plots) for title, words, plots in sections if words or plots]
+        run["explained"] = {**run["explained"], "sections": filled}
 
 
 def _advised(runs: Sequence[dict[str, Any]], shared: dict[str, Any]) -> None:
@@ -86,8 +86,8 @@ def _advised(runs: Sequence[dict[str, Any]], shared: dict[str, Any]) -> None:
         reasons: dict[str, list[dict[str, Any]]] = {}
         for run, piece in pairs:
             concerned = {key: run[key] for key in ("id", "title")}
-            told = {**concerned, **{key: piece[key] for key in ("gain", "how")}}
-            reasons.setdefault(piece["why"], []).append(told)
+            entry = {**concerned, **{key: piece[key] for key in ("gain", "how")}}
+            reasons.setdefault(piece["why"], []).append(entry)
         hows = {piece["how"] for _, piece in pairs}
         how = hows.pop() if len(hows) == 1 else ""
         shared["advice"].append({"do": do, "how": how, "reasons": list(reasons.items())})
@@ -103,7 +103,7 @@ def _meanings(runs: Sequence[Variables]) -> list[tuple[str, str]]:
 
 _LISTED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "cautions": lambda caution: caution.text,
-    "how": lambda told: told[0],
-    "missing": lambda told: (tuple(label for label, _ in told[0]), told[1]),
-    "unknown": lambda told: (tuple(label for label, _ in told[0]), told[1]),
+    "how": lambda method: method[0],
+    "missing": lambda group: (tuple(label for label, _ in group[0]), group[1]),
+    "unknown": lambda group: (tuple(label for label, _ in group[0]), group[1]),
 }

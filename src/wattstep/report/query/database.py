@@ -240,14 +240,14 @@ def _run_row(run: QueriedRun) -> dict[str, Any]:
     return {
         **row, **{name: None if value is None else str(value) for name, value in given.items()},
         **{name: _whole(value) for name, value in numbers.items()},
-        "created": _moment(info.created), "processor": _said(info.processor),
-        "device": _said(info.device.get("model")), "cpu": _said(info.device.get("cpu")),
+        "created": _moment(info.created), "processor": _text(info.processor),
+        "device": _text(info.device.get("model")), "cpu": _text(info.device.get("cpu")),
         "cores": _whole(info.device.get("cores")), "memory": _whole(info.device.get("memory")),
         "target": info.target, "parameters": _whole(info.model.get("parameters")),
-        "data": None if info.data is None else _said(info.data.name),
+        "data": None if info.data is None else _text(info.data.name),
         "stand_in": None if info.data is None else bool(info.data.stand_in),
         "interval": info.interval_s or None,
-        "power_model": None if not info.power_model else _said(info.power_model.get("name")),
+        "power_model": None if not info.power_model else _text(info.power_model.get("name")),
         "imported": bool(info.imported),
     }  # fmt: skip
 
@@ -266,7 +266,7 @@ def _channel_rows(run: QueriedRun) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _said(value: object) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 

@@ -39,7 +39,7 @@ class QueriedRun:
         problem: Why its tables are left out, or None.
         state: That of its description; "recording" while it is, "damaged" where it cannot be read.
         tables: Where its tables lie, which is elsewhere where nothing may be written into it.
-        kept: Object that keeps them there.
+        owner: Object that keeps them there.
         report: Of a run that was never recorded, what is told of it; it has no files.
     """
 
@@ -49,7 +49,7 @@ class QueriedRun:
     problem: str | None
     state: str
     tables: Path
-    kept: object = None
+    owner: object = None
     report: RunReport | None = None
 
     @cached_property
@@ -155,7 +155,7 @@ def _open(path: Path, name: str) -> QueriedRun:
         problem = spelled(f"it failed: {contained(error)}")
     state = state or ("damaged" if problem or info is None else info.state)
     return QueriedRun(
-        name=name, path=path, info=info, problem=problem, state=state, tables=tables, kept=folder
+        name=name, path=path, info=info, problem=problem, state=state, tables=tables, owner=folder
     )
 
 

@@ -101,17 +101,17 @@ def _print_table(table: Table, console: Console) -> None:
             min_width=max(least, 1),
         )
     for row in rows:
-        grid.add_row(*(_cell(row.get(key)) for key in table.columns))
+        grid.add_row(*(_cell(row.get(key), whole=key == "reason") for key in table.columns))
     console.print(Padding(grid, (1, 0, 0, 2)))
     if len(table.rows) > MOST_ROWS:
         left = len(table.rows) - MOST_ROWS
         console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))
 
 
-def _cell(value: Any) -> Text:
-    """A number with its interval below it, or words."""
+def _cell(value: Any, *, whole: bool) -> Text:
+    """A number with its interval below it, or words: of a name those that there is room for."""
     if not isinstance(value, Figure):
-        return Text("" if value is None else brief(value))
+        return Text("" if value is None else plain(value) if whole else brief(value))
     shown = show(value)
     if shown.missing or not shown.interval:
         return Text(shown.value)

@@ -51,17 +51,17 @@ def print_observations(
         console.print()
         console.print(Text(f"Paper: {PAPER}. --json has every case, figure and run.", style="dim"))
         return
-    told = [each for each in observations if each.verdict != UNTESTED]
-    untold = [str(each.about.number) for each in observations if each.verdict == UNTESTED]
-    if told:
-        console.print(Padding(_overview(told), (1, 0)))
-    if _all_weak(told):
+    tested = [each for each in observations if each.verdict != UNTESTED]
+    untested = [str(each.about.number) for each in observations if each.verdict == UNTESTED]
+    if tested:
+        console.print(Padding(_overview(tested), (1, 0)))
+    if _all_weak(tested):
         console.print("each rests on one process: weaker", highlight=False)
     # Said once, whatever number of observations it is true of.
-    for advice in dict.fromkeys(each.advice for each in told if each.advice):
+    for advice in dict.fromkeys(each.advice for each in tested if each.advice):
         console.print(Text(f"more runs: {plain(advice)}"))
-    if untold:
-        console.print(f"{UNTESTED}: {', '.join(untold)}", highlight=False)
+    if untested:
+        console.print(f"{UNTESTED}: {', '.join(untested)}", highlight=False)
     console.print(
         Text(f"numbers, rules and reasons: --full, --only N (Paper: {PAPER})", style="dim")
     )

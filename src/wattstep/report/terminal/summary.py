@@ -102,22 +102,27 @@ def _steps(report: RunReport) -> str:
 
 
 def _figures(report: RunReport, console: Console) -> Grid | None:
+    """Name, value with interval and status; the reason of a missing figure takes all that is left."""
     rows = list(_rows(report))
     if not rows:
         return None
+    values = [
+        Text() if shown.missing else Text.assemble(
+            (shown.value, "bold"), f"  {shown.interval}" if shown.interval else ""
+        )
+        for _, shown in rows
+    ]  # fmt: skip
+    widest = max(value.cell_len for value in values)
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_column(no_wrap=True)
-    for label, shown in rows:
+    for (label, shown), value in zip(rows, values, strict=True):
         if shown.missing:
-            grid.add_row(label, Text(f"— {shown.reason}", style="dim"), "")
+            value = Text(f"— {shown.reason}", style="dim")
         else:
-            status = Text(shown.status, style=STYLES.get(shown.status, "dim"))
-            value = Text.assemble(
-                (shown.value, "bold"), f"  {shown.interval}" if shown.interval else ""
-            )
-            grid.add_row(label, value, status)
+            value.append(" " * (widest - value.cell_len + 2))
+            value.append(shown.status, style=STYLES.get(shown.status, "dim"))
+        grid.add_row(label, value)
     return grid
 
 
@@ -140,10 +145,10 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     grid.add_column(no_wrap=True)
-    found = divisions(report)
+    bars = divisions(report)
     beside = [max((len(text) for text in texts), default=0) + 2  # a column and what parts it
-              for texts in ([each.title for each in found], [each.status for each in found])]  # fmt: skip
-    for division in found:
+              for texts in ([each.title for each in bars], [each.status for each in bars])]  # fmt: skip
+    for division in bars:
         status = Text(division.status, style=STYLES.get(division.status, "dim"))
         bar = _bar(_foldable(division.parts), console, min(console.width, WIDEST) - sum(beside))
         grid.add_row(division.title, bar, status)
@@ -185,7 +190,8 @@ def _bar(parts: Sequence[Part], console: Console, room: int) -> Text:
 
 def _costliest(report: RunReport, console: Console) -> Grid | None:
     rows = sorted(report.operations, key=seconds, reverse=True)[:COSTLIEST]
-    layers = sorted(report.layers, key=_costs, reverse=True)[:1]
+    named = (row for row in report.layers if row.layer and not row.layer.startswith("("))
+    layers = sorted(named, key=_costs, reverse=True)[:1]
     if not rows:
         return None
     grid = Grid.grid(padding=(0, 2, 0, 0))
@@ -225,7 +231,7 @@ def _advised(advice: Sequence[Advice]) -> Group:
         if gain.missing
         else f"should save {gain.text} of the time of a sample"
     )
-    more = f" ({len(advice) - 1} more: wattstep explain)" if len(advice) > 1 else ""
+    more = f" ({len(advice) - 1} more: wattstep explain RUN)" if len(advice) > 1 else ""
     return Group(
         _marked(">", f"{plain(best.title)}: {saves}{more}"),
         Padding(Text(plain(best.how), style="dim"), INDENT),
@@ -235,10 +241,13 @@ def _advised(advice: Sequence[Advice]) -> Group:
 def _cautions(report: RunReport) -> list[str]:
     """What mars the figures, the gravest first."""
     known = [one for one in wording.cautions(report) if not one.slight]
-    found = sorted(known, key=lambda one: not one.grave)
-    lines = list(dict.fromkeys(one.text for one in found))
+    ranked = sorted(known, key=lambda one: not one.grave)
+    lines = list(dict.fromkeys(one.text for one in ranked))
     more = len(lines) - MOST_CAUTIONS
-    return [*lines[:MOST_CAUTIONS], *([f"{more} more: wattstep show --full"] if more > 0 else [])]
+    return [
+        *lines[:MOST_CAUTIONS],
+        *([f"{more} more: wattstep show RUN --full"] if more > 0 else []),
+    ]
 
 
 def _marked(mark: str, text: str) -> Grid:

@@ -147,7 +147,7 @@ def enforced(limit: MemoryLimit | None) -> Iterator[Cage]:
     try:
         _make(limit.means, folder, limit.size)
     except OSError as error:
-        raise RecordingError(f"the memory limit cannot be set: {_said(error)}") from error
+        raise RecordingError(f"the memory limit cannot be set: {_message(error)}") from error
     try:
         yield Cage(limit=limit, folder=folder)
     finally:
@@ -240,7 +240,7 @@ def _try(means: Means, home: Path, size: int) -> bool:
     try:
         swapless = _make(means, folder, size)
     except OSError as error:
-        raise RecordingError(_said(error)) from error
+        raise RecordingError(_message(error)) from error
     try:
         enter = "import sys; open(sys.argv[1], 'r+').write('0')"
         command = [sys.executable, "-I", "-S", "-c", enter, str(folder / PROCESSES)]
@@ -327,5 +327,5 @@ def _write(path: Path, text: str) -> None:
         os.close(descriptor)
 
 
-def _said(error: OSError) -> str:
+def _message(error: OSError) -> str:
     return f"{error.filename or ''}: {(error.strerror or str(error)).lower()}".removeprefix(": ")

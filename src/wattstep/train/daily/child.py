@@ -17,7 +17,7 @@ from wattstep.schema.processes import ChildNews, child_command, ends_with_us, li
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
 from wattstep.train.daily.pretraining import pretrain
-from wattstep.train.failing import told
+from wattstep.train.failing import news_of
 
 News = Callable[[ChildNews], None]
 
@@ -103,7 +103,7 @@ def main() -> int:
         return 2
     except (MemoryError, RuntimeError) as error:
         account = engines.find(engines.DEFAULT).memory_account
-        failure = told(error, lambda: account(folder.settings().processor))
+        failure = news_of(error, lambda: account(folder.settings().processor))
         if failure is None:
             raise
         tell(failure)

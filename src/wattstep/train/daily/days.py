@@ -108,7 +108,7 @@ class _Device:
             with recorder.step(samples=self._batch_size) as step:
                 step.loss = trainer.step(recorder.phase)
         end = time.perf_counter_ns()
-        with recorder.apart("evaluation"):
+        with recorder.exclude("evaluation"):
             judged = self._judge(day)
             recorder.evaluation("accuracy", self.accuracy)
             recorder.evaluation("judged", len(self._parts.held_out))

@@ -63,7 +63,7 @@ def pretrain(settings: DailySettings, folder: DailyFolder, tell: Tell) -> None:
     trainer, classifier, parts = prepare(settings, SERVER_BATCH, "fp32")
     classifier.restrict(parts.server, seed=settings.seed)
     begun = time.perf_counter()
-    steps, reached_accuracy = _reach(settings, trainer, classifier, parts, tell)
+    steps, reached_accuracy = _train_to_goal(settings, trainer, classifier, parts, tell)
     trainer.save(folder.weights)
     folder.keep_server(
         {
@@ -77,7 +77,7 @@ def pretrain(settings: DailySettings, folder: DailyFolder, tell: Tell) -> None:
     )
 
 
-def _reach(
+def _train_to_goal(
     settings: DailySettings, trainer: Trainer, classifier: Classifier, parts: Split, tell: Tell
 ) -> tuple[int, float]:
     """Steps until the goal was seen to be reached, and the accuracy then."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.schema.goal import Goal
 from wattstep.schema.settings import parse_power_model, setting
@@ -48,7 +49,7 @@ class DailySettings:
                 raise InvalidValueError(
                     f"--{name.replace('_', '-')} {value}: it must be at least 1"
                 )
-        check_processing(self.processor, self.precision)
+        check_processing(self.processor, self.precision, engines.find(engines.DEFAULT).processors)
         if self.rate_rule not in RATE_RULES:
             known = ", ".join(RATE_RULES)
             raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")

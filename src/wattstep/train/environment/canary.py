@@ -49,7 +49,7 @@ def watch(recorder: Recorder, when: str, seconds: float = SECONDS, kind: str = N
         kind: `NUMPY`, or `PLAIN` in a process that must not load numpy for us: somebody's script
             may yet have to say how.
     """
-    with recorder.apart(REST):
+    with recorder.exclude(REST):
         try:
             if kind == NUMPY:
                 result = work(seconds)

@@ -64,7 +64,7 @@ class Sustaining:
         return self._verdict is not None and self._verdict.steady
 
     @property
-    def said(self) -> str:
+    def state(self) -> str:
         """State of the wait, in a few words."""
         hottest = self._watch.hottest
         words = [] if hottest is None else [f"{hottest:.1f} °C"]
@@ -72,7 +72,7 @@ class Sustaining:
             words.append(f"not steady: {self._verdict.moving[0]}")
         return ", ".join(words)
 
-    def found(self) -> SteadinessFacts:
+    def facts(self) -> SteadinessFacts:
         """For the run's conditions: whether it became steady, after how long, by what criterion."""
         verdict = self._verdict or Verdict(steady=False, moving=("no step was judged",), judged=())
         document: SteadinessFacts = {

@@ -34,7 +34,7 @@ def stay_idle(
         sleep: Waits.
     """
     sleep(SETTLING_S)
-    recorder.rest(name)
+    recorder.span(name)
     left = seconds
     while left > 0 and recorder.problem is None:
         say(1 - left / seconds)
@@ -71,7 +71,7 @@ def wait_until_steady(
     if not watch.sees:
         recorder.note("--stable: neither temperature nor frequency can be read here: not waited")
         return {"steady": None, "waited_s": 0.0, "criterion": criterion.to_dict(), "judged": []}
-    recorder.rest(STABLE)
+    recorder.span(STABLE)
     began = now = clock()
     verdict = watch.look(now)
     while not verdict.steady and now - began < most_s and recorder.problem is None:

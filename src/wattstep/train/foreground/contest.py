@@ -45,7 +45,7 @@ def measure_foreground(
     Raises:
         RecordingError: The job cannot be run.
     """
-    with recorder.apart(NAME):
+    with recorder.exclude(NAME):
         with ForegroundJob() as job:
             renice(nice)
             rows = Contest(job, step).run(seconds)

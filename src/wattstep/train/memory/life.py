@@ -68,7 +68,7 @@ class FootprintSettings:
         for name, value in numbers:
             if value is not None and value < 1:
                 raise InvalidValueError(f"--{name} {value}: it must be at least 1")
-        check_processing(self.processor, self.precision)
+        check_processing(self.processor, self.precision, engines.find(engines.DEFAULT).processors)
         for name, folder in (("data", self.data_dir), ("folder", self.folder)):
             if folder is not None and not Path(folder).is_dir():
                 raise InvalidValueError(f"--{name} {folder}: there is no such folder")

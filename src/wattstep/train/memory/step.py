@@ -105,7 +105,7 @@ def track_step(trainer: Trainer, device: Any = None) -> dict[str, int]:
     """Memory at the peak of a step by category, as marks of memory for a recorded run.
 
     The sizes that begin with `AT_PEAK` add up to what was resident at that moment without free
-    memory of the allocator; `analysis.memory.breakdown` adds what the peak of undisturbed steps
+    memory of the allocator; `recorded.memory` adds what the peak of undisturbed steps
     holds beyond that.
 
     Args:

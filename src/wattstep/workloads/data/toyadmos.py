@@ -19,7 +19,7 @@ from wattstep.workloads.data.sound import (
 )
 
 NAME = "ToyADMOS"
-MACHINE = "ToyCar"
+TOY = "ToyCar"
 BANDS = 128
 FRAMES = 5
 # What the network sees: five frames of 32 ms steps, one after the other.
@@ -53,7 +53,7 @@ def read_machine(data_dir: Path | None, *, files: int = FILES) -> Samples:
 def _find(data_dir: Path | None) -> Path | None:
     if data_dir is None:
         return None
-    candidates = (path for path in folders(data_dir) if path.name == MACHINE)
+    candidates = (path for path in folders(data_dir) if path.name == TOY)
     return next((path for path in candidates if (path / "train").is_dir()), None)
 
 
@@ -65,7 +65,7 @@ def _official(folder: Path, files: int) -> Samples:
         judged = [read_wav(path) for path in _choose(folder / "test", HELD_OUT_FILES)]
         held_out = _features(judged, step=HELD_OUT_STEP)
     return _describe(
-        f"{NAME} ({MACHINE}), {len(trained)} recordings", inputs, held_out, stands_for=None
+        f"{NAME} ({TOY}), {len(trained)} recordings", inputs, held_out, stands_for=None
     )
 
 

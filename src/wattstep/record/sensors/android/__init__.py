@@ -25,13 +25,13 @@ class Phone:
     """Description of a phone, and what of it can be read.
 
     Attributes:
-        found: As sensors are found: "phone" with all that can be read, since one loop reads all;
+        sensors: As sensors are found: "phone" with all that can be read, since one loop reads all;
             and "phone_PART" with the reason for each part that cannot.
         device: Description as a machine, like `sensors.machine.describe`.
         notes: Facts that the reader must know.
     """
 
-    found: dict[str, Present | Absent]
+    sensors: dict[str, Present | Absent]
     device: DeviceFacts
     notes: tuple[str, ...]
 
@@ -62,16 +62,16 @@ def probe(serial: str, adb: str = "adb", root: str = "", more: Iterable[Wanted] 
         f"within ±{uncertainty_ns / 1e6:.1f} ms when wattstep looked"
     )
     parts = {name: list(find(dump)) for name, find in SECTIONS.items()}
-    wanted = [part for found in parts.values() for part in found if isinstance(part, Wanted)]
+    wanted = [part for results in parts.values() for part in results if isinstance(part, Wanted)]
     reads = _reads([*wanted, *more], shell, root, note, uncertainty_ns)
     return Phone(
-        found={"phone": Present(reads=reads), **_missing(parts)}, device=describe(dump),
+        sensors={"phone": Present(reads=reads), **_missing(parts)}, device=describe(dump),
         notes=(f"sensors of a phone over adb: {note}",),
     )  # fmt: skip
 
 
 def _unreachable(reason: str) -> Phone:
-    return Phone(found={"phone": Absent(reason=reason)}, device={}, notes=())
+    return Phone(sensors={"phone": Absent(reason=reason)}, device={}, notes=())
 
 
 def _missing(parts: Mapping[str, Iterable[Wanted | Absent]]) -> dict[str, Absent]:

@@ -45,12 +45,12 @@ if not hasattr(os, "register_at_fork"):  # Python 3.6
         everyones = vars(sys.modules["os"])
         fork = everyones["fork"]
 
-        def told():
+        def fork_and_call():
             pid = fork()
             if pid == 0:
                 after_in_child()
             return pid
 
-        everyones["fork"] = told
+        everyones["fork"] = fork_and_call
 
     os = _completed(os, register_at_fork=register_at_fork)

@@ -9,10 +9,10 @@ const lanesData = (() => {
     const { at, count, planes, middle, first, differences } = spec;
     const values = new Float64Array(count);
     const begin = differences && count ? 1 : 0;
-    const kept = count - begin;
+    const coded = count - begin;
     for (let plane = 0; plane < planes; plane += 1) {
       const weight = 256 ** plane;
-      const from = at + plane * kept - begin;
+      const from = at + plane * coded - begin;
       for (let i = begin; i < count; i += 1) values[i] += bytes[from + i] * weight;
     }
     if (begin) values[0] = first;
@@ -104,19 +104,19 @@ const lanesData = (() => {
   // Calls `arrived` after each part, so that what is there can be drawn.
   async function read(id, arrived) {
     const text = (part) => document.getElementById(`${id}-${part}`).textContent;
-    const told = JSON.parse(await unpack.text(text("document")));
-    const data = { channels: [], operations: null, zooms: told.zooms };
-    data.steps = stepsOf(told.steps, await unpack.bytes(text("steps")));
+    const spec = JSON.parse(await unpack.text(text("document")));
+    const data = { channels: [], operations: null, zooms: spec.zooms };
+    data.steps = stepsOf(spec.steps, await unpack.bytes(text("steps")));
     arrived(data, "steps");
     const samples = await unpack.bytes(text("channels"));
-    for (const channel of told.channels) {
+    for (const channel of spec.channels) {
       data.channels.push(channelOf(channel, samples));
       await unpack.pause();
     }
     arrived(data, "channels");
     const operations = await unpack.bytes(text("operations"));
     await unpack.pause();
-    data.operations = operationsOf(told.operations, operations);
+    data.operations = operationsOf(spec.operations, operations);
     arrived(data, "ready");
   }
 

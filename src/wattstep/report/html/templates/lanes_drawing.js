@@ -134,38 +134,38 @@ const lanesDrawing = (() => {
     const room = Math.min(right, view.width) - begin - 3;
     if (room < 14) return;
     // Letters are at least this wide: no need to measure what cannot fit.
-    let said = text.length * 3 > room ? text.slice(0, Math.ceil(room / 3)) : text;
+    let shown = text.length * 3 > room ? text.slice(0, Math.ceil(room / 3)) : text;
     view.ctx.font = `400 11px ${view.font}`;
-    while (said && view.ctx.measureText(said).width > room) {
-      said = said.slice(0, Math.floor(said.length * 0.8));
+    while (shown && view.ctx.measureText(shown).width > room) {
+      shown = shown.slice(0, Math.floor(shown.length * 0.8));
     }
-    if (said.length < text.length) said = said.length > 3 ? `${said.slice(0, -1)}…` : "";
-    if (said) write(view, said, begin, y, color);
+    if (shown.length < text.length) shown = shown.length > 3 ? `${shown.slice(0, -1)}…` : "";
+    if (shown) write(view, shown, begin, y, color);
   }
 
   function ticks(view) {
     const least = (view.to - view.from) / Math.max(view.width / 90, 2);
     const power = 10 ** Math.floor(Math.log10(least));
     const step = [1, 2, 5, 10].map((n) => n * power).find((each) => each >= least);
-    const found = [];
-    for (let n = Math.ceil(view.from / step); n * step <= view.to; n += 1) found.push(n * step);
-    return { step, found };
+    const times = [];
+    for (let n = Math.ceil(view.from / step); n * step <= view.to; n += 1) times.push(n * step);
+    return { step, times };
   }
 
   function drawAxis(view, band, height) {
-    const { step, found } = ticks(view);
+    const { step, times } = ticks(view);
     const unit = step >= 1 ? 0 : Math.max(3 * Math.floor(Math.log10(step) / 3), -9);
     const digits = Math.max(0, unit - Math.floor(Math.log10(step) + 1e-9));
     const [ctx, format] = [view.ctx, { maximumFractionDigits: digits }];
     ctx.strokeStyle = view.color("--grid");
     ctx.beginPath();
-    for (const t of found) {
+    for (const t of times) {
       const x = Math.round((t - view.from) * view.scale) + 0.5;
       ctx.moveTo(x, band.y + AXIS - 4);
       ctx.lineTo(x, height);
     }
     ctx.stroke();
-    for (const t of found) {
+    for (const t of times) {
       const x = (t - view.from) * view.scale;
       const text = `${(t / 10 ** unit || 0).toLocaleString("en", format)} ${PREFIXES[unit]}s`;
       if (x > 18 && x < view.width - 26) write(view, text, x, band.y + 13, "--ink-soft", "center");
@@ -182,8 +182,8 @@ const lanesDrawing = (() => {
   }
 
   function stepColor(steps, first, last) {
-    const found = flagsOf(steps, first, last);
-    const name = Object.keys(FLAG_COLORS).reverse().find((flag) => found.includes(flag));
+    const carried = flagsOf(steps, first, last);
+    const name = Object.keys(FLAG_COLORS).reverse().find((flag) => carried.includes(flag));
     if (name) return FLAG_COLORS[name];
     return first % 2 ? "--grid" : "--rule";
   }

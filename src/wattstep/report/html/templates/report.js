@@ -198,14 +198,14 @@
       return Object.fromEntries(parts.filter(([, part]) => part));
     }));
   }
-  function toldCell(told, column) {
-    if (told === null || typeof told === "string") return complete({ text: told ?? "" }, column);
-    return complete({ ...told, text: textOf(told, column) }, column);
+  function figureCell(given, column) {
+    if (given === null || typeof given === "string") return complete({ text: given ?? "" }, column);
+    return complete({ ...given, text: textOf(given, column) }, column);
   }
-  const textOf = (told, column) => {
-    if (!("number" in told)) return "missing";
-    const status = column.status ? "" : ` ${told.status}`;
-    return `${told.value}${told.interval ? ` (${told.interval})` : ""}${status}`;
+  const textOf = (given, column) => {
+    if (!("number" in given)) return "missing";
+    const status = column.status ? "" : ` ${given.status}`;
+    return `${given.value}${given.interval ? ` (${given.interval})` : ""}${status}`;
   };
   function complete(cell, column) {
     if (cell.number || cell.status) {
@@ -219,22 +219,22 @@
   }
 
   // The same cell as the macro `cell` of parts.html makes.
-  function drawCell(told, column, first) {
-    if (first) return element("th", { scope: "row" }, named(told ?? ""));
+  function drawCell(given, column, first) {
+    if (first) return element("th", { scope: "row" }, named(given ?? ""));
     const rare = column.rare ? ["rare"] : [];
-    if (typeof told === "string") return element("td", rare.length ? { className: "rare" } : {}, named(told));
+    if (typeof given === "string") return element("td", rare.length ? { className: "rare" } : {}, named(given));
     const place = element("td", { className: "number" });
-    if (told === null) {
+    if (given === null) {
       place.classList.add(...rare);
       return place;
     }
-    const status = told.status ?? column.status;
+    const status = given.status ?? column.status;
     place.classList.add(status, ...rare);
-    for (const name of ["figure", ...EXACT]) if (told[name]) place.dataset[name] = told[name];
-    if (told.title) place.title = told.title;
-    place.append("number" in told ? told.value : "missing");
-    if (told.interval) place.append(" ", element("small", { textContent: `(${told.interval})` }));
-    if (!column.status && "number" in told) {
+    for (const name of ["figure", ...EXACT]) if (given[name]) place.dataset[name] = given[name];
+    if (given.title) place.title = given.title;
+    place.append("number" in given ? given.value : "missing");
+    if (given.interval) place.append(" ", element("small", { textContent: `(${given.interval})` }));
+    if (!column.status && "number" in given) {
       place.append(" ", element("span", { className: `badge ${status}`, textContent: status }));
     }
     return place;
@@ -261,8 +261,8 @@
       this.rows = [...table.tBodies[0].rows].map((place) => ({
         place, cells: [...place.cells].map((cell, at) => cellOf(cell, this.columns[at])),
       }));
-      for (const told of rowsOf(more)) {
-        this.rows.push({ told, cells: told.map((cell, at) => toldCell(cell, this.columns[at])) });
+      for (const given of rowsOf(more)) {
+        this.rows.push({ given, cells: given.map((cell, at) => figureCell(cell, this.columns[at])) });
       }
       for (const row of this.rows) {
         row.words = row.cells.map((cell) => cell.text.toLowerCase());
@@ -325,7 +325,7 @@
     draw() {
       const some = this.all ? this.shown : this.shown.slice(0, DRAWN);
       for (const row of some) {
-        row.place ??= element("tr", {}, ...row.told.map((cell, at) => (
+        row.place ??= element("tr", {}, ...row.given.map((cell, at) => (
           drawCell(cell, this.columns[at], at === 0))));
       }
       this.table.tBodies[0].replaceChildren(...some.map((row) => row.place));

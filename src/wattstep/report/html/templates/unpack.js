@@ -34,13 +34,13 @@ const unpack = (() => {
     const reader = stream.readable.getReader();
     for (let one = await reader.read(); !one.done; one = await reader.read()) pieces.push(one.value);
     await feeding;
-    const found = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+    const whole = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
     let at = 0;
     for (const piece of pieces) {
-      found.set(piece, at);
+      whole.set(piece, at);
       at += piece.length;
     }
-    return found;
+    return whole;
   }
 
   const text = async (packed) => new TextDecoder().decode(await bytes(packed));

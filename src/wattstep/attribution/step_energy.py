@@ -233,8 +233,7 @@ def power_over(
         parts: The slices, where steps say where to cut; None: of even length.
     """
     parts = slices(spans, _slice_ns(energy)) if parts is None else parts
-    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
-    lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    gains, lengths = energy.curve.gains(parts)
     known = lengths > 0
     if not known.any():
         return missing("W", f"no samples of {energy.source} in {what}")

@@ -14,6 +14,7 @@ from wattstep.live.running import BIN_NS
 from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.journal import Mark
 from wattstep.stats.statistics import median_figure, ratio_figure
+from wattstep.store.journal_rows import samples_of_steps
 
 RECENT_NS: Final = 30 * 10**9
 MOST_BINS: Final = 128
@@ -65,19 +66,11 @@ def steps_of(marks: Array) -> tuple[StepRows | None, Array]:
         index=first["index"].astype(np.int64),
         start_ns=first["t"].astype(np.int64),
         end_ns=last["t"].astype(np.int64),
-        samples=_samples(marks, starts, ends, first["value"]),
+        samples=samples_of_steps(marks, starts, ends, first["value"]),
         loss=last["value"].astype(np.float64),
         traced=first["code"] == 1,
     )
     return rows, rest
-
-
-def _samples(marks: Array, starts: Ints, ends: Ints, given: Floats) -> Floats:
-    """As given at the beginning, else as marked within the step."""
-    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
-    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
-    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
-    return np.where(high > low, total[high] - total[low], given.astype(np.float64))
 
 
 @dataclass(kw_only=True)

@@ -166,8 +166,7 @@ def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None
         return None
     stretches = np.clip(steps.stretches(), first, last)
     parts = slices(stretches[stretches[:, 1] > stretches[:, 0]], SLICE_NS)
-    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
-    seconds = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    gains, seconds = energy.curve.gains(parts)
     known = seconds > 0
     if reason := energy.too_little(float(seconds.sum()), float(np.nansum(gains))):
         return missing("W", reason)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +126,20 @@ class Sensor(Protocol):
             pid: The training process, for sensors that read its own files.
         """
         ...
+
+
+def name_part(label: str) -> str:
+    """A label as part of a channel's name: lower-case letters and digits, "_" between; may be ""."""
+    return re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
+
+
+def by_name(names: Mapping[Path, str], numbered: str) -> dict[str, Path]:
+    """Folders by name; where several have one, with the number after `numbered` in the folder's own name."""
+    count = Counter(names.values())
+    return {
+        name if count[name] == 1 else f"{name}.{folder.name.removeprefix(numbered)}": folder
+        for folder, name in names.items()
+    }
 
 
 class Rail(Protocol):

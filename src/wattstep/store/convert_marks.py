@@ -13,7 +13,7 @@ from wattstep.schema.journal import MARK_FIELDS, MARKS, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
-from wattstep.store.journal_rows import Ints, known_codes, whole_rows
+from wattstep.store.journal_rows import Ints, known_codes, samples_of_steps, whole_rows
 
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 _MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
@@ -88,7 +88,7 @@ def step_columns(
             inside, within = inside[known], within[known]
         counts = np.bincount(within, minlength=len(starts))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        samples = _late_samples(marks, starts, ends, first["value"])
+        samples = samples_of_steps(marks, starts, ends, first["value"])
 
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
@@ -130,16 +130,6 @@ def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:
     value = marks["value"][at[last]] if len(at) else np.zeros(len(ends))
     known = there & np.isfinite(value)
     return pa.array(np.where(known, value, 0.0).astype(np.int64), mask=~known)
-
-
-def _late_samples(
-    marks: npt.NDArray[Any], starts: Ints, ends: Ints, given: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Samples of the steps: as given at their beginning, else as marked within them."""
-    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
-    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
-    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
-    return np.where(high > low, total[high] - total[low], given)
 
 
 def span_columns(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import NAMES
+from wattstep.schema.journal import NAMES, Mark
 from wattstep.store.folder import Folder
 from wattstep.store.tables import BLOCK
 
@@ -32,6 +32,23 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
                 return
             rows -= len(block)
             yield block
+
+
+def samples_of_steps(
+    marks: npt.NDArray[Any], starts: Ints, ends: Ints, given: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Samples of steps: as marked within them, else as given at their beginning.
+
+    Args:
+        marks: Rows of the journal.
+        starts: Positions of the marks that begin a step, shape (n,).
+        ends: Those that end one.
+        given: Of each step, NaN where nothing was given.
+    """
+    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
+    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
+    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
+    return np.where(high > low, total[high] - total[low], given.astype(np.float64))
 
 
 def int_rows(journal: Folder, name: str, width: int) -> Iterator[Ints]:

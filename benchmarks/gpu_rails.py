@@ -51,6 +51,7 @@ RAILS: tuple[tuple[str, Domain, str], ...] = (
     ("rail.MEM", "memory", "power_part"),
 )
 STREAM = 1 << 50
+BEYOND_W = 1.5  # that the total draws beyond its rails
 Key = tuple[str, str]  # rail, name of a row or rest
 
 
@@ -246,7 +247,10 @@ def record(path: Path, program: Program, rng: np.random.Generator, every: int = 
         told[name] = (rail.until(times) - rail.until(times - window_ns)) / program.window_s
         ends = rail.until(np.array(clean).ravel()).reshape(-1, 2)
         happened.step[name] = float(np.diff(ends).mean())
-    told["rail.IN"] = np.sum(list(told.values()), axis=0) + 1.5
+    told["rail.IN"] = np.sum(list(told.values()), axis=0) + BEYOND_W
+    happened.step["rail.IN"] = sum(happened.step.values()) + BEYOND_W * float(
+        np.diff(np.array(clean), axis=1).mean() * 1e-9
+    )
     for number, (name, *_) in enumerate(RAILS):
         noisy = told[name] * 1e3 + rng.normal(0, 3, len(times))
         (path / JOURNAL / samples_name(number)).write_bytes(
@@ -330,7 +334,7 @@ def judge(run: Run, happened: Happened, program: Program, scores: dict[str, Scor
     """Holds the figures of a run against the truth."""
     document = run.document()
     rests = document["rests"]
-    for name, *_ in RAILS[1:]:
+    for name, *_ in RAILS:
         score = scores.setdefault(name, Score())
         rows = [(row["name"], row) for row in document["operations"]]
         rows += [(rest, row) for rest, row in rests.items() if rest != "not_resolved"]
@@ -339,9 +343,7 @@ def judge(run: Run, happened: Happened, program: Program, scores: dict[str, Scor
         off = whole + (left["value"] if left else 0.0) - happened.step[name]
         score.unlike = max(score.unlike, abs(off) / happened.step[name])
         for row_name, row in rows:
-            truth = happened.truth.get((name, row_name))
-            if name == "rail.MEM":
-                truth = (truth or 0.0) + program.idle_w[2] * row["time"]["value"]
+            truth = _truth(happened, program, name, row_name, row["time"]["value"])
             figure = row["energy_by_rail"][name]
             if truth is None:  # a rest, or what the rail does not feed
                 score.astray += bool(figure["value"]) and row_name not in rests
@@ -354,6 +356,23 @@ def judge(run: Run, happened: Happened, program: Program, scores: dict[str, Scor
             score.held += figure["low"] - slack <= truth <= figure["high"] + slack
             if truth > 0.01 * happened.step[name]:
                 score.errors.append(abs(figure["value"] / truth - 1))
+
+
+def _truth(
+    happened: Happened, program: Program, rail: str, name: str, seconds: float
+) -> float | None:
+    """Joules of a row in a clean step; None of a rest whose truth was not kept, or what takes none."""
+    memory_j = happened.truth.get(("rail.MEM", name), 0.0) + program.idle_w[2] * seconds
+    if rail == "rail.MEM":
+        return memory_j
+    if rail != "rail.IN":
+        return happened.truth.get((rail, name))
+    fed = [happened.truth.get((part, name)) for part in ("rail.GPU", "rail.CPU")]
+    known = [joules for joules in fed if joules is not None]
+    # Between operations the CPU draws what nothing was kept of.
+    if not known or name in ("data", "framework"):
+        return None
+    return sum(known) + memory_j + BEYOND_W * seconds
 
 
 def campaign(

@@ -61,8 +61,9 @@ clock, modes, where throttling begins, what the total of its rails leaves out) i
 | `processors.*.launch` | time that starting one operation takes |
 | `power.idle`, `power.full` | in all, as the device's own total (or a meter in its supply) counts |
 | `power.parts.*` | at the rails of `cpu`, `gpu`, `memory`, `soc`, and the `rest`: idle, and what full load adds. All = (cpu + gpu + memory + soc) / `efficiency` + rest |
+| `power.clock_exponent` | the power of their clock that what CPU and GPU add goes with |
 | `thermal.*` | kelvin above the air for each watt, time constant, where throttling begins, the air assumed |
-| `modes.*` | highest clocks, cores in use, the budget that names the mode, and what was drawn in it |
+| `modes.*` | highest clocks, cores in use, the budget that names the mode, and what was drawn in it: in all (`full`), and by a part beyond idle (`dynamic`) |
 | `kinds.FRAMEWORK.KIND.*` | what a fit to measured trainings found for a kind of operations, in the fit's own terms, and where it was `fitted` |
 
 Parts that share a rail (VDD_CPU_GPU_CV) are divided by estimate: the rail says their sum.
@@ -91,6 +92,9 @@ peak.fp32 = { value = 5.76e10, low = 4.5e10, high = 5.76e10, basis = "datasheet"
 
 [thermal]
 ```
+
+In Python, `wattstep.devices.find("tx2")` is the same record: `.memory.usable.low`, `.missing`, \
+`.values()`.
 
 Begin with the file of the nearest device; `board = "NAME"` reads a board's table. SI units, \
 temperatures in °C. Keys are the fields of the classes in `src/wattstep/devices/table.py`; what is \

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wattstep.errors import InvalidValueError
-from wattstep.schema.figure import Status, missing
+from wattstep.schema.figure import Missing, Status, missing
 from wattstep.stats.forecast import begun, energy_left, expected_mean, forecast_time
 
 
@@ -69,8 +69,8 @@ def test_energy_is_time_times_power_with_both_errors():
     found = energy_left(time, expected_mean(10 * steady(rng, 100), 900), "made")
     assert found.value == pytest.approx(9000, rel=0.03)
     assert (found.high - found.low) / found.value > (time.high - time.low) / time.value
-    assert energy_left(missing("s", "no"), "no", "made").reason == "no"
-    assert energy_left(time, "no power", "made").reason == "no power"
+    assert energy_left(missing("s", "no"), Missing("no"), "made").reason == "no"
+    assert energy_left(time, Missing("no power"), "made").reason == "no power"
 
 
 def test_what_cannot_be_foretold_says_why():

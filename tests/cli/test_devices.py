@@ -56,6 +56,7 @@ def test_one_device_shows_each_value_with_range_basis_and_source() -> None:
     assert "parts.gpu.dynamic 5.50 W 3.70 to 7.20 estimate 3.98 W is the highest" in shown
     assert "size 8.24 GB exact datasheet boards/jetson-tx2.toml" in shown
     assert "power leaves out the carrier board" in shown
+    assert "modes.MAXQ 0 cores of cpu-denver clocks.gpu 850 MHz exact" in shown
     assert "processors.gpu Pascal GPU (GP10B), 256 cores" in shown
 
 
@@ -65,6 +66,7 @@ def test_the_document_has_the_numbers_as_the_file_has_them(rows: list[dict[str, 
     assert tx2["board"] == "jetson-tx2"
     assert tx2["floors"]["torch-1.6"] == "system"
     assert tx2["processors"]["gpu"]["cores"] == 256
+    assert tx2["modes"]["MAXQ"]["cores"] == {"cpu-denver": 0}
     assert tx2["values"]["memory.usable"]["low"] == 6.48e9
     assert tx2["values"]['floors."torch-1.6".memory']["unit"] == "B"
     assert set(tx2["missing"]) <= {"kinds"}

@@ -176,6 +176,17 @@ def test_what_the_board_s_table_says_is_not_said_again() -> None:
     assert devices.find("jetson-agx-orin").processors["cpu"].cores == 12
 
 
+def test_power_follows_the_clock_through_the_modes_of_the_agx_orin() -> None:
+    orin = devices.find("agx-orin")
+    most, less = orin.modes["MAXN"].dynamic, orin.modes["50W"].dynamic  # all cores in both
+    gpu = math.log(most["gpu"].value / less["gpu"].value) / math.log(1300 / 816)
+    cpu = math.log(most["cpu"].value / less["cpu"].value) / math.log(2201.6 / 1497.6)
+    exponent = orin.power.clock_exponent
+    assert exponent is not None
+    assert exponent.low < gpu < cpu < exponent.high
+    assert orin.modes["30W"].cores == {"cpu": 8, "gpu": 4 * 2 * 128}  # 4 of 8 TPCs, 2 SMs each
+
+
 def exact(value: float, source: str) -> Value:
     return Value(value=value, low=value, high=value, basis="datasheet", source=source)
 
@@ -255,6 +266,8 @@ VALUE = '{ value = 2.0, low = 1.0, high = 3.0, basis = "estimate", source = "a g
         (f"memory.bandwidth = {VALUE.replace('2.0', '4.0')}", "memory.bandwidth: 4 is not within 1 to 3"),
         (f"memory.bandwidth = {VALUE.replace('1.0', 'nan')}", "memory.bandwidth.low: nan is no number"),
         (f"memory.bandwidth = {VALUE.replace('1.0', '1' * 400)}", "is no number"),
+        (f"memory.bandwidth = {VALUE.replace('1.0', '1' * 5000)}", ""),
+        (f"memory.bandwidth = {VALUE.replace('1.0', '0x' + 'f' * 5000)}", ""),
         (f"memory.bandwidth = {VALUE.replace('2.0', 'true')}", "memory.bandwidth.value: True is no number"),
         (f"memory.bandwidth = {VALUE.replace('estimate', 'hearsay')}", "basis 'hearsay': it is one of datasheet"),
         (f"memory.bandwidth = {VALUE.replace('a guess', ' ')}", "memory.bandwidth: the source is empty"),
@@ -278,6 +291,8 @@ VALUE = '{ value = 2.0, low = 1.0, high = 3.0, basis = "estimate", source = "a g
         (f"power.parts.fan.idle = {VALUE}", "power.parts.fan: parts are cpu, gpu, memory, soc, rest"),
         ("floors.torch.counted = 'all'", "floors.torch.counted: 'all' is none of system, process"),
         (f"modes.low.clocks.gpu = {VALUE}", "modes.low: 'gpu' is none of the processors"),
+        (f"modes.low.dynamic.fan = {VALUE}", "modes.low.dynamic.fan: parts are cpu, gpu"),
+        ("modes.low.cores.npu = 1", "modes.low: 'npu' is none of the processors"),
         ("title = ", "Invalid value"),
     ],
 )  # fmt: skip

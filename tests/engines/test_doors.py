@@ -69,9 +69,12 @@ from rich.console import Console
 from wattstep.report.terminal.run import print_run
 from wattstep.errors import InvalidValueError
 from wattstep.run import load
+from wattstep.schema.ceilings import Ceilings, Level, identity
+from wattstep.schema.figure import Figure, Status
 from wattstep.train.doctor import processors
 from wattstep.train.loop import train
 from wattstep.train.settings import TrainingSettings
+from toyframe.engine import ToyEngine
 
 try:
     import torch
@@ -96,13 +99,6 @@ for name, batch in (("one", 4), ("two", 8)):
         power_model="vcpu", out=name,
     )
     train(settings, lambda progress: None)
-train(
-    TrainingSettings(
-        workload="toy", engine="toyframe", processor="opencl:1", steps=6, trace="every:3",
-        out="beside/opencl",
-    ),
-    lambda progress: None,
-)
 try:
     TrainingSettings(workload="toy", engine="toyframe", processor="cuda")
 except InvalidValueError as error:
@@ -121,7 +117,30 @@ command("suite.json", "suite", "toy", "--json")
 command("suite.txt", "suite", "--quiet")
 command("page.txt", "report", "one", "two", "-o", "page.html")
 command("explain.txt", "explain", "one")
+command("explain.json", "explain", "one", "--json", "-q")
+
+def ceilings(engine, asked, tell):
+    def most(unit):
+        return Figure(value=1e15, unit=unit, status=Status.MEASURED, source="toy", method="by hand")
+
+    memory = Level(name="memory", size=10**9, copy=most("B/s"), triad=most("B/s"))
+    return Ceilings(
+        created="", device=identity(asked.device), engine=engine.version(), threads=asked.threads,
+        compute={"matrix_product.fp32": most("FLOP/s")}, levels=(memory,), medians={}, seconds=0.0,
+    )
+
+ToyEngine.ceilings = ceilings  # one that measures something would not fit into its sixty lines
+command("ceilings.json", "ceilings", "--engine", "toyframe", "--threads", "2", "--json", "-q")
+command("of_run.json", "ceilings", "--for", "one", "--json", "-q")
+command("roofline.json", "explain", "one", "-s", "roofline", "--json", "-q")
 command("compare.json", "compare", "one", "two", "--json", "--across", "batch")
+train(
+    TrainingSettings(
+        workload="toy", engine="toyframe", processor="opencl:1", steps=6, trace="every:3",
+        out="opencl",
+    ),
+    lambda progress: None,
+)
 Path("modules.json").write_text(json.dumps(sorted(m for m in sys.modules if m.startswith("torch"))))
 """
 
@@ -130,7 +149,7 @@ Path("modules.json").write_text(json.dumps(sorted(m for m in sys.modules if m.st
 def told(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("told")
     (folder / "script.py").write_text(SCRIPT)
-    python("script.py", sites=[installed], cwd=folder)
+    python("script.py", sites=[installed], cwd=folder, XDG_CACHE_HOME=str(folder / "cache"))
     return folder
 
 
@@ -194,6 +213,16 @@ def test_runs_of_it_are_explained_compared_and_shown(told: Path) -> None:
     assert [side["runs"] for side in answer["sides"]]
     assert answer["metrics"]
     assert read(told / "report.json")["runs"][0]["engine"] == "toyframe 0.3"
+
+
+def test_no_figure_of_it_says_that_it_comes_from_torch(told: Path) -> None:
+    document, explained = read(told / "document.json"), read(told / "explain.json")
+    assert all(document[table] for table in ("operations", "rests", "layers", "phases", "kinds"))
+    assert document["operations"][0]["memory"]["source"] == "toyframe allocator"
+    assert document["metrics"]["peak_memory"]["value"]
+    for told_of_it in (document, explained, read(told / "report.json")):
+        assert "toyframe profiler, monotonic clock" in json.dumps(told_of_it)
+        assert "torch" not in json.dumps(told_of_it)
 
 
 def test_a_metric_of_another_package_is_in_every_report(told: Path) -> None:
@@ -263,8 +292,19 @@ def test_a_memory_that_cannot_be_followed_is_said(told: Path) -> None:
     assert any("toyframe does not let a step's memory be followed" in note for note in notes)
 
 
+def test_its_ceilings_are_measured_kept_and_found_for_its_runs(told: Path) -> None:
+    (asked,) = read(told / "ceilings.json")["ceilings"]
+    (of_run,) = read(told / "of_run.json")["ceilings"]
+    assert (asked["engine"], asked["threads"]) == ("toyframe 0.3", 2)
+    assert (of_run["engine"], of_run["threads"]) == ("toyframe 0.3", 1)
+    (section,) = read(told / "roofline.json")["runs"][0]["sections"]
+    row = next(r for r in section["tables"]["operations"] if r["flops"]["value"])
+    rate = row["flops"]["value"] / row["time"]["value"]
+    assert row["of_ceiling"]["value"] == pytest.approx(rate / 1e15)
+
+
 def test_a_processor_that_only_its_engine_knows_can_be_asked_for(told: Path) -> None:
-    info = read(told / "beside" / "opencl" / "run.json")
+    info = read(told / "opencl" / "run.json")
     assert info["processor"] == "opencl"
     assert any("toyframe does not tell the memory of opencl:1" in note for note in info["notes"])
     refused = (told / "refused.txt").read_text(encoding="utf-8")

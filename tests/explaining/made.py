@@ -33,7 +33,7 @@ def ceilings(
     known = {"matrix_product.fp32": flops}
     known |= {"_".join(k.split("_")[:-1]) + "." + k.split("_")[-1]: v for k, v in compute.items()}
     return Ceilings(
-        created="2026-11-22T12:00:00+0000", device=DEVICE, torch=TORCH, threads=threads,
+        created="2026-11-22T12:00:00+0000", device=DEVICE, engine=f"torch {TORCH}", threads=threads,
         compute={name: measured(value, "FLOP/s") for name, value in known.items()},
         levels=(level,), medians={}, seconds=1.0,
     )  # fmt: skip
@@ -57,7 +57,7 @@ def trained(
     """
     make_run(path, sampled, device=dict(DEVICE), **settings)
     file = path / "run.json"
-    fields = {**json.loads(file.read_text()), "environment": {"torch": TORCH}, **(info or {})}
+    fields = {**json.loads(file.read_text()), "engine": f"torch {TORCH}", **(info or {})}
     file.write_text(json.dumps(fields))
     _describe(path / "operations.parquet", work or {})
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,38 @@ def test_a_fused_optimizer_promises_no_more_than_the_optimizer_takes_in_clean_st
     gain = given(advice(load(path)))["fused_optimizer"]["gain"]
     assert gain.high <= 5 / 20 * 1.05
     assert value(gain) <= 5 / 20 * 1.05
+
+
+TOY = {"engine": "toyframe 0.3"}
+
+
+def test_calls_of_torch_are_advised_where_torch_trains_alone(tmp_path: Path) -> None:
+    kinds = {
+        "convolution_fp32": 20e9, "convolution_channels_last_fp32": 40e9,
+        "convolution_bf16": 90e9,
+    }  # fmt: skip
+    keep(replace(ceilings(flops=20e9, **kinds), engine=TOY["engine"]))
+    script = {**TOY, "options": {"script": "train.py"}}
+    zeros = trained(tmp_path / "zeros", info=script, phases=OPTIMIZER)
+    _rename(zeros, "optimizer-op", "aten::zero_")
+    paths = [
+        trained(tmp_path / "work", WORK, info=script),
+        trained(tmp_path / "ours", WORK, info={**TOY, "options": {"rate_rule": "linear"}}),
+        trained(tmp_path / "optimizer", info=script, phases=OPTIMIZER),
+        trained(tmp_path / "idle", WORK, machine(1.0, 1.5), script, steps=120),
+        trained(tmp_path / "crowded", WORK, machine(2.5, 3.5), {**TOY, "threads": 4}, steps=120),
+        zeros,
+    ]
+    rows = [row for path in paths for row in advice(load(path)).tables[0].rows]
+    assert {row["name"] for row in rows} >= {
+        "prefetch_data", "zero_gradients", "fused_optimizer", "bfloat16", "channels_last",
+        "larger_batch", "fewer_threads", "more_threads",
+    }  # fmt: skip
+    for row in rows:
+        shown = f"{row['do']} {row['why']} {row['how']} {row['gain']!r} {row['evidence']!r}"
+        assert "torch" not in shown
+        assert "DataLoader" not in shown
+    assert any("--engine toyframe --batch 8" in row["how"] for row in rows)
 
 
 def _rename(path: Path, old: str, new: str, column: str = "name") -> None:

@@ -85,7 +85,7 @@ def test_without_ceilings_nothing_is_assumed(tmp_path: Path) -> None:
     ("info", "words"),
     [
         ({"threads": 2}, "other numbers of threads (1), the run used 2"),
-        ({"environment": {"torch": "1.0"}}, "the run used 1.0"),
+        ({"engine": "torch 1.0"}, "the run used 1.0"),
         ({"device": {"model": "phone", "cores": 8}}, "another machine"),
         ({"threads": None}, "does not say how many threads"),
         ({"processor": "cuda"}, "CPUs only"),

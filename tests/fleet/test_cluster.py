@@ -137,7 +137,7 @@ def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
         assert (tmp_path / "swept" / name / "run.json").exists()
         assert 1000 < (one.transferred or 0) < 5e6
         assert one.machine["cores"] == len(os.sched_getaffinity(0))
-        assert set(one.versions) == {"wattstep", "torch"}
+        assert {"wattstep", "torch", "python", "numpy", "kernel"} <= set(one.versions)
     assert "successful training?" in printed
 
 

@@ -131,6 +131,12 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path: Path) -
     opened(tmp_path, plan()).close()
 
 
+def test_another_clock_mode_than_before_is_refused_as_in_a_comparison(tmp_path: Path) -> None:
+    SweepFolder(tmp_path, plan(), {**MACHINE, "clocks": "power mode MAXN"}, print).close()
+    with pytest.raises(InvalidValueError, match="clocks was power mode MAXN, now power mode MAXQ"):
+        SweepFolder(tmp_path, plan(), {**MACHINE, "clocks": "power mode MAXQ"}, print)
+
+
 def test_two_sweeps_never_write_into_one_folder(tmp_path: Path) -> None:
     folder = opened(tmp_path, plan())
     with pytest.raises(RunExistsError, match="another sweep"):

@@ -35,7 +35,15 @@ STEP = StepFootprint(
     trimmed=True,
 )
 # Handed out: 360 of tensors, 30 of scratch space, 8 kept, and 2 of rounding. From the driver: 450.
-PEAK = DevicePeak(name="Orin", allocated=400 * MB, reserved=450 * MB, outside=300 * MB, reason=None)
+ALLOCATOR = "torch's allocator of the GPU's memory"
+PEAK = DevicePeak(
+    name="Orin",
+    allocated=400 * MB,
+    reserved=450 * MB,
+    outside=300 * MB,
+    reason=None,
+    allocator=ALLOCATOR,
+)
 LIFE = Life(
     about={"workload": "lenet", "title": "LeNet-5", "engine": "torch 2"},
     stages=(
@@ -78,6 +86,7 @@ def test_the_peak_of_the_process_stands_beside_that_of_the_gpu() -> None:
     assert document["host_peak_memory"]["value"] == 900 * MB
     assert document["intermediate_data"]["value"] == 230 * MB
     assert [s["device_peak"]["value"] for s in document["stages"]] == [450 * MB, 420 * MB]
+    assert {s["device_peak"]["source"] for s in document["stages"]} == {ALLOCATOR}
 
 
 def test_a_gpus_tables_have_the_process_and_the_stages_on_the_gpu() -> None:
@@ -119,7 +128,7 @@ class Memory:
 
 def test_what_lies_outside_the_allocator_is_the_drivers_figure_less_the_allocators() -> None:
     memory: Any = Memory()
-    assert peak_of(memory) == PEAK
+    assert peak_of(memory, ALLOCATOR) == PEAK
 
 
 def test_no_gpu_is_said_in_one_line_and_the_cpu_has_none() -> None:

@@ -18,7 +18,8 @@ from tests.run.made import Worked, import_made
 import wattstep
 from wattstep.attribution.overhead_compensation import TracedRows, compensate_device
 from wattstep.attribution.tables.regression_input import Process, process_of
-from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, side_of
+from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, copies_of, side_of
+from wattstep.attribution.tables.total_by_rails import rails_of_total
 from wattstep.recorded.phases import Phases
 from wattstep.run.run import Run, load
 from wattstep.schema.channel import Channel, Domain
@@ -54,7 +55,7 @@ def test_intervals_below_the_sampling_interval_hold_what_was_true(
 ) -> None:
     scores: dict[str, Any] = {}
     campaign.judge(made.run, made.happened, made.program, scores)
-    for rail in ("rail.GPU", "rail.CPU", "rail.MEM"):
+    for rail in ("rail.GPU", "rail.CPU", "rail.MEM", "rail.IN"):
         score = scores[rail]
         assert score.told >= 2, rail
         assert score.held == score.told, rail
@@ -110,6 +111,32 @@ def test_memory_goes_by_bytes_and_its_rows_say_so(made: SimpleNamespace) -> None
         assert figure.low <= truth <= figure.high
 
 
+def test_what_the_machine_spends_on_a_row_is_the_sum_of_its_rails_and_the_rest_by_time(
+    made: SimpleNamespace,
+) -> None:
+    document = made.run.document()
+    metrics, rails = document["metrics"], made.happened.step
+    beyond = metrics["energy_per_step"]["value"] - sum(
+        document["energy_by_rail"][name]["value"] for name in RAILS[:3]
+    )
+    assert beyond == pytest.approx(rails["rail.IN"] - sum(rails[n] for n in RAILS[:3]), rel=0.1)
+    told = 0
+    for row in (*document["operations"], *document["phases"], *document["layers"]):
+        parts = [row["energy_by_rail"][name]["value"] for name in RAILS[:3]]
+        energy = row["energy"]
+        assert row["energy_by_rail"]["rail.IN"] == energy
+        if None in parts:
+            assert energy["value"] is None
+            assert energy["reason"].startswith("of rail.")
+            continue
+        by_time = beyond * row["time"]["value"] / metrics["step_time"]["value"]
+        assert energy["value"] == pytest.approx(sum(parts) + by_time, rel=1e-3)
+        assert energy["low"] < energy["value"] < energy["high"]
+        told += 1
+    assert told >= 3
+    assert document["energy_groups"] == []
+
+
 # --- by hand ------------------------------------------------------------------------------------
 
 
@@ -138,6 +165,27 @@ def test_what_a_rail_feeds_follows_from_its_domain(
     assert side_of([channel(name, domain) for name, domain in channels]) == side
 
 
+@pytest.mark.parametrize(
+    ("total", "others", "rails"),
+    [
+        (["VDD_IN"], ["VDD_GPU", "VDD_CPU", "gpu0.power"], ["VDD_GPU", "VDD_CPU"]),
+        (["GPU", "CPU", "SOC"], ["part"], ["GPU", "CPU", "SOC"]),
+        ([], ["VDD_GPU"], []),
+    ],
+)
+def test_a_total_is_made_of_its_own_rails_and_no_card_s(
+    total: list[str], others: list[str], rails: list[str]
+) -> None:
+    whole = [replace(channel(name, "system"), role="power_total") for name in total]
+    channels = {each.name: each for each in (*whole, *(channel(name, "gpu") for name in others))}
+    assert rails_of_total(whole, channels) == rails
+
+
+def test_counters_of_a_processor_contain_each_other_and_make_no_total() -> None:
+    psys = replace(channel("psys.energy", "system"), role="energy_total")
+    assert rails_of_total([psys], {"psys.energy": psys, "core": channel("core", "cpu")}) == []
+
+
 def test_the_rail_of_one_card_feeds_that_card() -> None:
     both = ("gpu0", "gpu1")
     assert set(cards_of([channel("gpu1.power", "gpu")], both)) == {"gpu1"}
@@ -157,8 +205,33 @@ def test_kernels_move_what_their_operation_moves_by_how_long_they_last() -> None
         launch=np.array([-1, -1, -1, -1, -1, 1, 2, 0, -1]),
         idle=np.array([False, False, True, False, False, False, False, False, False]),
         lasting_s=np.array([1, 1, 1, 1, 1, 1, 9, 2, 1]) * 1e-3,
+        copies=np.array([0, 0, 0, 0, 0, 0, 3, 0, 0]),
     )
-    assert found == pytest.approx([0, 0, 0, 7, nan, 100, 50, 200, nan], nan_ok=True)
+    # The copy reads 50 bytes and writes them.
+    assert found == pytest.approx([0, 0, 0, 7, nan, 100, 100, 200, nan], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("shared", "bytes_moved"), [(True, [0, 120, 60, 60, 60]), (False, [0, 0, 0, 30, 0])]
+)
+def test_what_an_operation_s_copies_move_its_kernels_do_not_move_again(
+    shared: bool, bytes_moved: list[float]
+) -> None:
+    """Of 300 bytes it copies 30 within the GPU and 30 from the host, fills 60, and a kernel has the rest."""
+    found = bytes_of_rows(
+        np.array([300.0, float("nan"), 60.0, 30.0, 30.0]),
+        on_gpu=np.array([False, True, True, True, True]),
+        outer=np.arange(5),
+        own=np.ones(5, bool),
+        launch=np.array([-1, 0, 0, 0, 0]),
+        idle=np.zeros(5, bool),
+        lasting_s=np.full(5, 1e-3),
+        copies=copies_of(
+            ["op", "sgemm", "Memset (Device)", "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoD"]
+        ),
+        shared=shared,
+    )
+    assert found == pytest.approx(bytes_moved)
 
 
 def test_a_kernel_keeps_its_length_and_the_device_is_idle_for_the_rest() -> None:

@@ -16,6 +16,12 @@ def test_ceilings_round_trip() -> None:
     assert Ceilings.from_dict(one.to_dict()) == one
 
 
+def test_those_of_before_are_of_torch() -> None:
+    document = ceilings().to_dict()
+    assert document.pop("engine") == "torch 2.13.0"
+    assert Ceilings.from_dict({**document, "torch": "2.13.0"}) == ceilings()
+
+
 def test_the_peak_is_the_highest_of_its_precision() -> None:
     one = ceilings(flops=20e9, convolution_fp32=30e9, matrix_product_bf16=90e9)
     peak = one.peak("fp32")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattstep.errors import InvalidValueError
-from wattstep.schema.figure import Figure, Status, counted, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, counted, missing, weakest
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(max_size=20)
@@ -61,6 +61,15 @@ def test_a_missing_figure_needs_a_reason() -> None:
         Figure(value=None, unit="J", status=Status.MISSING)
     with pytest.raises(InvalidValueError, match="needs a reason"):
         missing("J", "")
+
+
+def test_a_reason_in_the_place_of_a_value_is_a_text_that_no_value_is() -> None:
+    reason = Missing("there is no sensor")
+    assert f"{reason}, and no model" == "there is no sensor, and no model"
+    assert not isinstance("torch", Missing)
+    figure = missing("W", reason)
+    assert type(figure.reason) is str
+    assert json.loads(json.dumps({"reason": reason})) == {"reason": figure.reason}
 
 
 def test_missing_is_not_zero() -> None:

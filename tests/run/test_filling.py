@@ -74,7 +74,7 @@ def regression_rows(
         regression=regression, kinds=KINDS, levels=kinds_of(KINDS), processes=(), seconds=SECONDS
     )
     whole = scale * sum(each.energy.value or 0.0 for each in groups)
-    return RegressionRows(regression_result, source(status), whole, np.arange(len(KINDS)))
+    return RegressionRows(regression_result, source(status), whole, np.arange(len(KINDS)), "made")
 
 
 MERGED = (

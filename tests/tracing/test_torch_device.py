@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from wattstep.engines.torch.device_memory import DeviceMemory, ask_driver
+from wattstep.engines.torch.device_memory import GpuMemory, ask_driver
 
 
 class Cuda:
@@ -48,13 +48,13 @@ class Cuda:
 
 def test_the_gpu_is_begun_before_anything_is_asked_of_it() -> None:
     cuda = Cuda()
-    DeviceMemory(cuda)
+    GpuMemory(cuda)
     assert cuda.begun
 
 
 def test_an_operation_is_measured_from_what_is_there_to_the_most_that_it_takes() -> None:
     cuda = Cuda()
-    device = DeviceMemory(cuda)
+    device = GpuMemory(cuda)
     cuda.take(1000)
     cuda.take(-400)
     assert device.begin() == 600
@@ -66,7 +66,7 @@ def test_an_operation_is_measured_from_what_is_there_to_the_most_that_it_takes()
 
 def test_what_the_allocator_holds_free_is_given_back_when_asked() -> None:
     cuda = Cuda()
-    device = DeviceMemory(cuda)
+    device = GpuMemory(cuda)
     cuda.take(1000)
     cuda.take(-400)
     device.trim()
@@ -76,7 +76,7 @@ def test_what_the_allocator_holds_free_is_given_back_when_asked() -> None:
 
 def test_what_is_no_tensor_between_steps_is_what_kernels_keep() -> None:
     cuda = Cuda()
-    device = DeviceMemory(cuda)
+    device = GpuMemory(cuda)
     cuda.take(8_000_000)  # no tensor of this process is on a GPU
     assert device.at_rest() == 8_000_000
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from wattstep.engines.torch.device_memory import DeviceMemory
+from wattstep.engines.torch.device_memory import GpuMemory
 from wattstep.errors import DeviceFaultError, RecordingError
 from wattstep.schema.device_faults import meaning_of
 from wattstep.schema.oom_messages import says_ran_out
@@ -131,7 +131,7 @@ class Cuda:
 
 
 def test_the_account_has_what_allocator_and_driver_say() -> None:
-    assert DeviceMemory(Cuda()).account() == (
+    assert GpuMemory(Cuda()).account() == (
         "0.20 GiB of the GPU's 7.50 GiB are free; torch has 6.00 GiB, of which 5.00 GiB are handed "
         "out, at most 5.50 GiB were"
     )

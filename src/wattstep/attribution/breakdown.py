@@ -71,6 +71,7 @@ class Breakdown:
     quantities: Mapping[str, Quantity]
     absent: Mapping[str, str]
     allocated: FloatArray
+    allocator: str
     flops: FloatArray
     size: FloatArray
     outermost: BoolArray
@@ -157,7 +158,7 @@ class Breakdown:
             entries = _rails_together(row)
             entries["memory"] = Figure(
                 value=float(memory[position]), unit="B", status=Status.MEASURED,
-                n=self.windows, source="torch allocator", method="allocated less freed, a step",
+                n=self.windows, source=self.allocator, method="allocated less freed, a step",
             )  # fmt: skip
             entries["flops"] = _counted(flops[position], "FLOP", "not counted for this operation")
             entries["bytes"] = _counted(size[position], "B", "no tensors as arguments")

@@ -35,8 +35,14 @@ def ceilings(
     of_run: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "--for", help="Only what this run needs: its threads, on its machine.", metavar="RUN"
+            "--for",
+            help="Only what this run needs: its framework and threads, on its machine.",
+            metavar="RUN",
         ),
+    ] = None,
+    engine: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Framework. [default: torch; with --for: the run's]", metavar="NAME"),
     ] = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
@@ -55,19 +61,30 @@ def ceilings(
     quiet: Quiet = False,
 ) -> None:
     """Measure what this machine can do at most; `explain` sets operations against it."""
-    wanted = [] if add is not None else _counts(threads, of_run)
-    measured = _measured(wanted, seconds, quiet) if add is None else _added(add)
+    measured = _added(add) if add is not None else _wanted(threads, of_run, engine, seconds, quiet)
     if out is not None:
         _write(measured, out)
     _show(measured, json)
 
 
-def _counts(threads: str | None, of_run: Path | None) -> list[int]:
+def _wanted(
+    threads: str | None, of_run: Path | None, engine: str | None, seconds: float, quiet: bool
+) -> list[Ceilings]:
+    """Measures what is asked for, or what a run needs."""
+    from wattstep.engines import DEFAULT
+
+    if of_run is None:
+        return _measured(engine or DEFAULT, _counts(threads), seconds, quiet)
+    for option, given in (("threads", threads), ("engine", engine)):
+        if given is not None:
+            raise InvalidValueError(
+                f"--{option} and --for exclude each other: a run has its own {option}"
+            )
+    return _measured(*_of(of_run), seconds, quiet)
+
+
+def _counts(threads: str | None) -> list[int]:
     """Numbers of threads to measure with."""
-    if threads is not None and of_run is not None:
-        raise InvalidValueError("--threads and --for exclude each other: a run has its own threads")
-    if of_run is not None:
-        return [_threads_of(of_run)]
     if threads is not None:
         return _parse(threads)
     cores = len(os.sched_getaffinity(0))
@@ -88,8 +105,8 @@ def _parse(text: str) -> list[int]:
     return counts
 
 
-def _threads_of(path: Path) -> int:
-    """The threads of a run, if this is its machine.
+def _of(path: Path) -> tuple[str, list[int]]:
+    """The engine and the threads of a run, if this is its machine.
 
     Raises:
         InvalidValueError: It ran elsewhere, or does not say with how many threads.
@@ -109,10 +126,10 @@ def _threads_of(path: Path) -> int:
         )
     if info.threads is None:
         raise InvalidValueError(f"{path} does not say how many threads its operations used")
-    return info.threads
+    return info.engine.partition(" ")[0], [info.threads]
 
 
-def _measured(counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilings]:
+def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilings]:
     if not seconds > 0:
         raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0")
     from wattstep import engines
@@ -125,7 +142,7 @@ def _measured(counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilin
         if not quiet:
             say(text)
 
-    engine = engines.find(engines.DEFAULT)
+    engine = engines.find(name)
     engine.load()
     device, ceilings = describe(), []
     with one_at_a_time():

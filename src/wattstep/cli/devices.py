@@ -65,6 +65,7 @@ def row(device: Device) -> dict[str, Any]:
         "leaves_out": device.power.leaves_out,
         "no_total": device.power.no_total,
         "values": {key: {**asdict(value), "unit": unit} for key, unit, value in device.values()},
+        "modes": {name: {"cores": dict(mode.cores)} for name, mode in device.modes.items()},
         "fitted": {
             framework: {kind: one.fitted for kind, one in kinds.items()}
             for framework, kinds in device.kinds.items()
@@ -175,6 +176,9 @@ def _about(device: Device, section: str) -> str:
     for name, processor in device.processors.items():
         if section == f"processors.{quoted(name)}":
             return processor.title
+    for name, mode in device.modes.items():
+        if section == f"modes.{quoted(name)}":
+            return ", ".join(f"{count} cores of {one}" for one, count in mode.cores.items())
     for framework, kinds in device.kinds.items():
         for kind, fit in kinds.items():
             if section == f"kinds.{quoted(framework)}.{quoted(kind)}":

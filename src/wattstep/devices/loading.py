@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
@@ -69,7 +70,11 @@ def parse_device(data: bytes, name: str, file: str) -> Device:
         device = _with_board(_record(Device, {"name": name, **document}, ""))
         for problem in _problems(device):
             raise _WrongError(problem)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, _WrongError) as error:
+    except (
+        ValueError,
+        RecursionError,
+        _WrongError,
+    ) as error:  # TOML and UTF-8 raise values' errors
         raise InvalidValueError(f"{file}: {error}") from error
     return device
 
@@ -80,7 +85,7 @@ def _record(kind: type[Any], table: Any, at: str) -> Any:
         raise _WrongError(f"{at.rstrip('.')}: {_shown(table)} is no table")
     if kind is KindValues:
         table = _kind_table(table)
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # a class has a hash
     known = {item.name: item for item in fields(kind)}
     if unknown := sorted(set(table) - set(known)):
         raise _WrongError(f"{at}{quoted(unknown[0])}: no such key; known are {', '.join(known)}")
@@ -88,6 +93,11 @@ def _record(kind: type[Any], table: Any, at: str) -> Any:
         if key not in table and item.default is MISSING and item.default_factory is MISSING:
             raise _WrongError(f"{at}{key}: it is missing")
     return kind(**{key: _typed(hints[key], raw, f"{at}{key}") for key, raw in table.items()})
+
+
+@cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    return get_type_hints(kind)
 
 
 def _kind_table(table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -288,6 +298,8 @@ def _problems(device: Device) -> Iterator[str]:
     for name, mode in device.modes.items():
         for unknown in sorted({*mode.cores, *mode.clocks} - set(device.processors)):
             yield f"modes.{quoted(name)}: {unknown!r} is none of the processors"
+        for part in sorted(set(mode.dynamic) - set(PARTS)):
+            yield f"modes.{quoted(name)}.dynamic.{quoted(part)}: parts are {', '.join(PARTS)}"
 
 
 def _range_problems(device: Device) -> Iterator[str]:

@@ -145,6 +145,8 @@ class Power:
     Attributes:
         idle: Power in W of the idle device in all, as its total counts it.
         full: Power in W in all that a heavy, lasting load reached.
+        clock_exponent: Dynamic power of CPU and GPU goes with their clock to the power of this: the
+            voltage follows the clock.
         efficiency: Share of the total that arrives at the rails (converters lose the rest);
             None where the total is the sum of the rails.
         leaves_out: What the total does not contain; the board's words where empty.
@@ -155,6 +157,7 @@ class Power:
 
     idle: Annotated[Value | None, Unit("W", _METER)] = None
     full: Annotated[Value | None, Unit("W", _METER)] = None
+    clock_exponent: Annotated[Value | None, Unit("")] = None
     efficiency: Annotated[Value | None, Unit("")] = None
     leaves_out: str = ""
     no_total: str = ""
@@ -194,11 +197,12 @@ class Mode:
     """A power mode. What is None or not named stays as without a mode.
 
     Attributes:
-        cores: Cores in use by processor; 0: off.
+        cores: Cores in use by processor, the GPU's too; 0: off.
         clocks: Highest clock in Hz by processor.
         memory_clock: Highest clock of the memory in Hz; the bandwidth goes with it.
         cap: Power budget in W that gives the mode its name.
         full: Power in W in all that a heavy, lasting load reached in this mode.
+        dynamic: Power in W that full load added to a part's idle power in this mode, by part.
     """
 
     cores: Mapping[str, int] = field(default_factory=dict)
@@ -206,6 +210,7 @@ class Mode:
     memory_clock: Annotated[Value | None, Unit("Hz")] = None
     cap: Annotated[Value | None, Unit("W")] = None
     full: Annotated[Value | None, Unit("W")] = None
+    dynamic: Annotated[Mapping[str, Value], Unit("W")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from wattstep.engines.after_import import after_import
 from wattstep.errors import InvalidValueError
-from wattstep.schema.engine import Engine
+from wattstep.schema.engine import Engine, Listener
 from wattstep.schema.registry import Registry
 
 DEFAULT: Final = "torch"
@@ -42,7 +42,7 @@ def loaded() -> Engine | None:
     return None
 
 
-def listen_to_script(listener: object, marker: str) -> None:
+def listen_to_script(listener: Listener, marker: str) -> None:
     """Has the framework of somebody's own script tell what it does, as soon as it is loaded.
 
     Args:
@@ -53,5 +53,5 @@ def listen_to_script(listener: object, marker: str) -> None:
         after_import(name, partial(_listen, name, listener, marker))
 
 
-def _listen(name: str, listener: object, marker: str) -> None:
+def _listen(name: str, listener: Listener, marker: str) -> None:
     find(name).listen(listener, marker)

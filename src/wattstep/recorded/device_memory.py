@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from wattstep.recorded import memory
 from wattstep.schema.figure import Figure, Status, missing
-from wattstep.schema.step_memory import DEVICE
+from wattstep.schema.step_memory import DEVICE, DeviceMemory
 
 KEPT: Final = "kept_by_kernels"
 OUTSIDE: Final = "outside_allocator"
@@ -16,7 +16,6 @@ REST: Final = "activations_and_rest"
 HOST: Final = "training_on_host"
 ELSE: Final = "other_programs_and_system"
 LEFT: Final = "left"
-_SOURCE = "torch's allocator of the GPU's memory"
 _METHODS: Final = {
     "kernel_scratch": (
         Status.MEASURED,
@@ -54,10 +53,11 @@ class DevicePeak:
 
     Attributes:
         name: Of the device.
-        allocated: The most that torch's allocator had handed out.
+        allocated: The most that the framework's allocator had handed out.
         reserved: The most that it had from the driver.
         outside: Memory that the process takes beside the allocator; None where that is not known.
         reason: Why it is not.
+        allocator: What counted, as sources of figures name it.
         shared: True if it is the host's memory, too.
     """
 
@@ -66,6 +66,7 @@ class DevicePeak:
     reserved: int
     outside: int | None
     reason: str | None
+    allocator: str
     shared: bool = False
 
     @property
@@ -74,11 +75,12 @@ class DevicePeak:
         return self.reserved + (self.outside or 0)
 
 
-def peak_of(device: Any) -> DevicePeak:
+def peak_of(device: DeviceMemory, allocator: str) -> DevicePeak:
     """Reads what was most in use since the peaks were reset.
 
     Args:
         device: As `Engine.device_memory` gives it.
+        allocator: As `Instruments.device_allocator` names it.
     """
     used, reason = device.used_by_process()
     return DevicePeak(
@@ -87,6 +89,7 @@ def peak_of(device: Any) -> DevicePeak:
         reserved=device.peak_reserved,
         outside=None if used is None else used - device.reserved,
         reason=reason,
+        allocator=allocator,
     )
 
 
@@ -101,7 +104,7 @@ def peak_figure(peak: DevicePeak) -> Figure:
         value=float(peak.whole),
         unit="B",
         status=Status.MEASURED,
-        source=_SOURCE if peak.outside is None else f"{_SOURCE}, and the driver",
+        source=peak.allocator if peak.outside is None else f"{peak.allocator}, and the driver",
         method="most that the allocator had from the driver over steady steps" + outside,
     )
 
@@ -125,26 +128,27 @@ def breakdown(
         others={"kernel_scratch": kernel_scratch, KEPT: at_rest, OUTSIDE: outside},
     )
     named = {name: size for name, size in sizes.items() if name not in _METHODS}
-    others = {name: _figure(name, size) for name, size in sizes.items() if name in _METHODS}
+    others = {name: _figure(name, size, peak) for name, size in sizes.items() if name in _METHODS}
     if peak.outside is None:
         others[OUTSIDE] = missing("B", peak.reason or "the driver was not asked")
     return {**memory.figures(named), **others}
 
 
-def _figure(name: str, size: float) -> Figure:
+def _figure(name: str, size: float, peak: DevicePeak) -> Figure:
     status, method = _METHODS[name]
-    source = "the driver" if name == OUTSIDE else _SOURCE
+    source = "the driver" if name == OUTSIDE else peak.allocator
     return Figure(value=float(size), unit="B", status=status, source=source, method=method)
 
 
 # --- of a recorded run -------------------------------------------------------------------------
 
 
-def marked_peak(events: Sequence[memory.Event]) -> DevicePeak | None:
+def marked_peak(events: Sequence[memory.Event], allocator: str) -> DevicePeak | None:
     """The memory of a device by a run's marks; None where it had none.
 
     Args:
         events: Marks of memory in the order of time: (category, bytes).
+        allocator: As `Instruments.device_allocator` names it.
     """
     marks = {name.removeprefix(DEVICE): size for name, size in events if name.startswith(DEVICE)}
     if "allocated" not in marks:
@@ -155,6 +159,7 @@ def marked_peak(events: Sequence[memory.Event]) -> DevicePeak | None:
         reserved=marks["reserved"],
         outside=marks.get("outside"),
         reason="the driver did not say what it counts as this process's",
+        allocator=allocator,
         shared=bool(marks.get("shared")),
     )
 
@@ -187,7 +192,7 @@ def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[s
         for name, size in of_model.items()
     }
     return named | {
-        name: _figure(name, size) for name, size in sizes.items() if name not in of_model
+        name: _figure(name, size, peak) for name, size in sizes.items() if name not in of_model
     }
 
 

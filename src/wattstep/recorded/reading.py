@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from wattstep.errors import DamagedRunError
 from wattstep.recorded.imported import ATTACHED, Imported
+from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -92,6 +93,7 @@ class Tables:
             self._open_journal(run)
         self.info: RunInfo = read_info(self.folder)
         self.imported = Imported(self.info)
+        self.instruments = instruments_of(self.info)
 
     def _open_journal(self, run: Path) -> None:
         """A run that was never closed is closed now; one that records, or is not the user's own,

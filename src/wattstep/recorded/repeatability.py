@@ -16,7 +16,7 @@ import numpy as np
 from wattstep.recorded.power import spoken
 from wattstep.recorded.refresh import refresh
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.stats.student import critical_value
 
 LEAST_STEPS = 5
@@ -67,7 +67,7 @@ def repeatability(
         status: Of the samples.
     """
     levelled = _sampled_courses(t_ns, value, starts_ns, ends_ns, source)
-    if isinstance(levelled, str):
+    if isinstance(levelled, Missing):
         return _none(levelled)
     return _figures(levelled, source, status)
 
@@ -102,29 +102,29 @@ class _Levelled:
 
 def _sampled_courses(
     t_ns: IntArray, value: FloatArray, starts: IntArray, ends: IntArray, source: str
-) -> _Levelled | str:
+) -> _Levelled | Missing:
     """The samples inside of steps by phase, or why there is no profile."""
     whole = ends > starts
     starts, ends = starts[whole], ends[whole]
     if len(starts) < LEAST_STEPS:
-        return f"{len(starts)} steps are too few: {LEAST_STEPS} are needed"
+        return Missing(f"{len(starts)} steps are too few: {LEAST_STEPS} are needed")
     known = np.isfinite(value)
     if not known.any():
-        return "no value was read" if len(value) else "the channel is empty"
+        return Missing("no value was read" if len(value) else "the channel is empty")
     t_ns, value = t_ns[known], value[known]
     step = np.searchsorted(starts, t_ns, side="right") - 1
     inside = (step >= 0) & (t_ns < ends[np.maximum(step, 0)])
     t_ns, value, step = t_ns[inside], value[inside], step[inside]
     if len(value) < LEAST_SAMPLES:
-        return f"{len(value)} samples lie in steps that count: {LEAST_SAMPLES} are needed"
+        return Missing(f"{len(value)} samples lie in steps that count: {LEAST_SAMPLES} are needed")
     if (seen := len(np.unique(step))) < LEAST_STEPS:
-        return f"samples lie in {seen} of {len(starts)} steps: {LEAST_STEPS} are needed"
+        return Missing(f"samples lie in {seen} of {len(starts)} steps: {LEAST_STEPS} are needed")
     if not np.ptp(value):
-        return f"the channel is constant ({value[0]:.4g} at every read)"
+        return Missing(f"the channel is constant ({value[0]:.4g} at every read)")
     lasts = float(np.median(ends - starts)) * 1e-9
     updates = refresh(t_ns, value, source)
     if updates.slower and float(updates.interval.low or 0.0) > lasts / LEAST_BINS:
-        return (
+        return Missing(
             f"it gives a new value every {spoken(float(updates.interval.value or 0.0))}, and a step "
             f"lasts {spoken(lasts)}: no course within a step can be seen"
         )
@@ -132,7 +132,7 @@ def _sampled_courses(
     return _levelled(phase, value, step)
 
 
-def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Levelled | str:
+def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Levelled | Missing:
     # Steps in a row among those that were sampled at all: ten short ones may hold one sample.
     seen, group = np.unique(step, return_inverse=True)
     a_step = len(value) / len(seen)
@@ -143,7 +143,7 @@ def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Levelled
     number = np.minimum((phase * bins).astype(np.int64), bins - 1)
     occupied = len(np.unique(number))
     if occupied < LEAST_BINS:
-        return (
+        return Missing(
             f"the samples always fall on the same {occupied} phases of a step: it lasts a multiple of "
             "the sampling interval; sample with dither"
         )
@@ -160,7 +160,7 @@ def _levelled(phase: FloatArray, value: FloatArray, step: IntArray) -> _Levelled
         profile -= profile[number].mean()
     centred = centred - level[group]
     if np.ptp(centred) < _NOTHING * np.ptp(value):
-        return "it differs from step to step only: no course within a step can be seen"
+        return Missing("it differs from step to step only: no course within a step can be seen")
     return _Levelled(
         step=step, bin=number, value=centred, noise=_noise(centred, number, step, bins),
         lost=len(size) / len(value), bins=bins, folded=folded,

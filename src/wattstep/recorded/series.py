@@ -31,7 +31,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.recorded.which_gpu import own_channels
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Status, weakest
+from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.settings import PowerModel
 
@@ -102,9 +102,9 @@ class Series:
         """Description of the import, for a run that was imported."""
         return self._tables.imported
 
-    def without(self, reason: str) -> str:
+    def without(self, reason: str) -> Missing:
         """Reason why something is missing that samples would tell: there are none at all, or `reason`."""
-        return NO_TELEMETRY if self.imported.is_import and not self.samples else reason
+        return Missing(NO_TELEMETRY if self.imported.is_import and not self.samples else reason)
 
     def alignment(self, channels: Iterable[Channel]) -> Alignment | None:
         """Relation of the clocks of channels and trace; None where they are one clock."""
@@ -247,24 +247,28 @@ class Series:
         return curve_of_counter(t_ns, cpu[known][first], unit="s")
 
     @property
-    def energy(self) -> EnergySource | str:
+    def energy(self) -> EnergySource | Missing:
         """Energy of the machine as far as sensors see it, or why there is none.
 
         By a power model it is the training's own; see `machine_by_model`.
         """
         source = self.energy_by_its_clock
-        return source if isinstance(source, str) else self._aligned(source, self.power_alignment)
+        return (
+            source if isinstance(source, Missing) else self._aligned(source, self.power_alignment)
+        )
 
     @property
-    def energy_by_its_clock(self) -> EnergySource | str:
+    def energy_by_its_clock(self) -> EnergySource | Missing:
         """Energy of the training for figures without steps, on the sensors' own clock."""
         source, by = self.uncalibrated, self.calibrations
-        if isinstance(source, str) or source.saturated:
-            return source if isinstance(source, str) else source.saturated or ""
+        if isinstance(source, Missing):
+            return source
+        if source.saturated:
+            return Missing(source.saturated)
         totals = self._totals
         if TOTAL in by:
             source = calibrated(source, by[TOTAL])
-        elif by and not isinstance(totals, str):
+        elif by and not isinstance(totals, Missing):
             # Rails that were calibrated one by one make a calibrated total.
             source = summed([self._calibrated(name, each) for name, each in totals.items()])
         return source
@@ -296,10 +300,10 @@ class Series:
         return None if model is None else PowerModel.from_dict(model)
 
     @cached_property
-    def uncalibrated(self) -> EnergySource | str:
+    def uncalibrated(self) -> EnergySource | Missing:
         """Energy as the sensors gave it, before any calibration."""
         totals = self._totals
-        if not isinstance(totals, str):
+        if not isinstance(totals, Missing):
             return summed(list(totals.values()))
         model = self._power_model
         if model is None:
@@ -310,13 +314,13 @@ class Series:
         return modelled(curve, model, read)
 
     @cached_property
-    def machine_by_model(self) -> EnergySource | str | None:
+    def machine_by_model(self) -> EnergySource | Missing | None:
         """Energy of the whole machine where a power model gives it, or why it cannot.
 
         None where no model is in use: then `energy` is the machine's already.
         """
         model = self._power_model
-        if model is None or not isinstance(self._totals, str):
+        if model is None or not isinstance(self._totals, Missing):
             return None
         if not self.core_busy:
             return self.without(
@@ -333,13 +337,13 @@ class Series:
         return model.dynamic_share
 
     @property
-    def machine_energy(self) -> EnergySource | str:
+    def machine_energy(self) -> EnergySource | Missing:
         """Energy of the machine as a whole: by sensors, else by a power model, or why there is none."""
         by_model = self.machine_by_model
         return self.energy if by_model is None else by_model
 
     @cached_property
-    def _totals(self) -> dict[str, EnergySource] | str:
+    def _totals(self) -> dict[str, EnergySource] | Missing:
         """Channels that together are the machine: counters of energy, else meters, else batteries.
 
         Each of these is a total only as a whole: where one channel gave nothing, it is none, and
@@ -356,19 +360,19 @@ class Series:
                 return {channel.name: self._total_of(channel) for channel in kind}
             silent += lacking
         if silent:
-            return NOT_WHOLE.format(", ".join(silent))
+            return Missing(NOT_WHOLE.format(", ".join(silent)))
         parts = list(self.with_role("energy_part", "power_part"))
         if parts and self.imported.is_import and all(_CARD.fullmatch(c.name) for c in parts):
             return {c.name: self._card(c) for c in parts}
         if parts:
-            return ONLY_PARTS.format(", ".join(c.name for c in parts))
+            return Missing(ONLY_PARTS.format(", ".join(c.name for c in parts)))
         return self.without(NO_IMPORTED_POWER if self.imported.is_import else NO_SENSOR)
 
     @property
     def total_channels(self) -> list[Channel]:
         """The channels that together are the machine's energy; none where there is no such."""
         totals = self._totals
-        return [] if isinstance(totals, str) else [self.channels[name] for name in totals]
+        return [] if isinstance(totals, Missing) else [self.channels[name] for name in totals]
 
     def _card(self, channel: Channel) -> EnergySource:
         source = self._energy_of(channel)
@@ -418,7 +422,7 @@ class Series:
         Of one rail alone only where it is no total, of which the same would be said twice.
         """
         sources = self.uncalibrated_rails
-        if len(sources) < 2 and not isinstance(self._totals, str):
+        if len(sources) < 2 and not isinstance(self._totals, Missing):
             return {}
         return {
             name: self._aligned(

@@ -40,7 +40,9 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
         "system_peak_memory": _system_peak(series),
         "memory_breakdown": memory.breakdown(events, peak, children),
     }
-    if (device := device_memory.marked_peak(events)) is not None:
+    if (
+        device := device_memory.marked_peak(events, tables.instruments.device_allocator)
+    ) is not None:
         figures["device_peak_memory"] = device_memory.peak_figure(device)
         parts = device_memory.marked_breakdown(events, device)
         figures["device_memory_breakdown"] = parts

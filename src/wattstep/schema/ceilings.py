@@ -85,7 +85,7 @@ class Ceilings:
     Attributes:
         created: When they were measured.
         device: What machine: the facts `PROCESSOR`.
-        torch: Version of the framework that reached them.
+        engine: Framework with its version that reached them, as `RunInfo.engine` has it.
         threads: Threads of an operation.
         compute: FLOP/s by what was computed and precision, "matrix_product.fp32".
         levels: Memory and caches, the smallest first.
@@ -96,7 +96,7 @@ class Ceilings:
 
     created: str
     device: MachineFacts
-    torch: str
+    engine: str
     threads: int
     compute: Mapping[str, Figure]
     levels: tuple[Level, ...]
@@ -128,7 +128,7 @@ class Ceilings:
             "schema": SCHEMA,
             "created": self.created,
             "device": dict(self.device),
-            "torch": self.torch,
+            "engine": self.engine,
             "threads": self.threads,
             "compute": {name: figure.to_dict() for name, figure in self.compute.items()},
             "levels": [
@@ -161,7 +161,8 @@ class Ceilings:
             return cls(
                 created=str(document["created"]),
                 device=identity(document["device"]),
-                torch=str(document["torch"]),
+                # Before engines of other packages had any, only the version stood there.
+                engine=str(document.get("engine") or f"torch {document['torch']}"),
                 threads=int(document["threads"]),
                 compute=_figures(document["compute"]),
                 levels=levels,

@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-from wattstep.schema.run_documents import MachineFacts
+from wattstep.schema.run_documents import DeviceFacts, MachineFacts
 from wattstep.schema.run_report import RunFacts
 
 NOT_TOLD: Final = "not known"
@@ -84,9 +84,10 @@ def _data(info: RunFacts) -> str:
     return f"{info.data.name}{' (stand-in)' if info.data.stand_in else ''}"
 
 
-def _clocks(info: RunFacts) -> str:
-    mode = info.device.get("power_mode")
-    kinds = sorted({str(kind) for kind in (info.device.get("governors") or {}).values()})
+def clocks(device: DeviceFacts) -> str:
+    """The clock mode of a device in words: power mode, governors."""
+    mode = device.get("power_mode")
+    kinds = sorted({str(kind) for kind in (device.get("governors") or {}).values()})
     parts = [f"power mode {mode}"] * (mode is not None)
     parts += [f"governor {'/'.join(kinds)}"] * bool(kinds)
     return ", ".join(parts) or NOT_TOLD
@@ -141,7 +142,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "device": _field("the device", _REFUSE, lambda info: machine(info.device), facet="device"),
         "emulated on": _field("the machine that it is emulated on", _REFUSE, _emulated_on, facet="device"),
         "gpu": _field("the GPU", _REFUSE, _gpu, facet="device"),
-        "clocks": _field("the clock mode", _REFUSE, _clocks, facet="clocks"),
+        "clocks": _field("the clock mode", _REFUSE, lambda info: clocks(info.device), facet="clocks"),
         "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
         "engine": _field("the engine", _REFUSE, lambda info: _as_text(info.engine.partition(" ")[0]), facet="engine"),
         "processor": _field("the processor", _REFUSE, lambda info: _as_text(info.processor), facet="processor", chosen=True),

@@ -17,7 +17,7 @@ from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.run_documents import GpuFacts, ModelFacts, TrainingOptions
-from wattstep.schema.step_memory import MemoryTracker, Meter
+from wattstep.schema.step_memory import DeviceMemory, MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, Preparation, Specification, kind_of
 
@@ -171,6 +171,109 @@ class Trainer(Protocol):
         raise InvalidValueError(f"{self.engine.name} keeps no checkpoints of its trainings")
 
 
+class Phases(Protocol):
+    """Those of the step that runs."""
+
+    @property
+    def on(self) -> bool:
+        """True if the step carries marks."""
+        ...
+
+    @property
+    def by_hand(self) -> bool:
+        """True if the last step that carried marks had no optimizer."""
+        ...
+
+
+class PhaseListener(Protocol):
+    """Receiver of the events of a step; see `Engine.follow`."""
+
+    @property
+    def phases(self) -> Phases:
+        """Say whether the step that runs carries marks; else only `forward_begins` need be told."""
+        ...
+
+    def forward_begins(self, module: Any, gradients: bool) -> None:
+        """A network is called by the script, not by another module; with gradients or without.
+
+        In steps without marks the calls of networks by other networks are told as well.
+        """
+        ...
+
+    def forward_ends(self) -> None:
+        """It has returned, or raised."""
+        ...
+
+    def backward_begins(self) -> None:
+        """Gradients are being computed, by whatever function."""
+        ...
+
+    def backward_ends(self) -> None:
+        """They have been."""
+        ...
+
+    def graph_begins(self) -> None:
+        """An operation keeps the first value for gradients; told where networks tell nothing."""
+        ...
+
+    def no_gradients_end(self) -> None:
+        """A block without gradients (torch's `no_grad`) ends; told where no optimizer tells of updates."""
+        ...
+
+    def clipping_begins(self) -> None:
+        """Gradients are clipped."""
+        ...
+
+    def clipping_ends(self) -> None:
+        """They have been."""
+        ...
+
+    def optimizer_begins(self) -> None:
+        """An optimizer makes its step."""
+        ...
+
+    def optimizer_ends(self, name: Callable[[], str]) -> None:
+        """It has; `name` tells what it has updated."""
+        ...
+
+    def clearing_begins(self) -> None:
+        """An optimizer clears its gradients."""
+        ...
+
+    def clearing_ends(self) -> None:
+        """It has."""
+        ...
+
+
+class Listener(PhaseListener, Protocol):
+    """Receiver of the events of somebody's own script; see `Engine.listen`."""
+
+    @property
+    def tracing(self) -> bool:
+        """True if the step that runs is traced."""
+        ...
+
+    def data_begins(self) -> None:
+        """A batch is asked for."""
+        ...
+
+    def data_ends(self, samples: int | None) -> None:
+        """It is there; so many samples, where that can be seen."""
+        ...
+
+    def step_ends(self) -> None:
+        """The optimizer has made its step."""
+        ...
+
+    def model_found(self, model: Any) -> None:
+        """This module is called by the script itself, not by another module."""
+        ...
+
+    def profiler_found(self, name: str) -> None:
+        """The script makes a profiler of its own."""
+        ...
+
+
 class TrainingHooks(Protocol):
     """Hooks in the networks and optimizers of a training that somebody else's trainer runs."""
 
@@ -272,23 +375,23 @@ class Engine(Protocol):
         """Samples of a batch: the rows of its first tensor; None where there is none."""
         return None
 
-    def listen(self, listener: Any, marker: str) -> None:
+    def listen(self, listener: Listener, marker: str) -> None:
         """Tells of somebody's own script what it does, for as long as the process lives.
 
         An engine that does not override this tells nothing: such a script marks its own steps.
 
         Args:
-            listener: Told as `engines.torch.hooks.Listener` is.
+            listener: Is told.
             marker: What ends a step, see `engines.markers`.
         """
 
-    def follow(self, listener: Any) -> TrainingHooks | None:
+    def follow(self, listener: PhaseListener) -> TrainingHooks | None:
         """Tells of a training of somebody else's trainer what runs in its steps, until it is removed.
 
         None where the framework does not tell.
 
         Args:
-            listener: Told as `engines.torch.phase_hooks.PhaseListener` is.
+            listener: Is told.
         """
         return None
 
@@ -300,10 +403,8 @@ class Engine(Protocol):
         """
         raise InvalidValueError(f"{self.name} does not tell how much memory its tensors take")
 
-    def device_memory(self, processor: str) -> Any:
+    def device_memory(self, processor: str) -> DeviceMemory | None:
         """Memory of the device that a processor stands for; None where that is the CPU.
-
-        What it is: `engines.torch.device_memory.DeviceMemory`; also a `Meter`.
 
         Raises:
             InvalidValueError: There is no such processor here.

@@ -34,6 +34,16 @@ def weakest(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=lambda status: status.rank)
 
 
+class Missing(str):
+    """Reason why there is no value, given in the value's place: `Ceilings | Missing`.
+
+    It is a str, so that it is shown and joined as it stands, and `missing` makes a Figure of it;
+    what tells it from a value is `isinstance(x, Missing)`.
+    """
+
+    __slots__ = ()
+
+
 _ORDER = (
     "value", "unit", "low", "high", "confidence", "n", "method", "systematic", "status", "source",
     "reason",
@@ -133,8 +143,8 @@ class Figure:
 
 
 def missing(unit: str, reason: str) -> Figure:
-    """A figure that has no value, with the reason."""
-    return Figure(value=None, unit=unit, status=Status.MISSING, reason=reason)
+    """A figure that has no value, with the reason: a text, or the `Missing` that stands for the value."""
+    return Figure(value=None, unit=unit, status=Status.MISSING, reason=str(reason))
 
 
 def counted(value: float, unit: str, source: str) -> Figure:

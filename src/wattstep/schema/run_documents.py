@@ -43,6 +43,7 @@ class MeasuringMachine(MachineFacts, total=False):
     """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
 
     where: str
+    clocks: str
 
 
 class NamedGpu(TypedDict, total=False):

@@ -55,6 +55,51 @@ class StepMemory:
     untouched: dict[str, int]
 
 
+class DeviceMemory(Meter, Protocol):
+    """Memory of a device as the framework's allocator and the driver count it; also a `Meter` of the former.
+
+    Attributes:
+        kind: The kind of device, as the framework's tensors name it.
+    """
+
+    kind: str
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that the allocator has from the driver now, handed out or free."""
+        ...
+
+    @property
+    def peak_allocated(self) -> int:
+        """The most bytes handed out since `reset`."""
+        ...
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most bytes that the allocator had from the driver since `reset`."""
+        ...
+
+    def reset(self) -> None:
+        """Both peaks become what there is now."""
+        ...
+
+    def trim(self) -> None:
+        """Gives back to the driver what the allocator holds free."""
+        ...
+
+    def at_rest(self) -> int:
+        """Bytes handed out that belong to no tensor: what kernels keep, and rounding."""
+        ...
+
+    def name(self) -> str:
+        """As the driver calls the device."""
+        ...
+
+    def used_by_process(self) -> tuple[int | None, str | None]:
+        """Memory in bytes that the driver counts as this process's, or None and why it does not."""
+        ...
+
+
 class MemoryTracker(Protocol):
     """While active, follows every storage that an operation takes or makes."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.figure import Missing
 from wattstep.stats.bootstrap import autocovariances
 from wattstep.stats.proportions import newcombe
 
@@ -60,7 +61,9 @@ class Coincidences:
         self._seed = seed
         self._orders: dict[tuple[int, int], IntArray] = {}
 
-    def test(self, slow: FloatArray, calls: FloatArray, present: FloatArray) -> Coincidence | str:
+    def test(
+        self, slow: FloatArray, calls: FloatArray, present: FloatArray
+    ) -> Coincidence | Missing:
         """Tests if slow instances fell together with a condition more often than the others.
 
         The windows are permuted: which of them has the condition is exchanged, whole windows at a
@@ -82,7 +85,7 @@ class Coincidences:
         chosen = (calls > 0) & np.isfinite(present)
         slow, calls, present = slow[chosen], calls[chosen], present[chosen]
         if why := untestable(slow, calls, present):
-            return why
+            return Missing(why)
         score = slow - calls * (slow.sum() / calls.sum())
         centred = present - present.mean()
         inflation = _inflation(score, centred)

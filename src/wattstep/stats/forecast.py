@@ -17,7 +17,7 @@ import numpy as np
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.stats.student import critical_value
 
 CONFIDENCE = 0.9
@@ -54,7 +54,9 @@ class ExpectedMean:
         return self.error * critical_value(confidence, max(round(self.dof), 1))
 
 
-def expected_mean(values: FloatArray, steps_left: float, each: float = 1.0) -> ExpectedMean | str:
+def expected_mean(
+    values: FloatArray, steps_left: float, each: float = 1.0
+) -> ExpectedMean | Missing:
     """The mean of values to come, by how the values so far scatter and drift.
 
     Args:
@@ -74,10 +76,10 @@ def expected_mean(values: FloatArray, steps_left: float, each: float = 1.0) -> E
         raise InvalidValueError("a forecast needs something that is to come")
     n = len(values)
     if n < LEAST:
-        return f"{n} steps after the warm-up are too few: {LEAST} are needed"
+        return Missing(f"{n} steps after the warm-up are too few: {LEAST} are needed")
     mean = float(values.mean())
     if not mean > 0:
-        return "the steps took nothing so far"
+        return Missing("the steps took nothing so far")
     relative = values / mean - 1
     scatter = _scatter(relative)
     future = steps_left / each
@@ -201,7 +203,7 @@ def forecast_time(
     steady = seconds[warmup:]
     steady = steady[np.isfinite(steady)]
     expected = expected_mean(steady[begun(steady) :], steps_left)
-    if isinstance(expected, str):
+    if isinstance(expected, Missing):
         return Forecast(time=missing("s", expected), time_left=missing("s", expected))
     left = predicted(expected, steps_left, "s", source)
     return Forecast(time=shifted(left, done_s), time_left=left, drift=expected.drift)
@@ -231,7 +233,7 @@ def shifted(figure: Figure, by: float) -> Figure:
     )  # fmt: skip
 
 
-def energy_left(time: Figure, power: ExpectedMean | str, source: str) -> Figure:
+def energy_left(time: Figure, power: ExpectedMean | Missing, source: str) -> Figure:
     """Energy to come: time left times mean power to come, both with their errors.
 
     Args:
@@ -241,7 +243,7 @@ def energy_left(time: Figure, power: ExpectedMean | str, source: str) -> Figure:
     """
     if time.value is None:
         return missing("J", time.reason or "the time left is not known")
-    if isinstance(power, str):
+    if isinstance(power, Missing):
         return missing("J", power)
     value = time.value * power.mean
     span = 0.0 if time.low is None or time.high is None else (time.high - time.low) / 2

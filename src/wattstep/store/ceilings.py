@@ -58,27 +58,28 @@ def read(path: Path) -> Ceilings:
         raise DamagedRunError(f"{path}: {error}") from error
 
 
-def find(device: MachineFacts, torch: str | None, threads: int | None) -> Ceilings | str:
-    """The ceilings of a machine with a version and a number of threads, or why there are none.
+def find(device: MachineFacts, engine: str, threads: int | None) -> Ceilings | str:
+    """The ceilings of a machine with a framework and a number of threads, or why there are none.
 
     Args:
         device: Facts of the machine.
-        torch: Version of the framework.
+        engine: Framework with its version, as `RunInfo.engine` has it.
         threads: Threads of an operation.
     """
     if threads is None:
         return "the run does not say how many threads its operations used"
-    if torch is None:
-        return "the run does not say which version of torch it used"
+    name, _, version = engine.partition(" ")
+    if not version:
+        return f"the run does not say which version of {name or 'a framework'} it used"
     files = [read(path) for path in sorted((cache_folder() / FOLDER).glob("*.json"))]
     wanted = identity(device)
     for one in files:
-        if one.device == wanted and one.torch == torch and one.threads == threads:
+        if one.device == wanted and one.engine == engine and one.threads == threads:
             return one
-    return _unlike(files, wanted, torch, threads)
+    return _unlike(files, wanted, engine, threads)
 
 
-def _unlike(measured: list[Ceilings], device: MachineFacts, torch: str, threads: int) -> str:
+def _unlike(measured: list[Ceilings], device: MachineFacts, engine: str, threads: int) -> str:
     """Reason why none of them fits: those that come closest, and in what they differ."""
     if not measured:
         return "no ceilings were measured yet"
@@ -87,9 +88,12 @@ def _unlike(measured: list[Ceilings], device: MachineFacts, torch: str, threads:
         return (
             f"ceilings were measured on another machine ({differences(measured[0].device, device)})"
         )
-    of_version = [one for one in same if one.torch == torch]
+    of_version = [one for one in same if one.engine == engine]
     if not of_version:
-        return f"ceilings were measured with torch {same[0].torch}, the run used {torch}"
+        name, _, version = engine.partition(" ")
+        other = next((one.engine for one in same if one.engine.startswith(f"{name} ")), None)
+        used = engine if other is None else version
+        return f"ceilings were measured with {other or same[0].engine}, the run used {used}"
     counts = ", ".join(str(count) for count in sorted(one.threads for one in of_version))
     return (
         f"ceilings were measured with other numbers of threads ({counts}), the run used {threads}"
@@ -106,6 +110,8 @@ def differences(measured: MachineFacts, ran: MachineFacts) -> str:
 
 
 def _key(ceilings: Ceilings) -> str:
-    parts = [*(str(ceilings.device.get(key)) for key in PROCESSOR), ceilings.torch]
+    # Names of files are those of before, when torch alone had ceilings.
+    engine = ceilings.engine.removeprefix("torch ")
+    parts = [*(str(ceilings.device.get(key)) for key in PROCESSOR), engine]
     text = "\0".join([*parts, str(ceilings.threads)])
     return hashlib.sha256(text.encode()).hexdigest()[:24]

@@ -191,7 +191,7 @@ def check_alike(
     Raises:
         InvalidValueError: It is another machine than those before.
     """
-    different = unlike(first.setdefault(device, machine), machine)
+    different = unlike(first.setdefault(device, machine), machine, ("clocks",))
     if different:
         raise InvalidValueError(
             f"worker {worker} carries {LABEL}{device} but is another machine "

@@ -349,7 +349,7 @@ class _Sweep:
 
     def _take_outcome(self, stand: _Stand, configuration: Configuration, outcome: Outcome) -> None:
         stand.machine = stand.machine or outcome.machine
-        different = unlike(stand.machine, outcome.machine) if outcome.machine else []
+        different = unlike(stand.machine, outcome.machine, ("clocks",)) if outcome.machine else []
         if different:
             self._folder.clear(configuration.name)
             stand.waiting.insert(0, configuration)

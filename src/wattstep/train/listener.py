@@ -161,5 +161,5 @@ class ScriptListener(PhaseTeller):
                 f"no training step was seen: no optimizer made a step in this process{self._hint}"
             )
         elif not self._counted:
-            recorder.note("samples a step are not known: no torch DataLoader gave the batches")
+            recorder.note("samples a step are not known: no DataLoader gave the batches")
         recorder.close()

@@ -22,7 +22,6 @@ from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, weakest
 
 PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
-OWN_TRACE = "torch profiler, monotonic clock"
 ONLY_WHOLE = "not resolvable: samples show power late and averaged"
 NO_BYTES = "its bytes are not known: by time"
 LEAST = 0.01  # of its time a rail draws no more than what counts as its idle draw
@@ -38,6 +37,7 @@ class Attributor:
         clean: Positions of its clean steps.
         step_time: Of the mean clean step, which has a value.
         imported: How it was imported.
+        traced_by: What traced the rows.
         rows: The traced rows.
         compensated: The same on the mean clean step.
         alike: Gives a number of each row, the same for rows that no table tells apart, and how many
@@ -55,6 +55,7 @@ class Attributor:
         clean: IntArray,
         step_time: Figure,
         imported: Imported,
+        traced_by: str,
         rows: TracedRows,
         compensated: CompensatedRows,
         alike: Callable[[], tuple[Codes, int]],
@@ -66,7 +67,7 @@ class Attributor:
         assert step_time.value is not None
         self._series, self._clean = series, clean
         self._step_s = step_time.value
-        self._imported, self._shared = imported, shared
+        self._imported, self._traced_by, self._shared = imported, traced_by, shared
         self._rows, self._compensated, self._alike = rows, compensated, alike
         self._kinds = kinds
         self._part, self._moved_bytes = part, moved_bytes
@@ -98,13 +99,11 @@ class Attributor:
             rows=compensated.time_s,
             unattributed=compensated.unattributed_s,
             status=Status.ATTRIBUTED,
-            source=OWN_TRACE,
+            source=self._traced_by,
             method="traced time less the cost of its events, on the scale of clean steps",
         )
         if self._series.steps.only_traced:
-            time = replace(
-                time, source=self._imported.traced_by, method=f"wall time; {self._scope}"
-            )
+            time = replace(time, method=f"wall time; {self._scope}")
         quantities = {"time": time}
         if self._shared is None:
             unattributed = np.zeros_like(compensated.unattributed_s)

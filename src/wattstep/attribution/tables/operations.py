@@ -11,12 +11,14 @@ from wattstep.attribution.quantities import RAIL
 from wattstep.attribution.tables.by_events import EventTables, event_tables
 from wattstep.attribution.tables.operation_table import with_power
 from wattstep.attribution.tables.regression_tables import RegressionTables, with_rail
+from wattstep.attribution.tables.total_by_rails import TotalByRails, fits, rails_of_total
 from wattstep.attribution.tables.totals import total_rows
 from wattstep.attribution.tables.traced_steps import TracedSteps
-from wattstep.schema.figure import Figure, missing
+from wattstep.schema.figure import Figure, Missing, missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.report_rows import CostRow, EnergyGroup
 
+NOT_RESOLVED = "not_resolved"
 _UNMARKED = missing("s", "its operations run within phases of another name")
 
 
@@ -34,7 +36,7 @@ class RunBreakdown(TracedSteps):
         energy = self._series.energy
         quantities, absent = self._quantities
         if "energy" not in quantities:
-            energy = absent["energy"]
+            energy = Missing(absent["energy"])
         return RegressionTables(self, energy)
 
     @cached_property
@@ -80,6 +82,11 @@ class RunBreakdown(TracedSteps):
             for key, row in regression_tables.table(table).rows.items():
                 energy = regression_tables.energy_of(row.figures)
                 rows[key] = replace(rows[key], figures=with_rail(rows[key].figures, name, energy))
+        if (total := self.total_by_rails) is not None:
+            rows = {
+                key: replace(row, figures=total.with_energy(row.figures))
+                for key, row in rows.items()
+            }
         if self.step_kinds.count > 1:
             kinds = self._kinds_of_rows(table)
             rows = {key: replace(row, step_kinds=kinds[key]) for key, row in rows.items()}
@@ -128,7 +135,9 @@ class RunBreakdown(TracedSteps):
 
     def energy_groups(self) -> list[EnergyGroup]:
         """Operations and rests whose energy is known together only, the costliest first."""
-        return [] if self._without_operations else self.regression_tables.groups
+        if self._without_operations or self.total_by_rails is not None:
+            return []
+        return self.regression_tables.groups
 
     @property
     def _without_operations(self) -> bool:
@@ -145,20 +154,49 @@ class RunBreakdown(TracedSteps):
         if self._without_operations:
             return {}
         unattributed = self.regression_tables.unattributed_and_left()
+        unattributed.update(self._rests)
+        left = unattributed.get(NOT_RESOLVED)
+        if left is not None:
+            left = self._with_left_of_rails(left, "operations")
+            unattributed[NOT_RESOLVED] = left
+        if left is not None and self.total_by_rails is not None:
+            of_total = self._left_of_total("operations")
+            if of_total is None and not left.parts("energy_by_rail"):
+                del unattributed[NOT_RESOLVED]
+            else:
+                nothing = missing("J", "its rails tell all of it")
+                unattributed[NOT_RESOLVED] = left.updated(energy=of_total or nothing)
+        return unattributed
+
+    @cached_property
+    def _rests(self) -> dict[str, Figures]:
+        """Unattributed time by name, without what is not resolved."""
+        rests = dict(self.regression_tables.unattributed)
         for name, regression_tables in self._regression_tables_of_rails.items():
             for rest, figures in regression_tables.unattributed.items():
-                energy = regression_tables.energy_of(figures)
-                unattributed[rest] = with_rail(unattributed[rest], name, energy)
-        if left := unattributed.get("not_resolved"):
-            unattributed["not_resolved"] = self._with_left_of_rails(left, "operations")
-        return unattributed
+                rests[rest] = with_rail(rests[rest], name, regression_tables.energy_of(figures))
+        total = self.total_by_rails
+        return {
+            name: figures if total is None else total.with_energy(figures)
+            for name, figures in rests.items()
+        }
 
     def not_resolved(self) -> dict[str, Figures]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
         if self._without_operations:
             return {}
-        left = self.regression_tables.not_resolved()
-        return {table: self._with_left_of_rails(each, table) for table, each in left.items()}
+        tables = {
+            table: self._with_left_of_rails(left, table)
+            for table, left in self.regression_tables.not_resolved().items()
+        }
+        if self.total_by_rails is None:
+            return tables
+        for table, left in tables.items():
+            of_total = self._left_of_total(table)
+            energy = {} if of_total is None else {"energy": of_total}
+            others = {key: entry for key, entry in left.items() if key != "energy"}
+            tables[table] = Figures({**energy, **others})
+        return tables
 
     def _with_left_of_rails(self, left: Figures, table: str) -> Figures:
         """With the energy of rails that rows of a table and rests leave out; groups of rails are in it."""
@@ -169,4 +207,49 @@ class RunBreakdown(TracedSteps):
             for name, tables in self._regression_tables_of_rails.items()
             if (figure := tables.table(table).left) is not None
         }
+        total = self.total_by_rails
+        if total is not None and len(total.names) == 1 and (of_total := self._left_of_total(table)):
+            by_rail[total.names[0]] = of_total
         return left.updated(energy_by_rail=by_rail)
+
+    # --- the machine by its rails ---------------------------------------------------------------
+
+    @cached_property
+    def total_by_rails(self) -> TotalByRails | None:
+        """What the machine's rows are sums of, where a GPU worked and rails tell what feeds it.
+
+        None where the total has no such rails: then its rows are told by its own samples alone.
+        """
+        quantities, _ = self._quantities
+        whole = quantities.get("energy")
+        if self.reason is not None or whole is None or self.side("energy") != "all":
+            return None
+        windows = len(whole.unattributed)
+
+        def step_j(name: str) -> float:
+            quantity = quantities[name]
+            return float(quantity.rows.sum() + quantity.unattributed.sum()) / windows
+
+        parts = {
+            name: step_j(f"{RAIL}{name}")
+            for name in rails_of_total(self._series.total_channels, self._series.channels)
+            if f"{RAIL}{name}" in quantities and self.side(f"{RAIL}{name}") != "all"
+        }
+        if not any(self.side(f"{RAIL}{name}") == "device" for name in parts):
+            return None
+        if not fits(step_j("energy"), parts.values()):
+            return None
+        return TotalByRails(
+            names=tuple(channel.name for channel in self._series.total_channels),
+            step_j=step_j("energy"),
+            parts=parts,
+            step_s=self._step_s,
+            source=whole.source,
+            status=whole.status,
+        )
+
+    def _left_of_total(self, table: str) -> Figure | None:
+        """Energy of the machine that rows of a table and rests leave out."""
+        assert self.total_by_rails is not None
+        rows = (row.figures for row in self._rows(table))
+        return self.total_by_rails.left([*rows, *self._rests.values()])

@@ -37,6 +37,7 @@ class RegressionRows:
         source: Of the energy.
         whole: What all that is asked for takes of a mean clean step in J, as integration has it.
         kinds: What is asked for.
+        traced_by: What traced the kinds.
         remark: What is said of each figure beside, or "".
     """
 
@@ -46,10 +47,11 @@ class RegressionRows:
         source: EnergySource,
         whole: float,
         kinds: IntArray,
+        traced_by: str,
         remark: str = "",
     ) -> None:
         self._of = regression_result
-        self._source = source
+        self._source, self._traced_by = source, traced_by
         self._groups = list(regression_result.regression.groups)
         self._group = np.full(len(regression_result.kinds), -1, np.int64)
         for number, group in enumerate(self._groups):
@@ -179,7 +181,7 @@ class RegressionRows:
             resolved=resolved(energy),
             time=Figure(
                 value=float(self._of.seconds[mine].sum()), unit="s", status=Status.ATTRIBUTED,
-                source="torch profiler, monotonic clock",
+                source=self._traced_by,
             ),
             power=power,
             energy=energy,

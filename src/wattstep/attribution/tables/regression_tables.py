@@ -104,6 +104,7 @@ class RegressionTables:
             self._source,
             whole.value,
             together(members),
+            self._steps.tracer,
             self._steps.by_time_alone(self._quantity),
         )
         return regression_rows.reason or regression_rows
@@ -260,7 +261,7 @@ class RegressionTables:
         table = {**self.unattributed}
         if left := self.not_resolved()["operations"]:
             none = Figure(
-                value=0.0, unit="s", status=Status.ATTRIBUTED, source="torch profiler",
+                value=0.0, unit="s", status=Status.ATTRIBUTED, source=self._steps.instruments.profiler,
                 method="their time stands with the operations and rests themselves",
             )  # fmt: skip
             nothing_left = replace(none, unit="J", method="regression tells all of it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -19,8 +19,11 @@ from wattstep.schema.channel import Channel
 
 Side = Literal["all", "device", "host", "memory"]
 _SIDES: Final[dict[str, Side]] = {"gpu": "device", "cpu": "host", "memory": "memory"}
-_CARD: Final = re.compile(r"(gpu\d+)\.")
+CARD: Final = re.compile(r"(gpu\d+)\.")
 _OTHER_GPU: Final = "uncore"  # RAPL's word for the processor's own graphics, on which no CUDA runs
+FILL, WITHIN, ACROSS = 1, 2, 3  # kinds of copies
+_FILL, _COPY = re.compile(r"(?i)memset"), re.compile(r"(?i)memcpy")
+_HOST: Final = re.compile(r"(?i)HtoD|DtoH|HtoH|HtoA|AtoH|host")
 WORDS: Final = {
     "device": "0 by what the rail feeds: the GPU, and this runs on the CPU",
     "host": "0 by what the rail feeds: the CPU, and this runs on a GPU",
@@ -38,7 +41,7 @@ def side_of(channels: Collection[Channel]) -> Side:
 
 def cards_of(channels: Collection[Channel], processors: Collection[str]) -> Collection[str]:
     """The GPUs of the trace that these channels feed; all of them where their names do not tell."""
-    cards = {match[1] for channel in channels if (match := _CARD.match(channel.name))}
+    cards = {match[1] for channel in channels if (match := CARD.match(channel.name))}
     return cards & set(processors) or processors
 
 
@@ -128,6 +131,23 @@ def rows_of(rows: TracedRows, chosen: BoolArray) -> TracedRows:
     )
 
 
+def copies_of(names: Sequence[str]) -> IntArray:
+    """What rows of these names are: 0 no copy, `FILL`, `WITHIN` the GPU, `ACROSS` to or from the host.
+
+    Args:
+        names: Of rows on a GPU, shape (n,).
+    """
+    return np.array([_copy_of(name) for name in names], np.int64)
+
+
+def _copy_of(name: str) -> int:
+    if _FILL.search(name):
+        return FILL
+    if not _COPY.search(name):
+        return 0
+    return ACROSS if _HOST.search(name) else WITHIN
+
+
 def bytes_of_rows(
     size: FloatArray,
     *,
@@ -137,12 +157,15 @@ def bytes_of_rows(
     launch: IntArray,
     idle: BoolArray,
     lasting_s: FloatArray,
+    copies: IntArray,
+    shared: bool = True,
 ) -> FloatArray:
-    """Bytes that each row moved itself, NaN where they are not known, shape (n,).
+    """Bytes of the host's memory that each row moved itself, NaN where not known, shape (n,).
 
-    Copies have bytes. Kernels have those of the operation that launched them, by how long each
-    lasts; that operation moves nothing itself. What an operation of the CPU moves stands with its
-    outermost row.
+    Copies have bytes, and read and write each of them. Kernels have those of the operation that
+    launched them, less what its copies moved, by how long each lasts; that operation moves nothing
+    itself. What an operation of the CPU moves stands with its outermost row. Where the GPU has a
+    memory of its own, its work moves only what is copied from or to the host's.
 
     Args:
         size: Bytes by the trace, NaN where not known, shape (n,).
@@ -152,17 +175,25 @@ def bytes_of_rows(
         launch: The row that asked for each row's work, or -1.
         idle: Calls and scopes, which move nothing.
         lasting_s: How long each row lasts.
+        copies: As `copies_of`, shape (n,).
+        shared: Whether the GPU works in the host's memory.
     """
     count = len(size)
     moved = np.where(own, size, np.where(np.isfinite(size[outer]), 0.0, np.nan))
     moved[idle & ~on_gpu] = 0.0
     gpu = np.flatnonzero(on_gpu)
-    moved[gpu] = size[gpu]
+    copied = size[gpu] * np.where(copies[gpu] >= WITHIN, 2, 1)
     asker = np.where(launch[gpu] >= 0, outer[launch[gpu]], -1)
     moved[asker[asker >= 0]] = 0.0  # on the host it only asks
+    if not shared:
+        moved[gpu] = np.where(copies[gpu] == ACROSS, size[gpu], 0.0)
+        return moved
+    moved[gpu] = copied
+    sized = (copies[gpu] > 0) & (asker >= 0) & np.isfinite(copied)
+    taken = np.bincount(asker[sized], copied[sized], minlength=count)
     kernel = ~np.isfinite(size[gpu]) & (asker >= 0)
     rows, askers = gpu[kernel], asker[kernel]
     whole = np.bincount(askers, lasting_s[rows], minlength=count)[askers]
     share = np.divide(lasting_s[rows], whole, out=np.zeros(len(rows)), where=whole > 0)
-    moved[rows] = size[askers] * share
+    moved[rows] = np.maximum(size[askers] - taken[askers], 0.0) * share
     return moved

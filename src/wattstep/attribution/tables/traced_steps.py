@@ -19,7 +19,7 @@ from wattstep.attribution.overhead_compensation import (
     match_layers,
 )
 from wattstep.attribution.quantities import RAIL, Quantity
-from wattstep.attribution.tables.attributor import NO_BYTES, OWN_TRACE, Attributor
+from wattstep.attribution.tables.attributor import NO_BYTES, Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
 from wattstep.attribution.tables.covered import covered_s
 from wattstep.attribution.tables.instances import TracedInstances
@@ -44,11 +44,13 @@ from wattstep.attribution.tables.taking_part import (
     TakingPart,
     bytes_of_rows,
     cards_of,
+    copies_of,
     rows_of,
     side_of,
 )
 from wattstep.attribution.tables.traced import COLUMNS, TracedColumns, outermost_above
 from wattstep.recorded.imported import NO_OPERATIONS
+from wattstep.recorded.instruments import Instruments
 from wattstep.recorded.phases import Phases
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores
@@ -92,6 +94,16 @@ class TracedSteps:
         time = mean_figure(self.steps.seconds[self.clean], "s", source, Status.MEASURED)
         with_period: Figure = self._tables.imported.with_period(time)
         return with_period
+
+    @property
+    def instruments(self) -> Instruments:
+        """What measured within the framework."""
+        return self._tables.instruments
+
+    @property
+    def tracer(self) -> str:
+        """Source of times that were traced, on the clock of the steps."""
+        return self.instruments.tracer
 
     @property
     def _traced_by(self) -> str:
@@ -310,6 +322,7 @@ class TracedSteps:
             self.clean,
             self.step_time,
             self._tables.imported,
+            self._traced_by if self.steps.only_traced else self.tracer,
             self.rows,
             self.compensated,
             lambda: self._labels.alike,
@@ -378,7 +391,8 @@ class TracedSteps:
 
     @cached_property
     def _moved_bytes(self) -> FloatArray | None:
-        """Bytes that each row moved, NaN where not known; None where they are of most of the time."""
+        """Bytes that each row moved, NaN where not known; None where they are not of most of the time."""
+        names = self.label("name")
         moved = bytes_of_rows(
             self.numbers("bytes"),
             on_gpu=~self._processor.named("cpu"),
@@ -387,11 +401,27 @@ class TracedSteps:
             launch=self.launch,
             idle=self.label("kind").named("runtime call") | ~self._operation,
             lasting_s=self.compensated.busy_s,
+            copies=copies_of(names.texts.tolist())[names.code],
+            shared=self._shares_memory,
         )
         time = self.compensated.time_s
         known = np.isfinite(moved)
         enough = time[known].sum() >= ENOUGH_BYTES * time.sum() and np.nansum(moved) > 0
         return moved if enough else None
+
+    @property
+    def _shares_memory(self) -> bool:
+        """True if the GPU works in the memory that the run's rails feed: the host's.
+
+        Where nothing says it, as of other tools' traces, unless that is a processor's own counter,
+        which machines with a card have.
+        """
+        shares = self._tables.info.device.get("gpu", {}).get("shares_memory")
+        rails = [
+            channel for channel in self._series.channels.values() if channel.domain == "memory"
+        ]
+        counted = any(channel.role == "energy_part" for channel in rails)
+        return not counted if shares is None else shares
 
     @property
     def ahead(self) -> float:
@@ -460,6 +490,7 @@ class TracedSteps:
             quantities=quantities,
             absent=absent,
             allocated=chosen.allocated,
+            allocator=self.instruments.allocator,
             flops=chosen.numbers("flops"),
             size=chosen.numbers("bytes"),
             outermost=chosen.outermost,
@@ -525,7 +556,7 @@ class TracedSteps:
             end_ns=rows.end_ns[at],
             seconds=seconds,
             tracer_s=inside * compensated.correction.cost_s[compensated.phase[at]],
-            source=self._traced_by if self.steps.only_traced else OWN_TRACE,
+            source=self._traced_by if self.steps.only_traced else self.tracer,
         )
 
     # --- below the sampling interval ----------------------------------------------------------

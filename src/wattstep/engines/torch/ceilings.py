@@ -80,7 +80,7 @@ def measure(asked: Asked, tell: Tell = lambda text: None) -> Ceilings:
     return Ceilings(
         created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         device=identity(asked.device),
-        torch=str(torch.__version__),
+        engine=f"torch {torch.__version__}",
         threads=asked.threads,
         compute=measured.compute,
         levels=tuple(levels),

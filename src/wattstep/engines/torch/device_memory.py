@@ -11,8 +11,8 @@ import torch
 from wattstep.engines.torch.memory import bytes_of_tensors
 
 
-class DeviceMemory:
-    """Memory of a GPU; also a `Meter` of what torch's allocator has handed out.
+class GpuMemory:
+    """`DeviceMemory` of a GPU; also a `Meter` of what torch's allocator has handed out.
 
     Scratch space of kernels (cuDNN, cuBLAS) comes from that allocator too, so it shows there. The
     allocator counts on the CPU and at once: no operation need have ended.

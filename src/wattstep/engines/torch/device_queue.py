@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from wattstep.engines.torch.device_memory import DeviceMemory
+from wattstep.engines.torch.device_memory import GpuMemory
 from wattstep.engines.torch.gpu import facts
 from wattstep.schema.run_documents import GpuFacts
 
@@ -103,7 +103,7 @@ class TorchDeviceQueue:
 
     def memory(self) -> Mapping[str, int]:
         """As `DeviceQueue.memory`, since the process began or the script reset the peaks."""
-        device = DeviceMemory(self._cuda, self._number)
+        device = GpuMemory(self._cuda, self._number)
         used, _ = device.used_by_process()
         properties = self._cuda.get_device_properties(self._number)
         return {

@@ -10,9 +10,17 @@ from typing import Any, Final
 from wattstep.engines.torch.gpu import PROCESSORS
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
-from wattstep.schema.engine import Engine, ModelCounts, Trainer, TrainingHooks
+from wattstep.schema.engine import (
+    Engine,
+    Listener,
+    ModelCounts,
+    PhaseListener,
+    Trainer,
+    TrainingHooks,
+)
 from wattstep.schema.extras import require
 from wattstep.schema.run_documents import GpuFacts
+from wattstep.schema.step_memory import DeviceMemory
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import Preparation, Specification
 
@@ -74,13 +82,13 @@ class TorchEngine(Engine):
 
         return samples_of(batch)
 
-    def listen(self, listener: Any, marker: str) -> None:
+    def listen(self, listener: Listener, marker: str) -> None:
         """As `Engine.listen`."""
         from wattstep.engines.torch.hooks import TorchHooks
 
         TorchHooks(listener, marker).install()
 
-    def follow(self, listener: Any) -> TrainingHooks:
+    def follow(self, listener: PhaseListener) -> TrainingHooks:
         """As `Engine.follow`."""
         from wattstep.engines.torch.phase_hooks import PhaseHooks
 
@@ -95,24 +103,24 @@ class TorchEngine(Engine):
 
         return bytes_of_tensors()
 
-    def device_memory(self, processor: str) -> Any:
+    def device_memory(self, processor: str) -> DeviceMemory | None:
         """As `Engine.device_memory`."""
         if processor == "cpu":
             return None
-        from wattstep.engines.torch.device_memory import DeviceMemory
+        from wattstep.engines.torch.device_memory import GpuMemory
         from wattstep.engines.torch.processor import find_device
 
         find_device(processor)
-        return DeviceMemory()
+        return GpuMemory()
 
     def memory_account(self, processor: str) -> str:
         """As `Engine.memory_account`."""
         if processor == "cpu":
             return ""
-        from wattstep.engines.torch.device_memory import DeviceMemory
+        from wattstep.engines.torch.device_memory import GpuMemory
 
         try:
-            return DeviceMemory().account()
+            return GpuMemory().account()
         except RuntimeError:  # of a GPU that failed altogether
             return ""
 

@@ -6,7 +6,7 @@ import functools
 import importlib
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.utils.data.dataloader as dataloader
@@ -14,32 +14,10 @@ from torch.autograd import profiler as autograd_profiler
 from torch.optim import optimizer as torch_optimizer
 
 from wattstep.engines.markers import check_marker
-from wattstep.engines.torch.phase_hooks import PhaseHooks, PhaseListener
+from wattstep.engines.torch.phase_hooks import PhaseHooks
+from wattstep.schema.engine import Listener
 
 DISCOVERY_STEPS = 3  # during these the outermost modules are looked for
-
-
-class Listener(PhaseListener, Protocol):
-    """Receiver of the script's events."""
-
-    @property
-    def tracing(self) -> bool:
-        """True if the step that runs is traced."""
-
-    def data_begins(self) -> None:
-        """A batch is asked for."""
-
-    def data_ends(self, samples: int | None) -> None:
-        """It is there; so many samples, where that can be seen."""
-
-    def step_ends(self) -> None:
-        """The optimizer has made its step."""
-
-    def model_found(self, model: Any) -> None:
-        """This module is called by the script itself, not by another module."""
-
-    def profiler_found(self, name: str) -> None:
-        """The script makes a profiler of its own."""
 
 
 class TorchHooks:

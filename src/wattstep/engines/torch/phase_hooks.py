@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.nn import utils as torch_nn_utils
@@ -15,68 +15,10 @@ from torch.optim import optimizer as torch_optimizer
 
 from wattstep.engines.torch.global_hooks import around_modules
 from wattstep.engines.torch.graph_sign import GraphSign
+from wattstep.schema.engine import PhaseListener
 
 CLIPPERS = ("clip_grad_norm_", "clip_grad_value_")
 MOST_NAMED = 2  # networks of one optimizer that its name tells
-
-
-class Phases(Protocol):
-    """Those of the step that runs."""
-
-    @property
-    def on(self) -> bool:
-        """True if the step carries marks."""
-
-    @property
-    def by_hand(self) -> bool:
-        """True if the last step that carried marks had no optimizer."""
-
-
-class PhaseListener(Protocol):
-    """Receiver of the events of a step."""
-
-    @property
-    def phases(self) -> Phases:
-        """Say whether the step that runs carries marks; else only `forward_begins` need be told."""
-
-    def forward_begins(self, module: Any, gradients: bool) -> None:
-        """A network is called by the script, not by another module; with gradients or without.
-
-        In steps without marks the calls of networks by other networks are told as well.
-        """
-
-    def forward_ends(self) -> None:
-        """It has returned, or raised."""
-
-    def backward_begins(self) -> None:
-        """Gradients are being computed, by whatever function."""
-
-    def backward_ends(self) -> None:
-        """They have been."""
-
-    def graph_begins(self) -> None:
-        """An operation keeps the first value for gradients; told where networks tell nothing."""
-
-    def no_gradients_end(self) -> None:
-        """A `torch.no_grad` ends; told where no optimizer tells of updates."""
-
-    def clipping_begins(self) -> None:
-        """Gradients are clipped."""
-
-    def clipping_ends(self) -> None:
-        """They have been."""
-
-    def optimizer_begins(self) -> None:
-        """An optimizer makes its step."""
-
-    def optimizer_ends(self, name: Callable[[], str]) -> None:
-        """It has; `name` tells what it has updated."""
-
-    def clearing_begins(self) -> None:
-        """An optimizer clears its gradients."""
-
-    def clearing_ends(self) -> None:
-        """It has."""
 
 
 class PhaseHooks:

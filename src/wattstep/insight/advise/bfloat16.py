@@ -52,6 +52,9 @@ def bfloat16(facts: Facts) -> Advice | str:
         ),
         evidence={"products_time": time, "peak_fp32": wide, "peak_bf16": narrow},
         how=f"{facts.tried_by} --precision amp"
-        if facts.ours
-        else facts.in_code("torch.autocast('cpu', torch.bfloat16)"),
+        if facts.ours and facts.on_torch
+        else facts.in_code(
+            "products of matrices and convolutions in bfloat16",
+            "torch.autocast('cpu', torch.bfloat16)",
+        ),
     )

@@ -53,6 +53,9 @@ def channels_last(facts: Facts) -> Advice | str:
         ),
         evidence={"convolution_time": time, "channels_first": first, "channels_last": last},
         how=f"{facts.tried_by} --channels-last"
-        if facts.ours
-        else facts.in_code("model.to(memory_format=torch.channels_last)"),
+        if facts.ours and facts.on_torch
+        else facts.in_code(
+            "images and the kernels of convolutions in memory with their channels last",
+            "model.to(memory_format=torch.channels_last)",
+        ),
     )

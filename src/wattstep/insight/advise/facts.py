@@ -13,6 +13,7 @@ from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
 from wattstep.insight.explain.gaps import Idle, idle_of
 from wattstep.insight.explain.operations import Work, attributed, ceilings_of, under_ceilings
 from wattstep.insight.explain.threads import Cores, cores_of
+from wattstep.recorded.instruments import TORCH
 from wattstep.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.ceilings import Ceilings
@@ -69,21 +70,38 @@ class Facts:
         if not self.ours:
             script = self.script
             return f"wattstep profile {script}" if script else "record the training again"
-        batch = f" --batch {info.batch_size}" if info.batch_size else ""
-        threads = f" --threads {info.threads}" if info.threads else ""
-        return f"wattstep run {info.workload}{batch}{threads}"
+        return self.run_with(batch=info.batch_size, threads=info.threads)
+
+    def run_with(self, *, batch: int | None, threads: int | None = None) -> str:
+        """The command that trains this workload of ours; of what is None, as it does unasked."""
+        engine = None if self.on_torch else self.run.breakdown.instruments.framework
+        options = {"engine": engine, "batch": batch, "threads": threads}
+        words = [f"--{name} {value}" for name, value in options.items() if value]
+        return " ".join([f"wattstep run {self.run.info.workload}", *words])
 
     @property
     def script(self) -> str:
         """Script that `wattstep profile` recorded, as the command takes it; "" of other trainings."""
         return self.run.info.options.get("script", "")
 
-    def in_code(self, change: str) -> str:
-        """A change to the code that trains, where it goes, and how it is recorded."""
+    def in_code(self, change: str, with_torch: str | None = None) -> str:
+        """A change to the code that trains, where it goes, and how it is recorded.
+
+        Args:
+            change: In general words.
+            with_torch: In torch's calls, where it has some.
+        """
+        if self.on_torch and with_torch is not None:
+            change = with_torch
         if self.ours:
             return f"in a script of your own: {change}"
         place = f" in {self.script.removeprefix('-m ')}" if self.script else ""
         return f"{change}{place}, then {self.tried_by}"
+
+    @property
+    def on_torch(self) -> bool:
+        """True if what trains can call torch."""
+        return self.run.breakdown.instruments.framework == TORCH
 
     @property
     def ours(self) -> bool:
@@ -126,7 +144,7 @@ class Facts:
 
     def time_of(self, rows: BoolArray, words: str) -> Figure:
         """Time of a step in these rows of the table."""
-        return attributed(self._seconds_of(rows), words)
+        return attributed(self.run.breakdown, self._seconds_of(rows), words)
 
     def _seconds_of(self, rows: BoolArray) -> FloatArray:
         """Time in s of each traced step in these rows of the table, shape (windows,)."""
@@ -145,10 +163,10 @@ class Facts:
     def time_between(self) -> Figure:
         """Time of a step in code between operations, data and the game apart."""
         seconds = self.idle.seconds[FRAMEWORK] + self.idle.seconds[OPTIMIZER]
-        return attributed(seconds, "gaps of the framework and the optimizer")
+        return attributed(self.run.breakdown, seconds, "gaps of the framework and the optimizer")
 
     @cached_property
     def data_time(self) -> Figure:
         """Time of a step in its data phase: operations and waiting."""
         seconds = self._seconds_of(self.in_phase("data")) + self.idle.seconds[DATA]
-        return attributed(seconds, "operations and gaps of the phase `data`")
+        return attributed(self.run.breakdown, seconds, "operations and gaps of the phase `data`")

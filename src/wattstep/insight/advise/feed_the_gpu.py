@@ -27,17 +27,23 @@ def feed_the_gpu(facts: Facts) -> Advice | str:
         for device in breakdown.others
     }
     device = max(by_host, key=lambda name: float(by_host[name].mean()))
-    time = attributed(by_host[device], "time without work that the host had not launched yet")
+    time = attributed(
+        breakdown, by_host[device], "time without work that the host had not launched yet"
+    )
     value, step = time.value or 0.0, facts.step_s
     if value < WORTH * step:
         return f"{device} waits for the host {value / step:.1%} of a step"
     saving = Saving(value=value, low=0.0, high=value)
+    graphs = (
+        "torch.compile(mode='reduce-overhead') or CUDA graphs"
+        if facts.on_torch
+        else "or graphs of work that are launched as one,"
+    )
     return Advice(
         title=f"Give {device} more to do at once",
         why=f"{device} has nothing to do for {value / step:.0%} of a step, because the host has not "
         "launched its next work.",
         gain=gain_of(saving, step, "all of it, if work were always launched in time: a bound"),
         evidence={"gpu_waits_for_host": time},
-        how="a larger batch, torch.compile(mode='reduce-overhead') or CUDA graphs in your script; "
-        "then trace and wattstep import again",
+        how=f"a larger batch, {graphs} in your script; then trace and wattstep import again",
     )

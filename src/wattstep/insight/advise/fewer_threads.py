@@ -45,10 +45,11 @@ def fewer_threads(facts: Facts) -> Advice | str:
 
 
 def _how(facts: Facts) -> str:
-    info, threads = facts.run.info, facts.cores.fitting
+    threads = facts.cores.fitting
     if facts.ours:
-        batch = f" --batch {info.batch_size}" if info.batch_size else ""
-        return f"wattstep run {info.workload}{batch} --threads {threads}"
+        return facts.run_with(batch=facts.run.info.batch_size, threads=threads)
     if not facts.script:
-        return facts.in_code(f"torch.set_num_threads({threads})")
+        return facts.in_code(
+            f"{spoken_threads(threads)} for an operation", f"torch.set_num_threads({threads})"
+        )
     return f"OMP_NUM_THREADS={threads} {facts.tried_by}"

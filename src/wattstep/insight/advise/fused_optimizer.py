@@ -58,5 +58,8 @@ def fused_optimizer(facts: Facts) -> Advice | str:
                 value=calls, unit="count", status=Status.COUNTED, source="trace"
             ),
         },
-        how=facts.in_code("torch.optim.SGD(..., fused=True), or Adam and AdamW likewise"),
+        how=facts.in_code(
+            "an optimizer that updates all parameters in one call",
+            "torch.optim.SGD(..., fused=True), or Adam and AdamW likewise",
+        ),
     )

@@ -33,7 +33,7 @@ def larger_batch(facts: Facts) -> Advice | str:
         why=_why(saving, step, from_line=fitted is not None),
         gain=gain_of(saving, step, f"time of a sample with {TIMES} times the batch; {method}"),
         evidence={"idle_framework": facts.time_between, "optimizer_time": facts.optimizer_time},
-        how=f"wattstep run {run.info.workload} --batch {TIMES * batch}"
+        how=facts.run_with(batch=TIMES * batch)
         if facts.ours
         else facts.in_code(f"batches of {TIMES * batch}"),
     )

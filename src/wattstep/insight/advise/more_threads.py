@@ -43,7 +43,7 @@ def more_threads(facts: Facts) -> Advice | str:
 
 def _how(facts: Facts, threads: int) -> str:
     if facts.ours:
-        info = facts.run.info
-        batch = f" --batch {info.batch_size}" if info.batch_size else ""
-        return f"wattstep run {info.workload}{batch} --threads {threads}"
-    return facts.in_code(f"torch.set_num_threads({threads})")
+        return facts.run_with(batch=facts.run.info.batch_size, threads=threads)
+    return facts.in_code(
+        f"{spoken_threads(threads)} for an operation", f"torch.set_num_threads({threads})"
+    )

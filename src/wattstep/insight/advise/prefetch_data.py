@@ -37,5 +37,8 @@ def prefetch_data(facts: Facts) -> Advice | str:
             saving, step, "time of the phase `data`, as far as the rest of a step is as long"
         ),
         evidence={"data_time": data, "cores_idle": idle},
-        how=facts.in_code("DataLoader(..., num_workers=1, prefetch_factor=2)"),
+        how=facts.in_code(
+            "batches that another process loads ahead",
+            "DataLoader(..., num_workers=1, prefetch_factor=2)",
+        ),
     )

@@ -35,5 +35,8 @@ def zero_gradients(facts: Facts) -> Advice | str:
         why=f"{value / step:.0%} of a step fills gradients with zeros.",
         gain=gain_of(saving, step, "time of the operations that fill; adding to them goes, too"),
         evidence={"zero_time": time},
-        how=facts.in_code("optimizer.zero_grad(set_to_none=True)"),
+        how=facts.in_code(
+            "gradients that are written anew, not filled with zeros and added to",
+            "optimizer.zero_grad(set_to_none=True)",
+        ),
     )

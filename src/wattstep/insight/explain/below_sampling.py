@@ -56,7 +56,7 @@ def below_sampling(run: Run) -> Section:
         tables=(
             Table(
                 name="groups", title="What is told apart", columns=GROUPS,
-                rows=_groups(table, result),
+                rows=_groups(table, result, run.breakdown.instruments.profiler),
             ),
             Table(
                 name="operations", title="Power by operation", columns=OPERATIONS,
@@ -141,7 +141,7 @@ def _sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}"
 
 
-def _groups(table: RegressionResult, result: RegressionRows) -> list[dict[str, Any]]:
+def _groups(table: RegressionResult, result: RegressionRows, profiler: str) -> list[dict[str, Any]]:
     """The costliest first, with the energies that the tables of operations have."""
     groups = sorted(table.regression.groups, key=lambda group: -(group.energy.value or 0.0))
     return [
@@ -153,7 +153,7 @@ def _groups(table: RegressionResult, result: RegressionRows) -> list[dict[str, A
             "members": len(group.members),
             "holds": [table.levels.names[member] for member in group.members],
             "time": Figure(
-                value=group.seconds, unit="s", status=Status.ATTRIBUTED, source="torch profiler"
+                value=group.seconds, unit="s", status=Status.ATTRIBUTED, source=profiler
             ),
             "energy": result.reconciled(group.energy),
             "power": result.reconciled(group.power),

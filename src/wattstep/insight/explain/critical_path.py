@@ -51,13 +51,15 @@ def critical_path(run: Run) -> Section:
     share = np.array([one.path.length_ns / one.step_ns for one in paths])
     busy = np.array([float(one.cut.pieces.work_ns.sum()) / one.step_ns for one in paths])
     figures = {
-        "critical_path_time": attributed(share * step, _words(paths, breakdown)),
-        "critical_path_share": attributed(share, "longest chain over the traced step", "ratio"),
+        "critical_path_time": attributed(breakdown, share * step, _words(paths, breakdown)),
+        "critical_path_share": attributed(
+            breakdown, share, "longest chain over the traced step", "ratio"
+        ),
         "work_at_once": attributed(
-            busy / share, "work of all lanes over the longest chain", "ratio"
+            breakdown, busy / share, "work of all lanes over the longest chain", "ratio"
         ),
     }
-    rows = _rows(paths, step)
+    rows = _rows(paths, step, breakdown)
     return Section(
         name="critical_path",
         title=TITLE,
@@ -224,7 +226,7 @@ class _Cutting:
             done[lane] = max(int(traced.end_ns[row]), done.get(lane, 0))
 
 
-def _rows(paths: Sequence[_StepPath], step: float) -> list[dict[str, Any]]:
+def _rows(paths: Sequence[_StepPath], step: float, breakdown: RunBreakdown) -> list[dict[str, Any]]:
     """By label: what it has on the path, and the least slack of what it has beside it."""
     on_path: dict[tuple[str, str, str], Any] = {}
     slack: dict[tuple[str, str, str], float] = {}
@@ -242,22 +244,26 @@ def _rows(paths: Sequence[_StepPath], step: float) -> list[dict[str, Any]]:
     length = float(np.mean([one.path.length_ns / one.step_ns for one in paths]))
     rows = []
     for label, shares in on_path.items():
-        time = attributed(shares * step, "its pieces on the path, as a share of each traced step")
+        time = attributed(
+            breakdown, shares * step, "its pieces on the path, as a share of each traced step"
+        )
         rows.append(
             {
                 "name": label[0], "layer": label[1], "where": label[2], "time": time,
                 "share": time.scaled(1 / (length * step), "ratio") if length else None,
-                "slack": _slack(slack.get(label)),
+                "slack": _slack(slack.get(label), breakdown),
             }
         )  # fmt: skip
     return sorted(rows, key=lambda row: -(row["time"].value or 0.0))
 
 
-def _slack(seconds: float | None) -> Figure | None:
+def _slack(seconds: float | None, breakdown: RunBreakdown) -> Figure | None:
     if seconds is None:
         return None
     return attributed(
-        np.array([seconds]), "least over the traced steps, of its pieces that are not on the path"
+        breakdown,
+        np.array([seconds]),
+        "least over the traced steps, of its pieces that are not on the path",
     )
 
 

@@ -100,9 +100,11 @@ def gaps(run: Run) -> Section:
     not_running = not_running_time(run)
     parts = _with_off_core(run, idle, not_running)
     whole = np.sum(list(parts.values()), axis=0)
-    total = attributed(whole, "time of a step that no operation covers")
+    total = attributed(breakdown, whole, "time of a step that no operation covers")
     figures: dict[str, Figure] = {"idle_time": total}
-    figures |= {CAUSES[cause]: _figure(values) for cause, values in parts.items() if values.any()}
+    figures |= {
+        CAUSES[cause]: _figure(values, breakdown) for cause, values in parts.items() if values.any()
+    }
     figures["not_running_time"] = not_running
     figures |= _surroundings(run)
     rows = [_row(cause, values, idle, run) for cause, values in parts.items() if values.any()]
@@ -120,12 +122,12 @@ def gaps(run: Run) -> Section:
     )
 
 
-def _figure(values: FloatArray) -> Figure:
-    return attributed(values, "time that no operation covers, by its phase or scope")
+def _figure(values: FloatArray, breakdown: RunBreakdown) -> Figure:
+    return attributed(breakdown, values, "time that no operation covers, by its phase or scope")
 
 
 def _row(cause: str, values: FloatArray, idle: Idle, run: Run) -> dict[str, Any]:
-    time, step = _figure(values), run.breakdown.step_time.value or np.nan
+    time, step = _figure(values, run.breakdown), run.breakdown.step_time.value or np.nan
     return {
         "cause": cause,
         "time": time,
@@ -137,12 +139,12 @@ def _row(cause: str, values: FloatArray, idle: Idle, run: Run) -> dict[str, Any]
 def _off_cpu(cause: str, values: FloatArray, idle: Idle, run: Run) -> Figure:
     """Of a cause's time, that in which the training ran on no core."""
     if cause == KEPT:
-        return _figure(values)
+        return _figure(values, run.breakdown)
     if reason := _cannot_tell(cause, values, idle, run):
         return missing("s", reason)
     assert idle.cpu_s is not None
     waited = np.maximum(idle.seconds[cause] - idle.cpu_s[cause], 0.0)
-    return attributed(waited, "time less the CPU time that was sampled in it")
+    return attributed(run.breakdown, waited, "time less the CPU time that was sampled in it")
 
 
 def _cannot_tell(cause: str, values: FloatArray, idle: Idle, run: Run) -> str | None:
@@ -260,7 +262,7 @@ def _scopes(breakdown: RunBreakdown) -> Table:
         if not mine.any():
             continue
         seconds = np.bincount(window[mine], breakdown.compensated.time_s[mine], minlength=windows)
-        time = attributed(seconds.astype(np.float64), "own time of the module's code")
+        time = attributed(breakdown, seconds.astype(np.float64), "own time of the module's code")
         if time.value:
             rows.append({"layer": str(text), "time": time, "share": _of_step(time, breakdown)})
     rows.sort(key=lambda row: -(row["time"].value or 0.0))

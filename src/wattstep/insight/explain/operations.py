@@ -112,8 +112,8 @@ def ceilings_of(run: Run) -> Ceilings | str:
     if info.processor not in (None, "cpu"):
         return f"ceilings are measured of CPUs only, the run used {info.processor}"
     device = info.device.get("emulated_on", info.device)
-    ceilings = find(device, info.environment.get("torch"), info.threads)
-    if not isinstance(ceilings, str) or info.threads is None or "torch" not in info.environment:
+    ceilings = find(device, info.engine, info.threads)
+    if not isinstance(ceilings, str) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
     return f"{ceilings}: measure them on the machine that trained, with `{where}`"
@@ -158,15 +158,14 @@ def time_by_bound(run: Run, work: Work, placed: Placed) -> dict[Bound, Figure]:
     for number, bound in enumerate(BOUNDS):
         mine = code[work.group] == number
         sums = np.bincount(window[mine], time[mine], minlength=windows).astype(np.float64)
-        times[bound] = attributed(sums, "time of operations by what bounds them")
+        times[bound] = attributed(run.breakdown, sums, "time of operations by what bounds them")
     return times
 
 
-def attributed(seconds: FloatArray, words: str, unit: str = "s") -> Figure:
+def attributed(breakdown: RunBreakdown, seconds: FloatArray, words: str, unit: str = "s") -> Figure:
     """The mean over traced steps of a part of them, as they lie on the mean clean step."""
-    source = "torch profiler, monotonic clock"
     # Traced steps lie apart: as good as independent.
-    figure = mean_figure(seconds, unit, source, Status.ATTRIBUTED, block=1)
+    figure = mean_figure(seconds, unit, breakdown.tracer, Status.ATTRIBUTED, block=1)
     return not_negative(figure, words)
 
 

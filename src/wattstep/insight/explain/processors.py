@@ -189,7 +189,9 @@ def _at_once(run: Run) -> list[Table]:
     step_s = breakdown.step_time.value or np.nan
     rows: list[Row] = []
     for name, values_of in parts.items():
-        time = attributed(np.array(values_of), "time in which both, one or none carries out work")
+        time = attributed(
+            breakdown, np.array(values_of), "time in which both, one or none carries out work"
+        )
         rows.append({"who": name, "time": time, "share": time.scaled(1 / step_s, "ratio")})
     columns = {"who": "who works", "time": "time", "share": "of the step"}
     return [Table(name="at_once", title="At the same time", columns=columns, rows=tuple(rows))]

@@ -93,7 +93,9 @@ def _whole(run: Run, work: Work) -> dict[str, Figure]:
         run.breakdown.rows.window[~inside], compensated.time_s[~inside], minlength=windows
     )
     between = attributed(
-        own + compensated.unattributed_s.sum(axis=1), "time of a step that no operation covers"
+        run.breakdown,
+        own + compensated.unattributed_s.sum(axis=1),
+        "time of a step that no operation covers",
     )
     rate = missing("FLOP/s", NO_FLOPS)
     if flops > 0 and step.value:

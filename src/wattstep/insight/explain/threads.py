@@ -149,7 +149,7 @@ def more_threads(run: Run, work: Work, ceilings: Ceilings | None, threads: int) 
 
 def _scales(run: Run, work: Work, placed: Placed, ceilings: Ceilings, threads: int) -> FloatArray:
     """By how much the ceiling that binds each operation is higher with so many threads."""
-    ceilings_then = find(ceilings.device, ceilings.torch, threads)
+    ceilings_then = find(ceilings.device, ceilings.engine, threads)
     if isinstance(ceilings_then, str):
         return np.full(len(work.rows), np.nan)
     other = under_ceilings(run, work, ceilings_then)
@@ -165,7 +165,7 @@ def fewer_threads(run: Run, work: Work, threads: int) -> tuple[Saving | None, fl
     """
     step = run.breakdown.step_time.value or 0.0
     device = run.info.device.get("emulated_on", run.info.device)
-    ceilings = find(device, run.info.environment.get("torch"), threads)
+    ceilings = find(device, run.info.engine, threads)
     floor = 0.0
     if not isinstance(ceilings, str):
         floor = float(np.nansum(under_ceilings(run, work, ceilings).least_s))

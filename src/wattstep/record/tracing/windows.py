@@ -19,7 +19,7 @@ from wattstep.schema.tracer import LayerMarks, TracedStep, Tracer
 from wattstep.store.files import write_whole
 from wattstep.store.marks import MarkJournal
 
-NOT_LOADED = "no operations: torch was not loaded when the steps began"
+NOT_LOADED = "no operations: no framework was loaded when the steps began"
 NOT_TRACED = "no operations: this engine has no tracer"
 FOREIGN = "no further operations: the script runs a profiler of its own"
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from wattstep.recorded.power import spoken
 from wattstep.schema.arrays import FloatArray
+from wattstep.schema.figure import Missing
 
 TRIED = (2, 3)  # times longer or shorter
 FOLLOWED = 3  # harmonics, by one of which the phase is followed
@@ -42,7 +43,7 @@ class Lines:
     noise: float
 
 
-def settled(t_s: FloatArray, value: FloatArray, period_s: float) -> float | str:
+def settled(t_s: FloatArray, value: FloatArray, period_s: float) -> float | Missing:
     """The period of the steps, of which the one given may be a part or several together.
 
     A longer period is taken where its lines stand out beyond doubt, a shorter one where no line
@@ -61,21 +62,23 @@ def settled(t_s: FloatArray, value: FloatArray, period_s: float) -> float | str:
     while not any(abs(period_s / each - 1) < 0.1 for each in seen):
         seen.append(period_s)
         factor = _off(t_s, value, period_s)
-        if isinstance(factor, str):
+        if isinstance(factor, Missing):
             return factor
         if factor == 1:
             return period_s
         period_s *= factor
-    return (
+    return Missing(
         f"a pattern that comes back every {spoken(seen[-1])} is no more likely than one of "
         f"{spoken(period_s)}: samples and steps may beat"
     )
 
 
-def _off(t_s: FloatArray, value: FloatArray, period_s: float) -> float | str:
+def _off(t_s: FloatArray, value: FloatArray, period_s: float) -> float | Missing:
     """By what the period must be multiplied, or why that is open."""
     if len(_beside(float(t_s[-1] - t_s[0]) / period_s, 2)) < LEAST_BESIDE:
-        return f"too short to tell steps of {spoken(period_s)} from steps of {spoken(2 * period_s)}"
+        return Missing(
+            f"too short to tell steps of {spoken(period_s)} from steps of {spoken(2 * period_s)}"
+        )
     phase = _followed(t_s, value, period_s)
     a_period = period_s * len(t_s) / float(t_s[-1] - t_s[0])
     for m in TRIED:
@@ -94,16 +97,16 @@ def _off(t_s: FloatArray, value: FloatArray, period_s: float) -> float | str:
     return 1.0
 
 
-def _open(lines: Lines, power: float, period_s: float, m: int) -> str | None:
+def _open(lines: Lines, power: float, period_s: float, m: int) -> Missing | None:
     """Reason why steps of m periods are not ruled out."""
     both = f"steps of {spoken(period_s)} from steps of {spoken(m * period_s)}"
     if lines.chance < DOUBTFUL:
-        return (
+        return Missing(
             f"it cannot be distinguished {both}: parts seem to alternate, which chance alone may do"
         )
     share = SEEN * math.sqrt(lines.noise / power) if power > 0 else math.inf
     if share > SHARE:
-        return (
+        return Missing(
             f"parts may alternate too little to tell {both}: "
             f"what is less than {share:.0%} of the amplitude would not be seen"
         )

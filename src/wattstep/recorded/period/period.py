@@ -19,7 +19,7 @@ from wattstep.recorded.period.multiples import settled
 from wattstep.recorded.power import spoken
 from wattstep.recorded.refresh import HOLE, few_levels, refresh
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.stats.bootstrap import block_starts, ends
 
 LEAST_SAMPLES = 40
@@ -94,13 +94,13 @@ def period(
         kinds have the period of both together.
     """
     even = _even_grid(t_ns, value, source)
-    if isinstance(even, str):
+    if isinstance(even, Missing):
         return missing("s", even)
     lag = _best_lag(even)
-    if isinstance(lag, str):
+    if isinstance(lag, Missing):
         return missing("s", lag)
     lag_s = settled(even.t_s, even.sample, lag * even.step_s)
-    if isinstance(lag_s, str):
+    if isinstance(lag_s, Missing):
         return missing("s", lag_s)
     if (whole := float(even.known.sum()) * even.step_s / lag_s) < LEAST_PERIODS:
         return missing("s", _TOO_FEW.format(whole, spoken(lag_s), LEAST_PERIODS))
@@ -143,15 +143,15 @@ def rates(t_ns: IntArray, value: FloatArray) -> tuple[IntArray, FloatArray]:
     return t_ns[:-1] + length // 2, rate
 
 
-def _even_grid(t_ns: IntArray, value: FloatArray, source: str) -> _Even | str:
+def _even_grid(t_ns: IntArray, value: FloatArray, source: str) -> _Even | Missing:
     """The samples on an even grid, or why nothing can be found in them."""
     known = np.isfinite(value)
     t_ns, value = t_ns[known], value[known]
     if len(value) < LEAST_SAMPLES:
         lost = f", {int((~known).sum())} reads failed" if (~known).any() else ""
-        return f"{len(value)} samples are too few{lost}: {LEAST_SAMPLES} are needed"
+        return Missing(f"{len(value)} samples are too few{lost}: {LEAST_SAMPLES} are needed")
     if not np.ptp(value):
-        return f"the channel is constant ({value[0]:.4g} at every read)"
+        return Missing(f"the channel is constant ({value[0]:.4g} at every read)")
     updates = refresh(t_ns, value, source)
     spacing = updates.spacing_s
     # Of a load between a few levels, repeats say nothing of how often its source gives a value.
@@ -162,7 +162,7 @@ def _even_grid(t_ns: IntArray, value: FloatArray, source: str) -> _Even | str:
         new = np.concatenate([[True], np.diff(value) != 0])
         t_ns, value = t_ns[new], value[new]
         if len(value) < LEAST_SAMPLES:
-            return (
+            return Missing(
                 f"too short: {len(value)} new values in all, one every {spoken(spacing)}; "
                 f"{LEAST_SAMPLES} are needed"
             )
@@ -190,35 +190,35 @@ def _gridded(t_s: FloatArray, value: FloatArray, spacing: float, *, slower: bool
     )  # fmt: skip
 
 
-def _best_lag(even: _Even) -> float | str:
+def _best_lag(even: _Even) -> float | Missing:
     """The lag of the period in points of the grid, or why there is none."""
     covered = float(even.known.sum())
     longest = int(covered / LEAST_PERIODS)
     correlation = _autocorrelation(even, longest + 2)
     if correlation is None:
-        return "the samples have too many gaps"
+        return Missing("the samples have too many gaps")
     peaks = _peaks(correlation, longest)
     if not len(peaks):
         return _none(even)
     # All multiples of a period are alike: the first that comes near the best is looked at.
     best = int(peaks[correlation[peaks] >= NEARLY * correlation[peaks].max()][0])
     lag = _resolved(even, correlation, best, peaks)
-    if isinstance(lag, str):
+    if isinstance(lag, Missing):
         return lag
     if lag > longest:
-        return _TOO_FEW.format(covered / lag, spoken(lag * even.step_s), LEAST_PERIODS)
+        return Missing(_TOO_FEW.format(covered / lag, spoken(lag * even.step_s), LEAST_PERIODS))
     why = _chance(even, correlation, lag)
     if why is None:
         return lag
     whole = covered / lag
     if whole < 2 * LEAST_PERIODS and correlation[round(lag)] > LEAST_CORRELATION:
-        return _TOO_FEW.format(whole, spoken(lag * even.step_s), 2 * LEAST_PERIODS)
+        return Missing(_TOO_FEW.format(whole, spoken(lag * even.step_s), 2 * LEAST_PERIODS))
     return why
 
 
-def _none(even: _Even) -> str:
+def _none(even: _Even) -> Missing:
     lasts = spoken(float(even.known.sum()) * even.step_s)
-    return (
+    return Missing(
         f"no period stands out of the noise: steps too short for a new value every "
         f"{spoken(even.spacing_s)}, too even within, or too long for {lasts} of samples"
     )
@@ -246,7 +246,7 @@ def _peaks(correlation: FloatArray, longest: int) -> IntArray:
     return lags[(lags >= max(first, 2)) & (lags <= longest)]
 
 
-def _resolved(even: _Even, correlation: FloatArray, best: int, peaks: IntArray) -> float | str:
+def _resolved(even: _Even, correlation: FloatArray, best: int, peaks: IntArray) -> float | Missing:
     """The lag of one step, of which the best may be a multiple or a part; or why it is open."""
     lag = best
     for divisor in range(MOST_DIVISOR, 1, -1):
@@ -261,7 +261,7 @@ def _resolved(even: _Even, correlation: FloatArray, best: int, peaks: IntArray) 
                 break
     together = cycles_together(even.value, even.known, lag)
     if together == 0:
-        return (
+        return Missing(
             f"too short: what repeats every {spoken(lag * even.step_s)} may be parts of a step, several "
             "together, and there are too few of them to tell"
         )
@@ -270,8 +270,8 @@ def _resolved(even: _Even, correlation: FloatArray, best: int, peaks: IntArray) 
     return float(together * lag)
 
 
-def _open(even: _Even, lag: int, other: int) -> str:
-    return (
+def _open(even: _Even, lag: int, other: int) -> Missing:
+    return Missing(
         f"at a sample every {spoken(even.spacing_s)} it cannot be determined whether the steps take "
         f"{spoken(lag * even.step_s)} or {spoken(other * even.step_s)}"
     )
@@ -317,7 +317,7 @@ def _local(even: _Even, lag: int, longest: int, half_width: int) -> FloatArray:
     return best
 
 
-def _chance(even: _Even, correlation: FloatArray, lag: float) -> str | None:
+def _chance(even: _Even, correlation: FloatArray, lag: float) -> Missing | None:
     """Reason why the lag may stand out by chance; None where it does not."""
     at = round(lag)
     between = correlation[max(at // 4, 1) : max(3 * at // 4, 2)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from wattstep.engines import ENGINES
 from wattstep.record.sensors import machine
+from wattstep.schema.configuration import OF_SYSTEM, clocks
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.version import VERSION
 
@@ -31,25 +33,36 @@ def this_machine() -> MeasuringMachine:
         "architecture": facts["architecture"],
         "cores": facts["cores"],
         "memory": facts["memory"],
+        "clocks": clocks(facts),
     }
 
 
 def versions() -> dict[str, str]:
-    """Versions of wattstep and of the engines' frameworks, without loading them."""
-    by_name = {"wattstep": VERSION}
+    """What is said where it changed (`Rule.WARN` of `schema.configuration`), frameworks not loaded."""
+    facts = machine.describe()
+    by_name = {"wattstep": VERSION, "python": platform.python_version()}
+    by_name.update({name: str(facts[name]) for name in OF_SYSTEM if facts.get(name)})
     # Without its framework every configuration is refused, and says what is missing.
-    for name in ENGINES.own:
+    for name in ("numpy", *ENGINES.own):
         with suppress(metadata.PackageNotFoundError):
             by_name[name] = metadata.version(name)
     return by_name
 
 
-def unlike(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """In what two machines differ, in words; what one of them does not tell does not count."""
+def unlike(
+    before: Mapping[str, object], now: Mapping[str, object], but: Collection[str] = ()
+) -> list[str]:
+    """In what two machines differ, in words; what one of them does not tell does not count.
+
+    Args:
+        before: One.
+        now: The other.
+        but: What may differ: the clocks, which the states of a sweep set.
+    """
     return [
         f"{key} was {before[key]}, now {now[key]}"
         for key in before
-        if key in now and not _same(key, before[key], now[key])
+        if key in now and key not in but and not _same(key, before[key], now[key])
     ]
 
 

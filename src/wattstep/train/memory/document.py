@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wattstep.recorded import device_memory as device
 from wattstep.recorded import memory
+from wattstep.recorded.instruments import instruments_on
 from wattstep.schema.figure import Figure, Status, counted, missing, weakest
 from wattstep.schema.footprint import Footprint, PeakPlace, StageMemory
 from wattstep.schema.workload import kind_of
@@ -30,6 +31,7 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
     failed = next((stage for stage in life.stages if stage.failed), None)
     reason = None if failed is None else f"{failed.failed} (stage: {failed.name})"
     parts = breakdown(life)
+    allocator = instruments_on(str(life.about.get("engine", ""))).device_allocator
     names = {"workload": settings.workload, "title": settings.workload}
     names_found = {**names, **{key: life.about[key] for key in names if key in life.about}}
     return Footprint(
@@ -50,7 +52,7 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
         memory_highest={} if life.step is None else memory.highest(life.step.highest),
         intermediate_data=_intermediate(parts, reason),
         peak_at=_where(life.step),
-        stages=tuple(_stage(stage) for stage in life.stages),
+        stages=tuple(_stage(stage, allocator) for stage in life.stages),
         notes=() if life.step is None or life.step.trimmed else (_NOT_TRIMMED,),
         checkpoint=_checkpoint(life.checkpoint, reason),
     )
@@ -126,25 +128,25 @@ def _where(step: StepFootprint | None) -> PeakPlace | None:
     return PeakPlace(phase=step.phase, operation=step.operation, layer=step.layer)
 
 
-def _stage(stage: Stage) -> StageMemory:
+def _stage(stage: Stage, allocator: str) -> StageMemory:
     return StageMemory(
         stage=stage.name,
         before=_resident(stage.before, "when the stage began", stage.failed),
         peak=_resident(stage.peak, "high-water mark within the stage", stage.failed),
         after=_resident(stage.after, "when the stage had ended", stage.failed),
-        device_peak=_reserved(stage),
+        device_peak=_reserved(stage, allocator),
         failed=stage.failed,
     )
 
 
-def _reserved(stage: Stage) -> Figure | None:
+def _reserved(stage: Stage, allocator: str) -> Figure | None:
     if stage.device_peak is None:
         return None
     return Figure(
         value=float(stage.device_peak),
         unit="B",
         status=Status.MEASURED,
-        source="torch's allocator of the GPU's memory",
+        source=allocator,
         method="most that it had from the driver within the stage",
     )
 

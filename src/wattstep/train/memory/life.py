@@ -15,10 +15,12 @@ from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
 from wattstep.record.sensors.machine import describe
 from wattstep.recorded.device_memory import DevicePeak, peak_of
+from wattstep.recorded.instruments import instruments_on
 from wattstep.schema.engine import Trainer
 from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.processes import ChildNews
 from wattstep.schema.settings import setting
+from wattstep.schema.step_memory import DeviceMemory
 from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts, check_processing
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.memory.step import StepFootprint, follow_step, rest_of_process
@@ -187,7 +189,7 @@ class _Training:
         self._resident = resident
         self._file = folder / "checkpoint.pt"
         self._say = say
-        self._device: Any = None  # as `Engine.device_memory` gives it
+        self._device: DeviceMemory | None = None
         self._engine = engines.find(engines.DEFAULT)
         self._trainer: Trainer | None = None
         self._prepare: Callable[..., Trainer]
@@ -232,7 +234,8 @@ class _Training:
         with self._stage("steady step"):
             for _ in range(STEADY_STEPS):
                 self._running_trainer.step()
-        device = None if self._device is None else peak_of(self._device)
+        allocator = instruments_on(self._engine.name).device_allocator
+        device = None if self._device is None else peak_of(self._device, allocator)
         self._know(peak=self.life.stages[-1].peak, device=device)
         # What follows is slow and measures; it is no stage of a training.
         with self._stage("following a step", keep=False):

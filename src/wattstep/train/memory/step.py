@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from wattstep.errors import RecordingError
 from wattstep.recorded.device_memory import KEPT
 from wattstep.recorded.memory import AT_PEAK, HIGHEST, UNTOUCHED, divide
 from wattstep.schema.engine import Engine, Trainer
-from wattstep.schema.step_memory import DEVICE
+from wattstep.schema.step_memory import DEVICE, DeviceMemory
 from wattstep.train.memory.resident import ResidentMemory
 
 
@@ -57,7 +56,9 @@ class StepFootprint:
         return {name: size - self.untouched.get(name, 0) for name, size in self.tensors.items()}
 
 
-def follow_step(trainer: Trainer, resident: ResidentMemory, device: Any = None) -> StepFootprint:
+def follow_step(
+    trainer: Trainer, resident: ResidentMemory, device: DeviceMemory | None = None
+) -> StepFootprint:
     """Takes one step that is slow and not to be timed; the model learns from it like any other.
 
     Args:
@@ -101,7 +102,7 @@ def rest_of_process(engine: Engine, resident: ResidentMemory) -> int:
     return resident.read().anonymous - engine.bytes_of_tensors()
 
 
-def track_step(trainer: Trainer, device: Any = None) -> dict[str, int]:
+def track_step(trainer: Trainer, device: DeviceMemory | None = None) -> dict[str, int]:
     """Memory at the peak of a step by category, as marks of memory for a recorded run.
 
     The sizes that begin with `AT_PEAK` add up to what was resident at that moment without free

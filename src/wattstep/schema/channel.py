@@ -14,6 +14,9 @@ Domain = Literal[
     "cpu", "gpu", "memory", "soc", "system", "process", "battery", "thermal", "sampler", "unknown"
 ]
 Origin = Literal["measured", "replayed", "modelled"]
+# Roles of CPU times: of what trains, the best first, and of what records.
+TRAINING_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
+RECORDING_CPU = ("sampler_cpu_time", "companion_cpu_time")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,17 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from wattstep.record.sensors import is_asleep, present_or_absent, read_integer
-from wattstep.record.sensors.hwmon import find_chips
-from wattstep.schema.channel import (
-    Absent,
-    Channel,
-    Present,
-    Sensor,
-    SensorRead,
-)
+from wattstep.record.sensors import HWMON, find_chips, is_asleep, present_or_absent, read_integer
+from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead
 
-HWMON: Final = "sys/class/hwmon"
 # The driver of older Jetson releases; newer ones are hardware monitors.
 JETSON: Final = "sys/devices/pwm-fan"
 PERIOD_S: Final = 1.0  # a fan takes seconds to change its speed

@@ -11,7 +11,14 @@ from typing import Final
 
 from wattstep.boards import identify
 from wattstep.boards.rails import only_rail_on
-from wattstep.record.sensors import present_or_absent, read_integer, read_text
+from wattstep.record.sensors import (
+    HWMON,
+    chip_name,
+    find_chips,
+    present_or_absent,
+    read_integer,
+    read_text,
+)
 from wattstep.schema.channel import (
     Absent,
     Channel,
@@ -20,11 +27,9 @@ from wattstep.schema.channel import (
     Present,
     Sensor,
     SensorRead,
-    by_name,
     name_part,
 )
 
-FOLDER = "sys/class/hwmon"
 ZONES: Final = "sys/class/thermal"
 # An input with nothing connected may say -128 or -273 °C. Nothing that computes is so cold.
 LEAST_MILLIDEGREES = -100_000
@@ -115,8 +120,8 @@ class HardwareMonitors(Sensor):
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Finds the inputs that give a number."""
-        if not (root / FOLDER).is_dir():
-            return Absent(reason=f"no /{FOLDER}: virtual machines and containers usually hide it")
+        if not (root / HWMON).is_dir():
+            return Absent(reason=f"no /{HWMON}: virtual machines and containers usually hide it")
         zones = find_zones(root)
         return present_or_absent(
             (
@@ -124,28 +129,8 @@ class HardwareMonitors(Sensor):
                 for chip, folder in find_chips(root).items()
                 for part in chip_reads(root, chip, folder, zones)
             ),
-            otherwise=f"/{FOLDER} has no temperature, power or energy",
+            otherwise=f"/{HWMON} has no temperature, power or energy",
         )
-
-
-def find_chips(root: Path) -> dict[str, Path]:
-    """The chips by name: that of the driver, and the hwmon number where several have one name."""
-    folders = sorted((root / FOLDER).glob("hwmon[0-9]*"), key=chip_number)
-    return by_name({folder: chip_name(folder) for folder in folders}, "hwmon")
-
-
-def chip_number(folder: Path) -> int:
-    """The number at the end of the folder's name."""
-    return int(folder.name.removeprefix("hwmon"))
-
-
-def chip_name(folder: Path) -> str:
-    """The driver's name for the chip; old drivers keep it with the device."""
-    for path in (folder / "name", folder / "device/name"):
-        text = read_text(path)
-        if not isinstance(text, Absent):
-            return name_part(text) or "hwmon"
-    return "hwmon"
 
 
 def find_zones(root: Path) -> frozenset[str]:

@@ -8,7 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from wattstep.record.sensors import is_asleep, present_or_absent, read_integer, read_text
+from wattstep.record.sensors import (
+    HWMON,
+    is_asleep,
+    present_or_absent,
+    read_integer,
+    read_text,
+)
 from wattstep.schema.channel import (
     Absent,
     Channel,
@@ -20,7 +26,6 @@ from wattstep.schema.channel import (
     name_part,
 )
 
-HWMON: Final = "sys/class/hwmon"
 THERMAL: Final = "sys/class/thermal"
 CPUS: Final = "sys/devices/system/cpu"
 # Kernels that have the file keep it with the firmware's device, whose parent's name varies.

@@ -14,7 +14,7 @@ from wattstep.live.running import BIN_NS
 from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.journal import Mark
 from wattstep.stats.statistics import median_figure, ratio_figure
-from wattstep.store.journal_rows import samples_of_steps
+from wattstep.store.journal_rows import ended_steps, samples_of_steps
 
 RECENT_NS: Final = 30 * 10**9
 MOST_BINS: Final = 128
@@ -57,10 +57,7 @@ def steps_of(marks: Array) -> tuple[StepRows | None, Array]:
         # What came before the last begin belongs to no step that will end.
         return None, marks[starts[-1] :] if len(starts) else marks[:0]
     rest = marks[ends[-1] + 1 :]
-    at = np.searchsorted(starts, ends) - 1
-    # Of a begin that several ends claim (a garbled journal) only the first is a step.
-    own = (at >= 0) & np.concatenate([[True], np.diff(at) > 0])
-    ends, starts = ends[own], starts[at[own]]
+    starts, ends = ended_steps(marks)
     first, last = marks[starts], marks[ends]
     rows = StepRows(
         index=first["index"].astype(np.int64),

@@ -31,7 +31,6 @@ from wattstep.run.foreground import foreground_delay
 from wattstep.run.gpu import gpu_utilization
 from wattstep.run.memory import memory_metrics
 from wattstep.run.step_flags import (
-    OURS,
     StepFlags,
     around_training,
     not_comparable,
@@ -40,6 +39,7 @@ from wattstep.run.step_flags import (
 from wattstep.run.sustained import sustained_metrics
 from wattstep.run.thermal import thermal_metrics
 from wattstep.schema.arrays import IntArray
+from wattstep.schema.channel import RECORDING_CPU
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.schema.figures import Figures, Metrics
@@ -381,7 +381,7 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
     marks = (2 * len(steps.index) + len(tables.marks.t_ns)) * MARK_S
     share = (extra + marks) / span
     method = "time of tracing windows beyond a clean step, and of marks, over the recorded time"
-    ours = [curve for role in OURS if (curve := series.one(role)) is not None]
+    ours = [curve for role in RECORDING_CPU if (curve := series.one(role)) is not None]
     cores = real_cores(info.device)
     if ours and (info.threads or cores) >= cores:
         # With every core in use, what the sampler takes is taken from the training.

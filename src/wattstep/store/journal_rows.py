@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import NAMES, Mark
+from wattstep.schema.journal import MARK_FIELDS, NAMES, Mark
 from wattstep.store.folder import Folder
 from wattstep.store.tables import BLOCK
 
 LOST_NAME = "(name lost)"
+MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
 Ints = npt.NDArray[np.int64]
 
 
@@ -32,6 +33,23 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
                 return
             rows -= len(block)
             yield block
+
+
+def ended_steps(marks: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Positions of the marks that begin and end each step that ended, shape (n,) each.
+
+    The start that belongs to an end is the last one before it; a step that was started anew
+    (evaluation came between) or never ended has no end of its own. Of a start that several ends
+    claim (a garbled journal) only the first is a step.
+
+    Args:
+        marks: Rows of the journal.
+    """
+    ends = np.flatnonzero(marks["kind"] == Mark.STEP_END)
+    starts = np.flatnonzero(marks["kind"] == Mark.STEP_START)
+    at = np.searchsorted(starts, ends) - 1
+    own = (at >= 0) & np.append(True, np.diff(at) > 0)[: len(at)]
+    return starts[at[own]], ends[own]
 
 
 def samples_of_steps(

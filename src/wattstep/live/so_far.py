@@ -28,7 +28,6 @@ AT_ANY_TIME: Final = "it ends when its goal is reached, or when it is steady: at
 OVER: Final = "it has ended"
 LATE_TICKS: Final = 3000  # the last ticks, of which lateness is told
 LOOK_EVERY_S: Final = 2.0  # a look takes about 2 ms
-CLOCK: Final = "monotonic clock"
 
 
 class SoFar:

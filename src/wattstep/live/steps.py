@@ -11,7 +11,7 @@ import numpy.typing as npt
 from wattstep.live.eta import Stretches
 from wattstep.live.rows import Array
 from wattstep.live.running import BIN_NS
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.journal import Mark
 from wattstep.stats.statistics import median_figure, ratio_figure
 from wattstep.store.journal_rows import ended_steps, samples_of_steps
@@ -19,7 +19,6 @@ from wattstep.store.journal_rows import ended_steps, samples_of_steps
 RECENT_NS: Final = 30 * 10**9
 MOST_BINS: Final = 128
 WORK_OUT_NS: Final = 2 * 10**9
-CLOCK: Final = "monotonic clock"
 NO_STEP: Final = "no step was done yet"
 NONE_COUNTS: Final = "no step that counts was done yet: all were warm-up, traced or settling"
 

@@ -41,7 +41,7 @@ from wattstep.run.thermal import thermal_metrics
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.channel import RECORDING_CPU
 from wattstep.schema.failures import Failures
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import CLOCK, Figure, Status, missing, weakest
 from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.metrics import METRICS, OWN
 from wattstep.schema.run_info import RunInfo
@@ -54,7 +54,6 @@ NO_COMPARISON = (
     "known"
 )
 MARK_S = 2e-6  # a mark after a real step, half of a step's two (benchmarks/marks.py measures them)
-CLOCK = "monotonic clock"
 WHOLLY = 0.99  # of a step: sampled throughout
 # What a device tells of itself beside its energy; aggregates are no sensors of their own.
 STATES = {

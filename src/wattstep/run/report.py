@@ -19,7 +19,7 @@ from wattstep.run.sustained import sustained_course
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.channel import RECORDING_CPU, Channel
 from wattstep.schema.failures import Failures
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.figures import Metrics
 from wattstep.schema.report_rows import (
     NotMeasured,
@@ -247,7 +247,7 @@ def _outside(series: Series) -> dict[str, OutsideSteps]:
         table[name] = OutsideSteps(
             total=Figure(
                 value=float(seconds.sum()), unit="s", n=len(spans), status=Status.MEASURED,
-                source="monotonic clock", method="sum of stretches outside of the steps",
+                source=CLOCK, method="sum of stretches outside of the steps",
             ),
             energy=_energy_outside(series, spans),
         )  # fmt: skip

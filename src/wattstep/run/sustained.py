@@ -15,7 +15,7 @@ from wattstep.recorded.steps import Steps, slices
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import CLOCK, Figure, Status, missing, weakest
 from wattstep.schema.report_rows import Course, CourseColumn
 from wattstep.stats.statistics import ratio_figure
 
@@ -25,7 +25,6 @@ BINS_AT_ALL: Final = 20_000  # a fortnight of minutes: what lasts longer has lon
 LEAST_BINS: Final = 5
 SLICE_NS: Final = 200_000_000
 BUSY: Final = 0.5  # of a bin, from which on a core's frequency counts
-CLOCK: Final = "monotonic clock"
 UNITS: Final = {
     "throughput": "samples/s", "power": "W", "temperature": "°C", "frequency": "Hz",
 }  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from wattstep.errors import InvalidValueError
+from wattstep.workloads.data.samples import spread_evenly
 from wattstep.workloads.data.sound import (
     hertz_slaney,
     machine_features,
@@ -20,7 +21,6 @@ from wattstep.workloads.data.speech_commands import (
     WORDS,
     read_waveforms,
     speak,
-    spread_evenly,
 )
 from wattstep.workloads.data.toyadmos import read_machine, stack_frames
 

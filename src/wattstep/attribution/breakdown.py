@@ -17,7 +17,7 @@ from wattstep.attribution.quantities import (
     holding,
     takes_nothing,
 )
-from wattstep.attribution.window_means import CONFIDENCE, Windows
+from wattstep.attribution.window_means import CONFIDENCE, ONE_WINDOW, Windows
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.schema.figures import Entry, Figures
@@ -26,7 +26,6 @@ NOTHING = 1e-9  # of a step: what rounding leaves
 NOT_RESOLVED = "all that is shorter than the source can tell apart, in one sum"
 NOT_SINGLE = "all that samples do not tell of single rows, in one sum"
 LOOSE = "all that is shorter than the source or looser than its clock can tell apart, in one sum"
-ONE_WINDOW = "one traced step: no interval is known"
 ONE_CLOCKS = "one traced step"
 MOST_CELLS = 1 << 20  # groups times windows whose sums are in memory at once
 

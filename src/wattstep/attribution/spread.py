@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from wattstep.attribution.variation import HIGH, Instances, Variation
+from wattstep.attribution.window_means import ONE_WINDOW
 from wattstep.errors import InvalidValueError
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing
@@ -18,7 +19,6 @@ CONFIDENCE = 0.95
 ENOUGH = (
     40  # windows: rare instances that fewer did not see are not in what they are resampled from
 )
-ONE_WINDOW = "one traced step: no interval is known"
 FEW = f"no interval: fewer than {ENOUGH} traced steps hardly see what is rare"
 NO_TIME = "these instances took no time that is left after the tracer's"
 

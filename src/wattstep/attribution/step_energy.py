@@ -11,7 +11,7 @@ from wattstep.attribution.regression.locking import places_seen
 from wattstep.recorded.power import NEXT, EnergySource, spoken
 from wattstep.recorded.steps import Steps, slices
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
 SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
@@ -20,7 +20,6 @@ MOST_TRIED = 101
 FEW_SLICES = 10  # of power: fewer tell little of how far samples lie beside the mean
 MOST_OFF = 0.5  # of a value without a spread: what may be off by more is not told
 LEAST_COVERED = 0.95  # of the time that a figure is of: with less of it sampled, it says so
-CLOCK = "monotonic clock"
 MIXED_IN = "a value of the sensor may mix in {}"
 
 
@@ -233,8 +232,7 @@ def power_over(
         parts: The slices, where steps say where to cut; None: of even length.
     """
     parts = slices(spans, _slice_ns(energy)) if parts is None else parts
-    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
-    lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    gains, lengths = energy.curve.gains(parts)
     known = lengths > 0
     if not known.any():
         return missing("W", f"no samples of {energy.source} in {what}")

@@ -12,6 +12,7 @@ from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.stats.student import critical_value
 
 CONFIDENCE: Final = 0.95
+ONE_WINDOW = "one traced step: no interval is known"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

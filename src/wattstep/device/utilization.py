@@ -21,8 +21,7 @@ def active_ratio(busy: Curve, parts: IntArray, source: str) -> Figure:
 
 def rate(curve: Curve, parts: IntArray, source: str) -> Figure:
     """CPU time gained in a second, over parts of the clean time: busy cores."""
-    gains, covered = curve.difference(parts[:, 0], parts[:, 1])
-    lengths = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    gains, lengths = curve.gains(parts)
     known = lengths > 0
     if not known.any():
         return missing("ratio", f"no samples of {source} in clean steps")
@@ -43,9 +42,9 @@ def mean_active_ratio(busy: list[Curve], parts: IntArray, source: str) -> Figure
     gains = np.zeros(len(parts))
     lengths = np.zeros(len(parts))
     for curve in busy:
-        gain, covered = curve.difference(parts[:, 0], parts[:, 1])
+        gain, length = curve.gains(parts)
         gains += np.nan_to_num(gain)
-        lengths += (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+        lengths += length
     known = lengths > 0
     if not known.any():
         return missing("ratio", f"no samples of {source} in clean steps")

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from wattstep.engines.nvidia import text_of
+
 # Nodes of the GPU's driver on Tegra that profiling opens: of today's nvgpu, and of older ones.
 _PROFILING: Final = (
     "dev/nvgpu/*/prof",
@@ -47,7 +49,7 @@ def cupti_refused(
     major = re.match(r"\d+", cuda_version)
     if major is None or int(major[0]) < 13:
         return f"CUPTI needs root on Tegra with CUDA {cuda_version}"
-    if _ADMIN_ONLY.search(_text(root / "proc/driver/nvidia/params")):
+    if _ADMIN_ONLY.search(text_of(root / "proc/driver/nvidia/params")):
         return "the driver lets none but root profile (RmProfilingAdminOnly)"
     nodes = _matching(root, _PROFILING) or _matching(root, _OF_DESKTOPS)
     if not nodes:
@@ -78,15 +80,8 @@ def refused_here(cuda_version: str | None) -> str | None:
 
 
 def _is_tegra(root: Path) -> bool:
-    compatible = _text(root / "proc/device-tree/compatible")
+    compatible = text_of(root / "proc/device-tree/compatible")
     return "nvidia,tegra" in compatible or (root / "etc/nv_tegra_release").exists()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _matching(root: Path, patterns: Collection[str]) -> list[Path]:

@@ -93,13 +93,13 @@ def look(root: Path = Path("/")) -> System:
     """
     nodes = [path for pattern in _NODES for path in sorted(root.glob(pattern))]
     closed = [path for path in nodes if not os.access(path, os.R_OK | os.W_OK)]
-    release = _release(_text(root / "etc/nv_tegra_release"))
-    tegra = release is not None or "nvidia,tegra" in _text(root / "proc/device-tree/compatible")
+    release = _release(text_of(root / "etc/nv_tegra_release"))
+    tegra = release is not None or "nvidia,tegra" in text_of(root / "proc/device-tree/compatible")
     return System(
-        model=_text(root / "proc/device-tree/model"),
+        model=text_of(root / "proc/device-tree/model"),
         tegra=tegra or any(root.glob("dev/nvhost-*")),
         release=release,
-        driver=_driver(_text(root / "proc/driver/nvidia/version")),
+        driver=_driver(text_of(root / "proc/driver/nvidia/version")),
         nodes=bool(nodes),
         closed=tuple(f"/{path.relative_to(root)}" for path in closed),
         tools=any((root / tool).exists() for tool in _TOOLS),
@@ -251,7 +251,8 @@ def _driver(text: str) -> str | None:
     return None if match is None else match[1]
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Text of a file of the system without NULs and the space around it; "" where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").replace("\0", "").strip()
     except OSError:

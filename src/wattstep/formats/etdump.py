@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattstep.formats.event_rows import MOST_NS, EventRows
-from wattstep.formats.sniff import BinaryFormatError, looks_like, whole_file
+from wattstep.formats.sniff import BinaryFormatError, looks_like, read_whole
 from wattstep.formats.trace import Trace
 from wattstep.schema.extras import require
 
@@ -53,10 +53,7 @@ def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trac
         InvalidValueError: It cannot be read, or is no ETDump.
         MissingPartError: flatbuffers is not installed.
     """
-    trace = parse(whole_file(path))
-    if on_progress:
-        on_progress(1.0)
-    return trace
+    return read_whole(path, parse, on_progress)
 
 
 def parse(data: bytes) -> Trace:

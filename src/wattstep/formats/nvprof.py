@@ -30,7 +30,7 @@ from wattstep.formats.profiler_csv import (
     work_category,
 )
 from wattstep.formats.recording import FormatError
-from wattstep.formats.sniff import looks_like, whole_file
+from wattstep.formats.sniff import looks_like, read_whole
 from wattstep.formats.trace import NONE, Summary, Trace
 
 FORMAT: Final = "nvprof CSV"
@@ -72,10 +72,7 @@ def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trac
     Raises:
         InvalidValueError: It cannot be read, or is no CSV of nvprof.
     """
-    trace = parse(whole_file(path))
-    if on_progress:
-        on_progress(1.0)
-    return trace
+    return read_whole(path, parse, on_progress)
 
 
 def parse(data: bytes) -> Trace:

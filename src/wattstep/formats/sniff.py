@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError
+
+Parsed = TypeVar("Parsed")
 
 LOOK_BYTES: Final = 4096
 MOST_BYTES: Final = 4 << 30  # of a file that is read as a whole, unpacked
@@ -58,6 +61,16 @@ def looks_like(data: bytes) -> str:
     text = head.decode(errors="replace")
     readable = sum(letter.isprintable() or letter in "\r\n\t" for letter in text)
     return "some other text" if readable > 0.9 * len(text) else "some other binary file"
+
+
+def read_whole(
+    path: Path, parse: Callable[[bytes], Parsed], on_progress: Callable[[float], None] | None = None
+) -> Parsed:
+    """Parsed content of a file that is read in one piece; what `whole_file` and `parse` raise."""
+    parsed = parse(whole_file(path))
+    if on_progress:
+        on_progress(1.0)
+    return parsed
 
 
 def whole_file(path: Path) -> bytes:

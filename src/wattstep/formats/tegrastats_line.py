@@ -14,7 +14,7 @@ from wattstep import boards
 from wattstep.boards.rails import Meaning, meaning
 from wattstep.boards.table import Board, Zone
 from wattstep.formats.recording import FormatError
-from wattstep.schema.channel import Channel, Domain
+from wattstep.schema.channel import Channel, Domain, name_part
 
 NAME: Final = "tegrastats"
 LONGEST = 1 << 16
@@ -163,7 +163,7 @@ def _channel(
 
 def plain(label: str) -> str:
     """A label as part of a channel's name."""
-    return re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_") or "unnamed"
+    return name_part(label) or "unnamed"
 
 
 def _frequency(reading: _Reading, name: str, domain: Domain, mhz: str | None) -> None:

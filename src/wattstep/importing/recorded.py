@@ -19,7 +19,7 @@ from wattstep.boards.table import Board
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.formats.recording import Recording
 from wattstep.formats.registry import read_log
-from wattstep.recorded.curves import unwrap
+from wattstep.recorded.curves import unwrapped
 from wattstep.run import load as load_run
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import MISSING, RUN
@@ -113,22 +113,12 @@ def run_recording(path: Path) -> Recording:
             reason = "of the training that was recorded"
             ignored[reason] = ignored.get(reason, 0) + len(times)
         else:
-            t_ns[channel.name], value[channel.name] = times, _unwrapped(channel, values)
+            t_ns[channel.name], value[channel.name] = times, unwrapped(channel, values)
             channels.append(replace(channel, scale=1.0, wrap=None))
     return Recording(
         format="run", channels=tuple(channels), t_ns=t_ns, value=value, clock="monotonic",
         ignored=ignored,
     )  # fmt: skip
-
-
-def _unwrapped(channel: Channel, value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    if channel.wrap is None:
-        return value
-    known = np.isfinite(value)
-    raw = np.rint(value[known] / channel.scale).astype(np.int64)
-    result: npt.NDArray[np.float64] = value.copy()
-    result[known] = unwrap(raw, channel.wrap) * channel.scale
-    return result
 
 
 # --- whose rails they are ----------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 
 from wattstep.device.throttling import OWN_ROLES, by_channel
 from wattstep.live.running import Running, rates
-from wattstep.schema.channel import Channel
+from wattstep.schema.channel import RECORDING_CPU, Channel
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.schema.run_info import RunInfo
 
@@ -22,9 +22,17 @@ MEMORY: Final = (
     "resident_memory", "children_resident_memory", "children_added_memory",
     "children_shared_memory", "total_memory", "available_memory", "used_memory",
 )  # fmt: skip
-COSTS: Final = ("sampler_cpu_time", "companion_cpu_time")
 WANTED: Final = frozenset(
-    (*LOAD, *GPU, *MEMORY, *COSTS, *OWN_ROLES, "temperature", "frequency", "process_cpu_time")
+    (
+        *LOAD,
+        *GPU,
+        *MEMORY,
+        *RECORDING_CPU,
+        *OWN_ROLES,
+        "temperature",
+        "frequency",
+        "process_cpu_time",
+    )
 )
 KEPT: Final = frozenset(OWN_ROLES)  # roles of which the last minute is kept
 UNSAMPLED: Final = "it was not sampled"
@@ -203,7 +211,7 @@ class Device:
     def recording_cost(self) -> Figure:
         """CPU time of the sampler and its collector, in cores, since the recording began."""
         shares, sources = [], []
-        for channel in self._with(*COSTS):
+        for channel in self._with(*RECORDING_CPU):
             running = self._channels.get(channel.name)
             if running is not None and running.covered_s:
                 shares.append(running.total / running.covered_s)

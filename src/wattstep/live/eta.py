@@ -7,11 +7,10 @@ from typing import Final
 import numpy as np
 
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.stats.forecast import CONFIDENCE, begun, energy_left, expected_mean, predicted
 
 MOST: Final = 128  # stretches of steps that are kept: then two make one
-CLOCK: Final = "monotonic clock"
 
 
 class Stretches:

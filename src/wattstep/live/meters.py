@@ -11,7 +11,7 @@ import numpy as np
 from wattstep.live.eta import energy_for, level_after
 from wattstep.live.running import BIN_NS, NONE, Floats, Ints, Running, rates
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
-from wattstep.schema.channel import Channel
+from wattstep.schema.channel import TRAINING_CPU, Channel
 from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import PowerModel
@@ -19,8 +19,7 @@ from wattstep.schema.settings import PowerModel
 WINDOW_S: Final = 2.0  # power now is the mean of so long
 RAILS: Final = ("energy_total", "power_total", "energy_part", "power_part")
 BATTERY: Final = ("battery_energy", "battery_charge", "battery_voltage", "battery_current")
-CPU_TIME: Final = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
-METERS: Final = (*RAILS, *BATTERY, *CPU_TIME)
+METERS: Final = (*RAILS, *BATTERY, *TRAINING_CPU)
 LEAST_COVERED: Final = 0.95
 SINCE: Final = "what was sampled since the recording began"
 MOST_WIDENED: Final = 16.0  # times the window, for sensors that give a value only now and then
@@ -292,7 +291,7 @@ def chosen_meters(channels: Sequence[Channel]) -> list[Channel]:
 
 def own_cpu_time(channels: Sequence[Channel]) -> list[Channel]:
     """Channels that together are the CPU time of the training and its children; empty where that is not sampled."""
-    by_role = {role: [c for c in channels if c.role == role] for role in CPU_TIME}
+    by_role = {role: [c for c in channels if c.role == role] for role in TRAINING_CPU}
     exact, coarse, children = by_role.values()
     # Perf counts children too; the coarser clocks do not.
     return exact[:1] or ([coarse[0], *children[:1]] if coarse else [])

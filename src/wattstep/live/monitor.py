@@ -15,8 +15,8 @@ from wattstep.errors import DamagedRunError
 from wattstep.live.device import KEPT, WANTED, Device
 from wattstep.live.running import BIN_NS
 from wattstep.live.snapshot import ENDED, GONE, RECORDING, WAITING, Snapshot
-from wattstep.live.so_far import CLOCK, SoFar, measured
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.live.so_far import SoFar, measured
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.journal import RUN
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.files import read_info

@@ -9,12 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import MARK_FIELDS, NAMES
+from wattstep.schema.journal import NAMES
 from wattstep.store.folder import open_plain
+from wattstep.store.journal_rows import LOST_NAME, MARK
 
 MOST_BYTES: Final = 1 << 22  # of one journal at a time
-UNNAMED: Final = "(name lost)"
-MARK: Final = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
 
 Array = npt.NDArray[Any]
 
@@ -81,7 +80,7 @@ class Names:
         """The name, looked up in the file where it is new."""
         if code >= len(self._names):
             self._look()
-        return self._names[code] if code < len(self._names) else UNNAMED
+        return self._names[code] if code < len(self._names) else LOST_NAME
 
     def _look(self) -> None:
         *lines, self._cut = (self._cut + self._rows.new().tobytes()).split(b"\n")
@@ -89,5 +88,5 @@ class Names:
             try:
                 name = json.loads(line)[2]
             except (ValueError, LookupError, TypeError):
-                name = UNNAMED
+                name = LOST_NAME
             self._names.append(str(name))

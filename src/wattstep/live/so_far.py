@@ -14,7 +14,7 @@ from wattstep.live.eta import time_for_steps, time_given
 from wattstep.live.journals import JournalNews, News
 from wattstep.live.meters import METERS, Meters
 from wattstep.live.running import Running
-from wattstep.live.steps import StepsSoFar
+from wattstep.live.steps import NO_STEP, StepsSoFar
 from wattstep.live.tables import news_of_tables
 from wattstep.live.words import words_of
 from wattstep.schema.figure import Figure, Status, missing
@@ -26,10 +26,8 @@ NO_GOAL: Final = "the number of steps is not known (Recorder(total_steps=...))"
 ALL_DONE: Final = "all that was asked for is done; what comes after it is not forecast"
 AT_ANY_TIME: Final = "it ends when its goal is reached, or when it is steady: at any time"
 OVER: Final = "it has ended"
-NO_LOOK: Final = "no step was done yet"
 LATE_TICKS: Final = 3000  # the last ticks, of which lateness is told
 LOOK_EVERY_S: Final = 2.0  # a look takes about 2 ms
-CLOCK: Final = "monotonic clock"
 
 
 class SoFar:
@@ -229,7 +227,7 @@ class LiveForecast:
     @property
     def time_left(self) -> Figure:
         """Time left in s."""
-        return self.figures.get("time_left", missing("s", NO_LOOK))
+        return self.figures.get("time_left", missing("s", NO_STEP))
 
     def due(self) -> bool:
         """True if it is time to look again."""

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from wattstep.live.eta import Stretches
 from wattstep.live.rows import Array
 from wattstep.live.running import BIN_NS
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.journal import Mark
 from wattstep.stats.statistics import median_figure, ratio_figure
+from wattstep.store.journal_rows import ended_steps, samples_of_steps
 
 RECENT_NS: Final = 30 * 10**9
 MOST_BINS: Final = 128
 WORK_OUT_NS: Final = 2 * 10**9
-CLOCK: Final = "monotonic clock"
 NO_STEP: Final = "no step was done yet"
 NONE_COUNTS: Final = "no step that counts was done yet: all were warm-up, traced or settling"
 
@@ -56,28 +56,17 @@ def steps_of(marks: Array) -> tuple[StepRows | None, Array]:
         # What came before the last begin belongs to no step that will end.
         return None, marks[starts[-1] :] if len(starts) else marks[:0]
     rest = marks[ends[-1] + 1 :]
-    at = np.searchsorted(starts, ends) - 1
-    # Of a begin that several ends claim (a garbled journal) only the first is a step.
-    own = (at >= 0) & np.concatenate([[True], np.diff(at) > 0])
-    ends, starts = ends[own], starts[at[own]]
+    starts, ends = ended_steps(marks)
     first, last = marks[starts], marks[ends]
     rows = StepRows(
         index=first["index"].astype(np.int64),
         start_ns=first["t"].astype(np.int64),
         end_ns=last["t"].astype(np.int64),
-        samples=_samples(marks, starts, ends, first["value"]),
+        samples=samples_of_steps(marks, starts, ends, first["value"]),
         loss=last["value"].astype(np.float64),
         traced=first["code"] == 1,
     )
     return rows, rest
-
-
-def _samples(marks: Array, starts: Ints, ends: Ints, given: Floats) -> Floats:
-    """As given at the beginning, else as marked within the step."""
-    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
-    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
-    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
-    return np.where(high > low, total[high] - total[low], given.astype(np.float64))
 
 
 @dataclass(kw_only=True)

@@ -82,6 +82,15 @@ class Curve:
         values = self._interpolated(last, self.total) - self._interpolated(first, self.total)
         return np.where(covered > 0, values, np.nan), covered
 
+    def gains(self, parts: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Integral over each part as far as it was sampled, and the sampled time in s, shape (p,) each.
+
+        Args:
+            parts: Begin and end of each in ns, shape (p, 2).
+        """
+        gains, covered = self.difference(parts[:, 0], parts[:, 1])
+        return gains, (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+
     def covered_ratio(self, starts: IntArray, ends: IntArray) -> FloatArray:
         """The part of each interval's length, from 0 to 1, that samples cover."""
         if not len(self.t_ns):
@@ -172,12 +181,17 @@ def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: in
     """The cumulative curve of a channel: counters as they are, gauges integrated over time."""
     if channel.kind == "gauge":
         return curve_of_gauge(t_ns, value, max_gap_ns, unit="J" if channel.unit == "W" else "")
-    if channel.wrap is not None:
-        value = _unwrapped(value, channel)
-    return curve_of_counter(t_ns, value, unit=channel.unit)
+    return curve_of_counter(t_ns, unwrapped(channel, value), unit=channel.unit)
 
 
-def _unwrapped(value: FloatArray, channel: Channel) -> FloatArray:
+def unwrapped(channel: Channel, value: FloatArray) -> FloatArray:
+    """Values of a channel, those of a counter that starts again from 0 going on; NaN stays.
+
+    Raises:
+        InvalidValueError: A value of a counter lies beyond where it starts again.
+    """
+    if channel.wrap is None:
+        return value
     known = np.isfinite(value)
     raw = np.rint(value[known] / channel.scale).astype(np.int64)
     result: FloatArray = value.copy()

@@ -35,7 +35,6 @@ from wattstep.store.lock import is_recording
 from wattstep.store.tables import NOT_TOLD
 from wattstep.store.writing import SCHEMAS
 
-LAYER_MARKS = (Mark.LAYER_START, Mark.LAYER_END)
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
@@ -419,42 +418,45 @@ class Marks:
             begin_ns: Begin of the part.
             end_ns: Its end.
         """
-        low, high = np.searchsorted(self.step, [row, row + 1])
-        at = np.arange(low, high)[np.isin(self.kind[low:high], LAYER_MARKS)]
-        kind, name, t_ns = self.kind[at], self.name[at], self.t_ns[at]
+        first, last = self.layer_pairs.T
+        t_ns = self.t_ns
+        within = (self.step[first] == row) & (t_ns[first] >= begin_ns) & (t_ns[last] <= end_ns)
         return [
-            (str(name[n]), int(t_ns[n]), int(t_ns[n + 1]))
-            for n in np.flatnonzero((kind[:-1] == Mark.LAYER_START) & (kind[1:] == Mark.LAYER_END))
-            if name[n] == name[n + 1] and begin_ns <= t_ns[n] <= t_ns[n + 1] <= end_ns
+            (str(self.name[a]), int(t_ns[a]), int(t_ns[b]))
+            for a, b in self.layer_pairs[within].tolist()
         ]
 
-    def layers(self, rows: IntArray, begin_ns: IntArray, end_ns: IntArray) -> dict[str, float]:
-        """Mean time in s of each marked layer within a part of those steps that carry layer marks.
+    @cached_property
+    def layer_pairs(self) -> IntArray:
+        """Positions of the marks of each layer's begin and end, shape (p, 2).
 
         A mark without its other half (a forward that raised) is left out.
-
-        Args:
-            rows: Rows of steps, in order.
-            begin_ns: Begin of the part in each of them.
-            end_ns: Its end.
         """
-        of_layer = (self.kind == Mark.LAYER_START) | (self.kind == Mark.LAYER_END)
-        step, t_ns = self.step[of_layer], self.t_ns[of_layer]
-        kind, name = self.kind[of_layer], self.name[of_layer]
+        at = np.flatnonzero((self.kind == Mark.LAYER_START) | (self.kind == Mark.LAYER_END))
+        step, kind, name = self.step[at], self.kind[at], self.name[at]
         pair = np.flatnonzero(
             (kind[:-1] == Mark.LAYER_START)
             & (kind[1:] == Mark.LAYER_END)
             & (step[:-1] == step[1:])
             & (name[:-1] == name[1:])
         )
-        at = np.minimum(np.searchsorted(rows, step[pair]), max(len(rows) - 1, 0))
-        if not len(rows) or not len(pair):
+        return np.stack([at[pair], at[pair + 1]], axis=1)
+
+    def layers(self, rows: IntArray, begin_ns: IntArray, end_ns: IntArray) -> dict[str, float]:
+        """Mean time in s of each marked layer within a part of those steps that carry layer marks.
+
+        Args:
+            rows: Rows of steps, in order.
+            begin_ns: Begin of the part in each of them.
+            end_ns: Its end.
+        """
+        begins, ends = self.layer_pairs.T
+        at = np.minimum(np.searchsorted(rows, self.step[begins]), max(len(rows) - 1, 0))
+        if not len(rows) or not len(begins):
             return {}
-        inside = (rows[at] == step[pair]) & (t_ns[pair] >= begin_ns[at]) & (t_ns[pair] < end_ns[at])
-        pair = pair[inside]
-        steps = max(len(np.unique(step[pair])), 1)
-        seconds = (t_ns[pair + 1] - t_ns[pair]) * 1e-9
-        return {
-            layer: float(seconds[name[pair] == layer].sum()) / steps
-            for layer in dict.fromkeys(name[pair])
-        }
+        t_ns = self.t_ns[begins]
+        inside = (rows[at] == self.step[begins]) & (t_ns >= begin_ns[at]) & (t_ns < end_ns[at])
+        begins, ends = begins[inside], ends[inside]
+        steps = max(len(np.unique(self.step[begins])), 1)
+        seconds, name = (self.t_ns[ends] - self.t_ns[begins]) * 1e-9, self.name[begins]
+        return {layer: float(seconds[name == layer].sum()) / steps for layer in dict.fromkeys(name)}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.figure import CLOCK
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +70,7 @@ class Steps:
     @property
     def source(self) -> str:
         """Clock of the times of the steps."""
-        return f"events in the queue of {self.device}" if self.device else "monotonic clock"
+        return f"events in the queue of {self.device}" if self.device else CLOCK
 
     @property
     def span_ns(self) -> tuple[int, int] | None:

@@ -11,13 +11,12 @@ from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.goal import HIGHER_IS_BETTER, Goal
 from wattstep.schema.report_rows import Evaluation
 from wattstep.stats.statistics import share_figure
 
-CLOCK = "monotonic clock"
 HELD_OUT = "held-out samples"
 BETWEEN = "between the last evaluation that did not reach it and the first that did"
 # A run that ends with the first evaluation that is good enough may have met a lucky one.

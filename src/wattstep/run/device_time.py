@@ -9,10 +9,8 @@ import numpy as np
 from wattstep.recorded.steps import Steps
 from wattstep.run.metrics import Parts
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import CLOCK, Figure, Status
 from wattstep.stats.statistics import mean_figure
-
-CLOCK = "monotonic clock"
 
 
 def host_step_time(run: Parts) -> Figure | None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from wattstep.attribution.step_energy import (
-    CLOCK,
     Spent,
     joined,
     partly,
@@ -24,7 +23,7 @@ from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
-from wattstep.schema.figure import Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
 LEAST_STEPS = 5  # in a state: fewer make no mean

@@ -9,12 +9,11 @@ import numpy as np
 
 from wattstep.recorded.reading import Tables
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.stats.statistics import mean_figure
 
 NAME = "foreground"
 PERIOD_NS = 16_666_667
-CLOCK = "monotonic clock"
 Columns = Mapping[str, list[Any]]
 
 

@@ -31,7 +31,6 @@ from wattstep.run.foreground import foreground_delay
 from wattstep.run.gpu import gpu_utilization
 from wattstep.run.memory import memory_metrics
 from wattstep.run.step_flags import (
-    OURS,
     StepFlags,
     around_training,
     not_comparable,
@@ -40,8 +39,9 @@ from wattstep.run.step_flags import (
 from wattstep.run.sustained import sustained_metrics
 from wattstep.run.thermal import thermal_metrics
 from wattstep.schema.arrays import IntArray
+from wattstep.schema.channel import RECORDING_CPU
 from wattstep.schema.failures import Failures
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import CLOCK, Figure, Status, missing, weakest
 from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.metrics import METRICS, OWN
 from wattstep.schema.run_info import RunInfo
@@ -54,7 +54,6 @@ NO_COMPARISON = (
     "known"
 )
 MARK_S = 2e-6  # a mark after a real step, half of a step's two (benchmarks/marks.py measures them)
-CLOCK = "monotonic clock"
 WHOLLY = 0.99  # of a step: sampled throughout
 # What a device tells of itself beside its energy; aggregates are no sensors of their own.
 STATES = {
@@ -381,7 +380,7 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
     marks = (2 * len(steps.index) + len(tables.marks.t_ns)) * MARK_S
     share = (extra + marks) / span
     method = "time of tracing windows beyond a clean step, and of marks, over the recorded time"
-    ours = [curve for role in OURS if (curve := series.one(role)) is not None]
+    ours = [curve for role in RECORDING_CPU if (curve := series.one(role)) is not None]
     cores = real_cores(info.device)
     if ours and (info.threads or cores) >= cores:
         # With every core in use, what the sampler takes is taken from the training.

@@ -14,12 +14,12 @@ from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.completion import evaluations
 from wattstep.run.energy import CANARY, IDLE, STABILIZING, outside, rails
-from wattstep.run.step_flags import OURS, StepFlags, step_flags_report
+from wattstep.run.step_flags import StepFlags, step_flags_report
 from wattstep.run.sustained import sustained_course
 from wattstep.schema.arrays import IntArray
-from wattstep.schema.channel import Channel
+from wattstep.schema.channel import RECORDING_CPU, Channel
 from wattstep.schema.failures import Failures
-from wattstep.schema.figure import Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.schema.figures import Metrics
 from wattstep.schema.report_rows import (
     NotMeasured,
@@ -247,7 +247,7 @@ def _outside(series: Series) -> dict[str, OutsideSteps]:
         table[name] = OutsideSteps(
             total=Figure(
                 value=float(seconds.sum()), unit="s", n=len(spans), status=Status.MEASURED,
-                source="monotonic clock", method="sum of stretches outside of the steps",
+                source=CLOCK, method="sum of stretches outside of the steps",
             ),
             energy=_energy_outside(series, spans),
         )  # fmt: skip
@@ -315,7 +315,7 @@ def _recording(tables: Tables, series: Series) -> dict[str, str | Figure]:
             value=float(busy.sum()) / span if span > 0 else 0.0, unit="ratio", n=len(busy),
             status=Status.MEASURED, source=source,
         )  # fmt: skip
-    for role in OURS:
+    for role in RECORDING_CPU:
         used = series.one(role)
         if used is not None and used.t_ns[-1] > used.t_ns[0]:
             span = float(used.t_ns[-1] - used.t_ns[0]) * 1e-9

@@ -13,12 +13,13 @@ from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores
 from wattstep.run import metrics as metric_parts
 from wattstep.run.report import make_headline, make_report
-from wattstep.run.step_flags import EXCLUDABLE, StepFlags, find_step_flags
+from wattstep.run.step_flags import StepFlags, find_step_flags
 from wattstep.run.timeline import Timeline, make_timeline
 from wattstep.schema import views
 from wattstep.schema.failures import Failures
 from wattstep.schema.figures import Metrics
 from wattstep.schema.run_report import RunReport
+from wattstep.schema.settings import EXCLUDABLE
 
 
 class Run:

@@ -22,13 +22,11 @@ from wattstep.recorded.curves import Curve, add_curves
 from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import BoolArray
-from wattstep.schema.channel import Channel
+from wattstep.schema.channel import RECORDING_CPU, Channel
 from wattstep.schema.figure import Status
 from wattstep.schema.report_rows import ConditionStretch, RunConditions
 from wattstep.schema.run_documents import ConditionFacts
 
-EXCLUDABLE = ("throttled", "disturbed")
-OURS = ("sampler_cpu_time", "companion_cpu_time")  # processes of ours: neither training nor others
 EMULATOR = "emulator_cpu_time"  # of ours as well, but none of what recording costs
 MOST_SHOWN = 100
 NO_EVIDENCE = (
@@ -136,7 +134,7 @@ def _one_of_each(notes: Sequence[str]) -> list[str]:
 def own_curves(series: Series) -> list[Curve]:
     """CPU time of the training, of the sampler, of its collector and of an emulator."""
     own = [] if series.process_cpu is None else [series.process_cpu[0]]
-    ours = (series.one(role) for role in (*OURS, EMULATOR))
+    ours = (series.one(role) for role in (*RECORDING_CPU, EMULATOR))
     return own + [curve for curve in ours if curve is not None]
 
 

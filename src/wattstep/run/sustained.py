@@ -15,7 +15,7 @@ from wattstep.recorded.steps import Steps, slices
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.schema.report_rows import Course, CourseColumn
 from wattstep.stats.statistics import ratio_figure
 
@@ -25,7 +25,6 @@ BINS_AT_ALL: Final = 20_000  # a fortnight of minutes: what lasts longer has lon
 LEAST_BINS: Final = 5
 SLICE_NS: Final = 200_000_000
 BUSY: Final = 0.5  # of a bin, from which on a core's frequency counts
-CLOCK: Final = "monotonic clock"
 ALIKE: Final = (
     "all steps that the power shows are of one length: whether they got slower is not known"
 )
@@ -170,8 +169,7 @@ def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None
         return None
     stretches = np.clip(steps.stretches(), first, last)
     parts = slices(stretches[stretches[:, 1] > stretches[:, 0]], SLICE_NS)
-    gains, covered = energy.curve.difference(parts[:, 0], parts[:, 1])
-    seconds = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+    gains, seconds = energy.curve.gains(parts)
     known = seconds > 0
     if reason := energy.too_little(float(seconds.sum()), float(np.nansum(gains))):
         return missing("W", reason)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,9 @@ Domain = Literal[
     "cpu", "gpu", "memory", "soc", "system", "process", "battery", "thermal", "sampler", "unknown"
 ]
 Origin = Literal["measured", "replayed", "modelled"]
+# Roles of CPU times: of what trains, the best first, and of what records.
+TRAINING_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
+RECORDING_CPU = ("sampler_cpu_time", "companion_cpu_time")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +129,20 @@ class Sensor(Protocol):
             pid: The training process, for sensors that read its own files.
         """
         ...
+
+
+def name_part(label: str) -> str:
+    """A label as part of a channel's name: lower-case letters and digits, "_" between; may be ""."""
+    return re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
+
+
+def by_name(names: Mapping[Path, str], numbered: str) -> dict[str, Path]:
+    """Folders by name; where several have one, with the number after `numbered` in the folder's own name."""
+    count = Counter(names.values())
+    return {
+        name if count[name] == 1 else f"{name}.{folder.name.removeprefix(numbered)}": folder
+        for folder, name in names.items()
+    }
 
 
 class Rail(Protocol):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.sanitize import plain
 from wattstep.schema.spelling import spell
+
+CLOCK: Final = "monotonic clock"  # source of what was timed on the host
 
 
 class Status(str, Enum):

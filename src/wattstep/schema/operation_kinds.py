@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Final
+
+DENSE: Final = ("convolution", "matrix product", "attention", "recurrent")
 
 # The first pattern that is found in the name decides.
 _KINDS = (

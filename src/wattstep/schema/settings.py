@@ -12,6 +12,7 @@ from wattstep.schema.run_documents import PowerModelFacts
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)?")
 LEAST_INTERVAL_S = 0.001
+EXCLUDABLE = ("throttled", "disturbed")  # steps that figures may leave out
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 # Watts a core when idle and when busy, from public sources.

@@ -254,7 +254,11 @@ def _confirmed(
     """Those that still stand out between the whole stretches on either side, least clear ones last."""
     while places:
         edges = [0, *places, n]
-        errors = [_errors(total, *edges[k : k + 3]) / spread for k in range(len(places))]
+        around = (edges[k : k + 3] for k in range(len(places)))
+        errors = [
+            float(_errors(total, first, np.array(place), last)) / spread
+            for first, place, last in around
+        ]
         weakest = int(np.argmin(errors))
         if errors[weakest] > bound:
             break
@@ -262,18 +266,17 @@ def _confirmed(
     return places
 
 
-def _errors(total: FloatArray, first: int, place: int, last: int) -> float:
-    """By how many standard deviations of a value the means on both sides differ, each weighed."""
+def _errors(total: FloatArray, first: int, place: IntArray, last: int) -> FloatArray:
+    """By how many standard deviations of a value the means on both sides of each place differ, weighed."""
     left, right = place - first, last - place
     difference = (total[last] - total[place]) / right - (total[place] - total[first]) / left
-    return abs(float(difference)) * math.sqrt(left * right / (left + right))
+    errors: FloatArray = np.abs(difference) * np.sqrt(left * right / (left + right))
+    return errors
 
 
 def _highest(total: FloatArray, begin: int, end: int, apart: int) -> tuple[int, float]:
     place = np.arange(begin + apart, end - apart + 1)
-    left, right = place - begin, end - place
-    difference = (total[end] - total[place]) / right - (total[place] - total[begin]) / left
-    errors = np.abs(difference) * np.sqrt(left * right / (left + right))
+    errors = _errors(total, begin, place, end)
     best = int(np.argmax(errors))
     return int(place[best]), float(errors[best])
 

@@ -9,20 +9,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wattstep.schema.journal import MARK_FIELDS, MARKS, Mark
+from wattstep.schema.journal import MARKS, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
-from wattstep.store.journal_rows import Ints, known_codes, whole_rows
+from wattstep.store.journal_rows import (
+    MARK,
+    Ints,
+    ended_steps,
+    known_codes,
+    samples_of_steps,
+    whole_rows,
+)
 
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
-_MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
 
 
 def _mark_blocks(journal: Folder) -> Iterator[npt.NDArray[Any]]:
     """Marks in blocks that no step lies across: each ends with a step's end, or before a start."""
-    carry = np.empty(0, _MARK)
-    for block in whole_rows(journal, MARKS, _MARK):
+    carry = np.empty(0, MARK)
+    for block in whole_rows(journal, MARKS, MARK):
         block = np.concatenate([carry, block[block["kind"] != 0]])
         ends = np.flatnonzero(block["kind"] == Mark.STEP_END)
         starts = np.flatnonzero(block["kind"] == Mark.STEP_START)
@@ -40,7 +46,7 @@ def device_times(journal: Folder) -> DeviceTimes | None:
     """When a device came to the marks; None where the host did all the work."""
 
     def read() -> Iterator[npt.NDArray[Any]]:
-        for marks in whole_rows(journal, MARKS, _MARK):
+        for marks in whole_rows(journal, MARKS, MARK):
             rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END])]
             if len(rows):
                 yield rows
@@ -56,12 +62,7 @@ def step_columns(
     passage = None if device is None else device.passage()
     for marks in _mark_blocks(journal):
         kind = marks["kind"]
-        ends = np.flatnonzero(kind == Mark.STEP_END)
-        starts = np.flatnonzero(kind == Mark.STEP_START)
-        # The start that belongs to an end is the last one before it; a step that was started
-        # anew (evaluation came between) or never ended has no end of its own.
-        at = np.searchsorted(starts, ends) - 1
-        ends, starts = ends[at >= 0], starts[at[at >= 0]]
+        starts, ends = ended_steps(marks)
         if device is not None and passage is not None and len(ends):
             passage.go_on(int(marks["t"][starts].min()), int(marks["t"][ends].max()))
             reached = _reached(device, passage, marks["t"][starts], marks["t"][ends])
@@ -88,7 +89,7 @@ def step_columns(
             inside, within = inside[known], within[known]
         counts = np.bincount(within, minlength=len(starts))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        samples = _late_samples(marks, starts, ends, first["value"])
+        samples = samples_of_steps(marks, starts, ends, first["value"])
 
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
@@ -130,16 +131,6 @@ def _waited(marks: npt.NDArray[Any], starts: Ints, ends: Ints) -> pa.Array:
     value = marks["value"][at[last]] if len(at) else np.zeros(len(ends))
     known = there & np.isfinite(value)
     return pa.array(np.where(known, value, 0.0).astype(np.int64), mask=~known)
-
-
-def _late_samples(
-    marks: npt.NDArray[Any], starts: Ints, ends: Ints, given: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Samples of the steps: as given at their beginning, else as marked within them."""
-    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
-    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
-    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
-    return np.where(high > low, total[high] - total[low], given)
 
 
 def span_columns(

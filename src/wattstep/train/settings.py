@@ -14,6 +14,7 @@ from wattstep.schema.engine import ENGINE_OPTIONS
 from wattstep.schema.goal import Goal
 from wattstep.schema.run_documents import AskedLength, CalibrationFile, CooldownFacts
 from wattstep.schema.settings import (
+    EXCLUDABLE,
     option_of,
     parse_duration,
     parse_interval,
@@ -24,7 +25,6 @@ from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
-EXCLUDABLE = ("throttled", "disturbed")
 _AT_LEAST_ONE = (
     "batch_size", "threads", "steps", "least_steps", "accumulate", "classes", "image_size",
     "evaluate_every",

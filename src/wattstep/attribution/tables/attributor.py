@@ -19,9 +19,9 @@ from wattstep.recorded.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, 
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series, clock_of
 from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.channel import TRAINING_CPU
 from wattstep.schema.figure import Figure, Missing, Status, weakest
 
-PROCESS_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 ONLY_WHOLE = "not resolvable: samples show power late and averaged"
 NO_BYTES = "its bytes are not known: by time"
 LEAST = 0.01  # of its time a rail draws no more than what counts as its idle draw
@@ -295,7 +295,7 @@ class Attributor:
         if quantity == "energy":
             return series.power_alignment
         if quantity == "cpu_time":
-            return series.alignment(series.with_role(*PROCESS_CPU))
+            return series.alignment(series.with_role(*TRAINING_CPU))
         return series.alignment([series.channels[quantity.removeprefix(RAIL)]])
 
 

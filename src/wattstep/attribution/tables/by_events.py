@@ -205,23 +205,14 @@ def event_tables(
 
 def _layers(marks: Marks, clean: IntArray) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """Time in s and calls of each layer in each clean step that carries marks of layers."""
-    kinds = (marks.kind == Mark.LAYER_START) | (marks.kind == Mark.LAYER_END)
-    at = np.flatnonzero(kinds & np.isin(marks.step, clean))
-    step, name, kind, t_ns = marks.step[at], marks.name[at], marks.kind[at], marks.t_ns[at]
-    # A mark without its other half (a forward that raised) is left out.
-    pair = np.flatnonzero(
-        (kind[:-1] == Mark.LAYER_START)
-        & (kind[1:] == Mark.LAYER_END)
-        & (step[:-1] == step[1:])
-        & (name[:-1] == name[1:])
-    )
-    marked, ordinal = np.unique(step[pair], return_inverse=True)
+    begins, ends = marks.layer_pairs[np.isin(marks.step[marks.layer_pairs[:, 0]], clean)].T
+    name, lasting_s = marks.name[begins], (marks.t_ns[ends] - marks.t_ns[begins]) * 1e-9
+    marked, ordinal = np.unique(marks.step[begins], return_inverse=True)
     seconds: dict[str, FloatArray] = {}
     calls: dict[str, FloatArray] = {}
-    for layer in dict.fromkeys(name[pair].tolist()):
-        mine = name[pair] == layer
-        lasting = (t_ns[pair + 1] - t_ns[pair])[mine] * 1e-9
-        sums = np.bincount(ordinal[mine], lasting, minlength=len(marked))
+    for layer in dict.fromkeys(name.tolist()):
+        mine = name == layer
+        sums = np.bincount(ordinal[mine], lasting_s[mine], minlength=len(marked))
         seconds[layer] = sums.astype(np.float64, copy=False)
         calls[layer] = np.bincount(ordinal[mine], minlength=len(marked)).astype(np.float64)
     return seconds, calls

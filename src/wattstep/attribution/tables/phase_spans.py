@@ -12,13 +12,12 @@ import numpy as np
 from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.journal import Mark
 from wattstep.schema.report_rows import CostRow
 from wattstep.stats.statistics import mean_figure
 
-SOURCE = "monotonic clock"
 METHOD = "from the mark of its beginning to the next, the code between operations with it"
 CLOSES = "optimizer"  # where no update is marked, this phase ends one
 NO_LENGTH = missing("ratio", "the step has no length")
@@ -66,7 +65,7 @@ class PhaseSpans:
         return rows
 
     def _figure(self, values: FloatArray) -> Figure:
-        figure = mean_figure(values, "s", SOURCE, Status.MEASURED).scaled(self._scale, "s")
+        figure = mean_figure(values, "s", CLOCK, Status.MEASURED).scaled(self._scale, "s")
         return Figure(**{**vars(figure), "method": f"{METHOD}; {figure.method}"})
 
 

@@ -21,7 +21,7 @@ from wattstep.recorded.phases import Phases
 from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.report_rows import StepKind
 from wattstep.stats.statistics import mean_figure, share_figure
 
@@ -314,7 +314,7 @@ def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[StepKind]
                 value=len(mine) / max(len(clean), 1), unit="ratio", status=Status.COUNTED,
                 n=len(clean), source="clean steps", method=f"turn of {len(kinds.rotation)} steps",
             )  # fmt: skip
-            time = mean_figure(steps.seconds[mine], "s", "monotonic clock", Status.MEASURED)
+            time = mean_figure(steps.seconds[mine], "s", CLOCK, Status.MEASURED)
         else:
             share = share_figure(traced, len(kinds.of_window), "traced steps")
             time = missing("s", UNKNOWN)

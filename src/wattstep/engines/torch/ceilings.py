@@ -21,7 +21,7 @@ from wattstep.schema.ceilings import (
     identity,
     spoken_threads,
 )
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.stats.statistics import median_figure
 
 REPETITION_S: Final = 0.012  # of one repetition at least: the clock and the scheduler are far finer
@@ -35,7 +35,6 @@ OF_MEMORY: Final = 0.25  # of the free memory may be used
 SLOW_S: Final = 0.05  # a product that takes longer is large enough
 UNSTEADY: Final = 1.25  # best over median from which on a reader is told
 DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16}
-CLOCK: Final = "monotonic clock"
 CONVOLUTION_OF: Final = (8, 64, 56)  # batch, channels in and out, side: as in ResNet
 Tell = Callable[[str], None]
 

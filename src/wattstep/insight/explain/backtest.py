@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.insight.explain.level_changes import CLOCK, SectionPart
+from wattstep.insight.explain.level_changes import SectionPart
 from wattstep.insight.explain.section import Table
 from wattstep.recorded.steps import Steps
 from wattstep.run import Run
 from wattstep.run.completion import evaluations
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Missing
+from wattstep.schema.figure import CLOCK, Figure, Missing
 from wattstep.schema.goal import HIGHER_IS_BETTER, Goal
 from wattstep.stats.forecast import LATER, begun, energy_left, expected_mean, forecast_time
 from wattstep.stats.learning_curve import steps_to_goal

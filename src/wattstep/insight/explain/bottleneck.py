@@ -23,6 +23,7 @@ from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.operation_kinds import DENSE
 from wattstep.stats.statistics import mean_figure
 
 NAME: Final = "bottleneck"
@@ -35,7 +36,6 @@ DATA_LOADING: Final = "data"
 BOUNDS: Final = (COMPUTE, TRAFFIC, LAUNCHES, HOST, DATA_LOADING)
 NO_GPU: Final = "no work ran on a GPU in this run"
 # Kernels of these kinds do many operations a byte; all others, and copies, are held back by memory.
-DENSE: Final = ("convolution", "matrix product", "attention", "recurrent")
 # What keeps an idle device waiting; whatever else the host does is its own matter.
 OF_CAUSE: Final[Mapping[str, str]] = {
     LAUNCHED: LAUNCHES,

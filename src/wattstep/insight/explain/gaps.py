@@ -15,7 +15,7 @@ from wattstep.insight.explain.operations import attributed, nothing_traced
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.stats.statistics import mean_figure
 
 TITLE: Final = "Gaps: time in which no operation runs"
@@ -235,7 +235,7 @@ def _surroundings(run: Run) -> dict[str, Figure]:
     }
     follows = np.flatnonzero(steps.follows & steps.clean)
     if len(follows):
-        gap = mean_figure(steps.gap_s[follows], "s", "monotonic clock", Status.MEASURED)
+        gap = mean_figure(steps.gap_s[follows], "s", CLOCK, Status.MEASURED)
         figures["between_steps_time"] = replace(
             gap, method=f"from the end of a step to the begin of the next; {gap.method}"
         )
@@ -245,7 +245,7 @@ def _surroundings(run: Run) -> dict[str, Figure]:
         if name == EVALUATION and recorded > 0:
             figures["evaluation_share"] = Figure(
                 value=seconds / recorded, unit="ratio", n=len(spans), status=Status.MEASURED,
-                source="monotonic clock", method="time of evaluations between steps over all time",
+                source=CLOCK, method="time of evaluations between steps over all time",
             )  # fmt: skip
     return figures
 

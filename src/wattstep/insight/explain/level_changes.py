@@ -12,10 +12,9 @@ from wattstep.insight.explain.section import Row, Table
 from wattstep.recorded.steps import Steps
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Missing, Status
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status
 from wattstep.stats.change_points import FALSE_ALARMS, Change, Changes, find_changes
 
-CLOCK: Final = "monotonic clock"
 _COLUMNS: Final = {
     "what": "what", "step": "from step", "before": "before", "after": "after", "change": "change",
 }  # fmt: skip

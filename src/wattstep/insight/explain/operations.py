@@ -15,11 +15,12 @@ from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure, Missing, Status
+from wattstep.schema.operation_kinds import DENSE
 from wattstep.schema.report_rows import CostRow
 from wattstep.stats.statistics import mean_figure
 from wattstep.store.ceilings import find
 
-NARROW: Final = ("convolution", "matrix product", "attention", "recurrent")  # that autocast narrows
+NARROW: Final = DENSE  # kinds that autocast narrows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,7 +18,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.stats.statistics import median_figure
 
 NAME: Final = "steps"
@@ -30,7 +30,6 @@ ROLES: Final = (
     "core_utilization", "idle_residency", "memory_controller_utilization", "resident_memory",
     "gpu_memory_used",
 )  # fmt: skip
-CLOCK: Final = "monotonic clock"
 _COLUMNS: Final = {
     "channel": "channel", "role": "what it tells", "period": "period by its samples",
     "repeatability": "repeats by", "repeatability_at_most": "less noise, at most",

@@ -15,11 +15,11 @@ from wattstep.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
+from wattstep.schema.operation_kinds import DENSE
 from wattstep.stats.speedup import Saving, with_fewer_threads, with_higher_ceilings
 from wattstep.store.ceilings import find
 
 GRAIN_BYTES: Final = 2 * 4 * 32768  # torch cuts what has more than 32768 elements (ATen's grain)
-CUT: Final = ("convolution", "matrix product", "attention", "recurrent")  # by their libraries
 LEAST_TAKEN: Final = 0.25  # cores by others: less does not keep a thread from its core for long
 
 
@@ -117,7 +117,7 @@ def near(placed: Placed) -> BoolArray:
 
 def is_cut(work: Work) -> BoolArray:
     """Mask of the operations that the framework cuts into parts for threads: large ones, and products."""
-    kinds = np.array([row.kind in CUT for row in work.rows], bool)
+    kinds = np.array([row.kind in DENSE for row in work.rows], bool)
     on_cpu = np.array([row.processor == "cpu" for row in work.rows], bool)
     large = np.nan_to_num(work.touched) >= GRAIN_BYTES
     cut: BoolArray = (kinds | large) & on_cpu

@@ -9,10 +9,10 @@ import numpy as np
 from wattstep.attribution.variation import LEAST_WINDOWS as FOR_SLOW
 from wattstep.insight.explain.section import Section
 from wattstep.insight.explain.slow_instances import RATE, SlowInstances
-from wattstep.insight.explain.variance_tables import CLOCK, called, percent, shape_rows, tables
+from wattstep.insight.explain.variance_tables import called, percent, shape_rows, tables
 from wattstep.recorded.power import spoken
 from wattstep.run import Run
-from wattstep.schema.figure import Figure, Missing, Status, counted
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, counted
 from wattstep.stats.coincidence import LEAST_WINDOWS, Coincidence
 from wattstep.stats.statistics import mean_figure, ratio_figure
 

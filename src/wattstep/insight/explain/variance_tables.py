@@ -15,10 +15,9 @@ from wattstep.insight.explain.section import Table
 from wattstep.insight.explain.slow_instances import SlowInstances, Tested
 from wattstep.recorded.power import spoken
 from wattstep.schema.arrays import IntArray
-from wattstep.schema.figure import Figure, Missing, Status
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status
 
 MOST_LISTED = 50
-CLOCK = "monotonic clock"
 
 
 def called(slow_instances: SlowInstances, group: int) -> str:

@@ -25,8 +25,7 @@ def mean_busy(curves: list[Curve], parts: IntArray) -> FloatArray:
     """Mean over curves of what each gains in a second of each part; NaN where none was sampled."""
     rates = []
     for curve in curves:
-        gains, covered = curve.difference(parts[:, 0], parts[:, 1])
-        seconds = (parts[:, 1] - parts[:, 0]) * 1e-9 * covered
+        gains, seconds = curve.gains(parts)
         rates.append(np.divide(gains, seconds, out=np.full(len(parts), np.nan), where=seconds > 0))
     if not rates:
         return np.full(len(parts), np.nan)

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from wattstep.schema.channel import Absent, Present, Sensor, SensorRead
+from wattstep.schema.channel import Absent, Present, Sensor, SensorRead, by_name, name_part
 from wattstep.schema.registry import Registry
 
+HWMON: Final = "sys/class/hwmon"
 # Strings, so that a sensor which needs a vendor's library costs nothing until it is asked for.
 SENSORS: Final = Registry(
     "wattstep.sensors",
@@ -97,6 +98,22 @@ def why(error: OSError) -> str:
         return f"there is no {path}"
     problem = (error.strerror or str(error)).lower()
     return f"{path}: {problem}" if path else problem
+
+
+def find_chips(root: Path) -> dict[str, Path]:
+    """Chips of the hardware monitors by name: that of the driver, and the number where several have one name."""
+    folders = (root / HWMON).glob("hwmon[0-9]*")
+    ordered = sorted(folders, key=lambda folder: int(folder.name.removeprefix("hwmon")))
+    return by_name({folder: chip_name(folder) for folder in ordered}, "hwmon")
+
+
+def chip_name(folder: Path) -> str:
+    """The driver's name for the chip; old drivers keep it with the device."""
+    for path in (folder / "name", folder / "device/name"):
+        text = read_text(path)
+        if not isinstance(text, Absent):
+            return name_part(text) or "hwmon"
+    return "hwmon"
 
 
 def read_text(path: Path) -> str | Absent:

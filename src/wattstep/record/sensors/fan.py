@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from wattstep.record.sensors import is_asleep, present_or_absent, read_integer, read_text
+from wattstep.record.sensors import HWMON, find_chips, is_asleep, present_or_absent, read_integer
 from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead
 
-HWMON: Final = "sys/class/hwmon"
 # The driver of older Jetson releases; newer ones are hardware monitors.
 JETSON: Final = "sys/devices/pwm-fan"
 PERIOD_S: Final = 1.0  # a fan takes seconds to change its speed
@@ -27,7 +25,8 @@ class Fans(Sensor):
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Finds the fans of the hardware monitors, and that of an older Jetson."""
-        reads = [part for folder in chips(root) for part in chip_reads(root, folder)]
+        chips = find_chips(root).items()
+        reads = [part for chip, folder in chips for part in chip_reads(root, chip, folder)]
         return present_or_absent(
             [*reads, *jetson_reads(root)],
             otherwise=f"no fan in /{HWMON} and no /{JETSON}: a machine without a fan, or one that "
@@ -35,30 +34,8 @@ class Fans(Sensor):
         )
 
 
-def chips(root: Path) -> list[Path]:
-    """The folders of the hardware monitors, by number."""
-    folders = (root / HWMON).glob("hwmon[0-9]*")
-    return sorted(folders, key=lambda folder: int(folder.name.removeprefix("hwmon")))
-
-
-def chip_name(root: Path, folder: Path) -> str:
-    """The driver's name for the chip, with its number where several have one name."""
-    names = {each: plain(read_text(each / "name")) for each in chips(root)}
-    name = names[folder]
-    alone = Counter(names.values())[name] == 1
-    return name if alone else f"{name}.{folder.name.removeprefix('hwmon')}"
-
-
-def plain(text: str | Absent) -> str:
-    """A name as part of a channel's name."""
-    if isinstance(text, Absent):
-        return "hwmon"
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "hwmon"
-
-
-def chip_reads(root: Path, folder: Path) -> Iterator[SensorRead | Absent]:
+def chip_reads(root: Path, chip: str, folder: Path) -> Iterator[SensorRead | Absent]:
     """fan1_input, pwm1 and the like of one chip; "rpm" is what Jetson's counter of turns says."""
-    chip = chip_name(root, folder)
     for path in sorted(folder.glob("fan[0-9]*_input")):
         yield fan_read(root, path, f"{chip}.{path.name.partition('_')[0]}", SPEED)
     if (folder / "rpm").is_file() and not (folder / "fan1_input").exists():

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from wattstep.boards import MODEL
 from wattstep.record.sensors import present_or_absent, read_integer, read_text
 from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead
 
 CPUS: Final = "sys/devices/system/cpu"
-MODEL: Final = "proc/device-tree/model"
 REQUESTED: Final = "frequency_requested"  # the role of a clock that the firmware may not give
 REQUEST: Final = (
     "what the kernel asked the firmware for, not what runs: compare with vcgencmd measure_clock arm"

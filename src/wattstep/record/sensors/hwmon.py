@@ -11,10 +11,25 @@ from typing import Final
 
 from wattstep.boards import identify
 from wattstep.boards.rails import only_rail_on
-from wattstep.record.sensors import present_or_absent, read_integer, read_text
-from wattstep.schema.channel import Absent, Channel, Domain, Kind, Present, Sensor, SensorRead
+from wattstep.record.sensors import (
+    HWMON,
+    chip_name,
+    find_chips,
+    present_or_absent,
+    read_integer,
+    read_text,
+)
+from wattstep.schema.channel import (
+    Absent,
+    Channel,
+    Domain,
+    Kind,
+    Present,
+    Sensor,
+    SensorRead,
+    name_part,
+)
 
-FOLDER = "sys/class/hwmon"
 ZONES: Final = "sys/class/thermal"
 # An input with nothing connected may say -128 or -273 °C. Nothing that computes is so cold.
 LEAST_MILLIDEGREES = -100_000
@@ -105,8 +120,8 @@ class HardwareMonitors(Sensor):
 
     def probe(self, root: Path, pid: int) -> Present | Absent:
         """Finds the inputs that give a number."""
-        if not (root / FOLDER).is_dir():
-            return Absent(reason=f"no /{FOLDER}: virtual machines and containers usually hide it")
+        if not (root / HWMON).is_dir():
+            return Absent(reason=f"no /{HWMON}: virtual machines and containers usually hide it")
         zones = find_zones(root)
         return present_or_absent(
             (
@@ -114,44 +129,14 @@ class HardwareMonitors(Sensor):
                 for chip, folder in find_chips(root).items()
                 for part in chip_reads(root, chip, folder, zones)
             ),
-            otherwise=f"/{FOLDER} has no temperature, power or energy",
+            otherwise=f"/{HWMON} has no temperature, power or energy",
         )
-
-
-def find_chips(root: Path) -> dict[str, Path]:
-    """The chips by name: that of the driver, and the hwmon number where several have one name."""
-    folders = sorted((root / FOLDER).glob("hwmon[0-9]*"), key=chip_number)
-    names = {folder: chip_name(folder) for folder in folders}
-    count = Counter(names.values())
-    return {
-        name if count[name] == 1 else f"{name}.{chip_number(folder)}": folder
-        for folder, name in names.items()
-    }
-
-
-def chip_number(folder: Path) -> int:
-    """The number at the end of the folder's name."""
-    return int(folder.name.removeprefix("hwmon"))
-
-
-def chip_name(folder: Path) -> str:
-    """The driver's name for the chip; old drivers keep it with the device."""
-    for path in (folder / "name", folder / "device/name"):
-        text = read_text(path)
-        if not isinstance(text, Absent):
-            return plain(text)
-    return "hwmon"
-
-
-def plain(text: str) -> str:
-    """A label as part of a channel's name."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
 def find_zones(root: Path) -> frozenset[str]:
     """The kernel's thermal zones, by their types."""
     texts = map(read_text, (root / ZONES).glob("thermal_zone[0-9]*/type"))
-    return frozenset(plain(text) for text in texts if not isinstance(text, Absent))
+    return frozenset(name_part(text) for text in texts if not isinstance(text, Absent))
 
 
 def chip_reads(
@@ -163,7 +148,7 @@ def chip_reads(
     which knows those that are constant or made of others.
     """
     for quantity in QUANTITIES:
-        if quantity.prefix == "temp" and plain(chip_name(folder)) in zones:
+        if quantity.prefix == "temp" and name_part(chip_name(folder)) in zones:
             yield Absent(reason=f"{folder}: {chip} is a thermal zone, see the sensor thermal")
             continue
         inputs = find_inputs(folder, quantity)
@@ -189,7 +174,7 @@ def find_inputs(folder: Path, quantity: Quantity) -> list[Input]:
         for path in folder.glob(f"{quantity.prefix}[0-9]*_{ending}"):
             own = path.name.partition("_")[0]
             text = read_text(folder / f"{own}_label")
-            label = own if isinstance(text, Absent) else plain(text) or own
+            label = own if isinstance(text, Absent) else name_part(text) or own
             number = int(own.removeprefix(quantity.prefix))
             inputs.setdefault(number, Input(quantity=quantity, own=own, label=label, path=path))
     return [inputs[number] for number in sorted(inputs)]

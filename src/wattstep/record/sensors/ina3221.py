@@ -15,7 +15,7 @@ from wattstep.boards import identify
 from wattstep.boards.rails import meaning, only_rail_on
 from wattstep.boards.table import INA3221_STEPS, Board
 from wattstep.record.sensors import PASSING, present_or_absent, read_bytes, read_integer, read_text
-from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead
+from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead, name_part
 
 # Where chips are found. A chip behind several of them is one chip; see `find_chips`.
 PLACES: Final = (
@@ -268,7 +268,7 @@ def try_to_read(paths: Sequence[Path]) -> tuple[OSError | None, int]:
 
 def channel_names(powers: Sequence[Power]) -> list[str]:
     """Names by label; inputs that share one carry a number."""
-    plain = [re.sub(r"[^a-z0-9]+", "_", power.label.lower()).strip("_") for power in powers]
+    plain = [name_part(power.label) for power in powers]
     count, taken = Counter(plain), Counter[str]()
     names = []
     for name in plain:

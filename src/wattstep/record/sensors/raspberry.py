@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from wattstep.boards import identify
+from wattstep.boards import MODEL, identify
 from wattstep.boards.rails import Meaning, meaning
 from wattstep.formats.recording import FormatError
 from wattstep.formats.vcgencmd import (
@@ -24,7 +24,6 @@ from wattstep.record.sensors import read_text
 from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead
 from wattstep.schema.journal import MISSING
 
-MODEL = "proc/device-tree/model"
 THROTTLED_FILE = "sys/devices/platform/soc/soc:firmware/get_throttled"
 PLACES = ("usr/bin/vcgencmd", "bin/vcgencmd", "opt/vc/bin/vcgencmd", "usr/local/bin/vcgencmd")
 PERIOD_S = 1.0  # polled faster, the PMIC repeats its values (boards.md 3)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Final
 
 from wattstep import boards
 from wattstep.boards.table import Board, Zone
 from wattstep.record.sensors import is_asleep, present_or_absent, read_integer, read_text
-from wattstep.schema.channel import Absent, Channel, Present, Sensor, SensorRead
+from wattstep.schema.channel import (
+    Absent,
+    Channel,
+    Present,
+    Sensor,
+    SensorRead,
+    by_name,
+    name_part,
+)
 
 FOLDER: Final = "sys/class/thermal"
 # A zone without a reading says -256 or -274 °C. Nothing that computes is colder than -100 °C.
@@ -53,12 +60,7 @@ class ThermalZones(Sensor):
 def find_zones(root: Path) -> dict[str, Path]:
     """The zones by name: their type, and their number where several have one type."""
     folders = sorted((root / FOLDER).glob("thermal_zone[0-9]*"), key=zone_number)
-    types = {folder: zone_type(folder) for folder in folders}
-    count = Counter(types.values())
-    return {
-        kind if count[kind] == 1 else f"{kind}.{zone_number(folder)}": folder
-        for folder, kind in types.items()
-    }
+    return by_name({folder: zone_type(folder) for folder in folders}, "thermal_zone")
 
 
 def zone_number(folder: Path) -> int:
@@ -68,7 +70,7 @@ def zone_number(folder: Path) -> int:
 
 def zone_type(folder: Path) -> str:
     """Type of the zone, as part of a channel's name."""
-    return re.sub(r"[^a-z0-9]+", "_", zone_label(folder).lower()).strip("_") or "zone"
+    return name_part(zone_label(folder)) or "zone"
 
 
 def zone_label(folder: Path) -> str:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from wattstep.record.sensors import is_asleep, present_or_absent, read_integer, read_text
-from wattstep.schema.channel import Absent, Channel, Domain, Present, Sensor, SensorRead
+from wattstep.record.sensors import (
+    HWMON,
+    is_asleep,
+    present_or_absent,
+    read_integer,
+    read_text,
+)
+from wattstep.schema.channel import (
+    Absent,
+    Channel,
+    Domain,
+    Present,
+    Sensor,
+    SensorRead,
+    by_name,
+    name_part,
+)
 
-HWMON: Final = "sys/class/hwmon"
 THERMAL: Final = "sys/class/thermal"
 CPUS: Final = "sys/devices/system/cpu"
 # Kernels that have the file keep it with the firmware's device, whose parent's name varies.
@@ -83,18 +96,15 @@ def cooling_states(root: Path) -> Iterator[SensorRead | Absent]:
     """Cooling devices that slow a processor down: in use while their state is not 0."""
     folders = _numbered(root / THERMAL, "cooling_device")
     kinds = {folder: read_text(folder / "type") for folder in folders}
-    names = {f: _plain(kind) for f, kind in kinds.items() if not isinstance(kind, Absent)}
-    count = Counter(names.values())
+    names = {f: name_part(kind) for f, kind in kinds.items() if not isinstance(kind, Absent)}
+    unique = {folder: name for name, folder in by_name(names, "cooling_device").items()}
     for folder, kind in kinds.items():
         if isinstance(kind, Absent):
             yield kind
         elif not SLOWING.search(kind) or "fan" in kind.lower():
             yield Absent(reason=f"{folder}: {kind} is not known to slow a processor down")
         else:
-            name = names[folder]
-            number = folder.name.removeprefix("cooling_device")
-            unique = name if count[name] == 1 else f"{name}.{number}"
-            channel = _flag(f"throttling.cooling.{unique}", f"steps of {kind}")
+            channel = _flag(f"throttling.cooling.{unique[folder]}", f"steps of {kind}")
             # -1 is how idle injection says that it injects nothing.
             yield a_read(root, folder / "cur_state", channel, "at_least", (0, 0))
 
@@ -209,7 +219,3 @@ def _numbered(folder: Path, prefix: str) -> list[Path]:
     """The folders whose name is the prefix and a number, by that number."""
     entries = folder.glob(f"{prefix}[0-9]*")
     return sorted(entries, key=lambda each: int(each.name.removeprefix(prefix)))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")

@@ -285,16 +285,8 @@ def updates(run: Run) -> Slices:
 def layers(run: Run) -> Slices:
     """From a layer's mark of its begin to that of its end; a mark without its half is left out."""
     marks = run.tables.marks
-    mine = np.flatnonzero((marks.kind == Mark.LAYER_START) | (marks.kind == Mark.LAYER_END))
-    step, kind, name = marks.step[mine], marks.kind[mine], marks.name[mine]
-    opened = np.flatnonzero(
-        (kind[:-1] == Mark.LAYER_START)
-        & (kind[1:] == Mark.LAYER_END)
-        & (step[:-1] == step[1:])
-        & (name[:-1] == name[1:])
-    )
-    end = mine[opened + 1]
-    return _marked(run, mine[opened], marks.t_ns[end], end_mark=end)
+    begin, end = marks.layer_pairs.T
+    return _marked(run, begin, marks.t_ns[end], end_mark=end)
 
 
 def _marked(run: Run, at: IntArray, end_ns: IntArray, **beside: IntArray) -> Slices:

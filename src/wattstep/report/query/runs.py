@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattstep.errors import DamagedRunError
+from wattstep.recorded.reading import TABLE_ERRORS
 from wattstep.report.query.tables import TABLES, Table
 from wattstep.schema.failures import contained
 from wattstep.schema.journal import JOURNAL, RUN
@@ -22,7 +23,6 @@ from wattstep.store.files import read_info
 from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
 
-TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 DEEPEST = 3  # a sweep or a daily training in a folder of runs holds runs two folders further down
 MAY_LACK = frozenset({"evaluations", "summaries"})  # older runs, and ours, have none
 FILES = tuple(table for table in TABLES if table.origin == "files")

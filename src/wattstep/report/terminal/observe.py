@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.insight.observe.deciding import UNDECIDED
+from wattstep.insight.observe.deciding import UNDECIDED, UNTESTABLE
 from wattstep.insight.observe.evidence import Evidence
 from wattstep.insight.observe.groups import settings_by_letter
 from wattstep.insight.observe.observation import PAPER, Column, Judged, Observation, Published
@@ -21,12 +21,11 @@ from wattstep.schema.figure import Figure, Status
 
 INDENT = (0, 0, 0, 6)
 MOST_CASES = 12
-UNTESTED = "cannot be tested here"
 MARKS = {
     "holds": ("✓", "green"),
     "does not hold": ("✗", "red"),
     "undecided": ("?", "yellow"),
-    UNTESTED: ("·", "dim"),
+    UNTESTABLE: ("·", "dim"),
 }
 ONE_PROCESS = "by one process: weaker"
 
@@ -51,8 +50,8 @@ def print_observations(
         console.print()
         console.print(Text(f"Paper: {PAPER}. --json has every case, figure and run.", style="dim"))
         return
-    tested = [each for each in observations if each.verdict != UNTESTED]
-    untested = [str(each.about.number) for each in observations if each.verdict == UNTESTED]
+    tested = [each for each in observations if each.verdict != UNTESTABLE]
+    untested = [str(each.about.number) for each in observations if each.verdict == UNTESTABLE]
     if tested:
         console.print(Padding(_overview(tested), (1, 0)))
     if _all_weak(tested):
@@ -61,7 +60,7 @@ def print_observations(
     for advice in dict.fromkeys(each.advice for each in tested if each.advice):
         console.print(Text(f"more runs: {plain(advice)}"))
     if untested:
-        console.print(f"{UNTESTED}: {', '.join(untested)}", highlight=False)
+        console.print(f"{UNTESTABLE}: {', '.join(untested)}", highlight=False)
     console.print(
         Text(f"numbers, rules and reasons: --full, --only N (Paper: {PAPER})", style="dim")
     )
@@ -73,7 +72,7 @@ def _heading(observations: Sequence[Observation], evidence: Evidence) -> str:
         _counted(counts["holds"], "holds", "hold"),
         _counted(counts["does not hold"], "does not hold", "do not hold"),
         _counted(counts["undecided"], "is undecided", "are undecided"),
-        _counted(counts["cannot be tested here"], UNTESTED, UNTESTED),
+        _counted(counts[UNTESTABLE], UNTESTABLE, UNTESTABLE),
     ]
     what = [_things(len(evidence.runs), "run")]
     what += [_things(len(evidence.daily), "daily training")] if evidence.daily else []
@@ -132,7 +131,7 @@ def _print(observation: Observation, console: Console) -> None:
     console.print(head + verdict)
     for sentence in observation.sentences:
         console.print(Padding(Text(plain(sentence)), INDENT))
-    tested = [each for each in observation.cases if each.verdict != UNTESTED]
+    tested = [each for each in observation.cases if each.verdict != UNTESTABLE]
     if tested:
         console.print(Padding(_cases(observation, tested), (1, 0, 0, 6)))
         if len(tested) > MOST_CASES:

@@ -11,11 +11,10 @@ from wattstep import workloads
 from wattstep.errors import DamagedRunError
 from wattstep.run import Run, load
 from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, PretrainedFacts, Published
-from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.stats.statistics import change_figure, share_figure
 from wattstep.train.daily.folder import DailyFolder, DayRow
 
-CLOCK = "monotonic clock"
 # Figure 10 and the text beside it (Liu et al., arXiv 1906.04278): the start, and after 17 days;
 # the batch sizes are not named.
 PAPER = Published(workload="densenet40", images_per_day=64, accuracy=((0, 0.6065), (17, 0.6132)))

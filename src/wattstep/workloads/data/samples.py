@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,12 @@ def hash_arrays(*arrays: Array) -> str:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data.cast("B"))
     return digest.hexdigest()
+
+
+def spread_evenly(paths: Sequence[Path], count: int) -> list[Path]:
+    """At most so many of them, at equal distances."""
+    count = min(count, len(paths))
+    return [paths[n * len(paths) // count] for n in range(count)]
 
 
 def folders(root: Path) -> Iterator[Path]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from wattstep.errors import InvalidValueError
-from wattstep.workloads.data.samples import Array, Samples, describe, folders, read_bytes
+from wattstep.workloads.data.samples import (
+    Array,
+    Samples,
+    describe,
+    folders,
+    read_bytes,
+    spread_evenly,
+)
 from wattstep.workloads.data.sound import LOUDEST, RATE, Waveform, read_wav
 
 NAME = "Speech Commands"
@@ -104,12 +111,6 @@ def _read(files: list[Path], noises: list[Waveform], limit: int) -> tuple[Array,
     if not waveforms:
         raise InvalidValueError("Speech Commands: its folder has lists, but no words")
     return np.stack(waveforms), np.array(targets, np.uint8)
-
-
-def spread_evenly(paths: Sequence[Path], count: int) -> list[Path]:
-    """At most so many of them, at equal distances."""
-    count = min(count, len(paths))
-    return [paths[n * len(paths) // count] for n in range(count)]
 
 
 def fit(waveform: Waveform) -> Waveform:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from wattstep.errors import InvalidValueError
-from wattstep.workloads.data.samples import Array, Samples, describe, folders
+from wattstep.workloads.data.samples import Array, Samples, describe, folders, spread_evenly
 from wattstep.workloads.data.sound import (
     LOUDEST,
     RATE,
@@ -73,8 +73,7 @@ def _choose(folder: Path, count: int) -> list[Path]:
     normal = sorted(folder.glob("normal_*.wav"))
     if not normal:
         raise InvalidValueError(f"{folder}: no recording of a normal machine (normal_*.wav)")
-    count = min(count, len(normal))
-    return [normal[n * len(normal) // count] for n in range(count)]
+    return spread_evenly(normal, count)
 
 
 def _features(waveforms: Sequence[Waveform], *, step: int = 1) -> Values:

@@ -19,7 +19,7 @@ from wattstep.formats.power_supply import (
 )
 from wattstep.formats.recording import FormatError
 from wattstep.record.sensors.android.look import Dump
-from wattstep.schema.channel import Absent, Channel, Domain, Kind
+from wattstep.schema.channel import Absent, Channel, Domain, Kind, name_part
 
 CPU = "/sys/devices/system/cpu"
 ZONE = "/sys/class/thermal/thermal_zone"
@@ -229,7 +229,7 @@ def usb(dump: Dump) -> Iterator[Part]:
         )
         if _is_battery(path, supply) or key is None or supply.integer("VOLTAGE_NOW") is None:
             continue
-        label = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+        label = name_part(name)
         note = f"what the cable brings: for the phone and for charging; {TETHERED}"
         yield Wanted(
             kind="file", argument=path, every_s=0.5, decoder="fed", arguments=(key,),
@@ -243,7 +243,7 @@ def usb(dump: Dump) -> Iterator[Part]:
 def zones(dump: Dump) -> Iterator[Part]:
     """The kernel's thermal zones."""
     types = dict(dump.matching(rf"{ZONE}[0-9]+/type"))
-    names = [re.sub(r"[^a-z0-9]+", "_", t.lower()).strip("_") or "zone" for t in types.values()]
+    names = [name_part(kind) or "zone" for kind in types.values()]
     for (path, _), name in zip(types.items(), names, strict=True):
         folder = path.removesuffix("/type")
         text = dump.text(f"{folder}/temp")
@@ -297,7 +297,7 @@ def thermal_service(dump: Dump) -> Iterator[Part]:
 def _service_channel(name: str, thermal: Thermal, source: str) -> Channel:
     limit = next((t.throttling for t in thermal.thresholds if t.name == name), None)
     return _gauge(
-        f"phone.thermal.{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}",
+        f"phone.thermal.{name_part(name)}",
         "°C", "thermal", "temperature", f"{source}, {name}", 1e-3, limit=limit,
     )  # fmt: skip
 

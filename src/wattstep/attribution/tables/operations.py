@@ -152,8 +152,8 @@ class RunBreakdown(TracedSteps):
         their time stands in their own rows.
         """
         if self.by_events is not None:
-            left = self.not_resolved()["operations"]
-            return {NOT_RESOLVED: no_time(left)} if left else {}
+            beyond = self.not_resolved()["operations"]
+            return {NOT_RESOLVED: no_time(beyond)} if beyond else {}
         if self._without_operations:
             return {}
         unattributed = self.regression_tables.unattributed_and_left()

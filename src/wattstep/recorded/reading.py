@@ -35,7 +35,6 @@ from wattstep.store.lock import is_recording
 from wattstep.store.tables import NOT_TOLD
 from wattstep.store.writing import SCHEMAS
 
-
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
 

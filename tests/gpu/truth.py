@@ -14,7 +14,7 @@ from tests.gpu.nvml.pynvml import UUIDS
 from tests.gpu.played import Cuda, Gpu
 from tests.gpu.real_time import RealHost
 
-from wattstep.engines.torch.device_memory import DeviceMemory
+from wattstep.engines.torch.device_memory import GpuMemory
 from wattstep.engines.torch.device_queue import find_queue
 from wattstep.engines.torch.engine import TorchEngine
 from wattstep.schema.device_queue import DeviceQueue
@@ -60,8 +60,8 @@ class PlayedTorch(TorchEngine):
     def device_queue(self) -> DeviceQueue | None:
         return find_queue(self._cuda)
 
-    def device_memory(self, processor: str) -> DeviceMemory:
-        return DeviceMemory(self._cuda, 0)
+    def device_memory(self, processor: str) -> GpuMemory:
+        return GpuMemory(self._cuda, 0)
 
     def device_facts(self, processor: str) -> GpuFacts:
         return {"uuid": UUIDS[1][4:]}

@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,31 +37,64 @@ import torch
 from wattstep import engines, workloads
 from wattstep.record.recorder import Recorder
 from wattstep.run.run import Run
-from wattstep.schema.engine import Trainer
+from wattstep.schema.engine import Engine, Trainer
 from wattstep.schema.workload import Preparation
 
 PARTS: Final = ("steps", "marks", "cost", "kernels", "energy", "memory")
-BATCH: Final = 16
-WARMUP: Final = 20
-BLOCK: Final = 40  # steps at a time, where recording is switched
+MARKED: Final = 3000  # empty steps by which marks are measured
+SETTLE_S: Final = 0.3  # after which samples of the last steps are there
 Row = Sequence[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What is measured; tests play one.
+
+    Attributes:
+        processor: "cuda" or "cpu".
+        device: On which tensors are made.
+        engine: torch's.
+        cuda: As `torch.cuda`.
+        batch: Samples of a step.
+        warmup: Steps before anything is measured.
+        block: Steps at a time, where recording is switched.
+    """
+
+    processor: str
+    device: torch.device
+    engine: Engine
+    cuda: Any
+    batch: int = 16
+    warmup: int = 20
+    block: int = 40
+
+    def wait(self) -> None:
+        """Until the device has done everything."""
+        if self.processor != "cpu":
+            self.cuda.synchronize()
+
+
+def machine_of(processor: str) -> Machine:
+    """The machine that this runs on."""
+    return Machine(
+        processor=processor,
+        device=torch.device(processor),
+        engine=engines.find("torch"),
+        cuda=torch.cuda,
+    )
 
 
 class Training:
     """A workload on the device, whose host waits for it as often as is asked for."""
 
-    def __init__(self, name: str, processor: str) -> None:
-        self.name, self.processor = name, processor
-        self.trainer: Trainer = engines.find("torch").prepare(
-            workloads.find(name), Preparation(batch_size=BATCH), processor=processor
+    def __init__(self, name: str, machine: Machine) -> None:
+        self.name, self.machine = name, machine
+        self.trainer: Trainer = machine.engine.prepare(
+            workloads.find(name), Preparation(batch_size=machine.batch), processor=machine.processor
         )
-        for _ in range(WARMUP):
+        self.wait = machine.wait
+        for _ in range(machine.warmup):
             self.trainer.step()
-
-    def wait(self) -> None:
-        """Until the device has done everything."""
-        if self.processor != "cpu":
-            torch.cuda.synchronize()
 
     def stopwatch(self, steps: int, step: Callable[[], object]) -> float:
         """Seconds of a step, the device waited for before the first and after the last."""
@@ -75,12 +109,12 @@ class Training:
 class Ahead:
     """A plain training whose host reads the loss of every `every`-th step only."""
 
-    def __init__(self, processor: str, every: int) -> None:
-        device = torch.device(processor)
+    def __init__(self, machine: Machine, every: int) -> None:
+        device = machine.device
         self.model = torch.nn.Sequential(
             *(torch.nn.Conv2d(32, 32, 3, padding=1) for _ in range(12)), torch.nn.Flatten()
         ).to(device)
-        self.inputs = torch.randn(BATCH, 32, 32, 32, device=device)
+        self.inputs = torch.randn(machine.batch, 32, 32, 32, device=device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
         self.every, self.number = every, 0
 
@@ -95,20 +129,22 @@ class Ahead:
 
 
 @contextmanager
-def recording(trace: str, model: Any, interval: str = "10ms") -> Iterator[tuple[Recorder, Path]]:
+def recording(machine: Machine, trace: str, model: Any) -> Iterator[tuple[Recorder, Path]]:
     """A recorder into a folder that goes with it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        with Recorder(path, trace=trace, model=model, interval=interval) as recorder:
+        with Recorder(path, trace=trace, model=model, engine=machine.engine) as recorder:
             yield recorder, path
 
 
-def recorded_step(recorder: Recorder, step: Callable[[], object]) -> Callable[[], None]:
+def recorded_step(
+    recorder: Recorder, step: Callable[[], object], machine: Machine
+) -> Callable[[], None]:
     """The same step under the recorder."""
     steps = recorder.steps
 
     def marked() -> None:
-        steps.begin(BATCH)
+        steps.begin(machine.batch)
         step()
         steps.end(float("nan"))
 
@@ -120,9 +156,9 @@ def recorded(
     training: Training, work: Callable[[Recorder, Callable[[], None]], None]
 ) -> Iterator[Run]:
     """The run of a training that is warm, of some work with its recorder and its step."""
-    with recording("none", training.trainer.model) as (recorder, path):
-        step = recorded_step(recorder, training.trainer.step)
-        for _ in range(WARMUP):
+    with recording(training.machine, "none", training.trainer.model) as (recorder, path):
+        step = recorded_step(recorder, training.trainer.step, training.machine)
+        for _ in range(training.machine.warmup):
             step()
         training.wait()
         work(recorder, step)
@@ -138,7 +174,7 @@ def percent(value: float, true: float) -> str:
 # --- the parts ---------------------------------------------------------------------------------
 
 
-def steps_part(options: argparse.Namespace) -> Iterator[Row]:
+def steps_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield (
         "training",
         "stopwatch",
@@ -148,35 +184,33 @@ def steps_part(options: argparse.Namespace) -> Iterator[Row]:
         "host ahead by",
         "clock ±",
     )
-    trainings: list[tuple[str, Callable[[], object], Callable[[], None], Any]] = []
+    trainings: list[tuple[str, Callable[[], object], Any]] = []
     for name in options.workloads:
-        training = Training(name, options.processor)
-        trainings.append((name, training.trainer.step, training.wait, training.trainer.model))
+        training = Training(name, machine)
+        trainings.append((name, training.trainer.step, training.trainer.model))
     for every in (1, 10):
-        ahead = Ahead(options.processor, every)
-        wait = torch.cuda.synchronize if options.processor != "cpu" else lambda: None
-        for _ in range(WARMUP):
+        ahead = Ahead(machine, every)
+        for _ in range(machine.warmup):
             ahead.step()
-        trainings.append((f"host waits every {every}", ahead.step, wait, ahead.model))
-    for name, step, wait, model in trainings:
-        yield _one_of_steps(name, step, wait, model, options.seconds)
+        trainings.append((f"host waits every {every}", ahead.step, ahead.model))
+    for name, step, model in trainings:
+        yield _one_of_steps(name, step, model, machine, options.seconds)
 
 
 def _one_of_steps(
-    name: str, step: Callable[[], object], wait: Callable[[], None], model: Any, seconds: float
+    name: str, step: Callable[[], object], model: Any, machine: Machine, seconds: float
 ) -> Row:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
-        with Recorder(path, trace="none", model=model) as recorder:
-            marked = recorded_step(recorder, step)
-            for _ in range(WARMUP):
-                marked()
-            wait()
-            first, begin = recorder.index, time.perf_counter()
-            while time.perf_counter() - begin < seconds / 2:
-                marked()
-            wait()
-            passed, count = time.perf_counter() - begin, recorder.index - first
+    with recording(machine, "none", model) as (recorder, path):
+        marked = recorded_step(recorder, step, machine)
+        for _ in range(machine.warmup):
+            marked()
+        machine.wait()
+        first, begin = recorder.index, time.perf_counter()
+        while time.perf_counter() - begin < seconds / 2:
+            marked()
+        machine.wait()
+        passed, count = time.perf_counter() - begin, recorder.index - first
+        recorder.close()
         run = Run(path)
         steps = run.series.steps
         own = steps.index >= first
@@ -193,20 +227,20 @@ def _one_of_steps(
         )
 
 
-def marks_part(options: argparse.Namespace) -> Iterator[Row]:
+def marks_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield ("marks of a step", "plain step", "step with phases")
-    held = torch.zeros(1, device=options.processor)  # by which the recorder finds the device
-    with recording("none", None) as (recorder, _):
+    held = torch.zeros(1, device=machine.device)  # by which the recorder finds the device
+    with recording(machine, "none", None) as (recorder, _):
         steps = recorder.steps
         for label in ("host and device", "host alone"):
             if label == "host alone":
                 steps.device, steps.device_problem = None, f"left out beside {held.device}"
-            elif steps.device is None and options.processor != "cpu":
+            elif steps.device is None and machine.processor != "cpu":
                 raise RuntimeError("the recorder did not find the device")
             costs: dict[bool, list[int]] = {True: [], False: []}
-            for _ in range(3000):
+            for _ in range(MARKED):
                 begin = time.perf_counter_ns()
-                steps.begin(BATCH)
+                steps.begin(machine.batch)
                 phases = steps.phases_on
                 for phase in ("data", "forward", "backward", "optimizer"):
                     steps.mark(phase)
@@ -221,17 +255,20 @@ def marks_part(options: argparse.Namespace) -> Iterator[Row]:
             )
 
 
-def cost_part(options: argparse.Namespace) -> Iterator[Row]:
+def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield ("training", "plain", "recorded adds", "from", "to")
     for name in options.workloads[:2]:
-        training = Training(name, options.processor)
-        with recording("none", training.trainer.model) as (recorder, _):
-            marked = recorded_step(recorder, training.trainer.step)
+        training = Training(name, machine)
+        with recording(training.machine, "none", training.trainer.model) as (recorder, _):
+            marked = recorded_step(recorder, training.trainer.step, training.machine)
             plain = training.trainer.step
             found, until = [], time.perf_counter() + options.seconds
             base = []
             while time.perf_counter() < until or len(found) < 4:
-                times = [training.stopwatch(BLOCK, step) for step in (marked, plain, plain, marked)]
+                times = [
+                    training.stopwatch(machine.block, step)
+                    for step in (marked, plain, plain, marked)
+                ]
                 found.append((times[0] + times[3]) / (times[1] + times[2]) - 1)
                 base.append((times[1] + times[2]) / 2)
         draws = np.random.default_rng(0).choice(found, (2000, len(found)))
@@ -245,20 +282,19 @@ def cost_part(options: argparse.Namespace) -> Iterator[Row]:
         )
 
 
-def kernels_part(options: argparse.Namespace) -> Iterator[Row]:
+def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield ("training", "kernels, run", "kernels, profiler", "off", "parts less step", "traced")
     for name in options.workloads:
-        training = Training(name, options.processor)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "run"
-            with Recorder(path, trace="every:6", model=training.trainer.model) as recorder:
-                until = time.perf_counter() + options.seconds / 2
-                marked = recorded_step(recorder, training.trainer.step)
-                latest = until + options.seconds
-                while time.perf_counter() < until or (
-                    recorder.windows < 5 and time.perf_counter() < latest
-                ):
-                    marked()
+        training = Training(name, machine)
+        with recording(machine, "every:6", training.trainer.model) as (recorder, path):
+            until = time.perf_counter() + options.seconds / 2
+            marked = recorded_step(recorder, training.trainer.step, training.machine)
+            latest = until + options.seconds
+            while time.perf_counter() < until or (
+                recorder.windows < 5 and time.perf_counter() < latest
+            ):
+                marked()
+            recorder.close()
             run = Run(path)
             own = _kernel_s(run)
             profiled = _profiled_s(training)
@@ -287,7 +323,7 @@ def _kernel_s(run: Run) -> float:
 def _profiled_s(training: Training) -> float:
     """The same by torch's own profiler and its own sum, over five steps."""
     activities = [torch.profiler.ProfilerActivity.CPU]
-    if training.processor != "cpu":
+    if training.machine.processor != "cpu":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities) as profile:
         for _ in range(5):
@@ -302,63 +338,88 @@ def _profiled_s(training: Training) -> float:
     return sum(event.time_range.elapsed_us() for event in kernels) * 1e-6 / 5
 
 
-def energy_part(options: argparse.Namespace) -> Iterator[Row]:
-    yield ("training", "NVML's counter", "run, by sampled power", "off", "per step")
+def energy_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
+    yield (
+        "training",
+        "NVML's counter",
+        "run, by sampled power",
+        "off",
+        "counter / step",
+        "step of the run",
+    )
     import pynvml  # NVML is asked here, apart from what the run asks
 
     pynvml.nvmlInit()
-    handle = _nvml_handle(pynvml, options.processor)
+    handle = _nvml_handle(pynvml, machine)
     for name in options.workloads[:2]:
-        training = Training(name, options.processor)
-        joules = steps = 0.0
+        training = Training(name, machine)
+        moments: list[tuple[int, float]] = []  # ns of the run's clock, J by the counter
+        numbers: list[int] = []  # of the steps that began then
 
         def measured(
-            recorder: Recorder, step: Callable[[], None], training: Training = training
+            recorder: Recorder,
+            step: Callable[[], None],
+            training: Training = training,
+            moments: list[tuple[int, float]] = moments,
+            numbers: list[int] = numbers,
         ) -> None:
-            nonlocal joules, steps
-            first = recorder.index
-            begin_mj = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
             until = time.perf_counter() + options.seconds
-            while time.perf_counter() < until:
-                step()
-            training.wait()
-            joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - begin_mj) * 1e-3
-            steps = recorder.index - first
+            for _ in range(2):
+                moments.append((time.perf_counter_ns(), _counted(pynvml, handle)))
+                numbers.append(recorder.index)
+                while time.perf_counter() < until:
+                    step()
+                training.wait()
+            time.sleep(SETTLE_S)  # the last samples of those steps, too
 
         with recorded(training, measured) as run:
+            (begin_ns, begin_j), (end_ns, end_j) = moments
+            steps = numbers[1] - numbers[0]
+            rails = run.series.uncalibrated_rails
             power = [c.name for c in run.series.with_role("power_part") if c.domain == "gpu"]
+            gained = covered = np.array([np.nan])
+            if power:
+                # The same stretch by both: what a step takes leaves out the gaps between steps.
+                curve = rails[power[0]].curve
+                gained, covered = curve.difference(np.array([begin_ns]), np.array([end_ns]))
             figure = run.report().energy_by_rail.get(power[0]) if power else None
-            value = None if figure is None else figure.value
+            figure = run.metrics["energy_per_step"] if figure is None else figure
             yield (
                 name,
-                f"{joules:.1f} J",
-                "missing" if value is None else f"{value * steps:.1f} J",
-                "-" if value is None else percent(value * steps, joules),
+                f"{end_j - begin_j:.1f} J",
+                "missing" if not power else f"{gained[0]:.1f} J of {covered[0]:.1%} of the time",
+                "-" if not power else percent(float(gained[0]), end_j - begin_j),
+                f"{(end_j - begin_j) / steps:.3g} J",
                 str(figure),
             )
 
 
-def _nvml_handle(nvml: Any, processor: str) -> Any:
+def _counted(nvml: Any, handle: Any) -> float:
+    """NVML's counter in J."""
+    return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * 1e-3
+
+
+def _nvml_handle(nvml: Any, machine: Machine) -> Any:
     """NVML's own of the GPU that trains: it numbers them in another order than CUDA."""
-    uuid = engines.find("torch").device_facts(processor).get("uuid")
+    uuid = machine.engine.device_facts(machine.processor).get("uuid")
     if uuid is None:
         return nvml.nvmlDeviceGetHandleByIndex(0)
     return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
 
 
-def memory_part(options: argparse.Namespace) -> Iterator[Row]:
+def memory_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield ("training", "run's peak", "allocator's peak", "driver counts", "free on the device")
     for name in options.workloads[:2]:
-        training = Training(name, options.processor)
+        training = Training(name, machine)
         with recorded(training, lambda recorder, step: None) as run:
             figure = run.metrics.get("device_peak_memory")
-        cuda = torch.cuda
+        cuda = machine.cuda
         free, total = cuda.mem_get_info()
         yield (
             name,
             str(figure),
             f"{cuda.max_memory_reserved() / 2**20:.0f} MiB",
-            f"{engines.find('torch').device_memory(options.processor).used_by_process()}",
+            f"{machine.engine.device_memory(machine.processor).used_by_process()}",
             f"{free / 2**20:.0f} of {total / 2**20:.0f} MiB",
         )
 
@@ -372,36 +433,43 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
-def about(processor: str) -> str:
+def about(machine: Machine) -> str:
     """The machine, in a line."""
-    if processor == "cpu":
+    if machine.processor == "cpu":
         return f"torch {torch.__version__}, CPU: tries the script, and says nothing of a GPU"
-    properties = torch.cuda.get_device_properties(0)
+    properties = machine.cuda.get_device_properties(0)
     return (
         f"{properties.name}, compute capability {properties.major}.{properties.minor}, "
         f"torch {torch.__version__}, CUDA {torch.version.cuda}, Python {sys.version.split()[0]}"
     )
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None, machine: Machine | None = None) -> int:
+    """Measures and prints the page.
+
+    Args:
+        arguments: Of the command line; None: its own.
+        machine: What is measured; None: this one.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processor", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--workloads", default="lenet,squeezenet,mobilenetv2,gpt")
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.workloads = options.workloads.split(",")
-    if options.processor == "cuda" and not torch.cuda.is_available():
+    machine = machine or machine_of(options.processor)
+    if machine.processor == "cuda" and not machine.cuda.is_available():
         print("torch sees no GPU here: nothing is measured (see wattstep doctor)", file=sys.stderr)
         return 2
-    page = ["# What a GPU tells", "", about(options.processor), ""]
+    page = ["# What a GPU tells", "", about(machine), ""]
     for part in options.parts.split(","):
         begin = time.perf_counter()
         rows: list[Row] = []
         lines = [f"## {part}", ""]
         try:
-            rows.extend(globals()[f"{part}_part"](options))
+            rows.extend(globals()[f"{part}_part"](options, machine))
         except Exception as error:  # one part says why it cannot be had, the others go on
             lines += [f"Not measured: {type(error).__name__}: {error}", ""]
         if len(rows) > 1:

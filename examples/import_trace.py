@@ -9,16 +9,16 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
-
-import wattstep
+from torch.profiler import ProfilerActivity, profile, schedule
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/imported")
 folder.parent.mkdir(parents=True, exist_ok=True)
 trace = folder.with_suffix(".trace.json")
 model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-with profile(activities=[ProfilerActivity.CPU]) as profiler:
+# Steps are marked in the trace where the profiler has a schedule.
+every_step = schedule(wait=0, warmup=2, active=18)
+with profile(activities=[ProfilerActivity.CPU], schedule=every_step) as profiler:
     for _ in range(20):
         optimizer.zero_grad()
         model(torch.randn(64, 256)).square().mean().backward()
@@ -28,6 +28,5 @@ profiler.export_chrome_trace(str(trace))
 
 log = ["--telemetry", sys.argv[2]] if len(sys.argv) > 2 else []
 command = ["wattstep", "import", "--trace", str(trace), *log]
-place = ["--out", str(folder.parent), "--name", folder.name, "--quiet"]
+place = ["--out", str(folder.parent), "--name", folder.name]
 subprocess.run([sys.executable, "-m", *command, *place], check=True)
-print(wattstep.load(folder).summary())

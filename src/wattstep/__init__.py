@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wattstep.api import compare as compare
     from wattstep.api import explain as explain
     from wattstep.api import export as export
+    from wattstep.api import predict as predict
     from wattstep.api import sweep as sweep
     from wattstep.api import train as train
     from wattstep.integrations import log_run as log_run
@@ -50,7 +51,7 @@ VIEWS.update(
     }
 )
 # Public functions of `wattstep.api` whose names are packages, too.
-_CALLED = ("sweep", "train")
+_CALLED = ("predict", "sweep", "train")
 
 
 class _CalledPackage(ModuleType):

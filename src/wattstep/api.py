@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wattstep.insight.compare.comparing import Comparison
     from wattstep.insight.compare.matrix import Matrix
     from wattstep.insight.explain.section import Section
+    from wattstep.predict import Prediction
     from wattstep.report.export.export import Exported
     from wattstep.run import Run
     from wattstep.schema.outcome import Outcome
@@ -176,6 +177,61 @@ def explain(
         return tuple(each for each in explained_report if not sections or each.name in names)
     opened = load(Path(run)) if isinstance(run, (str, PathLike)) else run
     return tuple(explained(opened, names, beside))
+
+
+def predict(
+    model: Any,
+    inputs: Any,
+    *,
+    device: str,
+    optimizer: Any = "sgd,momentum=0.9",
+    classes: int | None = None,
+    engine: str | None = None,
+) -> Prediction:
+    """Predicts what training a module costs on a device that is not here; nothing of it runs.
+
+    >>> predicted = wattstep.predict(model, (16, 3, 224, 224), device="jetson-tx2")   # doctest: +SKIP
+    >>> predicted.fits(), str(predicted.step_time)                                   # doctest: +SKIP
+
+    Args:
+        model: A torch module, or a function that gives one.
+        inputs: A batch as the module takes it, or its shape.
+        device: Name of the device, or the path of its file; see `wattstep devices`.
+        optimizer: Of its parameters: torch's object, or text as "adam" or "sgd,momentum=0.9".
+        classes: That cross entropy tells apart; None: as many as the module gives scores.
+        engine: Framework as the device's file names it; None: the one that its values are of.
+
+    Returns:
+        The prediction: `fits()`, `step_time`, `system_memory`, `energy_per_step`, `report()`, ...
+
+    Raises:
+        InvalidValueError: The module cannot be captured, or the device's values do not reach.
+    """
+    from wattstep import devices, engines
+    from wattstep.predict import Predictor
+    from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
+
+    batch_size, *sample = getattr(inputs, "shape", inputs)
+    if isinstance(optimizer, str):
+        settings = OptimizerSettings.parse(optimizer)
+    else:  # torch's, of which what is a number counts
+        name = type(optimizer).__name__.lower()
+        numbers = {
+            key: value
+            for key, value in optimizer.defaults.items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        settings = OptimizerSettings(name=name, rate=numbers.pop("lr"), options=numbers)
+    source = ModuleSource(
+        make=model,
+        name=getattr(model, "__name__", type(model).__name__),
+        input_shape=tuple(sample),
+        optimizer=settings,
+        classes=classes,
+        integers="int" in str(getattr(inputs, "dtype", "")),
+    )
+    captured = engines.find("torch").capture(source, Preparation(batch_size=1), "fp32")
+    return Predictor(captured, devices.find(device), engine=engine).at(batch_size)
 
 
 def export(

@@ -99,6 +99,13 @@ def test_what_the_bottleneck_is(home: Path) -> None:
     assert "of a step has no operation running" in text
 
 
+@pytest.mark.parametrize(
+    "command", ["show runs/a", "explain runs/a", "observe runs/a runs/b", "compare runs/a runs/b --across batch"]
+)  # fmt: skip
+def test_no_sentence_stands_twice_in_all_tables_either(home: Path, command: str) -> None:
+    assert asked(*command.split(), "--full", home=home)
+
+
 def test_which_runs_there_are_and_what_they_cost(home: Path) -> None:
     text = asked("runs", "list", home=home)
     for name in ("a", "b", "words"):

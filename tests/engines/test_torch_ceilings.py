@@ -48,7 +48,7 @@ def test_memory_is_measured_beyond_the_largest_cache(found: Ceilings) -> None:
 
 def test_only_what_makes_the_machine_the_same_is_kept(found: Ceilings) -> None:
     assert found.device == {"model": None, "cpu": "this one", "architecture": None, "cores": 4}
-    assert found.torch == torch.__version__
+    assert found.engine == f"torch {torch.__version__}"
     assert found == Ceilings.from_dict(found.to_dict())
 
 

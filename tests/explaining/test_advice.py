@@ -31,8 +31,7 @@ def given(section: Section) -> dict[str, Any]:
 
 
 def refused(section: Section) -> dict[str, str]:
-    rows = section.tables[1].rows
-    return {name: row["reason"] for row in rows for name in row["name"].split(", ")}
+    return {row["name"]: row["reason"] for row in section.tables[1].rows}
 
 
 def value(figure: Figure) -> float:
@@ -76,9 +75,20 @@ def test_a_change_to_the_code_names_the_script_and_the_command(
     assert row["how"] == f"DataLoader(..., num_workers=1, prefetch_factor=2){command}"
 
 
-def test_a_reason_that_several_pieces_have_stands_once(tmp_path: Path) -> None:
-    reasons = [row["reason"] for row in advice(load(trained(tmp_path / "run"))).tables[1].rows]
-    assert len(reasons) == len(set(reasons))
+@pytest.mark.parametrize(
+    ("target", "option"),
+    [
+        ("local", ""),
+        ("emulate:jetson-tx2,averaging=422ms", " --target emulate:jetson-tx2,averaging=422ms"),
+        ("ssh:board", " --target ssh:..."),  # which board is not in the record
+    ],
+)
+def test_a_command_trains_where_the_run_was_trained(
+    tmp_path: Path, target: str, option: str
+) -> None:
+    info = {"options": {"rate_rule": "linear"}, "workload": "lenet", "target": target}
+    run = load(trained(tmp_path / "run", phases=OPTIMIZER, info=info))
+    assert given(advice(run))["larger_batch"]["how"] == f"wattstep run lenet --batch 8{option}"
 
 
 def test_data_loading_can_be_hidden_as_far_as_the_rest_lasts(tmp_path: Path) -> None:

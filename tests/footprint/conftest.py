@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,12 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def resident() -> Iterator[ResidentMemory]:
+    """Without collections meanwhile: what other tests of this process left would be given back."""
+    gc.collect()
+    gc.disable()
     memory = ResidentMemory()
-    yield memory
-    memory.close()
+    try:
+        yield memory
+    finally:
+        gc.enable()
+        memory.close()

@@ -7,19 +7,35 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gpu.played import played
+from tests.gpu.played import Gpu, played
 from tests.gpu.recording import HostTracer, PlayedLayers, PlayedRecording, played_time
+from tests.run.made import Sampled
 
 from wattstep.run.run import Run
+from wattstep.schema.channel import Channel, Domain
 
 MS = 1_000_000
 STEPS = 200
 FORWARD = {"conv": 2.0, "pool": 0.4, "fc": 3.0}  # ms on the device; "pool" is called twice
 ALONE = {"data": 0.3, "backward": 9.0, "optimizer": 0.7}
 LOSS = 0.25  # of the forward pass, in no layer
+WATTS = {  # of the GPU's rail while these run
+    "copy": 5.0, "conv": 30.0, "pool": 10.0, "fc": 18.0, "loss": 8.0, "backward": 24.0,
+    "optimizer": 12.0,
+}  # fmt: skip
+IDLE_W, BEYOND_W = 3.0, 4.0
+WINDOW_NS = 20 * MS
 
 
-def trained(path: Path, waits_every: int, *, layers: bool = True, host_ms: float = 0.05) -> Run:
+def trained(
+    path: Path,
+    waits_every: int,
+    *,
+    layers: bool = True,
+    host_ms: float = 0.05,
+    steps: int = STEPS,
+    sampled: bool = False,
+) -> Run:
     """A training whose every kernel has a known length; the host asks, and is ahead or waits."""
     host, gpu, cuda = played(drift=20e-6)
     with played_time(host):
@@ -27,7 +43,7 @@ def trained(path: Path, waits_every: int, *, layers: bool = True, host_ms: float
         marks = PlayedLayers(len(FORWARD))
         run.steps.layers = marks if layers else None
         codes = {name: run.code("layer", name) for name in FORWARD}
-        for number in range(STEPS):
+        for number in range(steps):
             run.steps.begin(4.0)
             run.steps.mark("data")
             gpu.launch("copy", ALONE["data"] * MS)
@@ -47,7 +63,37 @@ def trained(path: Path, waits_every: int, *, layers: bool = True, host_ms: float
             if number % waits_every == 0:
                 cuda.synchronize()
             run.steps.end(0.5)
+        if sampled:
+            cuda.synchronize()
+            run.sample(sensors(gpu), gpu.ran[0].start_ns, host.now_ns)
         return run.close()
+
+
+def sensors(gpu: Gpu) -> list[Sampled]:
+    """The GPU's rail and the board's total, means of the 20 ms before each value."""
+    begin = np.array([work.start_ns for work in gpu.ran])
+    end = np.array([work.end_ns for work in gpu.ran])
+    gains = np.array([(WATTS[work.name] - IDLE_W) for work in gpu.ran]) * (end - begin) * 1e-9
+    edges = np.stack([begin, end], axis=1).ravel()
+    joules = np.repeat(np.cumsum(gains), 2)
+    joules[::2] -= gains  # up to the begin of each
+
+    def rail(beyond_w: float, name: str, domain: Domain, role: str) -> Sampled:
+        def raw(t_ns: int) -> int:
+            first, last = np.interp([t_ns - WINDOW_NS, t_ns], edges, joules)
+            noise = t_ns // 1000 * 7919 % 41 - 20
+            return round((last - first) / WINDOW_NS * 1e12 + (IDLE_W + beyond_w) * 1e3) + noise
+
+        channel = Channel(
+            name=name, unit="W", kind="gauge", domain=domain, role=role, source="made", scale=1e-3,
+            window_s=WINDOW_NS * 1e-9,
+        )  # fmt: skip
+        return Sampled(channel=channel, raw=raw, every_ns=WINDOW_NS)
+
+    return [
+        rail(0.0, "rail.GPU", "gpu", "power_part"),
+        rail(BEYOND_W, "rail.IN", "system", "power_total"),
+    ]
 
 
 @pytest.fixture(scope="module", params=[1, 10, 50])
@@ -87,7 +133,9 @@ def test_rows_make_the_step_and_say_that_no_kernel_was_seen(run: Run) -> None:
             assert "by events, no kernels seen" in row.time.method
             assert row.time.source == "events in the queue of gpu0"
             assert row.energy.missing
-            assert row.energy.reason == "by events, no kernels seen: what ran in it is not known"
+            assert "no power sensor" in row.energy.reason
+            reason = row.figure("flops").reason
+            assert reason == "by events, no kernels seen: what ran in it is not known"
     assert {(row.phase, row.layer) for row in rows} >= {
         ("forward", "conv"), ("forward", "(no single layer)"), ("backward", "(no single layer)"),
     }  # fmt: skip
@@ -102,6 +150,49 @@ def test_of_each_figure_an_interval_holds_the_truth(run: Run) -> None:
     row = next(row for row in run.breakdown.layers() if row.layer == "fc")
     assert row.time.status.value == "measured"
     assert row.time.low <= row.time.value <= row.time.high
+
+
+@pytest.fixture(scope="module")
+def metered(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return trained(tmp_path_factory.mktemp("events") / "run", 10, steps=900, sampled=True)
+
+
+@pytest.mark.parametrize(("rail", "beyond_w"), [("rail.GPU", 0.0), ("rail.IN", BEYOND_W)])
+def test_energy_of_phases_and_layers_holds_what_was_drawn_while_the_device_was_in_them(
+    metered: Run, rail: str, beyond_w: float
+) -> None:
+    """Steps of 17 ms below samples of 20 ms; a layer of 2 ms at 30 W takes 60 mJ."""
+    taken = {"conv": 2.0 * 30, "pool": 0.8 * 10, "fc": 3.0 * 18}
+    beside = {**{name: ms * beyond_w for name, ms in FORWARD.items()}, "pool": 0.8 * beyond_w}
+    true = {name: (mj + beside[name]) * 1e-3 for name, mj in taken.items()}
+    phases = {name: ms * (WATTS[name if name != "data" else "copy"] + beyond_w) * 1e-3
+              for name, ms in ALONE.items()}  # fmt: skip
+    phases["forward"] = sum(true.values()) + LOSS * (WATTS["loss"] + beyond_w) * 1e-3
+    told = 0
+    for rows, column, truth in (
+        (metered.breakdown.layers(), "layer", true),
+        (metered.breakdown.phases(), "phase", phases),
+    ):
+        for row in rows:
+            figure, name = row.figures.parts("energy_by_rail")[rail], getattr(row, column)
+            if name not in truth or figure.missing:
+                assert name not in truth or "not resolvable" in figure.reason
+                continue
+            assert figure.low <= truth[name] <= figure.high, name
+            assert figure.value == pytest.approx(truth[name], rel=0.1)
+            assert figure.status.value == "attributed"
+            told += 1
+    assert told >= 4
+
+
+def test_rows_by_events_and_what_is_left_make_the_energy_of_the_step(metered: Run) -> None:
+    document = metered.document()
+    assert document["failures"] == []
+    whole = document["metrics"]["energy_per_step"]["value"]
+    for table in ("operations", "layers", "phases"):
+        left = document["not_resolved"][table].get("energy", {"value": 0.0})["value"]
+        rows = sum(row["energy"]["value"] or 0.0 for row in document[table])
+        assert rows + left == pytest.approx(whole, rel=1e-6), table
 
 
 def test_without_marks_of_layers_there_are_phases_and_a_note(tmp_path: Path) -> None:

@@ -383,6 +383,23 @@ def test_ctrl_c_ends_the_script_with_130_and_keeps_what_was_recorded(tmp_path: P
     assert len(run.series.steps.index) >= 20
 
 
+def test_a_script_that_was_killed_says_what_trained(tmp_path: Path) -> None:
+    import torch
+
+    (tmp_path / "killed.py").write_text(
+        "import os, signal\n" + HEAD + LOOP + "net = Net()\n"
+        "train(net, loader(20 * 8), torch.optim.SGD(net.parameters(), lr=0.1))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run(
+        wattstep("profile", "--quiet", "--out", "runs", "--name", "r", "killed.py"),
+        cwd=tmp_path, capture_output=True, check=False,
+    )  # fmt: skip
+    info = load(tmp_path / "runs" / "r").info
+    assert info.state == "recovered"
+    assert info.engine == f"torch {torch.__version__}"
+
+
 def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
     """As torchrun ends its ranks: the signal goes to us alone."""
     script = tmp_path / "endless.py"

@@ -89,9 +89,11 @@ def test_sentences_say_what_was_throttled_what_idle_took_and_what_the_total_leav
     found = sentences(synthetic.report(document()))
     assert "15 of 100 clean steps were throttled; the figures include them." in found
     assert "Cpu0.cap allowed at most 1.2 GHz of 2 GHz all the time." in found
-    assert "Idle before the first step, the device took: 2.50 W (2.40 to 2.60; replayed)." in found
     assert (
-        "Idle after the last step, the device took: missing: "
+        "Power of the idle device before the first step: 2.50 W (2.40 to 2.60; replayed)." in found
+    )
+    assert (
+        "Power of the idle device after the last step: missing: "
         "no idle stretch was recorded after the steps." in found
     )
     assert any("what leaks and what the board takes anyway is taken off" in one for one in found)
@@ -148,10 +150,8 @@ def test_power_sensors_stand_with_what_they_can_carry() -> None:
     name, interval, step, repeats, facts = found.rows[0]
     assert (name, interval) == ("VDD_IN", "422.0 ms (421.5 to 422.4)")
     assert (step, repeats) == ("38.5 mW", "97.6 %")
-    assert facts == (
-        "total; replayed; averages over 422 ms; a read takes 62.0 µs; "
-        "leaves out the carrier board: 6-8 W"
-    )
+    # What the total leaves out stands above the table.
+    assert facts == ("total; replayed; averages over 422 ms; a read takes 62.0 µs")
     assert found.rows[1][1] == "20.0 ms at most"
     assert found.rows[1][4].startswith("not in the total")
 

@@ -12,6 +12,7 @@ from tests.run.made import BEGIN, MS, ByPhase, Sampled, busy, energy, make_run, 
 
 from wattstep.run import Run, load
 from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Missing
 
 
 def slow(every_ns: int, watts: float = 5.0, **more: Any) -> Sampled:
@@ -41,7 +42,7 @@ def regression_result(tx2_path: Path) -> Run:
 def tx2(tx2_path: Path) -> Run:
     """The same where no regression over the steps is to be had."""
     run = load(tx2_path)
-    vars(run.breakdown.regression_tables)["regression_result"] = "too few samples"
+    vars(run.breakdown.regression_tables)["regression_result"] = Missing("too few samples")
     return run
 
 

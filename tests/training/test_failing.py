@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from wattstep.engines.torch.device_memory import GpuMemory
+from wattstep.engines.torch.memory import bytes_by_category
 from wattstep.errors import DeviceFaultError, RecordingError
 from wattstep.schema.device_faults import meaning_of
 from wattstep.schema.oom_messages import says_ran_out
@@ -133,5 +136,28 @@ class Cuda:
 def test_the_account_has_what_allocator_and_driver_say() -> None:
     assert GpuMemory(Cuda()).account() == (
         "0.20 GiB of the GPU's 7.50 GiB are free; torch has 6.00 GiB, of which 5.00 GiB are handed "
-        "out, at most 5.50 GiB were"
+        "out, at most 5.50 GiB were: 0.00 GiB weights, 0.00 GiB gradients, 0.00 GiB optimizer state, "
+        "0.00 GiB other tensors, 5.00 GiB beside tensors of Python; beside the weights, gradients and "
+        "optimizer state that were there 6.20 GiB are left for what grows with the batch: wattstep fits "
+        "finds the largest that fits"
     )
+
+
+def test_the_account_tells_what_memory_is_for() -> None:
+    """A layer of 1000 x 500 and 500 numbers: weights, gradients and the two moments of Adam."""
+    gc.collect()
+    before = bytes_by_category("cpu")
+    layer = nn.Linear(1000, 500)
+    adam = torch.optim.Adam(layer.parameters())
+    batch = torch.zeros(64, 1000)
+    made = layer(batch)
+    made.sum().backward()
+    adam.step()
+    size = 500 * 1001 * 4
+    more = {name: size - before[name] for name, size in bytes_by_category("cpu").items()}
+    assert more == {
+        "weights": size,
+        "gradients": size,
+        "optimizer state": 2 * size + 2 * 4,  # a count of steps for each
+        "other tensors": 64 * (1000 + 500) * 4,
+    }

@@ -11,7 +11,7 @@ from wattstep.attribution.regression.locking import places_seen
 from wattstep.recorded.power import NEXT, EnergySource, spoken
 from wattstep.recorded.steps import Steps, slices
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import CLOCK, Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
 SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
@@ -37,17 +37,17 @@ class Spent:
     moved: FloatArray | None
 
 
-def spent(energy: EnergySource, steps: Steps) -> Spent | str:
+def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
     """Power and energy a step of the clean steps, or why they cannot be determined."""
     clean = np.flatnonzero(steps.clean)
     if not len(clean):
-        return steps.none_clean
+        return Missing(steps.none_clean)
     stretches = steps.stretches()
     parts = steps.slices(_slice_ns(energy))
     power = power_over(energy, stretches, steps.figures_of, parts)
     gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
     if power.missing or gain is None:
-        return power.reason or f"no samples of {energy.source} in {steps.figures_of}"
+        return Missing(power.reason or f"no samples of {energy.source} in {steps.figures_of}")
     power = replace(power, reason=joined(power.reason, _mixed(energy, steps)))
     time = mean_figure(steps.seconds[clean], "s", CLOCK, Status.MEASURED)
     per_step = product(power, time, "J", f"what {steps.figures_of} gained, mean")
@@ -59,7 +59,7 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | str:
     if len(parts) < FEW_SLICES or alike > 1:
         power, per_step = (_by_chance(each, energy, stretches, alike) for each in (power, per_step))
     if len(parts) == 1 and (reason := _too_loose(per_step, energy, stretches, steps.figures_of)):
-        return reason
+        return Missing(reason)
     if energy.clock is None:
         return Spent(power=power, per_step=per_step, still=power, moved=None)
     gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
@@ -78,7 +78,7 @@ def not_told(energy: EnergySource, steps: Steps) -> str | None:
     if len(steps.slices(_slice_ns(energy))) != 1:
         return None
     energies = spent(energy, steps)
-    return energies if isinstance(energies, str) else None
+    return energies if isinstance(energies, Missing) else None
 
 
 def _moved(energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> FloatArray:

@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "memory": "wattstep.cli.memory:memory",
         "sweep": "wattstep.cli.sweep:sweep",
         "fits": "wattstep.cli.fits:fits",
+        "predict": "wattstep.cli.predict:predict",
         "daily": "wattstep.cli.daily:daily",
         "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",

@@ -39,7 +39,7 @@ def explain(
     from wattstep.insight.explain import chosen_sections
     from wattstep.insight.explain import explain as explained
     from wattstep.report.json_document import dump
-    from wattstep.report.terminal.explain import print_brief, print_section
+    from wattstep.report.terminal.explain import print_brief, print_section, print_undetermined
     from wattstep.report.values import plain
     from wattstep.run import load
 
@@ -65,8 +65,11 @@ def explain(
                         failures.add(f"{path.name}: {name}", section.failure)
                     sections_of_runs.append(section)
         for section in sections_of_runs if whole else ():
-            part = f"{path.name}: {section.name}, as it is printed"
-            failures.guard(part, partial(print_section, section, console), None)
+            if section.reason is None:
+                part = f"{path.name}: {section.name}, as it is printed"
+                failures.guard(part, partial(print_section, section, console), None)
+        if whole:
+            print_undetermined(sections_of_runs, console)
         if not (json or whole):
             failures.guard(
                 f"{path.name}: printing", partial(print_brief, sections_of_runs, console), None

@@ -16,6 +16,7 @@ import numpy as np
 
 from wattstep.recorded.curves import Curve
 from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.figure import Missing
 from wattstep.stats.bootstrap import autocovariances
 
 MOST_BINS: Final = 600
@@ -83,7 +84,7 @@ def fit_thermal_model(
     ambient: float | None = None,
     limit: float | None = None,
     seed: int = 0,
-) -> ThermalModel | str:
+) -> ThermalModel | Missing:
     """Fits the model to a record of one temperature.
 
     Where power is known, all of the record counts, with the idle time before and after training;
@@ -110,10 +111,10 @@ def fit_thermal_model(
     known = np.isfinite(temperature)
     t_ns, temperature = t_ns[known], temperature[known]
     if len(t_ns) < LEAST_SAMPLES:
-        return f"{len(t_ns)} temperatures are too few: {LEAST_SAMPLES} are needed"
+        return Missing(f"{len(t_ns)} temperatures are too few: {LEAST_SAMPLES} are needed")
     step = _sensor_step(temperature)
     if np.ptp(temperature) < LEAST_CHANGE * step or not np.ptp(temperature):
-        return (
+        return Missing(
             f"the temperature changed by {np.ptp(temperature):.2g} °C only, too little beside the "
             f"sensor's steps of {step:.2g} °C"
         )
@@ -197,21 +198,23 @@ class _Fitting:
         self._changes = int(np.count_nonzero(np.diff(self._y)))
         self._span = data.length_s * len(data.temperature)
 
-    def model(self) -> ThermalModel | str:
+    def model(self) -> ThermalModel | Missing:
         one = self._one_stage()
         if one.tau[one.best][0] > self._span:
-            return (
+            return Missing(
                 f"the record of {self._span:.0f} s is shorter than one time constant, of which it "
                 "can only be said that it is longer: train longer, or --sustain"
             )
         two = self._two_stages(one)
         chosen = one if two is None or not self._better(two, one) else two
         if chosen.resistances and min(chosen.beta[chosen.best][chosen.resistances]) < 0:
-            return "the temperature does not follow the power: it fell where the power rose"
+            return Missing(
+                "the temperature does not follow the power: it fell where the power rose"
+            )
         model = self._summed_up(chosen)
         slow = model.time_constants[-1]
         if slow.high is None or slow.high > LOOSEST * (slow.low or slow.value):
-            return (
+            return Missing(
                 f"time constants up to {slow.high or np.inf:.3g} s fit the record as well as that of "
                 f"{slow.value:.3g} s: train longer, or --sustain"
             )

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import CLOCK, Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.stats.forecast import CONFIDENCE, begun, energy_left, expected_mean, predicted
 
 MOST: Final = 128  # stretches of steps that are kept: then two make one
@@ -54,7 +54,7 @@ def time_for_steps(seconds: Stretches, steps: float) -> Figure:
     forecast = expected_mean(values[begun(values) :], steps, seconds.each)
     return (
         missing("s", forecast)
-        if isinstance(forecast, str)
+        if isinstance(forecast, Missing)
         else predicted(forecast, steps, "s", CLOCK)
     )
 

@@ -12,7 +12,7 @@ from wattstep.live.eta import energy_for, level_after
 from wattstep.live.running import BIN_NS, NONE, Floats, Ints, Running, rates
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.schema.channel import TRAINING_CPU, Channel
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import PowerModel
 
@@ -214,7 +214,7 @@ class Meters:
         share is told of coulombs alone, and none of what joules will take of it.
         """
         charge = self._in_batteries()
-        if isinstance(charge, str):
+        if isinstance(charge, Missing):
             return missing("ratio", charge), missing("ratio", charge)
         held, full, unit = charge
         source = ", ".join(channel.source for channel in self._held)
@@ -225,24 +225,24 @@ class Meters:
             return now, missing("ratio", NO_VOLTAGE)
         return now, level_after(energy_left, held, full, source)
 
-    def _in_batteries(self) -> tuple[float, float, str] | str:
+    def _in_batteries(self) -> tuple[float, float, str] | Missing:
         """Charge and capacity of the batteries, and the unit of both; or the reason why that is not known."""
         if not self._held:
-            return NO_BATTERY
+            return Missing(NO_BATTERY)
         if not all(channel.limit for channel in self._held):
-            return NOT_FULL
+            return Missing(NOT_FULL)
         parts = []
         for channel in self._held:
             running = self._channels.get(channel.name)
             if running is None or running.last is None:
-                return f"{channel.name} gave no value yet"
+                return Missing(f"{channel.name} gave no value yet")
             volts = self._volts(channel) if channel.role == "battery_charge" else 1.0
             parts.append((running.last, channel.limit or 0.0, volts))
         joules = [(held * v, full * v) for held, full, v in parts if v is not None]
         if len(joules) == len(parts):
             return sum(held for held, _ in joules), sum(full for _, full in joules), "J"
         if any(channel.role != "battery_charge" for channel in self._held):
-            return NO_VOLTAGE
+            return Missing(NO_VOLTAGE)
         return sum(held for held, *_ in parts), sum(full for _, full, _ in parts), "C"
 
     def _volts(self, channel: Channel) -> float | None:

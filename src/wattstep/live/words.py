@@ -71,7 +71,7 @@ def clock_time(seconds: float) -> str:
 def joules(energy: Figure) -> str:
     """An energy that has a value, with its interval, if it has one."""
     assert energy.value is not None
-    factor, unit = (1e-3, "kJ") if energy.value >= 10_000 else (1.0, "J")
+    factor, unit = (1e-3, "kJ") if energy.value >= 1000 else (1.0, "J")
     value = f"{factor * energy.value:.3g} {unit}"
     if energy.low is None or energy.high is None:
         return value

@@ -23,7 +23,8 @@ ATTACHED = (
     "it was recorded from outside, while it ran: no steps are marked, figures are of the whole"
 )
 UNMARKED = (
-    "the trace marks no steps: say which of its annotations are steps (--step-name); figures are "
+    "the trace marks no steps: say which of its annotations are steps (--step-name; torch.profiler "
+    "marks them where it has a schedule); figures are "
     "of the whole trace"
 )
 TRACED = "traced steps: the profiler's own cost is in them"
@@ -150,6 +151,10 @@ class Imported:
             method="; ".join(part for part in (FOUND, thing.method) if part),
         )
 
+    def file_of(self, channel: str) -> str:
+        """The file that a channel came from; "" where none is known."""
+        return self._file_of.get(channel, "")
+
     def alignment(self, channels: Iterable[str]) -> Alignment | None:
         """The loosest alignment of some channels with the trace; None where they share its clock.
 
@@ -157,7 +162,7 @@ class Imported:
         """
         if not self.trace:
             return None
-        alignments = [self._alignment_of(self._file_of.get(name, "")) for name in channels]
+        alignments = [self._alignment_of(self.file_of(name)) for name in channels]
         known = [each for each in alignments if each is not None]
         return max(known, key=lambda each: each.reach_s, default=None)
 

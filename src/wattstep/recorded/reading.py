@@ -409,6 +409,22 @@ class Marks:
         ]
         return chosen[marked], np.array(numbers, dtype=np.int64)
 
+    def layer_spans(self, row: int, begin_ns: int, end_ns: int) -> list[tuple[str, int, int]]:
+        """Name, begin and end in ns of each marked layer within a part of a step, in order.
+
+        Args:
+            row: Of the step.
+            begin_ns: Begin of the part.
+            end_ns: Its end.
+        """
+        first, last = self.layer_pairs.T
+        t_ns = self.t_ns
+        within = (self.step[first] == row) & (t_ns[first] >= begin_ns) & (t_ns[last] <= end_ns)
+        return [
+            (str(self.name[a]), int(t_ns[a]), int(t_ns[b]))
+            for a, b in self.layer_pairs[within].tolist()
+        ]
+
     @cached_property
     def layer_pairs(self) -> IntArray:
         """Positions of the marks of each layer's begin and end, shape (p, 2).

@@ -46,6 +46,10 @@ NO_CPU_TIME = (
     "machine as a whole is machine_energy_per_step"
 )
 MANY = 100  # values: a load that moves shows in them
+CUT_SHORT = (
+    "{} {}: its power covers {:.0f} % of the {}, and what was drawn in the rest is not known"
+)
+MOST = 0.95  # of the steps' time: a log that covers so much is not cut short
 STANDS_STILL = "{} showed {:.3g} {} in all {:,} values: it may stand still, whatever the load does"
 LEFT_OUT = "{} value(s) of {} left out as failed reads: {:.3g} {} is many times all others"
 SATURATED = (
@@ -482,6 +486,31 @@ class Series:
             return None
         most = float(np.abs(self.samples[channel.name][1][at]).max())
         return LEFT_OUT.format(len(at), channel.name, most, channel.unit)
+
+    def cut_short(self) -> list[str]:
+        """Notes on logs of power of other tools that begin after the first step or end before the last."""
+        clean = self.steps.clean
+        if not self.imported.telemetry or not clean.any():
+            return []
+        start, end = self.steps.start_ns[clean], self.steps.end_ns[clean]
+        what = "trace" if self.imported.trace_is_one_step else self.steps.figures_of
+        notes = {}
+        for channel in self.power_channels():
+            file, curve = self.imported.file_of(channel.name), self.curve(channel)
+            if file in notes or not len(curve.t_ns):
+                continue
+            late_s, early_s = (start[0] - curve.t_ns[0]) * -1e-9, (end[-1] - curve.t_ns[-1]) * 1e-9
+            beyond = [
+                f"begins {spoken(late_s)} after the {what}" if late_s > 0 else "",
+                f"ends {spoken(early_s)} before the end of the {what}" if early_s > 0 else "",
+            ]
+            share = float(
+                (curve.covered_ratio(start, end) * (end - start)).sum() / (end - start).sum()
+            )
+            if any(beyond) and share < MOST:
+                words = " and ".join(filter(None, beyond))
+                notes[file] = CUT_SHORT.format(file, words, 100 * share, what)
+        return list(notes.values())
 
     def standing_still(self) -> list[str]:
         """Notes on gauges of power that always showed the same: nothing says that they look at this load."""

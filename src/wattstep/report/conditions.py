@@ -74,7 +74,7 @@ def _sensors(watched: Sequence[str]) -> str:
 def _idle(report: RunReport) -> Iterator[str]:
     for when, figure in report.metrics.parts("idle_power").items():
         place = "before the first step" if when == "before" else "after the last step"
-        yield f"Idle {place}, the device took: {in_words(show(figure))}."
+        yield f"Power of the idle device {place}: {in_words(show(figure))}."
     if "energy_per_step_above_idle" in report.metrics:
         yield (
             "Energy above idle is less the power of the idle device over the time of a step: what "
@@ -132,7 +132,7 @@ def _second(value: float) -> str:
 def power_channels(report: RunReport) -> TextTable | None:
     """Resolution of each power and energy sensor in use; None where there is none."""
     channels = [row for row in report.channels if row.role in _POWER]
-    rows = tuple(_channel(row) for row in channels if row.samples)
+    rows = tuple(_channel(row, report.left_out) for row in channels if row.samples)
     if not rows:
         return None
     return TextTable(
@@ -141,14 +141,14 @@ def power_channels(report: RunReport) -> TextTable | None:
     )
 
 
-def _channel(row: SampledChannel) -> tuple[str, ...]:
+def _channel(row: SampledChannel, of_the_total: Sequence[str]) -> tuple[str, ...]:
     step, repeated = row.resolution_seen, row.repeated_share
     return (
         plain(row.name),
         _interval(row.refresh),
         NO_VALUE if step is None else quantity(step, plain(row.unit)),
         NO_VALUE if repeated is None else quantity(repeated, "ratio"),
-        "; ".join(plain(part) for part in _facts(row)),
+        "; ".join(plain(part) for part in _facts(row, of_the_total)),
     )
 
 
@@ -161,8 +161,8 @@ def _interval(figure: Figure | None) -> str:
     return f"{shown.value} at most" if figure.low == 0 else shown.text
 
 
-def _facts(row: SampledChannel) -> Iterator[str]:
-    """Role, status and documented properties of a channel, in words."""
+def _facts(row: SampledChannel, of_the_total: Sequence[str]) -> Iterator[str]:
+    """Role, status and documented properties of a channel, in words; without what is said of the total."""
     yield {"total": "total", "part": "a part", "outside": "not in the total"}[
         row.role.split("_")[1]
     ]
@@ -174,5 +174,8 @@ def _facts(row: SampledChannel) -> Iterator[str]:
         yield f"looks for {quantity(row.observed_share, 'ratio')} of the time"
     if row.read_cost:
         yield f"a read takes {quantity(row.read_cost, 's')}"
-    if row.note:
-        yield row.note
+    note = row.note or ""
+    for words in of_the_total:
+        note = note.removesuffix(words).removesuffix("; ")
+    if note:
+        yield note

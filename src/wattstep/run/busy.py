@@ -13,7 +13,7 @@ from wattstep.recorded.imported import is_span
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series
 from wattstep.run.energy import IDLE, idle_power, recorded
-from wattstep.schema.figure import Figure, missing
+from wattstep.schema.figure import Figure, Missing, missing
 
 BUSY = "busy stretch"
 METHOD = "from the first to the last sample beyond idle power; its ends by the samples around them"
@@ -28,7 +28,7 @@ def busy_figures(series: Series) -> dict[str, Any]:
     power_steps = series.imported.power_steps
     energy = series.energy_by_its_clock
     ends = _ends(power_steps)
-    if not power_steps.get("idle") or ends is None or isinstance(energy, str):
+    if not power_steps.get("idle") or ends is None or isinstance(energy, Missing):
         return {}
     begin, end = ends
     gained, least, most = (

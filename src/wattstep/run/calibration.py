@@ -15,6 +15,7 @@ from wattstep.recorded.calibration import TOTAL, Calibration, find_shift, fit, s
 from wattstep.recorded.curves import Curve, curve_of_gauge
 from wattstep.recorded.power import EnergySource
 from wattstep.run.run import Run
+from wattstep.schema.figure import Missing
 from wattstep.schema.run_documents import CalibrationFile, MachineFacts
 from wattstep.schema.run_info import RunInfo
 
@@ -93,7 +94,7 @@ def _source(run: Run, channel: str) -> EnergySource:
     """The power as the sensors say it, before any calibration."""
     if channel == TOTAL:
         energy = run.series.uncalibrated
-        if isinstance(energy, str):
+        if isinstance(energy, Missing):
             raise InvalidValueError(f"{run.path} has no power to calibrate: {energy}")
         return energy
     if channel not in run.series.uncalibrated_rails:

@@ -11,7 +11,7 @@ from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import CLOCK, Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.goal import HIGHER_IS_BETTER, Goal
 from wattstep.schema.report_rows import Evaluation
@@ -38,7 +38,7 @@ def completion(tables: Tables, breakdown: RunBreakdown, power: Figure | None) ->
     goal = Goal.parse(str(text))
     judged = _by_step(tables)
     bounds = _reached(goal, judged, breakdown.steps)
-    if isinstance(bounds, str):
+    if isinstance(bounds, Missing):
         units = {"steps": "count", "samples": "count", "time": "s", "energy": "J"}
         return {f"{name}_to_target": missing(unit, bounds) for name, unit in units.items()}
     before, after = bounds
@@ -70,7 +70,7 @@ def _by_step(tables: Tables) -> Evaluations:
     return evaluations_by_step
 
 
-def _reached(goal: Goal, judged: Evaluations, steps: Steps) -> tuple[int, int] | str:
+def _reached(goal: Goal, judged: Evaluations, steps: Steps) -> tuple[int, int] | Missing:
     """Steps done at the last evaluation before the goal and at the first that reached it."""
     before, best = 0, math.nan
     for step, measures in judged.items():
@@ -80,11 +80,13 @@ def _reached(goal: Goal, judged: Evaluations, steps: Steps) -> tuple[int, int] |
             return before, step
         before, best = step, goal.better(best, measures[goal.measure])
     if math.isnan(best):
-        return "the run ended before the first evaluation"
+        return Missing("the run ended before the first evaluation")
     diverged = steps.index[~np.isfinite(steps.loss)]
     if len(diverged):
-        return f"{goal} was not reached: the loss is no finite number from step {diverged[0]} on"
-    return f"{goal} was not reached in {before} steps: the best was {best:.4g}"
+        return Missing(
+            f"{goal} was not reached: the loss is no finite number from step {diverged[0]} on"
+        )
+    return Missing(f"{goal} was not reached in {before} steps: the best was {best:.4g}")
 
 
 def _extent(measures: Mapping[str, float]) -> str:

@@ -23,7 +23,7 @@ from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
-from wattstep.schema.figure import CLOCK, Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
 LEAST_STEPS = 5  # in a state: fewer make no mean
@@ -58,10 +58,10 @@ def energy_metrics(
     energy = series.energy
     if series.steps.absent:
         return _without_steps(series)
-    energies = energy if isinstance(energy, str) else spent(energy, series.steps)
+    energies = energy if isinstance(energy, Missing) else spent(energy, series.steps)
     figures: dict[str, Any]
-    if isinstance(energies, str) or isinstance(energy, str):
-        reason = energies if isinstance(energies, str) else str(energy)
+    if isinstance(energies, Missing) or isinstance(energy, Missing):
+        reason = energies if isinstance(energies, Missing) else str(energy)
         figures = {name: missing(unit, reason) for name, unit in ENERGY.items()}
     else:
         figures = {
@@ -89,8 +89,8 @@ def _of_machine(series: Series) -> dict[str, Figure]:
     machine = series.machine_by_model
     if machine is None:
         return {}
-    energies = machine if isinstance(machine, str) else spent(machine, series.steps)
-    if isinstance(energies, str):
+    energies = machine if isinstance(machine, Missing) else spent(machine, series.steps)
+    if isinstance(energies, Missing):
         figures = {
             name: missing(ENERGY[name], energies) for name in ("energy_per_step", "mean_power")
         }
@@ -107,7 +107,7 @@ def _without_steps(series: Series) -> dict[str, Any]:
     energy, span = series.energy, series.recorded_ns
     figures: dict[str, Any] = {name: missing("J", series.steps.absent) for name in PER_STEP}
     figures["recorded_energy"] = recorded(energy, span)
-    if isinstance(energy, str) or span is None:
+    if isinstance(energy, Missing) or span is None:
         return {**figures, "mean_power": missing("W", figures["recorded_energy"].reason)}
     power = power_over(energy, np.array([span], np.int64), RECORDING)
     if not power.missing:
@@ -115,14 +115,14 @@ def _without_steps(series: Series) -> dict[str, Any]:
     return {**figures, "mean_power": power}
 
 
-def recorded(energy: EnergySource | str, span: tuple[int, int] | None) -> Figure:
+def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Figure:
     """Energy in J of a whole recording, as far as it was sampled.
 
     Args:
         energy: Of the machine, or of a rail, or why there is none.
         span: Begin and end of the recording in ns; None where it has no length.
     """
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return missing("J", energy)
     if span is None:
         return missing("J", "the recording has no length")
@@ -143,8 +143,8 @@ def recorded(energy: EnergySource | str, span: tuple[int, int] | None) -> Figure
 
 
 def _of_whole_trace(figure: Figure, series: Series) -> Figure:
-    """Energy over the trace; where clocks do not tell it, over the log, and its method says so."""
-    if figure.missing and series.imported.telemetry:
+    """Energy over the trace; where clocks or its power do not tell it, over the log, and its method says so."""
+    if series.imported.telemetry and (figure.missing or series.cut_short()):
         return recorded(series.energy_by_its_clock, series.recorded_ns)
     clock = (figure.method or "").partition("; ")[2]
     return figure if figure.missing else replace(figure, method=joined(WHOLE_TRACE, clock))
@@ -214,7 +214,7 @@ def _without_idle_share(gross: Figure, idle: Figure, dynamic: float) -> Figure:
 def idle_power(series: Series, when: str, spans: IntArray | None) -> Figure:
     """Mean power in W of the idle stretch "before" or "after" the steps."""
     energy = series.machine_energy
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return missing("W", energy)
     if spans is None or not len(spans):
         ask = "" if series.imported.is_import else " (--idle 30s)"
@@ -298,12 +298,12 @@ def _time_in(steps: Steps, mask: BoolArray, name: str) -> Figure:
 def _energy_in(series: Series, steps: Steps, mask: BoolArray, name: str) -> Figure:
     chosen = replace(steps, excluded=~mask)
     energy = series.energy
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return missing("J", energy)
     if reason := _too_few(int(chosen.clean.sum()), name):
         return missing("J", reason)
     energies = spent(energy, chosen)
-    return missing("J", energies) if isinstance(energies, str) else energies.per_step
+    return missing("J", energies) if isinstance(energies, Missing) else energies.per_step
 
 
 def _too_few(count: int, name: str) -> str | None:
@@ -320,7 +320,7 @@ def rails(series: Series) -> dict[str, Figure]:
 
     What is said of the total (that it leaves out the carrier board) is not said again of each.
     """
-    note = "" if isinstance(series.energy, str) else series.energy.note or ""
+    note = "" if isinstance(series.energy, Missing) else series.energy.note or ""
     return {name: _of_rail(_without(source, note), series) for name, source in series.rails.items()}
 
 
@@ -338,4 +338,4 @@ def _of_rail(source: EnergySource, series: Series) -> Figure:
     if series.steps.absent:
         return recorded(source, series.recorded_ns)
     energies = spent(source, series.steps)
-    return missing("J", energies) if isinstance(energies, str) else energies.per_step
+    return missing("J", energies) if isinstance(energies, Missing) else energies.per_step

@@ -13,9 +13,10 @@ from wattstep.attribution.tables.regression_input import (
 from wattstep.errors import InvalidValueError
 from wattstep.run.run import Run
 from wattstep.schema.configuration import FIELDS, Rule, configuration_of
+from wattstep.schema.figure import Missing
 
 
-def pooled(runs: Sequence[Run]) -> RegressionResult | str:
+def pooled(runs: Sequence[Run]) -> RegressionResult | Missing:
     """The regression of several runs of one configuration together, or why there is none.
 
     Args:
@@ -36,13 +37,15 @@ def pooled(runs: Sequence[Run]) -> RegressionResult | str:
     for run in runs:
         source = run.series.energy
         process = (
-            source if isinstance(source, str) else process_of(run.breakdown, source, len(runs) > 1)
+            source
+            if isinstance(source, Missing)
+            else process_of(run.breakdown, source, len(runs) > 1)
         )
-        if isinstance(process, str):
-            return f"{run.path}: {process}" if len(runs) > 1 else process
+        if isinstance(process, Missing):
+            return Missing(f"{run.path}: {process}") if len(runs) > 1 else process
         processes.append(process)
     source = runs[0].series.energy
-    assert not isinstance(source, str)
+    assert not isinstance(source, Missing)
     return regression_result(processes, source)
 
 
@@ -60,4 +63,4 @@ def differences(one: Run, other: Run) -> list[str]:
 
 def _source(run: Run) -> str:
     energy = run.series.energy
-    return "none" if isinstance(energy, str) else energy.source
+    return "none" if isinstance(energy, Missing) else energy.source

@@ -19,7 +19,7 @@ from wattstep.run.sustained import sustained_course
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.channel import RECORDING_CPU, Channel
 from wattstep.schema.failures import Failures
-from wattstep.schema.figure import CLOCK, Figure, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
 from wattstep.schema.figures import Metrics
 from wattstep.schema.report_rows import (
     NotMeasured,
@@ -130,7 +130,7 @@ def _described(path: Path, tables: Tables, series: Series, metrics: Metrics) -> 
 
 def _record(info: RunInfo, series: Series, flags: StepFlags) -> RecordFacts:
     energy, sensors, half_step_w = series.energy, "", 0.0
-    if not isinstance(energy, str):
+    if not isinstance(energy, Missing):
         channels = sorted(f"{c.name} {c.source}" for c in series.power_channels())
         sensors = f"{channels}; calibration {info.calibration}; model {info.power_model}"
         half_step_w = energy.half_step_w
@@ -179,7 +179,7 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         notes.append(on_host)
     if series.gpu_note is not None:
         notes.append(series.gpu_note)
-    return notes + series.standing_still()
+    return notes + series.cut_short() + series.standing_still()
 
 
 def _on_host(steps: Steps) -> str | None:
@@ -234,7 +234,7 @@ def _step_counts(series: Series, flags: StepFlags) -> StepCounts:
 def _left_out(series: Series) -> tuple[str, ...]:
     """Consumers that the total of energy does not contain, in the words of its channels."""
     energy = series.energy
-    return () if isinstance(energy, str) or energy.note is None else (energy.note,)
+    return () if isinstance(energy, Missing) or energy.note is None else (energy.note,)
 
 
 def _outside(series: Series) -> dict[str, OutsideSteps]:
@@ -257,7 +257,7 @@ def _outside(series: Series) -> dict[str, OutsideSteps]:
 def _energy_outside(series: Series, spans: IntArray) -> Figure:
     """Energy of stretches outside of the steps, all together."""
     energy = series.energy
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return missing("J", energy)
     gains, covered = energy.curve.difference(spans[:, 0], spans[:, 1])
     if reason := energy.too_short(float((spans[:, 1] - spans[:, 0]).mean()) * 1e-9, "one of them"):

@@ -15,7 +15,7 @@ from wattstep.recorded.steps import Steps, slices
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import CLOCK, Figure, Status, missing, weakest
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.schema.report_rows import Course, CourseColumn
 from wattstep.stats.statistics import ratio_figure
 
@@ -25,6 +25,9 @@ BINS_AT_ALL: Final = 20_000  # a fortnight of minutes: what lasts longer has lon
 LEAST_BINS: Final = 5
 SLICE_NS: Final = 200_000_000
 BUSY: Final = 0.5  # of a bin, from which on a core's frequency counts
+ALIKE: Final = (
+    "all steps that the power shows are of one length: whether they got slower is not known"
+)
 UNITS: Final = {
     "throughput": "samples/s", "power": "W", "temperature": "°C", "frequency": "Hz",
 }  # fmt: skip
@@ -140,7 +143,8 @@ def _minutes(series: Series, steps: Steps, clean: IntArray, span: int) -> dict[s
         ("last_minute", end - MINUTE_NS, end),
     ):
         inside = clean[(steps.start_ns[clean] >= first) & (steps.end_ns[clean] <= last)]
-        throughputs.append(_throughput(steps, inside))
+        alike = series.imported.found_by_power
+        throughputs.append(missing("samples/s", ALIKE) if alike else _throughput(steps, inside))
         table[f"{name}_throughput"] = throughputs[-1]
         if (power := _power(series, steps, first, last)) is not None:
             table[f"{name}_power"] = power
@@ -161,7 +165,7 @@ def _throughput(steps: Steps, inside: IntArray) -> Figure:
 
 def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None:
     energy = series.energy
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return None
     stretches = np.clip(steps.stretches(), first, last)
     parts = slices(stretches[stretches[:, 1] > stretches[:, 0]], SLICE_NS)
@@ -235,7 +239,7 @@ class _Binned:
             if len(t_ns) > 1:
                 lengths.append(round(1.2 * float(np.median(np.diff(t_ns)))))
         energy = self._series.energy
-        if not isinstance(energy, str):
+        if not isinstance(energy, Missing):
             lengths.append(round(energy.shortest[0] * 1e9))
         return lengths
 
@@ -243,7 +247,7 @@ class _Binned:
         """Of the clean steps that end in each bin."""
         steps = self._steps
         clean = np.flatnonzero(steps.clean & np.isfinite(steps.samples))
-        if not len(clean):
+        if not len(clean) or self._series.imported.found_by_power:  # all of them are as long
             return None
         number = np.searchsorted(self.edges, steps.end_ns[clean], side="left") - 1
         inside = (number >= 0) & (number < len(self.edges) - 1)
@@ -255,7 +259,7 @@ class _Binned:
     def power(self) -> CourseColumn | None:
         """Mean power of the machine in each bin."""
         energy = self._series.energy
-        if isinstance(energy, str):
+        if isinstance(energy, Missing):
             return None
         gains, covered = energy.curve.difference(self.edges[:-1], self.edges[1:])
         seconds = np.diff(self.edges) * 1e-9 * covered

@@ -14,7 +14,7 @@ from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.run_documents import ConditionFacts
 
 LEAST_S: Final = 60.0  # of training: below, a run says nothing of its thermal model at all
@@ -45,12 +45,12 @@ def thermal_metrics(tables: Tables, series: Series, flags: StepFlags) -> dict[st
     load = _load(steps, series, flags)
     model = fit_thermal_model(
         *series.raw(channel.name),
-        None if isinstance(series.machine_energy, str) else series.machine_energy.curve,
+        None if isinstance(series.machine_energy, Missing) else series.machine_energy.curve,
         training_ns=load.span_ns,
         ambient=_ambient(tables.info.conditions, series),
         limit=channel.limit,
     )
-    return _none(model) if isinstance(model, str) else _figures(model, channel, series, load)
+    return _none(model) if isinstance(model, Missing) else _figures(model, channel, series, load)
 
 
 def _none(reason: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _load(steps: Steps, series: Series, flags: StepFlags) -> _Load:
     if not onsets:
         return _Load(span_ns=(begin, end), words="of the training")
     onset = max(min(onsets), begin)
-    if onset - begin < LEAST_LOAD_NS and not isinstance(series.machine_energy, str):
+    if onset - begin < LEAST_LOAD_NS and not isinstance(series.machine_energy, Missing):
         words = "of the training, throttled from its beginning on"
         return _Load(span_ns=(begin, end), words=words, throttled=True)
     seconds = (onset - begin) * 1e-9
@@ -120,10 +120,10 @@ def _ambient(recorded: ConditionFacts, series: Series) -> float | None:
 def _figures(model: ThermalModel, channel: Channel, series: Series, load: _Load) -> dict[str, Any]:
     energy = series.machine_energy  # all of it heats the device
     origin = Status(channel.status)
-    status = origin if isinstance(energy, str) else weakest([origin, energy.status])
+    status = origin if isinstance(energy, Missing) else weakest([origin, energy.status])
     # A constant of a model is no sensor's value, whatever it was fitted to.
     status = weakest([status, Status.MODELLED])
-    driven = "constant load" if isinstance(energy, str) else f"power ({energy.source})"
+    driven = "constant load" if isinstance(energy, Missing) else f"power ({energy.source})"
     stages = len(model.time_constants)
     method = (
         f"{_NUMBERS[stages]} fitted to {channel.name} under {driven}; residuals of "
@@ -137,7 +137,7 @@ def _figures(model: ThermalModel, channel: Channel, series: Series, load: _Load)
         slow = replace(slow, method=f"the slower of {method}")
         fast = _figure(model.time_constants[0], "s", {**about, "method": f"the faster of {method}"})
         table = {"thermal_time_constant": slow, "thermal_time_constant_fast": fast}
-    what = "load" if isinstance(energy, str) else "mean power"
+    what = "load" if isinstance(energy, Missing) else "mean power"
     predicted = {**about, "method": f"at the {what} {load.words}; {method}"}
     table["steady_temperature"] = _figure(model.steady, "°C", predicted)
     table["time_to_throttle"] = _time_to_throttle(model, load, predicted)

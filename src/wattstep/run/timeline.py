@@ -79,7 +79,8 @@ def make_timeline(
     if breakdown.reason is not None:
         notes.append(f"no operations: {breakdown.reason}")
     elif left := int(steps.traced.sum()) - len(breakdown.window_steps):
-        notes.append(f"operations of {left:,} traced steps with other phases are left out")
+        many = "a traced step" if left == 1 else f"{left:,} traced steps"
+        notes.append(f"operations of {many} with other phases are left out")
     if flags.unseen and len(steps.index):
         notes.append(f"whether anything disturbed the steps is not known: {flags.unseen}")
     return Timeline(

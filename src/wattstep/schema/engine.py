@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
@@ -19,7 +19,10 @@ from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.run_documents import GpuFacts, ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import DeviceMemory, MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
-from wattstep.schema.workload import DataFacts, Preparation, Specification, kind_of
+from wattstep.schema.workload import DataFacts, ModuleSource, Preparation, Specification, kind_of
+
+if TYPE_CHECKING:
+    from wattstep.schema.step_graph import StepFamily  # needs numpy, which a board may lack
 
 Mark = Callable[[str], None]
 ENGINE_OPTIONS: Final = ("channels_last", "compiled")
@@ -469,3 +472,19 @@ class Engine(Protocol):
             MissingPartError: The framework is not installed.
         """
         raise InvalidValueError(f"{self.name} measures no ceilings")
+
+    def capture(
+        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+    ) -> StepFamily:
+        """A training step at any batch size, captured without running it.
+
+        Args:
+            workload: Of the suite, or a module of the user's.
+            preparation: Its batch size says nothing here.
+            precision: Of the training.
+
+        Raises:
+            InvalidValueError: It cannot be captured, or the engine captures none.
+            MissingPartError: The framework is not installed.
+        """
+        raise InvalidValueError(f"{self.name} does not capture a step without running it")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeGuard
 
 from wattstep.schema.figure import Figure
@@ -11,6 +12,20 @@ Entry: TypeAlias = Figure | tuple[Figure, ...] | Mapping[str, Figure]
 
 _IS_FIGURE = {"value", "unit", "status"}
 _COLUMNS = ("value", "unit", "low", "high", "status")
+
+
+class UnknownFigureError(KeyError):
+    """No figure has the name; the one that is spelt most like it is looked for only where this is shown."""
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        super().__init__(name)
+        self._known = known
+
+    def __str__(self) -> str:
+        name = str(self.args[0])
+        close = get_close_matches(name, self._known, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return f"there is no figure {name!r} here{hint}"
 
 
 class Figures(Mapping[str, Any]):
@@ -31,7 +46,10 @@ class Figures(Mapping[str, Any]):
         }
 
     def __getitem__(self, name: str) -> Any:
-        return self._entries[name]
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise UnknownFigureError(name, self._entries) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.run_documents import ModelFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """Shapes of a convolution, which decide what it costs beside its FLOPs and bytes.
+
+    Attributes:
+        images: That it sees, all samples of the batch together.
+        inputs: Channels of its input.
+        outputs: Channels of its output.
+        kernel: Height and width (length alone in one dimension) of its kernel.
+        stride: Steps of the kernel, likewise.
+        groups: Parts of the channels that do not see each other.
+        input_size: Height and width of its input.
+        output_size: Height and width of its output.
+        transposed: Whether it is a transposed one.
+        bias: Whether it adds one, or gives the gradient of one.
+        scattered: Whether the gradient that it takes does not lie in one piece, as that of a part
+            of a concatenation.
+    """
+
+    images: float
+    inputs: int
+    outputs: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    groups: int
+    input_size: tuple[int, ...]
+    output_size: tuple[int, ...]
+    transposed: bool = False
+    bias: bool = False
+    scattered: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,6 +64,8 @@ class StepGraph:
         made: The operation that made each storage, shape (m,).
         freed: The first operation during which it was no longer there; n + 1: it outlived the step.
         counts: Parameters and layers of the model, as `Trainer.model_facts` counts them.
+        convolutions: Shapes of those that are one, forward or backward, by the operation's place
+            in `names`.
         notes: What a reader must know of how it was captured.
     """
 
@@ -47,6 +82,7 @@ class StepGraph:
     made: IntArray
     freed: IntArray
     counts: ModelFacts
+    convolutions: Mapping[int, Convolution] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -114,6 +150,12 @@ class StepFamily:
             read_bytes=between(small.read_bytes, large.read_bytes),
             written_bytes=between(small.written_bytes, large.written_bytes),
             sizes=between(small.sizes, large.sizes),
+            convolutions={
+                number: replace(
+                    one, images=one.images + (large.convolutions[number].images - one.images) * part
+                )
+                for number, one in small.convolutions.items()
+            },
         )
 
 

@@ -295,11 +295,51 @@ class OptimizerSettings:
     decays: str = "all"
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def parse(cls, text: str) -> OptimizerSettings:
+        """The settings from "sgd,momentum=0.9".
+
+        Raises:
+            InvalidValueError: A part of it is no setting.
+        """
+        name, *settings = (part.strip() for part in text.split(","))
+        options: dict[str, float] = {}
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            try:
+                options[key.strip()] = float(value)
+            except ValueError:
+                raise InvalidValueError(
+                    f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9"
+                ) from None
+        return cls(name=name, rate=options.pop("lr", 0.01), options=options)
+
     def rate_for(self, preparation: Preparation) -> float:
         """The learning rate at the batch of a preparation."""
         if self.at_batch is None:
             return self.rate
         return preparation.rate(self.rate, at_batch=self.at_batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleSource:
+    """A network of the user's own, and how it is trained: cross entropy of random inputs.
+
+    Attributes:
+        make: Gives the framework's module; or the module itself, of which a copy is trained.
+        name: What to call it.
+        input_shape: One sample as it takes it, without the batch.
+        optimizer: How its parameters are updated.
+        classes: That the loss tells apart; None: as many as it gives scores.
+        integers: Whether inputs are indices (tokens), not numbers.
+    """
+
+    make: Callable[[], Any]
+    name: str
+    input_shape: tuple[int, ...]
+    optimizer: OptimizerSettings
+    classes: int | None = None
+    integers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.schema.ceilings import PROCESSOR, Ceilings, identity
+from wattstep.schema.figure import Missing
 from wattstep.schema.run_documents import MachineFacts
 from wattstep.store.cache import cache_folder
 from wattstep.store.folder import read_plain, replacing
@@ -58,7 +59,7 @@ def read(path: Path) -> Ceilings:
         raise DamagedRunError(f"{path}: {error}") from error
 
 
-def find(device: MachineFacts, engine: str, threads: int | None) -> Ceilings | str:
+def find(device: MachineFacts, engine: str, threads: int | None) -> Ceilings | Missing:
     """The ceilings of a machine with a framework and a number of threads, or why there are none.
 
     Args:
@@ -67,16 +68,16 @@ def find(device: MachineFacts, engine: str, threads: int | None) -> Ceilings | s
         threads: Threads of an operation.
     """
     if threads is None:
-        return "the run does not say how many threads its operations used"
+        return Missing("the run does not say how many threads its operations used")
     name, _, version = engine.partition(" ")
     if not version:
-        return f"the run does not say which version of {name or 'a framework'} it used"
+        return Missing(f"the run does not say which version of {name or 'a framework'} it used")
     files = [read(path) for path in sorted((cache_folder() / FOLDER).glob("*.json"))]
     wanted = identity(device)
     for one in files:
         if one.device == wanted and one.engine == engine and one.threads == threads:
             return one
-    return _unlike(files, wanted, engine, threads)
+    return Missing(_unlike(files, wanted, engine, threads))
 
 
 def _unlike(measured: list[Ceilings], device: MachineFacts, engine: str, threads: int) -> str:

@@ -24,6 +24,7 @@ from wattstep.schema.diagnosis import (
 )
 from wattstep.schema.engine import Engine
 from wattstep.schema.failures import contained
+from wattstep.schema.figure import Missing
 from wattstep.schema.journal import DEVICE_OPERATIONS, MARKS, OPERATIONS
 from wattstep.schema.report_rows import SampledChannel
 from wattstep.schema.run_documents import GpuFacts
@@ -121,7 +122,7 @@ def _processors_of(engine: Engine) -> list[ProcessorFacts]:
 def _total(run: Run) -> PowerTotal:
     """Source of the whole's power, and what its channels say that it leaves out."""
     energy = run.series.energy
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return {"source": None, "status": None, "note": energy}
     return {"source": energy.source, "status": energy.status.value, "note": energy.note}
 

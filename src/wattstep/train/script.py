@@ -139,7 +139,6 @@ def main() -> None:
         total_steps=settings.total_steps,
         about={
             "workload": _title(settings),
-            "engine": engines.DEFAULT,
             "options": {
                 "script": f"-m {settings.script}" if settings.module else Path(settings.script).name
             },
@@ -155,7 +154,7 @@ def main() -> None:
     canary.watch_briefly(recorder, canary.BEFORE, canary.PLAIN)
     script = ScriptListener(
         recorder,
-        lambda: _warn_of(others, recorder),
+        lambda: _training_begins(others, recorder),
         lambda: canary.watch_briefly(recorder, canary.AFTER, canary.PLAIN),
         MARKED_OTHERWISE,
     )
@@ -193,10 +192,13 @@ def _say_warnings_in_one_line(*, quiet: bool) -> None:
     warnings.formatwarning = formatted
 
 
-def _warn_of(others: float, recorder: Recorder) -> None:
-    """Once the script has said how many threads it wants: other programs may want the same cores."""
-    engine = engines.loaded() if others else None
-    warning = crowded_default(engine.threads(), others) if engine is not None else None
+def _training_begins(others: float, recorder: Recorder) -> None:
+    """Says what trains; and, as the script has said how many threads it wants, who else wants the cores."""
+    engine = engines.loaded()
+    if engine is None:
+        return
+    recorder.about(engine=engine.version())  # at once: a script that is killed says it no more
+    warning = crowded_default(engine.threads(), others) if others else None
     if warning is not None:
         print(f"wattstep: {warning}", file=sys.stderr, flush=True)
         recorder.note(as_note(warning))

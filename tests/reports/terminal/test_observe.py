@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -50,6 +51,14 @@ def test_what_can_be_told_takes_one_screen_and_the_rest_one_line() -> None:
     assert len(lines) <= 24
     (rest,) = [line for line in lines if line.startswith("cannot be tested here: ")]
     assert rest.strip() == "cannot be tested here: 1, 2, 3, 4, 5, 6, 7, 9, 11, 12"
+
+
+def test_what_was_said_of_an_earlier_observation_is_not_said_again() -> None:
+    text = printed(RUNS, 1000)
+    sentences = [part.strip() for part in re.split(r"(?<=[.;]) |\n", text)]
+    long = [each for each in sentences if len(each.split()) > 5]
+    assert sorted(each for each in set(long) if long.count(each) > 1) == []
+    assert "As for observation 1." in text
 
 
 def test_what_is_undecided_is_said_once_with_what_would_decide_it() -> None:

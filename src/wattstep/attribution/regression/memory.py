@@ -14,6 +14,7 @@ from wattstep.attribution.regression.explained import Explained, most_spread
 from wattstep.attribution.regression.mixed import IMPOSSIBLE
 from wattstep.attribution.regression.observed import Observed, Rows
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.figure import Missing
 from wattstep.stats.student import half_width
 
 TIMES = np.array([0.03, 0.06, 0.12, 0.25, 0.5, 0.8, 1.3, 2.0, 4.0, 10.0])  # of what a sample sees
@@ -30,7 +31,8 @@ SURE = 0.999  # and one that predicts better than a plain average as surely as t
 MUCH = 0.05  # of the energy is with other kinds than without a memory
 FORGETS = (
     "the sensor seems to average exponentially, or power to go on from one operation into the next "
-    "(time constant about {:.2g} ms): which operation took it is not told"
+    "(time constant about {:.2g} ms), or operations to begin by so much beside where traced steps "
+    "have them, which looks alike in its samples: which operation took it is not told"
 )
 
 
@@ -62,7 +64,7 @@ def changes(
     plain: Explained,
     delay: float | None,
     window: float | None,
-) -> FloatArray | str:
+) -> FloatArray | Missing:
     """Change of energies in J under each memory, one row each, shape (m, k).
 
     Power that goes on from one operation into the next, and a sensor that averages exponentially,
@@ -101,7 +103,7 @@ def changes(
     moved = max(float(np.abs(row).sum()) / 2 for row in of(best))
     whole = float(np.maximum(plain.watts[:-1], 0.0) @ lasting)
     if moved > MUCH * whole and clearly_less(np.zeros_like(best.loss), best.loss, SURE):
-        return FORGETS.format(1e3 * best.seconds)
+        return Missing(FORGETS.format(1e3 * best.seconds))
     rows = [row for memory in plausible(memories) for row in of(memory)]
     return np.array(rows).reshape(-1, kinds)
 

@@ -24,7 +24,7 @@ from wattstep.attribution.regression.sensor import Sensor, find_sensor
 from wattstep.attribution.regression.spread import spread_of
 from wattstep.errors import InvalidValueError
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Status, missing
+from wattstep.schema.figure import Missing, Status, missing
 
 LEAST_ROWS = 8  # samples in clean steps: fewer tell nothing
 LEAST_STEPS = 3
@@ -128,7 +128,7 @@ def regress(
         if sensor.weight < UNLIKELY or begun is None or len(begun.rows.watts) < LEAST_ROWS:
             continue
         other = changes(observed, root, begun, *documented) if not answers else None
-        if isinstance(other, str):
+        if isinstance(other, Missing):
             return _nothing(other)
         fit = fitting.fit(begun, sensor, error, free)
         error = fit.time_error

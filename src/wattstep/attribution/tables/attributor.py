@@ -20,7 +20,7 @@ from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series, clock_of
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import TRAINING_CPU
-from wattstep.schema.figure import Figure, Status, weakest
+from wattstep.schema.figure import Figure, Missing, Status, weakest
 
 ONLY_WHOLE = "not resolvable: samples show power late and averaged"
 NO_BYTES = "its bytes are not known: by time"
@@ -113,7 +113,7 @@ class Attributor:
         sharing = Sharing(self._rows, compensated)
         absent: dict[str, str] = {}
         energy = self._series.energy
-        if isinstance(energy, str):
+        if isinstance(energy, Missing):
             absent["energy"] = energy
         else:
             self._share("energy", energy, time, sharing, quantities, absent)
@@ -163,6 +163,9 @@ class Attributor:
         # Rows and rests have nothing to make that the step itself does not have.
         if reason or (reason := not_told(source, self._series.steps)):
             absent[name] = reason
+            return
+        if self._imported.trace_is_one_step and (cut := self._series.cut_short()):
+            absent[name] = f"not known: {cut[0]}"
             return
         part = self._part(name)
         shares = self._shares(sharing, curve, gauge, part)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from wattstep.attribution.tables.event_energy import EventEnergy, Part, event_energy
 from wattstep.attribution.tables.phase_spans import NO_LENGTH, PhaseSpans
 from wattstep.attribution.tables.row_labels import NO_LAYER
+from wattstep.recorded.power import EnergySource
 from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.journal import Mark
 from wattstep.schema.report_rows import CostRow
@@ -22,7 +24,8 @@ from wattstep.stats.statistics import mean_figure
 FORWARD: Final = "forward"
 NOTE: Final = (
     "layers and phases are by events in the queue of {}: no kernels were seen, and what the host did "
-    "meanwhile is not told apart (why stands among the notes)"
+    "meanwhile is not told apart (why stands among the notes); energy is what was drawn while the device "
+    "was in each"
 )
 NO_LAYERS: Final = "no step carries marks of layers: they are of phases alone"
 METHOD: Final = (
@@ -31,8 +34,6 @@ METHOD: Final = (
 REST_METHOD: Final = "by events, no kernels seen: the phase less its marked layers"
 NOT_SEEN: Final = "by events, no kernels seen: what ran in it is not known"
 _MISSING: Final[Mapping[str, str]] = {
-    "energy": "J",
-    "power": "W",
     "cpu_utilization": "ratio",
     "memory": "B",
     "flops": "FLOP",
@@ -51,6 +52,7 @@ class EventTables:
         phases: Time of each phase.
         layers: Time of each marked layer's forward.
         calls: How often each is called in a step, by layer.
+        energies: Of the machine ("") and of rails, by name.
     """
 
     device: str
@@ -59,6 +61,7 @@ class EventTables:
     phases: Mapping[str, Figure]
     layers: Mapping[str, Figure]
     calls: Mapping[str, Figure]
+    energies: Mapping[str, EventEnergy]
 
     def operations(self) -> list[CostRow]:
         """Layers of the forward pass, what is left of it, and the other phases; they make the step."""
@@ -73,17 +76,39 @@ class EventTables:
 
     def layer_rows(self) -> list[CostRow]:
         """Forward passes of layers, and all else of the step as that of no single layer."""
-        rows = [self._row({"layer": name}, time) for name, time in self.layers.items()]
+        rows = [
+            self._row({"layer": name}, time, [(FORWARD, name)], name)
+            for name, time in self.layers.items()
+        ]
         left = self.step_s - sum(time.value or 0.0 for time in self.layers.values())
         words = "by events, no kernels seen: the step less the forward passes of marked layers"
         rest = replace(self._whole, value=max(left, 0.0), low=None, high=None, method=words)
-        return _longest_first([*rows, self._row({"layer": NO_LAYER}, rest)] if rows else [])
+        others = [(phase, "") for phase in self.phases]
+        return _longest_first([*rows, self._row({"layer": NO_LAYER}, rest, others)] if rows else [])
 
     def phase_rows(self) -> list[CostRow]:
         """Phases."""
-        rows = [self._row({"phase": name}, time) for name, time in self.phases.items()]
+        rows = [
+            self._row({"phase": name}, time, [(name, layer) for layer in ("", *self.layers)])
+            for name, time in self.phases.items()
+        ]
         spans = [replace(row, figures=row.figures.updated(span=row.figure("time"))) for row in rows]
         return _longest_first(spans)
+
+    def not_resolved(self, rows: Sequence[CostRow]) -> Figures:
+        """Energy of the step, and by rail, that rows leave out; empty where they make it."""
+        left = {
+            name: figure
+            for name, energy in self.energies.items()
+            if (figure := energy.left([_energy_of(row, name) for row in rows])) is not None
+        }
+        rails = {name: figure for name, figure in left.items() if name}
+        return Figures(
+            {
+                **({"energy": left[""]} if "" in left else {}),
+                **({"energy_by_rail": rails} if rails else {}),
+            }
+        )
 
     def notes(self) -> list[str]:
         """What the reader must know."""
@@ -100,24 +125,46 @@ class EventTables:
         )
 
     def _operation(self, phase: str, layer: str, time: Figure) -> CostRow:
-        row = self._row({"name": phase, "layer": layer, "phase": phase}, time)
+        labels = {"name": phase, "layer": layer, "phase": phase}
+        if layer == NO_LAYER:
+            row = self._row(labels, time, [(phase, "")])
+        else:
+            row = self._row(labels, time, [(phase, layer)], layer)
         return replace(row, labels={**row.labels, "kind": "layer or phase"})
 
-    def _row(self, labels: Mapping[str, str], time: Figure) -> CostRow:
+    def _row(
+        self, labels: Mapping[str, str], time: Figure, parts: Sequence[Part],
+        layer: str | None = None,
+    ) -> CostRow:  # fmt: skip
         once = Figure(value=1.0, unit="count", status=Status.COUNTED, source=self.source)
         share = time.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else NO_LENGTH
+        energies = {
+            name: energy.of(parts, alone=len(parts) == 1) for name, energy in self.energies.items()
+        }
+        rails = {name: figure for name, figure in energies.items() if name}
         figures = {
-            "calls": self.calls.get(labels.get("layer", NO_LAYER), once),
+            "calls": once if layer is None else self.calls[layer],
             "time": time,
             "busy_time": time,
             "share": share,
+            "energy": energies[""],
+            **({"energy_by_rail": rails} if rails else {}),
             **{name: missing(unit, NOT_SEEN) for name, unit in _MISSING.items()},
         }
         return CostRow(labels={**labels, "processor": self.device}, figures=Figures(figures))
 
 
+def _energy_of(row: CostRow, rail: str) -> Figure:
+    return row.figures.parts("energy_by_rail")[rail] if rail else row.figure("energy")
+
+
 def event_tables(
-    marks: Marks, steps: Steps, clean: IntArray, spans: PhaseSpans | None, step_s: float
+    marks: Marks,
+    steps: Steps,
+    clean: IntArray,
+    spans: PhaseSpans | None,
+    step_s: float,
+    sources: Mapping[str, EnergySource | Missing],
 ) -> EventTables | None:
     """Tables by events; None where the steps lie on no device, or carry no marks of phases.
 
@@ -127,6 +174,7 @@ def event_tables(
         clean: Positions of the clean ones.
         spans: Lengths of their phases.
         step_s: Mean clean step in s.
+        sources: Of the energy of the machine (""), and of rails, by name, or why there is none.
     """
     if not steps.device or spans is None:
         return None
@@ -147,6 +195,10 @@ def event_tables(
         calls={
             name: mean_figure(each, "count", "marks of the training", Status.COUNTED)
             for name, each in calls.items()
+        },
+        energies={
+            name: event_energy(marks, steps, clean, source, steps.device)
+            for name, source in sources.items()
         },
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from wattstep.attribution.quantities import RAIL
 from wattstep.attribution.tables.by_events import EventTables, event_tables
 from wattstep.attribution.tables.operation_table import with_power
-from wattstep.attribution.tables.regression_tables import RegressionTables, with_rail
+from wattstep.attribution.tables.regression_tables import RegressionTables, no_time, with_rail
 from wattstep.attribution.tables.total_by_rails import TotalByRails, fits, rails_of_total
 from wattstep.attribution.tables.totals import total_rows
 from wattstep.attribution.tables.traced_steps import TracedSteps
@@ -19,6 +19,7 @@ from wattstep.schema.figures import Figures
 from wattstep.schema.report_rows import CostRow, EnergyGroup
 
 NOT_RESOLVED = "not_resolved"
+BY_EVENTS = ("operations", "layers", "phases")  # tables that events give
 _UNMARKED = missing("s", "its operations run within phases of another name")
 
 
@@ -32,7 +33,7 @@ class RunBreakdown(TracedSteps):
     def regression_tables(self) -> RegressionTables:
         """The tables with what regression over many steps tells of short rows."""
         if self.reason is not None:
-            return RegressionTables(self, self.reason)
+            return RegressionTables(self, Missing(self.reason))
         energy = self._series.energy
         quantities, absent = self._quantities
         if "energy" not in quantities:
@@ -59,8 +60,9 @@ class RunBreakdown(TracedSteps):
         if self.reason is not None or self.others or self.steps.only_traced:
             return None
         return event_tables(
-            self._tables.marks, self.steps, self.clean, self.phase_spans, self._step_s
-        )
+            self._tables.marks, self.steps, self.clean, self.phase_spans, self._step_s,
+            {"": self._series.energy, **self._series.rails},
+        )  # fmt: skip
 
     @property
     def operations_notes(self) -> list[str]:
@@ -76,7 +78,7 @@ class RunBreakdown(TracedSteps):
                 "layers": events.layer_rows,
                 "phases": events.phase_rows,
             }
-            return rows_of[table]() if table in rows_of else []
+            return [with_power(row) for row in rows_of[table]()] if table in rows_of else []
         rows = dict(self.regression_tables.table(table).rows)
         for name, regression_tables in self._regression_tables_of_rails.items():
             for key, row in regression_tables.table(table).rows.items():
@@ -151,6 +153,10 @@ class RunBreakdown(TracedSteps):
         and were told by no regression, so that operations, rests and groups together make the step;
         their time stands in their own rows.
         """
+        if self.by_events is not None:
+            of_rows = self.not_resolved()["operations"]
+            source = self.instruments.profiler
+            return {NOT_RESOLVED: no_time(of_rows, source)} if of_rows else {}
         if self._without_operations:
             return {}
         unattributed = self.regression_tables.unattributed_and_left()
@@ -183,6 +189,8 @@ class RunBreakdown(TracedSteps):
 
     def not_resolved(self) -> dict[str, Figures]:
         """By table: the energy that its rows, the rests and groups of operations leave out."""
+        if (events := self.by_events) is not None:
+            return {name: events.not_resolved(self._rows(name)) for name in BY_EVENTS}
         if self._without_operations:
             return {}
         tables = {

@@ -14,7 +14,7 @@ from wattstep.attribution.tables.layouts import Kind, Labelled, layouts
 from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.recorded.power import EnergySource
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Status, weakest
+from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.stats.student import NORMAL
 
 MOST_SAMPLES = 10_000  # in clean steps: more are thinned to stretches
@@ -87,7 +87,7 @@ class RegressionResult:
 
 def process_of(
     steps: TracedSteps, source: EnergySource, pooled: bool = False, quantity: str = "energy"
-) -> Process | str:
+) -> Process | Missing:
     """Input of the regression from a run, or the reason why there is none.
 
     Args:
@@ -97,13 +97,13 @@ def process_of(
         quantity: What it is the source of: rows that cannot take of it have no part.
     """
     if steps.reason is not None:
-        return steps.reason
+        return Missing(steps.reason)
     all_traced = steps.steps.only_traced
     if steps.takes_turns or (all_traced and steps.step_kinds.count > 1):
-        return TURNS
+        return Missing(TURNS)
     of_device = steps.side(quantity) == "device" and steps.by_device
     if not of_device and steps.ahead > MOST_AHEAD:
-        return AHEAD.format(steps.ahead)
+        return Missing(AHEAD.format(steps.ahead))
     labelled, named = steps.labelled_of(quantity)
     if exact := all_traced and not pooled:
         each = anchored(labelled)
@@ -116,12 +116,12 @@ def process_of(
     number = np.full(len(named), -1, np.int64)
     number[used] = np.arange(len(used))
     notes = (UNMARKED.format(bare, len(edges_ns) + bare),) if bare else ()
-    t_ns, value = _samples(source)
+    t_ns, value = samples_of(source)
     step_layouts = [replace(layout, kind=number[layout.kind]) for layout in step_layouts]
     clean = len(edges_ns) + bare
     apart = float(np.median(np.diff(t_ns))) * 1e-9 if len(t_ns) > 1 else 0.0
     repeats = max(1, int(source.slow_s / apart)) if apart > 0 else 1
-    t_ns, value, edges_ns, thinned = _thinned(t_ns, value, edges_ns, repeats)
+    t_ns, value, edges_ns, left_out = thinned(t_ns, value, edges_ns, repeats)
     divided = unseen(np.diff(edges_ns, axis=1) * 1e-9, clean - len(edges_ns))
     moving = [
         _moving(labelled, number, len(used)),
@@ -145,7 +145,7 @@ def process_of(
         kinds=tuple(named[code] for code in used),
         code=used,
         seconds=_seconds(step_layouts, len(used)) * float(edges_s[-1]),
-        notes=(*notes, *thinned),
+        notes=(*notes, *left_out),
         exact=exact,
     )
 
@@ -229,7 +229,7 @@ def _seconds(step_layouts: Sequence[Layout], count: int) -> FloatArray:
     return shares / len(step_layouts)
 
 
-def _samples(source: EnergySource) -> tuple[IntArray, FloatArray]:
+def samples_of(source: EnergySource) -> tuple[IntArray, FloatArray]:
     """Times and values; between two samples with a gap in between stands one without a value."""
     curve = source.curve
     t_ns, value = (curve.t_ns, curve.total) if source.gauge is None else source.gauge
@@ -241,7 +241,7 @@ def _samples(source: EnergySource) -> tuple[IntArray, FloatArray]:
     return np.insert(t_ns, after, between), np.insert(value, after, np.nan)
 
 
-def _thinned(
+def thinned(
     t_ns: IntArray, value: FloatArray, edges_ns: IntArray, repeats: int = 1
 ) -> tuple[IntArray, FloatArray, IntArray, tuple[str, ...]]:
     """Of a long run, stretches of samples spread evenly over it, and the steps around them.

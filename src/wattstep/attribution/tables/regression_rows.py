@@ -11,7 +11,7 @@ from wattstep.attribution.regression.outcome import Group
 from wattstep.attribution.tables.regression_input import RegressionResult
 from wattstep.recorded.power import EnergySource
 from wattstep.schema.arrays import IntArray
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.report_rows import EnergyGroup
 
 TARGET = 0.2  # of a value: half of an interval that is no wider makes a figure of its own
@@ -68,7 +68,7 @@ class RegressionRows:
         """Reason why nothing can be told."""
         if self._of.regression.reason is not None:
             return self._of.regression.reason
-        return self._scale if isinstance(self._scale, str) else None
+        return self._scale if isinstance(self._scale, Missing) else None
 
     def energy_of(self, kinds: IntArray) -> float:
         """Energy of kinds in a mean clean step in J, those of a group by their time."""
@@ -144,7 +144,7 @@ class RegressionRows:
 
     @property
     def _factor(self) -> float:
-        assert not isinstance(self._scale, str)
+        assert not isinstance(self._scale, Missing)
         return self._scale
 
     def words(self, group: Group, members: IntArray) -> str:
@@ -188,7 +188,7 @@ class RegressionRows:
         )  # fmt: skip
 
 
-def scaled_to(whole: float, total: float) -> float | str:
+def scaled_to(whole: float, total: float) -> float | Missing:
     """By what the regression is scaled so that it makes the step, or why not.
 
     Args:
@@ -196,7 +196,7 @@ def scaled_to(whole: float, total: float) -> float | str:
         total: The same as regression has it.
     """
     if whole <= 0 or total <= 0 or not 1 / MOST_APART <= whole / total <= MOST_APART:
-        return DISAGREES.format(total, whole)
+        return Missing(DISAGREES.format(total, whole))
     return whole / total
 
 

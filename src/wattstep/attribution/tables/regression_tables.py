@@ -18,7 +18,7 @@ from wattstep.attribution.tables.regression_rows import NEVER, RegressionRows, l
 from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.recorded.power import EnergySource
 from wattstep.schema.arrays import IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.report_rows import CostRow, EnergyGroup
 
@@ -59,7 +59,7 @@ class RegressionTables:
     """
 
     def __init__(
-        self, steps: TracedSteps, source: EnergySource | str, rail: str | None = None,
+        self, steps: TracedSteps, source: EnergySource | Missing, rail: str | None = None,
         machine: RegressionTables | None = None,
     ) -> None:  # fmt: skip
         self._steps = steps
@@ -73,14 +73,14 @@ class RegressionTables:
         return "energy" if self._rail is None else f"{RAIL}{self._rail}"
 
     @cached_property
-    def regression_result(self) -> RegressionResult | str:
+    def regression_result(self) -> RegressionResult | Missing:
         """The regression of this run, or why there is none."""
-        if isinstance(self._source, str):
+        if isinstance(self._source, Missing):
             return self._source
         if not self._source.sensed:
-            return BY_MODEL
+            return Missing(BY_MODEL)
         result = process_of(self._steps, self._source, quantity=self._quantity)
-        if isinstance(result, str):
+        if isinstance(result, Missing):
             return result
         total = self._machine.regression_result if self._machine else None
         return regression_result(
@@ -90,10 +90,10 @@ class RegressionTables:
         )
 
     @cached_property
-    def regression_rows(self) -> RegressionRows | str:
+    def regression_rows(self) -> RegressionRows | Missing:
         """Regression of the run, or the reason why there is none."""
         result, whole = self.regression_result, self._short(OPERATIONS)
-        if isinstance(result, str):
+        if isinstance(result, Missing):
             return result
         assert isinstance(self._source, EnergySource)
         assert whole is not None
@@ -107,7 +107,8 @@ class RegressionTables:
             self._steps.tracer,
             self._steps.by_time_alone(self._quantity),
         )
-        return regression_rows.reason or regression_rows
+        reason = regression_rows.reason
+        return regression_rows if reason is None else Missing(reason)
 
     def table(self, name: str) -> RegressionTable:
         """A table; that of operations comes first, the others share its rests."""
@@ -179,7 +180,7 @@ class RegressionTables:
     @cached_property
     def _by_samples(self) -> bool:
         """True if samples alone tell it: by a model of cores."""
-        return isinstance(self._source, str) or not self._source.by_regression
+        return isinstance(self._source, Missing) or not self._source.by_regression
 
     def _with_regression(self, name: str) -> RegressionTable:
         rows = self._steps.plain.rows(name)
@@ -187,7 +188,7 @@ class RegressionTables:
         if short is None or short.value is None or self._by_samples:
             return _as_it_was(rows, short)
         regression_rows = self.regression_rows
-        if isinstance(regression_rows, str):
+        if isinstance(regression_rows, Missing):
             reason = regression_rows
             with_reasons = {key: self._with_reason(row, reason) for key, row in rows.items()}
             return _as_it_was(with_reasons, short)
@@ -225,7 +226,7 @@ class RegressionTables:
         short = self._short(OPERATIONS)
         if self._by_samples or short is None or short.value is None:
             return None
-        return None if isinstance(self.regression_rows, str) else self.regression_rows
+        return None if isinstance(self.regression_rows, Missing) else self.regression_rows
 
     @cached_property
     def unattributed(self) -> Mapping[str, Figures]:
@@ -260,14 +261,7 @@ class RegressionTables:
         """The rests, and as "not_resolved" what they, operations and groups leave out."""
         table = {**self.unattributed}
         if left := self.not_resolved()["operations"]:
-            none = Figure(
-                value=0.0, unit="s", status=Status.ATTRIBUTED, source=self._steps.instruments.profiler,
-                method="their time stands with the operations and rests themselves",
-            )  # fmt: skip
-            nothing_left = replace(none, unit="J", method="regression tells all of it")
-            table["not_resolved"] = Figures(
-                {"time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left}
-            )
+            table["not_resolved"] = no_time(left, self._steps.instruments.profiler)
         return table
 
     def not_resolved(self) -> dict[str, Figures]:
@@ -287,6 +281,18 @@ class RegressionTables:
 def with_rail(figures: Figures, rail: str, energy: Figure) -> Figures:
     """Copy with another energy of a rail."""
     return figures.updated(energy_by_rail={**figures.parts("energy_by_rail"), rail: energy})
+
+
+def no_time(left: Figures, source: str) -> Figures:
+    """Unattributed costs of energies alone, which are left; `source` is of the times that stand elsewhere."""
+    none = Figure(
+        value=0.0, unit="s", status=Status.ATTRIBUTED, source=source,
+        method="their time stands with the operations and rests themselves",
+    )  # fmt: skip
+    nothing_left = replace(none, unit="J", method="regression tells all of it")
+    return Figures(
+        {"time": none, "share": none.scaled(1.0, "ratio"), "energy": nothing_left, **left}
+    )
 
 
 def _as_it_was(rows: Mapping[int, CostRow], short: Figure | None) -> RegressionTable:

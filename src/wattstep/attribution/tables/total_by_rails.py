@@ -60,7 +60,7 @@ class TotalByRails:
 
     def _energy(self, row: Figures) -> Figure:
         rails = row.parts("energy_by_rail")
-        figures = {name: rails[name] for name in self.parts}
+        figures: dict[str, Figure] = {name: rails[name] for name in self.parts}
         for name, figure in figures.items():
             if figure.missing:
                 return missing("J", f"of {name}: {figure.reason}")

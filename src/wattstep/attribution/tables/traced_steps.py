@@ -56,7 +56,7 @@ from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import Figure, Missing, Status
 from wattstep.schema.report_rows import StepKind
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.stats.statistics import mean_figure
@@ -340,7 +340,7 @@ class TracedSteps:
             return "all"
         energy = self._series.energy
         if name == "cpu_time" or (
-            name == "energy" and not isinstance(energy, str) and not energy.sensed
+            name == "energy" and not isinstance(energy, Missing) and not energy.sensed
         ):
             return "host"
         return side_of(self._fed_by(name))

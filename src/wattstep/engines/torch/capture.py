@@ -31,7 +31,7 @@ from wattstep.engines.torch.flops import flops_of
 from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
 from wattstep.schema.operation_kinds import kind_of
-from wattstep.schema.step_graph import StepFamily, StepGraph
+from wattstep.schema.step_graph import Convolution, StepFamily, StepGraph
 from wattstep.schema.workload import Preparation
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
@@ -61,6 +61,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         super().__init__(model, optimizers)
         self._before = before
         self.sizes: list[tuple[int, int, int]] = []  # FLOPs, bytes read, bytes written
+        self.convolutions: dict[int, Convolution] = {}
         self._paused = False
 
     @contextmanager
@@ -73,9 +74,13 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             self._paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._paused or func.namespace == "profiler":  # names of stretches are no operations
+        # Names of stretches, and questions for a tensor's device, are no operations.
+        if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
         made = super().__torch_dispatch__(func, types, args, kwargs)
+        shapes = _convolution(func, args, made)
+        if shapes is not None:
+            self.convolutions[len(self.sizes)] = shapes
         self.sizes.append(_sizes(func, args, kwargs or {}, made))
         return made
 
@@ -125,7 +130,33 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             made=np.array([0] * len(lasting) + made, np.int64),
             freed=np.array([count + 1] * len(lasting) + freed, np.int64),
             counts=count_model(model),
+            convolutions=self.convolutions,
         )
+
+
+def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
+    """Shapes of a call that is a convolution, or the backward pass of one."""
+    name = func.overloadpacket.__name__
+    if name == "convolution":
+        taken, weight, given, strides, transposed = args[0], args[1], made, args[3], args[6]
+    elif name == "convolution_backward":
+        given, taken, weight, strides, transposed = args[0], args[1], args[2], args[4], args[7]
+    else:
+        return None
+    kernel = tuple(weight.shape[2:])
+    return Convolution(
+        images=float(taken.shape[0]),
+        inputs=taken.shape[1],
+        outputs=given.shape[1],
+        kernel=kernel,
+        stride=tuple(strides) * (len(kernel) // len(strides)),
+        groups=args[9] if name == "convolution_backward" else args[8],
+        input_size=tuple(taken.shape[2:]),
+        output_size=tuple(given.shape[2:]),
+        transposed=bool(transposed),
+        bias=bool(args[10][2]) if name == "convolution_backward" else args[2] is not None,
+        scattered=name == "convolution_backward" and not given.is_contiguous(),
+    )
 
 
 def _sizes(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from wattstep.engines.torch.memory import bytes_of_tensors
+from wattstep.engines.torch.memory import bytes_by_category, bytes_of_tensors
 
 
 class GpuMemory:
@@ -81,11 +81,20 @@ class GpuMemory:
         return str(self._cuda.get_device_name(self._number))
 
     def account(self) -> str:
-        """What the allocator and the driver say of the memory, in a few words."""
+        """What the allocator and the driver say of the memory, what it is for, and what is left for batches."""
         free, whole = self._cuda.mem_get_info(self._number)
+        sizes = bytes_by_category(self.kind)
+        stays = sizes["weights"] + sizes["gradients"] + sizes["optimizer state"]
+        held = [f"{_gib(size)} {category}" for category, size in sizes.items()]
+        held.append(
+            f"{_gib(max(self.allocated - sum(sizes.values()), 0))} beside tensors of Python"
+        )
         return (
             f"{_gib(free)} of the GPU's {_gib(whole)} are free; torch has {_gib(self.reserved)}, of "
-            f"which {_gib(self.allocated)} are handed out, at most {_gib(self.peak_allocated)} were"
+            f"which {_gib(self.allocated)} are handed out, at most {_gib(self.peak_allocated)} were: "
+            f"{', '.join(held)}; beside the weights, gradients and optimizer state that were there "
+            f"{_gib(max(free + self.reserved - stays, 0))} are left for what grows with the batch: "
+            "wattstep fits finds the largest that fits"
         )
 
     def used_by_process(self) -> tuple[int | None, str | None]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wattstep.engines.torch.gpu import PROCESSORS
+from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import (
@@ -22,7 +23,10 @@ from wattstep.schema.extras import require
 from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.step_memory import DeviceMemory
 from wattstep.schema.tracer import Code, Tracer
-from wattstep.schema.workload import Preparation, Specification
+from wattstep.schema.workload import ModuleSource, Preparation, Specification
+
+if TYPE_CHECKING:
+    from wattstep.schema.step_graph import StepFamily
 
 _ROOT: Final = Path(__file__).parents[2]
 
@@ -155,6 +159,29 @@ class TorchEngine(Engine):
         """As `Engine.ceilings`."""
         measured: Ceilings = require("wattstep.engines.torch.ceilings").measure(asked, tell)
         return measured
+
+    def capture(
+        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+    ) -> StepFamily:
+        """As `Engine.capture`."""
+        capture = require("wattstep.engines.torch.capture").capture
+        family: StepFamily
+        if not isinstance(workload, ModuleSource):
+            made = require("wattstep.workloads.torch").TorchWorkload(workload)
+            family = capture(made, preparation, precision=precision)
+            return family
+        made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
+        try:
+            family = capture(made, preparation, precision=precision)
+        except WattstepError:
+            raise
+        except Exception as error:  # of the user's own code, which may raise anything
+            shape = "x".join(map(str, workload.input_shape))
+            line = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise InvalidValueError(
+                f"{workload.name} cannot be trained on inputs of {shape}: {line}"
+            ) from error
+        return family
 
 
 LIBRARIES: Final = ("torch", "transformers")  # whose code the counts depend on

@@ -287,6 +287,43 @@ def bytes_of_tensors(device: str = "cpu") -> int:
     return sum(storages.values())
 
 
+def bytes_by_category(device: str) -> dict[str, int]:
+    """Bytes of all tensors that Python holds on a kind of device, by what they are for.
+
+    "weights" (buffers of modules among them), "gradients", "optimizer state" and "other tensors"
+    (activations, data); memory that several share counts once, in the first of these.
+    """
+    objects = gc.get_objects()
+    modules = [each for each in objects if issubclass(type(each), torch.nn.Module)]
+    optimizers = [each for each in objects if issubclass(type(each), torch.optim.Optimizer)]
+    weights = [
+        tensor
+        for module in modules
+        for tensor in (*module._parameters.values(), *module._buffers.values())
+        if tensor is not None
+    ]
+    leaves = [each for each in weights if issubclass(type(each), torch.nn.Parameter)]
+    states = [
+        part for each in optimizers for state in each.state.values() for part in state.values()
+    ]
+    tensors = {
+        "weights": weights,
+        "gradients": [each.grad for each in leaves if each.grad is not None],
+        "optimizer state": [part for part in states if issubclass(type(part), torch.Tensor)],
+        "other tensors": [each for each in objects if issubclass(type(each), torch.Tensor)],
+    }
+    sizes = dict.fromkeys(tensors, 0)
+    counted: set[int] = set()
+    for category, its in tensors.items():
+        for tensor in its:
+            storage = _storage_of(tensor)
+            if storage is None or storage.device.type != device or storage._cdata in counted:
+                continue
+            counted.add(storage._cdata)
+            sizes[category] += storage.nbytes()
+    return sizes
+
+
 def _tensors_there() -> list[torch.Tensor]:
     """All tensors that Python holds; by their type alone, since any object may lie about its class."""
     return [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from wattstep.schema.figure import Missing
+
 if TYPE_CHECKING:
     from wattstep.insight.advise.advice import Advice
     from wattstep.insight.advise.facts import Facts
@@ -30,12 +32,14 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 OF_CROWDED: Final = frozenset({"fewer_threads", "quiet_machine"})
 
 
-def all_advice(facts: Facts) -> dict[str, Advice | str]:
+def all_advice(facts: Facts) -> dict[str, Advice | Missing]:
     """Each piece of advice for a run, or why it is none."""
-    pieces: dict[str, Advice | str] = {}
+    pieces: dict[str, Advice | Missing] = {}
     for name, place in ADVICE.items():
         if facts.cores.crowded and name not in OF_CROWDED:
-            pieces[name] = f"{facts.cores.crowded_words}; other times say little until they do not"
+            pieces[name] = Missing(
+                f"{facts.cores.crowded_words}; other times say little until they do not"
+            )
             continue
         module, _, function = place.partition(":")
         pieces[name] = getattr(importlib.import_module(module), function)(facts)

@@ -8,20 +8,21 @@ from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.operations import NARROW
 from wattstep.insight.explain.threads import near
+from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import with_higher_ceilings
 
 
-def bfloat16(facts: Facts) -> Advice | str:
+def bfloat16(facts: Facts) -> Advice | Missing:
     """Products get faster as the measured ceilings of both precisions differ, and only then."""
     if facts.run.info.precision not in (None, "fp32"):
-        return f"it trains in {facts.run.info.precision} already"
-    if isinstance(facts.ceilings, str):
+        return Missing(f"it trains in {facts.run.info.precision} already")
+    if isinstance(facts.ceilings, Missing):
         return facts.ceilings
     wide, narrow = facts.ceilings.peak("fp32"), facts.ceilings.peak("bf16")
     if wide is None or narrow is None or not wide.value or not narrow.value:
-        return "the ceilings of both precisions were not measured"
+        return Missing("the ceilings of both precisions were not measured")
     if (narrow.low or narrow.value) <= (wide.high or wide.value):
-        return (
+        return Missing(
             f"bfloat16 is no faster here: {narrow.value / 1e9:.3g} GFLOP/s at most, fp32 "
             f"{wide.value / 1e9:.3g}"
         )
@@ -30,7 +31,7 @@ def bfloat16(facts: Facts) -> Advice | str:
     gained = 1 - wide.value / narrow.value
     bound = (time.value or 0.0) * gained
     if bound < WORTH * facts.step_s:
-        return f"{(time.value or 0.0) / facts.step_s:.1%} of a step is products"
+        return Missing(f"{(time.value or 0.0) / facts.step_s:.1%} of a step is products")
     assert facts.placed is not None
     ratio = narrow.value / wide.value
     saving = with_higher_ceilings(

@@ -9,20 +9,21 @@ from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.operations import precision_of
 from wattstep.insight.explain.threads import near
 from wattstep.schema.ceilings import CHANNELS_LAST, CONVOLUTION
+from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import with_higher_ceilings
 
 
-def channels_last(facts: Facts) -> Advice | str:
+def channels_last(facts: Facts) -> Advice | Missing:
     """Convolutions get faster as those that were measured in both layouts differ, and only then."""
-    if isinstance(facts.ceilings, str):
+    if isinstance(facts.ceilings, Missing):
         return facts.ceilings
     precision = precision_of(facts.run, "convolution")
     first = facts.ceilings.compute.get(f"{CONVOLUTION}.{precision}")
     last = facts.ceilings.compute.get(f"{CHANNELS_LAST}.{precision}")
     if first is None or last is None or not first.value or not last.value:
-        return "convolutions were not measured in both layouts"
+        return Missing("convolutions were not measured in both layouts")
     if (last.low or last.value) <= (first.high or first.value):
-        return (
+        return Missing(
             f"channels last is not surely faster here: {last.value / 1e9:.3g} GFLOP/s, channels "
             f"first {first.value / 1e9:.3g}"
         )
@@ -31,7 +32,7 @@ def channels_last(facts: Facts) -> Advice | str:
     gained = 1 - first.value / last.value
     bound = (time.value or 0.0) * gained
     if bound < WORTH * facts.step_s:
-        return f"{(time.value or 0.0) / facts.step_s:.1%} of a step is convolutions"
+        return Missing(f"{(time.value or 0.0) / facts.step_s:.1%} of a step is convolutions")
     assert facts.placed is not None
     saving = with_higher_ceilings(
         facts.time_s,

@@ -17,7 +17,7 @@ from wattstep.recorded.instruments import TORCH
 from wattstep.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.ceilings import Ceilings
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 WORTH: Final = 0.01  # of a step: advice that can bring less is none
 
@@ -47,14 +47,14 @@ class Facts:
         return idle_of(self.run.breakdown)
 
     @cached_property
-    def ceilings(self) -> Ceilings | str:
+    def ceilings(self) -> Ceilings | Missing:
         """Those that fit the run, or why there are none."""
         return ceilings_of(self.run)
 
     @cached_property
     def placed(self) -> Placed | None:
         """Operations under the ceilings; None without any."""
-        if isinstance(self.ceilings, str):
+        if isinstance(self.ceilings, Missing):
             return None
         return under_ceilings(self.run, self.work, self.ceilings)
 
@@ -66,18 +66,26 @@ class Facts:
     @property
     def tried_by(self) -> str:
         """The command that makes such a run again."""
-        info = self.run.info
         if not self.ours:
             script = self.script
             return f"wattstep profile {script}" if script else "record the training again"
-        return self.run_with(batch=info.batch_size, threads=info.threads)
+        return self.run_with(threads=self.run.info.threads)
 
-    def run_with(self, *, batch: int | None, threads: int | None = None) -> str:
-        """The command that trains this workload of ours; of what is None, as it does unasked."""
-        engine = None if self.on_torch else self.run.breakdown.instruments.framework
-        options = {"engine": engine, "batch": batch, "threads": threads}
-        words = [f"--{name} {value}" for name, value in options.items() if value]
-        return " ".join([f"wattstep run {self.run.info.workload}", *words])
+    def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:
+        """The command that trains one of our workloads with another batch or other threads.
+
+        A record does not say which board it was, or where a recording lies: that is left open.
+        """
+        info = self.run.info
+        scheme = info.target.partition(":")[0]
+        options = {
+            "engine": None if self.on_torch else self.run.breakdown.instruments.framework,
+            "batch": batch or info.batch_size,
+            "threads": threads,
+            "target": {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:..."),
+        }
+        given = (f" --{name} {value}" for name, value in options.items() if value)
+        return f"wattstep run {info.workload}{''.join(given)}"
 
     @property
     def script(self) -> str:

@@ -9,14 +9,15 @@ from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.device_gaps import idle_of_device
 from wattstep.insight.explain.operations import attributed
+from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import Saving
 
 
-def feed_the_gpu(facts: Facts) -> Advice | str:
+def feed_the_gpu(facts: Facts) -> Advice | Missing:
     """Advises more work at once where a GPU is idle because the host has not launched it: the host is too slow."""
     breakdown = facts.run.breakdown
     if not breakdown.others:
-        return "no GPU took part"
+        return Missing("no GPU took part")
     by_host = {
         device: np.array(
             [
@@ -32,7 +33,7 @@ def feed_the_gpu(facts: Facts) -> Advice | str:
     )
     value, step = time.value or 0.0, facts.step_s
     if value < WORTH * step:
-        return f"{device} waits for the host {value / step:.1%} of a step"
+        return Missing(f"{device} waits for the host {value / step:.1%} of a step")
     saving = Saving(value=value, low=0.0, high=value)
     graphs = (
         "torch.compile(mode='reduce-overhead') or CUDA graphs"

@@ -6,19 +6,19 @@ from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.threads import fewer_threads as saved
 from wattstep.schema.ceilings import spoken_threads
-from wattstep.schema.figure import missing
+from wattstep.schema.figure import Missing, missing
 
 
-def fewer_threads(facts: Facts) -> Advice | str:
+def fewer_threads(facts: Facts) -> Advice | Missing:
     """Advises fewer threads where other processes take cores: with a thread for each, all wait for the slowest."""
     cores = facts.cores
     if cores.threads is None:
-        return "the run does not say how many threads its operations used"
+        return Missing("the run does not say how many threads its operations used")
     if not cores.crowded:
         if cores.free.value is None:
-            return cores.free.reason or "how many cores were free is not known"
+            return Missing(cores.free.reason or "how many cores were free is not known")
         free = f"{cores.free.value:.2g} of {cores.count} cores"
-        return f"{free} were free for {spoken_threads(cores.threads)}"
+        return Missing(f"{free} were free for {spoken_threads(cores.threads)}")
     saving, most = saved(facts.run, facts.work, cores.fitting)
     if saving is not None:
         gain = gain_of(
@@ -47,7 +47,7 @@ def fewer_threads(facts: Facts) -> Advice | str:
 def _how(facts: Facts) -> str:
     threads = facts.cores.fitting
     if facts.ours:
-        return facts.run_with(batch=facts.run.info.batch_size, threads=threads)
+        return facts.run_with(threads=threads)
     if not facts.script:
         return facts.in_code(
             f"{spoken_threads(threads)} for an operation", f"torch.set_num_threads({threads})"

@@ -9,14 +9,14 @@ import numpy as np
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.device_gaps import OPTIMIZER
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import Figure, Missing, Status
 from wattstep.stats.speedup import Saving
 
 FUSED: Final = ("_fused_", "_foreach_")
 STEP: Final = "Optimizer.step"  # scope of the framework's
 
 
-def fused_optimizer(facts: Facts) -> Advice | str:
+def fused_optimizer(facts: Facts) -> Advice | Missing:
     """An optimizer that calls operations for each parameter pays for the calls.
 
     A fused one still moves every parameter, gradient and state once: that is what remains.
@@ -29,9 +29,9 @@ def fused_optimizer(facts: Facts) -> Advice | str:
     # Clipping and clearing gradients stay; and no more can go than the phase takes in clean steps.
     time = min((its.value or 0.0) + gap, phase)
     if time < WORTH * step:
-        return f"{time / step:.1%} of a step is its optimizer"
+        return Missing(f"{time / step:.1%} of a step is its optimizer")
     if any(word in name for name in names for word in FUSED):
-        return "the optimizer updates lists of parameters at once already"
+        return Missing("the optimizer updates lists of parameters at once already")
     calls = sum(
         row.figure("calls").value or 0.0
         for row, mine in zip(facts.work.rows, rows, strict=True)

@@ -10,12 +10,13 @@ from wattstep.device.roofline import FAR_BELOW
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.run import Run
+from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import Saving, fixed_cost, per_sample_with_batch
 
 TIMES: Final = 2
 
 
-def larger_batch(facts: Facts) -> Advice | str:
+def larger_batch(facts: Facts) -> Advice | Missing:
     """Code between operations and the optimizer cost a step the same, whatever its batch.
 
     Where runs with other batches are given, the fixed cost is that of a line through their steps.
@@ -23,11 +24,11 @@ def larger_batch(facts: Facts) -> Advice | str:
     run, step = facts.run, facts.step_s
     batch = run.info.batch_size
     if not batch:
-        return "the run does not say its batch size"
+        return Missing("the run does not say its batch size")
     fitted = _fitted(facts)
     saving, method = _of_line(fitted, facts) if fitted is not None else _of_shares(facts)
     if saving.value < WORTH * step:
-        return f"{TIMES * saving.value / step:.1%} of a step does not grow with its batch"
+        return Missing(f"{TIMES * saving.value / step:.1%} of a step does not grow with its batch")
     return Advice(
         title=f"Train batches of {TIMES * batch} instead of {batch}, where the task and memory allow",
         why=_why(saving, step, from_line=fitted is not None),

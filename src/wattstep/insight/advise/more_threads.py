@@ -6,22 +6,25 @@ from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.threads import more_threads as saved
 from wattstep.schema.ceilings import Ceilings, spoken_threads
+from wattstep.schema.figure import Missing
 
 
-def more_threads(facts: Facts) -> Advice | str:
+def more_threads(facts: Facts) -> Advice | Missing:
     """Advises more threads where cores are idle: operations that the framework cuts into parts can use them."""
     cores, step = facts.cores, facts.step_s
     if cores.threads is None:
-        return "the run does not say how many threads its operations used"
+        return Missing("the run does not say how many threads its operations used")
     if cores.free.value is None:
-        return cores.free.reason or "how many cores were free is not known"
+        return Missing(cores.free.reason or "how many cores were free is not known")
     threads = min(cores.fitting, cores.count)
     if threads <= cores.threads:
-        return f"{cores.free.value:.2g} of {cores.count} cores were free for {spoken_threads(cores.threads)}"
+        return Missing(
+            f"{cores.free.value:.2g} of {cores.count} cores were free for {spoken_threads(cores.threads)}"
+        )
     ceilings = facts.ceilings if isinstance(facts.ceilings, Ceilings) else None
     saving = saved(facts.run, facts.work, ceilings, threads)
     if saving.high < WORTH * step:
-        return "its operations are too small to be cut into parts for threads"
+        return Missing("its operations are too small to be cut into parts for threads")
     from_ceilings = ceilings is not None and saving.value > 0
     return Advice(
         title=f"Train with {threads} threads instead of {cores.threads}",
@@ -43,7 +46,7 @@ def more_threads(facts: Facts) -> Advice | str:
 
 def _how(facts: Facts, threads: int) -> str:
     if facts.ours:
-        return facts.run_with(batch=facts.run.info.batch_size, threads=threads)
+        return facts.run_with(threads=threads)
     return facts.in_code(
         f"{spoken_threads(threads)} for an operation", f"torch.set_num_threads({threads})"
     )

@@ -7,10 +7,11 @@ import numpy as np
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.device_gaps import DATA
+from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import Saving
 
 
-def prefetch_data(facts: Facts) -> Advice | str:
+def prefetch_data(facts: Facts) -> Advice | Missing:
     """Advises prefetching where a step spends time on its data, which another thread or process can load.
 
     At best all of it goes; where the rest of a step is shorter than the data take, a step is as
@@ -19,7 +20,7 @@ def prefetch_data(facts: Facts) -> Advice | str:
     data, step = facts.data_time, facts.step_s
     time = data.value or 0.0
     if time < WORTH * step:
-        return f"{time / step:.1%} of a step is data loading"
+        return Missing(f"{time / step:.1%} of a step is data loading")
     hidden = min(time, step - time)
     idle = facts.cores.idle
     gap = float(np.mean(facts.idle.seconds[DATA]))

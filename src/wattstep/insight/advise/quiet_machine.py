@@ -7,25 +7,28 @@ import numpy as np
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.threads import undisturbed_step
+from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import Saving
 from wattstep.stats.student import half_width
 
 
-def quiet_machine(facts: Facts) -> Advice | str:
+def quiet_machine(facts: Facts) -> Advice | Missing:
     """Advises a quiet machine where disturbed steps took longer: the others tell what quiet would bring."""
     run, step = facts.run, facts.step_s
     if run.conditions.unseen:
-        return f"whether anything disturbed the steps is not known: {run.conditions.unseen}"
+        return Missing(
+            f"whether anything disturbed the steps is not known: {run.conditions.unseen}"
+        )
     clean = run.breakdown.steps.clean
     disturbed = clean & run.conditions.disturbed
     quiet = undisturbed_step(run)
     if not disturbed.any():
-        return "nothing disturbed the steps"
+        return Missing("nothing disturbed the steps")
     if quiet is None:
-        return "every step was disturbed: how long one is in quiet is not known"
+        return Missing("every step was disturbed: how long one is in quiet is not known")
     saved = step - quiet
     if saved < WORTH * step:
-        return f"disturbed steps cost {max(saved, 0.0) / step:.1%} of the mean step"
+        return Missing(f"disturbed steps cost {max(saved, 0.0) / step:.1%} of the mean step")
     spread = _error(run.breakdown.steps.seconds[clean & ~disturbed])
     saving = Saving(value=saved, low=max(saved - spread, 0.0), high=min(saved + spread, step))
     return Advice(

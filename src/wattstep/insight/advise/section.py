@@ -13,7 +13,7 @@ from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.operations import work_of
 from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.run import Run
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 TITLE: Final = "Advice, by the gain that it should bring"
 COLUMNS: Final = {"do": "do", "gain": "should save", "how": "try it"}
@@ -39,14 +39,12 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
         beside: Other runs that were given with it: of other batches, say.
     """
     work = work_of(run)
-    if isinstance(work, str):
+    if isinstance(work, Missing):
         return AdviceSection(name="advice", title=TITLE, reason=work)
     pieces = all_advice(Facts(run, work, beside))
     given = _ranked(pieces)
-    refused: dict[str, list[str]] = {}
-    for name, one in pieces.items():
-        if isinstance(one, str):
-            refused.setdefault(one, []).append(name.replace("_", " "))
+    refused = [{"name": name.replace("_", " "), "reason": one} for name, one in pieces.items()
+               if isinstance(one, Missing)]  # fmt: skip
     rows = [_row(name, one) for name, one in given.items()]
     return AdviceSection(
         name="advice",
@@ -55,14 +53,7 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
         sentences=tuple(_sentences(list(given.values()))),
         tables=(
             Table(name="advice", title="What to do", columns=COLUMNS, rows=tuple(rows)),
-            Table(
-                name="not_advised",
-                title="Not advised",
-                columns=REST,
-                rows=tuple(
-                    {"name": ", ".join(names), "reason": why} for why, names in refused.items()
-                ),
-            ),
+            Table(name="not_advised", title="Not advised", columns=REST, rows=tuple(refused)),
         ),
     )
 
@@ -70,12 +61,12 @@ def advice(run: Run, beside: Sequence[Run] = ()) -> AdviceSection:
 def ranked(run: Run) -> list[Advice] | None:
     """The advice whose condition holds, the most gain first; None where operations are not known."""
     work = work_of(run)
-    if isinstance(work, str):
+    if isinstance(work, Missing):
         return None
     return list(_ranked(all_advice(Facts(run, work, ()))).values())
 
 
-def _ranked(pieces: Mapping[str, Advice | str]) -> dict[str, Advice]:
+def _ranked(pieces: Mapping[str, Advice | Missing]) -> dict[str, Advice]:
     given = {name: one for name, one in pieces.items() if isinstance(one, Advice)}
     return dict(sorted(given.items(), key=lambda one: -_rank(one[1].gain)))
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
+from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import Saving
 
 _FILLS: Final = re.compile(r"^aten::(_foreach_)?zero_$")
 
 
-def zero_gradients(facts: Facts) -> Advice | str:
+def zero_gradients(facts: Facts) -> Advice | Missing:
     """Gradients that are filled with zeros are written, read and added to; none need be there."""
     rows = np.array(
         [
@@ -26,7 +27,7 @@ def zero_gradients(facts: Facts) -> Advice | str:
     time = facts.time_of(rows, "operations that fill gradients with zeros")
     value, step = time.value or 0.0, facts.step_s
     if not rows.any() or value < WORTH * step:
-        return f"{value / step:.1%} of a step fills gradients with zeros"
+        return Missing(f"{value / step:.1%} of a step fills gradients with zeros")
     saving = Saving(
         value=value, low=min(time.low or 0.0, value), high=max(time.high or value, value)
     )

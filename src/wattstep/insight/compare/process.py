@@ -15,6 +15,7 @@ from wattstep.schema.metrics import COMPARED, METRICS, OWN
 from wattstep.schema.report_rows import CostRow, RecordFacts
 from wattstep.schema.run_report import RunFacts, RunReport
 
+SOME_HAVE = (*OWN, "device_peak_memory")  # compared where a run says anything of them
 UNITS = {name: METRICS[name].unit for name in COMPARED}
 ENERGY = tuple(name for name, unit in UNITS.items() if unit in ("J", "W"))
 # Of these, steps of other sizes tell nothing.
@@ -87,7 +88,7 @@ def process_of(report: RunReport) -> Process:
         figures={
             name: metrics.figure(name) or missing(unit, "not known")
             for name, unit in UNITS.items()
-            if name in metrics or name not in OWN
+            if name in metrics or name not in SOME_HAVE
         },
         samples=record.samples if report.record else _samples(report),
         sensors=record.sensors,

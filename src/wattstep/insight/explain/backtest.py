@@ -12,7 +12,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.run import Run
 from wattstep.run.completion import evaluations
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import CLOCK, Figure
+from wattstep.schema.figure import CLOCK, Figure, Missing
 from wattstep.schema.goal import HIGHER_IS_BETTER, Goal
 from wattstep.stats.forecast import LATER, begun, energy_left, expected_mean, forecast_time
 from wattstep.stats.learning_curve import steps_to_goal
@@ -50,7 +50,7 @@ def backtest(run: Run) -> SectionPart:
 def _gains(run: Run, steps: Steps) -> FloatArray:
     """Energy of each step in J; NaN where it is not known."""
     energy = run.series.energy
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return np.full(len(steps.index), np.nan)
     gains, covered = energy.curve.difference(steps.start_ns, steps.end_ns)
     return np.where(covered > 0.99, gains, np.nan)
@@ -66,7 +66,7 @@ def _of_time_and_energy(
     )
     rows = [_row(first, "time", forecast.time_left, float(seconds[first:].sum()))]
     energy = run.series.energy
-    if isinstance(energy, str) or not np.isfinite(gains[first:]).any():
+    if isinstance(energy, Missing) or not np.isfinite(gains[first:]).any():
         return rows
     known = np.isfinite(gains)
     if known[first:].mean() < 0.99:

@@ -11,7 +11,7 @@ from wattstep.attribution.tables.regression_rows import RegressionRows
 from wattstep.insight.explain.section import Section, Table
 from wattstep.recorded.power import spoken
 from wattstep.run import Run
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 
 NAME = "below_sampling"
 TITLE = "Energy below the sampling interval"
@@ -33,14 +33,14 @@ def below_sampling(run: Run) -> Section:
     table = (
         run.breakdown.regression_tables.regression_result
         if run.breakdown.reason is None
-        else run.breakdown.reason
+        else Missing(run.breakdown.reason)
     )
-    if isinstance(table, str):
+    if isinstance(table, Missing):
         return Section(name=NAME, title=TITLE, reason=table)
     if table.regression.reason is not None:
         return Section(name=NAME, title=TITLE, reason=table.regression.reason)
     result = run.breakdown.regression_tables.regression_rows
-    if isinstance(result, str):
+    if isinstance(result, Missing):
         return Section(name=NAME, title=TITLE, reason=result)
     regression = table.regression
     figures = {
@@ -105,7 +105,7 @@ def _some(part: float, whole: float) -> str:
 def _clock_of(run: Run) -> str:
     """That clocks were aligned is in the delay that was found; nothing where there is one clock."""
     energy = run.series.energy
-    if isinstance(energy, str) or energy.clock is None:
+    if isinstance(energy, Missing) or energy.clock is None:
         return ""
     return f" (with what the clocks are off by: {energy.clock.words})"
 
@@ -171,7 +171,7 @@ def _operations(run: Run) -> Iterator[dict[str, Any]]:
     for row, key in zip(breakdown.operations(), breakdown.plain.rows("operations"), strict=True):
         energy = row.figure("energy")
         overlap = missing("J", energy.reason or "no energy is known")
-        if shared is not None and not isinstance(source, str):
+        if shared is not None and not isinstance(source, Missing):
             overlap = Figure(
                 value=float(shared[codes[key]].sum()), unit="J", method=OVERLAP,
                 status=weakest([Status.ATTRIBUTED, source.status]), source=source.source,

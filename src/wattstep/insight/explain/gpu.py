@@ -35,8 +35,9 @@ MOST: Final = 10  # kernels of a kind on a processor that keep their name
 SHORT: Final = 32  # letters of a kernel's name on a terminal
 SPAN: Final = "from the begin of the first work to the end of the last"
 NO_GPU: Final = (
-    "No work ran on a GPU in this run; below is what the threads of the CPU that carry out "
-    "operations did, the idle time of each of them included."
+    "No work ran on a GPU in this run.",
+    "Below is what the threads of the CPU that carry out operations did, the idle time of each of "
+    "them included.",
 )
 DISAGREE: Final = 0.1  # of the time: sensor and kernels say something else
 ONE_CALL: Final = "a single call has no deviation"
@@ -68,7 +69,7 @@ def gpu(run: Run) -> Section:
 
 
 def _sentences(traced: TracedWork, occupied: Sequence[Occupancy]) -> tuple[str, ...]:
-    lines = [] if traced.on_gpu else [NO_GPU]
+    lines = [] if traced.on_gpu else [*NO_GPU]
     if traced.on_gpu:
         lines += [_sentence(one) for one in occupied]
     if traced.damaged:

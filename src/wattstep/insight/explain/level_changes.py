@@ -12,7 +12,7 @@ from wattstep.insight.explain.section import Row, Table
 from wattstep.recorded.steps import Steps
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import CLOCK, Figure, Status
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status
 from wattstep.stats.change_points import FALSE_ALARMS, Change, Changes, find_changes
 
 _COLUMNS: Final = {
@@ -70,7 +70,7 @@ def _series(
             ("throughput", "samples/s", CLOCK, Status.MEASURED, samples / seconds, usable)
         )
     energy = run.series.energy
-    if isinstance(energy, str) or not len(usable):
+    if isinstance(energy, Missing) or not len(usable):
         return quantities
     # Steps that a sensor cannot tell apart are taken together.
     together = max(1, int(np.ceil(energy.shortest[0] / max(float(np.median(seconds)), 1e-9))))

@@ -14,7 +14,7 @@ from wattstep.device.roofline import BOUNDS, Bound, Placed, place
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.ceilings import Ceilings
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import Figure, Missing, Status
 from wattstep.schema.operation_kinds import DENSE
 from wattstep.schema.report_rows import CostRow
 from wattstep.stats.statistics import mean_figure
@@ -53,14 +53,14 @@ def nothing_traced(run: Run) -> str | None:
     return None if run.breakdown.step_time.value else "its steps have no length"
 
 
-def work_of(run: Run) -> Work | str:
+def work_of(run: Run) -> Work | Missing:
     """The operations of a run, or why there are none."""
     breakdown = run.breakdown
     if reason := nothing_traced(run):
-        return reason
+        return Missing(reason)
     rows = breakdown.operations()
     if not rows:
-        return "no operation was traced"
+        return Missing("no operation was traced")
     labels = ("name", "layer", "phase", *(["processor"] if breakdown.others else []))
     at = {tuple(row.labels[key] for key in labels): position for position, row in enumerate(rows)}
     alike = breakdown.alike
@@ -107,17 +107,17 @@ def _moved(breakdown: RunBreakdown, group: IntArray, members: IntArray, count: i
     return np.where(some, sums / len(breakdown.compensated.unattributed_s), np.nan)
 
 
-def ceilings_of(run: Run) -> Ceilings | str:
+def ceilings_of(run: Run) -> Ceilings | Missing:
     """The measured ceilings that fit the run, or why there are none and what to do."""
     info = run.info
     if info.processor not in (None, "cpu"):
-        return f"ceilings are measured of CPUs only, the run used {info.processor}"
+        return Missing(f"ceilings are measured of CPUs only, the run used {info.processor}")
     device = info.device.get("emulated_on", info.device)
     ceilings = find(device, info.engine, info.threads)
-    if not isinstance(ceilings, str) or info.threads is None or " " not in info.engine:
+    if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
-    return f"{ceilings}: measure them on the machine that trained, with `{where}`"
+    return Missing(f"{ceilings}: measure them on the machine that trained, with `{where}`")
 
 
 def under_ceilings(run: Run, work: Work, ceilings: Ceilings) -> Placed:

@@ -24,7 +24,7 @@ from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.insight.explain.threads import Cores, cores_of, fewer_threads, more_threads
 from wattstep.run import Run
 from wattstep.schema.ceilings import Ceilings, spoken_threads
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.schema.figures import Metrics
 from wattstep.stats.speedup import Saving
 
@@ -52,7 +52,7 @@ def processors(run: Run) -> Section:
         figures["gpu_utilization"] = gpu
     sentences = _sentences(cores)
     work = work_of(run)
-    if isinstance(work, str):
+    if isinstance(work, Missing):
         sentences.append(f"What could have run elsewhere cannot be determined: {work}.")
     else:
         savings, saving_sentences = _moving(run, work, cores)

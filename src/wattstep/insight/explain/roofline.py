@@ -23,7 +23,7 @@ from wattstep.insight.explain.section import Cell, Row, Section, Table
 from wattstep.insight.explain.threads import cores_of
 from wattstep.run import Run
 from wattstep.schema.ceilings import Ceilings, spoken_threads
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 
 TITLE: Final = "Roofline: computing, moving data, and neither"
 NOTED: Final = 0.05  # of a step
@@ -47,10 +47,10 @@ COLUMNS: Final = {
 def roofline(run: Run) -> Section:
     """Each operation of a mean step under the measured ceilings of the machine that trained."""
     work = work_of(run)
-    if isinstance(work, str):
+    if isinstance(work, Missing):
         return Section(name="roofline", title=TITLE, reason=work)
     ceilings = ceilings_of(run)
-    placed = None if isinstance(ceilings, str) else under_ceilings(run, work, ceilings)
+    placed = None if isinstance(ceilings, Missing) else under_ceilings(run, work, ceilings)
     figures = _whole(run, work)
     sentences = []
     if placed is None:
@@ -148,7 +148,7 @@ def _sentences(run: Run, bounds: Mapping[Bound, Figure], ceilings: Ceilings) -> 
     return lines
 
 
-def _row(run: Run, work: Work, placed: Placed | None, ceilings: Ceilings | str, at: int) -> Row:
+def _row(run: Run, work: Work, placed: Placed | None, ceilings: Ceilings | Missing, at: int) -> Row:
     row = work.rows[at]
     flops, moved = float(work.flops[at]), float(work.moved[at])
     busy = row.figure("busy_time")
@@ -161,7 +161,7 @@ def _row(run: Run, work: Work, placed: Placed | None, ceilings: Ceilings | str, 
     cells["flops_rate"] = _rate(flops, busy, "FLOP/s", NO_FLOPS)
     cells["bytes_rate"] = _rate(moved, busy, "B/s", NO_BYTES)
     cells["intensity"] = _intensity(flops, moved)
-    if placed is None or isinstance(ceilings, str):
+    if placed is None or isinstance(ceilings, Missing):
         reason = str(ceilings)
         return cells | {
             "bound": "", "of_ceiling": missing("ratio", reason), "least_time": missing("s", reason),

@@ -27,6 +27,7 @@ from wattstep.run.covariates import (
     slow_ones,
 )
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.figure import Missing
 from wattstep.stats.coincidence import (
     LEAST_WINDOWS,
     Coincidence,
@@ -60,7 +61,7 @@ class Tested:
     condition: str
     words: str
     every_s: float
-    result: Coincidence | str
+    result: Coincidence | Missing
     q: float = 1.0
 
     @property
@@ -189,7 +190,7 @@ class SlowInstances:
         rates = false_discovery(np.array(chances))
         judged = [replace(p, q=float(q)) for p, q in zip(known, rates, strict=True)]
         judged.sort(key=_surest)
-        return judged + [pair for pair in pairs if isinstance(pair.result, str)]
+        return judged + [pair for pair in pairs if isinstance(pair.result, Missing)]
 
     def _of_operations(self) -> Iterator[Tested]:
         if self.reason:

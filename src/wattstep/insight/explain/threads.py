@@ -14,7 +14,7 @@ from wattstep.recorded.series import real_cores
 from wattstep.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.ceilings import Ceilings
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.operation_kinds import DENSE
 from wattstep.stats.speedup import Saving, with_fewer_threads, with_higher_ceilings
 from wattstep.store.ceilings import find
@@ -150,7 +150,7 @@ def more_threads(run: Run, work: Work, ceilings: Ceilings | None, threads: int) 
 def _scales(run: Run, work: Work, placed: Placed, ceilings: Ceilings, threads: int) -> FloatArray:
     """By how much the ceiling that binds each operation is higher with so many threads."""
     ceilings_then = find(ceilings.device, ceilings.engine, threads)
-    if isinstance(ceilings_then, str):
+    if isinstance(ceilings_then, Missing):
         return np.full(len(work.rows), np.nan)
     other = under_ceilings(run, work, ceilings_then)
     scales: FloatArray = placed.least_s / np.where(other.least_s > 0, other.least_s, np.nan)
@@ -167,7 +167,7 @@ def fewer_threads(run: Run, work: Work, threads: int) -> tuple[Saving | None, fl
     device = run.info.device.get("emulated_on", run.info.device)
     ceilings = find(device, run.info.engine, threads)
     floor = 0.0
-    if not isinstance(ceilings, str):
+    if not isinstance(ceilings, Missing):
         floor = float(np.nansum(under_ceilings(run, work, ceilings).least_s))
     saving = with_fewer_threads(step, undisturbed_step(run), floor)
     return saving, (step - floor if floor > 0 else None)

@@ -12,7 +12,7 @@ from wattstep.insight.explain.slow_instances import RATE, SlowInstances
 from wattstep.insight.explain.variance_tables import called, percent, shape_rows, tables
 from wattstep.recorded.power import spoken
 from wattstep.run import Run
-from wattstep.schema.figure import CLOCK, Figure, Status, counted
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, counted
 from wattstep.stats.coincidence import LEAST_WINDOWS, Coincidence
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
@@ -121,7 +121,9 @@ def _why_untested(slow_instances: SlowInstances, group: int | None) -> str:
             else ("only those that lost most are tested")
         )
     reasons = [
-        p.result for p in slow_instances.tested if p.group == group and isinstance(p.result, str)
+        p.result
+        for p in slow_instances.tested
+        if p.group == group and isinstance(p.result, Missing)
     ]
     few = [reason for reason in reasons if "too few" in reason]
     return few[0] if few else "no condition that was watched changed"

@@ -15,7 +15,7 @@ from wattstep.insight.explain.section import Table
 from wattstep.insight.explain.slow_instances import SlowInstances, Tested
 from wattstep.recorded.power import spoken
 from wattstep.schema.arrays import IntArray
-from wattstep.schema.figure import CLOCK, Figure, Status
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status
 
 MOST_LISTED = 50
 
@@ -100,7 +100,7 @@ def _coincidence_row(slow_instances: SlowInstances, pair: Tested) -> dict[str, A
     row: dict[str, Any] = {"operation": named, "condition": pair.condition, "words": pair.words}
     row["every_s"] = pair.every_s
     result = pair.result
-    if isinstance(result, str):
+    if isinstance(result, Missing):
         return {**row, "found": result}
     source = CLOCK if pair.group is None else slow_instances.instances.source
     row["difference"] = Figure(

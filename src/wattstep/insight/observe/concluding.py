@@ -18,7 +18,7 @@ from wattstep.insight.observe.evidence import LEAST_SHARE, Evidence, Observed
 from wattstep.insight.observe.observation import About, Case, Judged, Observation
 from wattstep.insight.observe.wording import in_words, listed
 from wattstep.schema.configuration import configuration_of, warnings
-from wattstep.schema.figure import Status, weakest
+from wattstep.schema.figure import Missing, Status, weakest
 
 WEAK = (
     "one process: how far processes lie apart is not measured; a spread is assumed "
@@ -54,11 +54,11 @@ def judge(cases: Sequence[Case], *, somewhere: bool = False) -> list[Judged]:
 def _judged(case: Case, comparisons: int, somewhere: bool) -> Judged:
     verdicts = tuple(part.verdict(comparisons, somewhere) for part in case.parts)
     lacking = [
-        part.estimate for part in case.parts if part.needed and isinstance(part.estimate, str)
+        part.estimate for part in case.parts if part.needed and isinstance(part.estimate, Missing)
     ]
     if not lacking and not any(part.testable for part in case.parts):
-        lacking = [part.estimate for part in case.parts if isinstance(part.estimate, str)]
-        lacking = lacking or ["there is nothing to test"]
+        lacking = [part.estimate for part in case.parts if isinstance(part.estimate, Missing)]
+        lacking = lacking or [Missing("there is nothing to test")]
     reason = case.reason or "; ".join(dict.fromkeys(lacking))
     verdict = UNTESTABLE if reason else of_parts(verdicts)
     if not reason and _disturbed_alone(case):
@@ -115,7 +115,7 @@ def _notes(judged: Sequence[Judged], tested: Sequence[Judged]) -> list[str]:
 
 
 def _of_one_process(case: Case) -> bool:
-    estimates = [part.estimate for part in case.parts if not isinstance(part.estimate, str)]
+    estimates = [part.estimate for part in case.parts if not isinstance(part.estimate, Missing)]
     return any(estimate.processes < 2 and not estimate.exact for estimate in estimates)
 
 
@@ -173,4 +173,4 @@ def advice(tested: Sequence[Judged]) -> str:
 
 
 def _has_error(part: Part) -> bool:
-    return not isinstance(part.estimate, str) and math.isfinite(part.estimate.error)
+    return not isinstance(part.estimate, Missing) and math.isfinite(part.estimate.error)

@@ -13,7 +13,7 @@ from wattstep.insight.observe.measuring import mean_busy, paired_difference, par
 from wattstep.insight.observe.observation import Case
 from wattstep.insight.observe.spreads import KINDS
 from wattstep.run import Run
-from wattstep.schema.figure import Figure, missing
+from wattstep.schema.figure import Figure, Missing, missing
 
 MARGIN = 0.05  # of utilization; the paper gives none
 ONE_KIND = "the device has one kind of cores only"
@@ -25,7 +25,7 @@ OTHERS = (
 def measure(run: Run) -> Mapping[str, Figure]:
     """Differences between kinds of cores: "KIND less KIND", and the same of the idle share."""
     kinds = _kinds(run)
-    if isinstance(kinds, str):
+    if isinstance(kinds, Missing):
         return {"reason": missing("ratio", kinds)}
     series, parts = run.series, parts_of(run)
     status = series.status(*series.load_channels.values())
@@ -42,22 +42,22 @@ def measure(run: Run) -> Mapping[str, Figure]:
     return {**differences, **_idle(run, kinds)}
 
 
-def _kinds(run: Run) -> dict[str, list[int]] | str:
+def _kinds(run: Run) -> dict[str, list[int]] | Missing:
     """Sampled cores by kind, or why they cannot be distinguished."""
     device = run.info.device
     if "sensors_of" in device:
-        return OTHERS
+        return Missing(OTHERS)
     clusters: dict[str, list[int]] = {}
     for cluster in device.get("clusters") or ():
         clusters.setdefault(str(cluster["kind"]), []).extend(cluster["cores"])
     if len(clusters) < 2:
-        return ONE_KIND if clusters else "which kinds of cores the device has is not known"
+        return Missing(ONE_KIND if clusters else "which kinds of cores the device has is not known")
     busy = run.series.core_busy
     if not busy:
         return run.series.without("busy time of cores was not sampled")
     sampled = {kind: [core for core in cores if core in busy] for kind, cores in clusters.items()}
     sampled = {kind: cores for kind, cores in sampled.items() if cores}
-    return sampled if len(sampled) > 1 else "only one kind of cores was online and sampled"
+    return sampled if len(sampled) > 1 else Missing("only one kind of cores was online and sampled")
 
 
 def _idle(run: Run, kinds: Mapping[str, Sequence[int]]) -> dict[str, Figure]:
@@ -83,7 +83,7 @@ def case(configuration: Group) -> Case:
     """The two kinds of a configuration that are furthest apart."""
     runs = configuration.runs
     pairs = _pairs(runs)
-    if isinstance(pairs, str):
+    if isinstance(pairs, Missing):
         return Case(label=configuration.label, runs=runs, reason=pairs)
     name = max(pairs, key=lambda key: abs(pairs[key].value))
     part = Part(
@@ -98,7 +98,7 @@ def case(configuration: Group) -> Case:
     )  # fmt: skip
 
 
-def _pairs(runs: Sequence[Observed]) -> dict[str, Estimate] | str:
+def _pairs(runs: Sequence[Observed]) -> dict[str, Estimate] | Missing:
     """By pair of kinds."""
     extra = [run.extra.get("4", {}) for run in runs]
     names = list(dict.fromkeys(name for own in extra for name in own if " less " in name))
@@ -111,7 +111,7 @@ def _pairs(runs: Sequence[Observed]) -> dict[str, Estimate] | str:
     if estimates:
         return estimates
     reasons = [run.measured("4", names[0] if names else "", "ratio").reason for run in runs]
-    return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+    return Missing("; ".join(dict.fromkeys(reason for reason in reasons if reason)))
 
 
 def _idle_figures(runs: Sequence[Observed], a: str, b: str) -> dict[str, Figure]:

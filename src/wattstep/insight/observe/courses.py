@@ -14,7 +14,7 @@ from wattstep.recorded.power import EnergySource, summed
 from wattstep.recorded.repeatability import repeatability
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Missing, Status, missing
 from wattstep.stats.statistics import mean_figure
 
 A_STEP = 5  # values of a counter that a step must hold for its course to be seen
@@ -169,10 +169,10 @@ def _spacing(curve: Curve) -> float:
 def measure_power(run: Run) -> Mapping[str, Figure]:
     """Figures of the course of the power of all ("total"), and of each part that has rails."""
     total = run.series.energy
-    figures = {} if isinstance(total, str) else _of_power(run, "total", total)
+    figures = {} if isinstance(total, Missing) else _of_power(run, "total", total)
     for part, rails in rails_by_part(run).items():
         figures |= _of_power(run, part, summed(rails)) if part in PARTS else {}
-    return figures if not isinstance(total, str) else {"reason": missing("1", total), **figures}
+    return figures if not isinstance(total, Missing) else {"reason": missing("1", total), **figures}
 
 
 def _of_power(run: Run, name: str, source: EnergySource) -> dict[str, Figure]:

@@ -14,6 +14,7 @@ from wattstep.insight.observe.estimates import as_figure, of_processes, over
 from wattstep.insight.observe.evidence import DailyCourse, Evidence
 from wattstep.insight.observe.observation import Case
 from wattstep.insight.observe.spreads import ACCURACY
+from wattstep.schema.figure import Missing
 
 MARGIN = 0.001  # a sixth of the paper's gain
 NO_DAYS = "no daily training was given: wattstep daily WORKLOAD makes one, give its folder"
@@ -43,7 +44,7 @@ def _case(courses: Sequence[DailyCourse]) -> Case:
         "first": as_figure(of_processes([course.first for course in courses]), "ratio"),
         "last": as_figure(of_processes([course.last for course in courses]), "ratio"),
     }
-    if not isinstance(gain, str):
+    if not isinstance(gain, Missing):
         figures["gain_a_day"] = over(gain, one.days, "ratio", "gain over days").figure()
     return Case(
         label=label, parts=(part,), figures=figures, batches=str(one.batch_size),

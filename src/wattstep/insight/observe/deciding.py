@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wattstep.insight.observe.estimates import Estimate
+from wattstep.schema.figure import Missing
 from wattstep.stats.differences import CONFIDENCE
 from wattstep.stats.student import critical_value
 
@@ -93,7 +94,7 @@ class Part:
 
     name: str
     words: str
-    estimate: Estimate | str
+    estimate: Estimate | Missing
     region: Region
     unit: str = "ratio"
     needed: bool = True
@@ -104,7 +105,7 @@ class Part:
     @property
     def testable(self) -> bool:
         """True if there is a number."""
-        return not isinstance(self.estimate, str)
+        return not isinstance(self.estimate, Missing)
 
     def verdict(self, comparisons: int, somewhere: bool = False) -> Verdict:
         """Verdict of the number, where as many numbers are judged together.
@@ -116,7 +117,7 @@ class Part:
             comparisons: Number of numbers that are judged.
             somewhere: True if one of them that holds is enough; else all must.
         """
-        if isinstance(self.estimate, str):
+        if isinstance(self.estimate, Missing):
             return UNTESTABLE
         verdict = self._verdict(self.estimate, comparisons, somewhere)
         if verdict != FAILS or self.at_most is None:
@@ -130,7 +131,7 @@ class Part:
 
     def processes_to_decide(self) -> int | None:
         """About how many processes of each configuration would decide it; None: more than many."""
-        if isinstance(self.estimate, str) or self.estimate.exact:
+        if isinstance(self.estimate, Missing) or self.estimate.exact:
             return None
         if self.estimate.processes < 2 or not math.isfinite(self.estimate.error):
             return FIRST_PROCESSES

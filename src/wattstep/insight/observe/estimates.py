@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.stats.differences import CONFIDENCE, Mean, less, mean_of, observed
 
 
@@ -77,7 +77,7 @@ def of_processes(
     logarithm: bool = False,
     within: tuple[float, float] = (-math.inf, math.inf),
     between: float = 0.0,
-) -> Estimate | str:
+) -> Estimate | Missing:
     """The mean over processes of one configuration, or why there is none.
 
     Of several processes the interval is that of comparisons (`Mean.half_width`). Of one it is the figure's
@@ -94,9 +94,9 @@ def of_processes(
     known = [figure for figure in figures if figure.value is not None]
     if not known:
         reasons = dict.fromkeys(figure.reason or "not known" for figure in figures)
-        return "; ".join(reasons) or "no run tells it"
+        return Missing("; ".join(reasons) or "no run tells it")
     if logarithm and any((figure.value or 0.0) <= 0 for figure in known):
-        return f"{known[0].source or 'it'} is not above 0: ratios of it mean nothing"
+        return Missing(f"{known[0].source or 'it'} is not above 0: ratios of it mean nothing")
     side = observed(*zip(*(_ends(figure) for figure in known), strict=True))
     mean = mean_of(side.log if logarithm else side)
     error, own = float(mean.error[0]), float(mean.own[0])  # type: ignore[index]
@@ -171,6 +171,6 @@ def exact(value: float, unit: str, source: str, processes: int) -> Estimate:
     )  # fmt: skip
 
 
-def as_figure(estimate: Estimate | str, unit: str) -> Figure:
+def as_figure(estimate: Estimate | Missing, unit: str) -> Figure:
     """The figure, missing with the reason where there is no estimate."""
-    return missing(unit, estimate) if isinstance(estimate, str) else estimate.figure()
+    return missing(unit, estimate) if isinstance(estimate, Missing) else estimate.figure()

@@ -14,6 +14,7 @@ from wattstep.insight.observe.evidence import Evidence, Observed, Reader
 from wattstep.insight.observe.groups import Group, configurations_of, groups_of
 from wattstep.insight.observe.growth import Ends, ends_of
 from wattstep.insight.observe.observation import Case, Cases
+from wattstep.schema.figure import Missing
 
 Reason = Callable[[Sequence[Observed]], str | None]
 Make = Callable[[Group], Case]
@@ -49,14 +50,14 @@ class Number:
     needed: bool = True
     left_open: bool = False
 
-    def of(self, runs: Sequence[Observed]) -> Estimate | str:
+    def of(self, runs: Sequence[Observed]) -> Estimate | Missing:
         """Over processes of one configuration."""
         return of_processes(
             [self.read(run) for run in runs],
             logarithm=self.logarithm, within=self.within, between=self.between,
         )  # fmt: skip
 
-    def part(self, estimate: Estimate | str) -> Part:
+    def part(self, estimate: Estimate | Missing) -> Part:
         """Part of a case, with its estimate."""
         return Part(
             name=self.name, words=self.words, estimate=estimate, region=self.region, unit=self.unit,
@@ -146,8 +147,8 @@ def grows(*numbers: Number, falls: str = "") -> Make:
     return make
 
 
-def _grown(number: Number, ends: Ends | str) -> Part:
-    if isinstance(ends, str):
+def _grown(number: Number, ends: Ends | Missing) -> Part:
+    if isinstance(ends, Missing):
         return number.part(ends)
     return number.part(ends.exponent if number.power else ends.change)
 
@@ -176,7 +177,7 @@ class Member:
 
     label: str
     kind: str
-    value: Estimate | str
+    value: Estimate | Missing
     runs: tuple[Observed, ...]
     batches: str
 
@@ -222,7 +223,7 @@ def differ(
 
     def _pair(a: Member, b: Member) -> Case:
         values = [each.value for each in (a, b)]
-        reasons = [value for value in values if isinstance(value, str)]
+        reasons = [value for value in values if isinstance(value, Missing)]
         known = [value for value in values if isinstance(value, Estimate)]
         return Case(
             label=f"{a.label}, {b.label}", members=(a.label, b.label), runs=a.runs + b.runs,

@@ -10,7 +10,7 @@ from itertools import pairwise
 from wattstep.insight.observe.estimates import Estimate, difference, of_processes, over
 from wattstep.insight.observe.evidence import Reader
 from wattstep.insight.observe.groups import NO_BATCH, Group
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 ONE_BATCH = "one batch size only: give runs of at least two"
 
@@ -69,7 +69,7 @@ class Ends:
         ]
 
 
-def ends_of(group: Group, read: Reader, *, logarithm: bool, between: float = 0.0) -> Ends | str:
+def ends_of(group: Group, read: Reader, *, logarithm: bool, between: float = 0.0) -> Ends | Missing:
     """A figure of a group by batch size, or why it cannot be compared.
 
     Batch sizes at which no run has the figure are left out.
@@ -87,5 +87,5 @@ def ends_of(group: Group, read: Reader, *, logarithm: bool, between: float = 0.0
     by_batch = {batch: one for batch, one in estimates.items() if isinstance(one, Estimate)}
     if len(by_batch) >= 2:
         return Ends(by_batch=by_batch)
-    reasons = [one for one in estimates.values() if isinstance(one, str)]
-    return ("; ".join(dict.fromkeys(reasons)) or ONE_BATCH) if estimates else NO_BATCH
+    reasons = [one for one in estimates.values() if isinstance(one, Missing)]
+    return Missing(("; ".join(dict.fromkeys(reasons)) or ONE_BATCH) if estimates else NO_BATCH)

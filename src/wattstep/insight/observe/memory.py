@@ -12,7 +12,7 @@ from wattstep.insight.observe.groups import NO_BATCH, Group, groups_of
 from wattstep.insight.observe.growth import ONE_BATCH
 from wattstep.insight.observe.observation import Case, Judged, Observation
 from wattstep.insight.observe.wording import across, in_how_many, listed, percent, times
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 FIXED = ("parameters", "buffers", "gradients", "optimizer_state")
 INTERMEDIATE = ("feature_maps", "workspace")
@@ -110,7 +110,7 @@ def _sum(sizes: Mapping[str, float], names: Sequence[str]) -> float:
 def _parts(
     small: Mapping[str, float], large: Mapping[str, float], count: int, grows: float
 ) -> tuple[Part, ...]:
-    def part(name: str, words: str, estimate: Estimate | str, region: Region) -> Part:
+    def part(name: str, words: str, estimate: Estimate | Missing, region: Region) -> Part:
         needed = name != "growth_share"  # where nothing grows, the growth itself says so
         return Part(name=name, words=words, estimate=estimate, region=region, needed=needed)
 
@@ -125,19 +125,19 @@ def _parts(
     )  # fmt: skip
 
 
-def _ratio(large: float, small: float, count: int) -> Estimate | str:
+def _ratio(large: float, small: float, count: int) -> Estimate | Missing:
     if small <= 0:
-        return "there are no such tensors"
+        return Missing("there are no such tensors")
     return exact(large / small, "ratio", SOURCE, count)
 
 
 def _share(
     small: Mapping[str, float], large: Mapping[str, float], names: Sequence[str], count: int
-) -> Estimate | str:
+) -> Estimate | Missing:
     whole = (*FIXED, *INTERMEDIATE, INPUT)
     growth = _sum(large, whole) - _sum(small, whole)
     if growth <= 0:
-        return "all tensors together do not grow"
+        return Missing("all tensors together do not grow")
     return exact((_sum(large, names) - _sum(small, names)) / growth, "ratio", SOURCE, count)
 
 

@@ -16,7 +16,7 @@ from wattstep.insight.observe.deciding import (
 from wattstep.insight.observe.estimates import as_figure
 from wattstep.insight.observe.evidence import Evidence, Observed
 from wattstep.insight.observe.groups import NO_RUNS
-from wattstep.schema.figure import Figure, Status, weakest
+from wattstep.schema.figure import Figure, Missing, Status, weakest
 
 if TYPE_CHECKING:
     from wattstep.run import Run
@@ -149,7 +149,9 @@ class Judged:
     def status(self) -> Status:
         """The weakest of the figures that it was decided by."""
         statuses = [
-            part.estimate.status for part in self.case.parts if not isinstance(part.estimate, str)
+            part.estimate.status
+            for part in self.case.parts
+            if not isinstance(part.estimate, Missing)
         ]
         return weakest(statuses) if statuses else Status.MISSING
 

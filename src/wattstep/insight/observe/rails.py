@@ -19,7 +19,7 @@ from wattstep.recorded.power import EnergySource, summed
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import parts_once
-from wattstep.schema.figure import Figure, missing, weakest
+from wattstep.schema.figure import Figure, Missing, missing, weakest
 from wattstep.stats.statistics import ratio_figure
 
 PARTS = ("gpu", "cpu", "memory")
@@ -32,14 +32,14 @@ ONE_HALF = (
 def measure(run: Run) -> Mapping[str, Figure]:
     """Ratios of energies over the same time: "gpu/cpu" and so on, and "gpu/all"."""
     rails = _apart(run)
-    if isinstance(rails, str):
+    if isinstance(rails, Missing):
         return {"reason": missing("1", rails)}
     least = max(source.shortest[0] for source in rails.values())
     spans = parts_of(run, least)
     gains = {name: _gains(source, spans) for name, source in rails.items()}
     pairs = [(a, b) for a in PARTS for b in PARTS if a != b]
     total = run.series.energy
-    if not isinstance(total, str):
+    if not isinstance(total, Missing):
         rails = {**rails, "all": total}
         gains["all"] = _gains(total, spans)
         pairs.append(("gpu", "all"))
@@ -55,17 +55,17 @@ def rails_by_part(run: Run) -> dict[str, list[EnergySource]]:
     return sources
 
 
-def _apart(run: Run) -> dict[str, EnergySource] | str:
+def _apart(run: Run) -> dict[str, EnergySource] | Missing:
     """Energy of GPU, CPU and memory, each by rails of its own, or why that is not known."""
     series = run.series
     by_part = rails_by_part(run)
     lacking = [part for part in PARTS if part not in by_part]
     if len(lacking) == len(PARTS):
         if run.info.power_model:
-            return CIRCULAR
+            return Missing(CIRCULAR)
         return series.without("no rails: the power of GPU, CPU and memory is not measured apart")
     if lacking:
-        return f"no rail of {' and '.join(lacking)} alone"
+        return Missing(f"no rail of {' and '.join(lacking)} alone")
     return {part: summed(by_part[part]) for part in PARTS}
 
 

@@ -14,7 +14,7 @@ from wattstep.insight.observe.groups import Group
 from wattstep.insight.observe.observation import Case
 from wattstep.insight.observe.sensors import without_gpus
 from wattstep.insight.observe.spreads import COURSES, TIMES
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 LOADS = {
     "training": "the training's CPU time",
@@ -88,7 +88,7 @@ def _parts(
         of_processes(figures(key), between=COURSES) for key in ("alike", "alike_at_most")
     )
     moves = _movement(figures("movement", "ratio"), words)
-    if isinstance(moves, str) and not isinstance(alike, str):
+    if isinstance(moves, Missing) and not isinstance(alike, Missing):
         alike, needed = moves, needed and moves != STILL.format(words)
     unsure = isinstance(moves, Estimate) and moves.interval()[0] <= math.log(STEADY)
     disturbed = any((run.disturbed or 0.0) >= MOST for run in runs)
@@ -101,7 +101,7 @@ def _parts(
         estimate=alike, region=above(ALIKE), needed=needed, unit="1",
         at_most=at_most if isinstance(at_most, Estimate) else None,
     )  # fmt: skip
-    if isinstance(alike, str) or isinstance(moves, str):
+    if isinstance(alike, Missing) or isinstance(moves, Missing):
         return (course,)
     return course, Part(
         name=f"{name}_moves", words=f"movement of {words}", estimate=moves,
@@ -109,12 +109,12 @@ def _parts(
     )  # fmt: skip
 
 
-def _movement(figures: Sequence[Figure], words: str) -> Estimate | str:
+def _movement(figures: Sequence[Figure], words: str) -> Estimate | Missing:
     """By how much a quantity moves, as a logarithm; or that it hardly does, or why nobody knows."""
     known = [figure.value for figure in figures if figure.value is not None]
     if known and min(known) <= 0:
-        return STILL.format(words)
+        return Missing(STILL.format(words))
     movement = of_processes(figures, logarithm=True, between=TIMES)
     if isinstance(movement, Estimate) and movement.interval()[1] < math.log(STEADY):
-        return STILL.format(words)
+        return Missing(STILL.format(words))
     return movement

@@ -12,24 +12,25 @@ from wattstep.report.html.explain_charts import charts_of
 from wattstep.report.html.page import Plot, Plots
 from wattstep.report.values import plain, show
 from wattstep.run.run import Run
+from wattstep.schema.figure import Missing
 
 MOST_INSTANCES = 60_000  # operations, one by one: with more it takes more than a second
 
 
-def sections_of(run: Run) -> Sequence[Section] | str:
+def sections_of(run: Run) -> Sequence[Section] | Missing:
     """Sections of `explain` for a run, or the reason why they are left out."""
     count = 0 if run.breakdown.reason is not None else len(run.breakdown.rows.start_ns)
     if count > MOST_INSTANCES:
-        return (
+        return Missing(
             f"{count:,} operations were recorded one by one, and to explain them takes a while: "
             f"wattstep explain {run.path.name}"
         )
     return tuple(explain(run))
 
 
-def variables_of(sections: Sequence[Section] | str, plots: Plots) -> dict[str, object] | None:
+def variables_of(sections: Sequence[Section] | Missing, plots: Plots) -> dict[str, object] | None:
     """Variables of the template: titles with sentences and pictures, or a reason; None for nothing."""
-    if isinstance(sections, str):
+    if isinstance(sections, Missing):
         return {"reason": plain(sections), "sections": [], "advice": []}
     advice = [
         _advice(each) for one in sections if isinstance(one, AdviceSection) for each in one.pieces

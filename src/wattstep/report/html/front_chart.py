@@ -11,6 +11,9 @@ from wattstep.report.html.plotly_text import inert
 from wattstep.report.values import scale_of
 
 _HEIGHT = 320
+_WIDE = (
+    20.0  # of the largest over the smallest: beyond it an axis from zero hides all but the largest
+)
 
 
 def front_chart(front: Front) -> Chart:
@@ -22,8 +25,8 @@ def front_chart(front: Front) -> Chart:
     layout = {
         "height": _HEIGHT,
         "margin": {"l": 60, "r": 10, "t": 10, "b": 44},
-        "xaxis": _axis("time of a sample", time.suffix),
-        "yaxis": _axis("energy of a sample", energy.suffix),
+        "xaxis": _axis("time of a sample", [p.seconds for p in front.points], time.suffix),
+        "yaxis": _axis("energy of a sample", [p.joules for p in front.points], energy.suffix),
         "showlegend": True,
         "legend": {"orientation": "h", "y": 1.12},
     }
@@ -34,11 +37,17 @@ def front_chart(front: Front) -> Chart:
     return {"data": [t for t in traces if t["x"]], "layout": layout, "tools": False}
 
 
-def _axis(title: str, suffix: str) -> dict[str, Any]:
+def _axis(title: str, values: Sequence[float], suffix: str) -> dict[str, Any]:
+    """From zero, or of decades where the values span several."""
+    low, high = min(values), max(values)
     return {
         "title": {"text": title, "font": {"size": 11, "color": "--ink-soft"}},
         "ticksuffix": suffix,
-        "rangemode": "tozero",
+        **(
+            {"type": "log", "dtick": 1}
+            if low > 0 and high > _WIDE * low
+            else {"rangemode": "tozero"}
+        ),
         "fixedrange": True,
     }
 

@@ -42,6 +42,7 @@ from wattstep.run.three_steps import ThreeSteps
 from wattstep.run.timeline import Timeline
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.failures import Failure, Failures, contained
+from wattstep.schema.figure import Missing
 from wattstep.schema.metrics import OWN
 from wattstep.schema.run_report import RunReport
 
@@ -70,7 +71,7 @@ class Reported:
     three_steps: ThreeSteps = field(default_factory=ThreeSteps)
     state: str = ""
     process: Process | None = None
-    explained: Sequence[Section] | str = ()
+    explained: Sequence[Section] | Missing = ()
     failures: Sequence[Failure] = ()
 
 
@@ -109,8 +110,8 @@ def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reporte
 def _reported(run: Run, state: str, explained: bool) -> Reported:
     failures = run.failures
     report = run.report()
-    sections: Sequence[Section] | str = sections_of(run) if explained else ()
-    for section in () if isinstance(sections, str) else sections:
+    sections: Sequence[Section] | Missing = sections_of(run) if explained else ()
+    for section in () if isinstance(sections, Missing) else sections:
         if section.failure:
             failures.add(f"explain: {section.name}", section.failure)
     timeline = failures.guard("timeline", run.timeline, None)

@@ -129,16 +129,19 @@ def sentences(report: RunReport) -> list[str]:
 
 def _compared(sustained: Mapping[str, Figure]) -> list[str]:
     ratio = _value(sustained, "throughput_ratio")
-    if ratio is None:
-        return []
-    words = [f"The last minute trained at {ratio:.1%} of the throughput of the first"]
+    words = []
+    if ratio is not None:
+        words.append(f"the last minute trained at {ratio:.1%} of the throughput of the first")
     for name in ("power", "temperature", "frequency"):
         first, last = (_value(sustained, f"{which}_minute_{name}") for which in ("first", "last"))
         if first is None or last is None:
             continue
         unit = sustained[f"first_minute_{name}"].unit
-        words.append(f"{name} {quantity(first, unit)} at first, {quantity(last, unit)} at last")
-    return ["; ".join(words) + "."]
+        words.append(
+            f"{name} {quantity(first, unit)} in the first minute, {quantity(last, unit)} in the last"
+        )
+    text = "; ".join(words)
+    return [f"{text[:1].upper()}{text[1:]}."] if words else []
 
 
 def _from_onset(sustained: Mapping[str, Figure]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from wattstep.errors import DamagedRunError
 from wattstep.report.query.runs import QueriedRun
 from wattstep.schema.failures import contained
+from wattstep.schema.figure import Missing
 from wattstep.schema.figures import Figures
 from wattstep.schema.run_report import RunReport
 from wattstep.store.cache import cached_of_run
@@ -27,20 +28,20 @@ def figures(
         warn: Called with a line of progress for each run that is to be worked out.
     """
 
-    def one(run: QueriedRun) -> Rows | str:
+    def one(run: QueriedRun) -> Rows | Missing:
         try:
             return _rows_of(run, warn)
         except DamagedRunError as error:
-            return str(error)
+            return Missing(str(error))
         except Exception as error:
-            return f"it failed: {contained(error)}"
+            return Missing(f"it failed: {contained(error)}")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(one, runs))
     merged: Rows = {}
-    unreadable = []
+    unreadable: list[tuple[QueriedRun, str]] = []
     for run, rows in zip(runs, results, strict=True):
-        if isinstance(rows, str):
+        if isinstance(rows, Missing):
             unreadable.append((run, rows))
             continue
         for table, of_run in rows.items():

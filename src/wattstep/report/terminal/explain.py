@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from wattstep.insight.advise.section import AdviceSection
-from wattstep.insight.explain.section import Section, Table
+from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.report.values import brief, plain, show
 from wattstep.report.wording import metric
 from wattstep.schema.figure import Figure
@@ -66,15 +66,28 @@ def print_section(section: Section, console: Console) -> None:
     """Prints one section; long tables end with how many rows were left out."""
     console.print()
     console.print(Text(plain(section.title), style="bold"))
-    if section.reason is not None:
-        console.print(Padding(Text(f"cannot be determined: {plain(section.reason)}"), INDENT))
     for sentence in section.sentences:
         console.print(Padding(Text(plain(sentence)), INDENT))
     if section.figures:
         console.print(Padding(_figures(section), INDENT))
+    for reason, names in _unknown(section).items():
+        console.print(Padding(Text(f"missing: {', '.join(names)}: {reason}"), INDENT))
     for table in section.tables:
         if table.rows:
             _print_table(table, console)
+
+
+def print_undetermined(sections: Sequence[Section], console: Console) -> None:
+    """Prints the sections that cannot be determined, by the reason."""
+    titles: dict[str, list[str]] = {}
+    for section in sections:
+        if section.reason is not None:
+            titles.setdefault(plain(section.reason), []).append(plain(section.title))
+    for reason, those in titles.items():
+        console.print()
+        for title in those:
+            console.print(Text(title, style="bold"))
+        console.print(Padding(Text(f"cannot be determined: {reason}"), INDENT))
 
 
 def _figures(section: Section) -> Grid:
@@ -82,12 +95,26 @@ def _figures(section: Section) -> Grid:
     for name, figure in section.figures.items():
         known = metric(name)
         shown = show(figure, known.notation)
-        grid.add_row(Text(brief(known.label)), Text(shown.text), Text(shown.status, style="dim"))
+        if not shown.missing:
+            status = Text(shown.status, style="dim")
+            grid.add_row(Text(brief(known.label)), Text(shown.text), status)
     return grid
 
 
+def _unknown(section: Section) -> dict[str, list[str]]:
+    """Labels of missing figures by reason, but for reasons that a sentence of the section gives."""
+    sentences = " ".join(section.sentences).casefold()
+    labels: dict[str, list[str]] = {}
+    for name, figure in section.figures.items():
+        reason = plain(figure.reason)
+        if figure.missing and reason.casefold() not in sentences:
+            labels.setdefault(reason, []).append(brief(metric(name).label))
+    return labels
+
+
 def _print_table(table: Table, console: Console) -> None:
-    rows = table.rows[:MOST_ROWS]
+    every = _merged(table)
+    rows = every[:MOST_ROWS]
     grid = Grid(title=Text(plain(table.title)), title_justify="left", title_style="bold", box=None)
     grid.padding = (0, 1, 0, 0)
     for number, (key, heading) in enumerate(table.columns.items()):
@@ -100,12 +127,29 @@ def _print_table(table: Table, console: Console) -> None:
             overflow="fold",
             min_width=max(least, 1),
         )
+    name, *others = table.columns
     for row in rows:
-        grid.add_row(*(_cell(row.get(key), whole=key == "reason") for key in table.columns))
+        cells = (_cell(row.get(key), whole=key == "reason") for key in others)
+        grid.add_row(_cell(row.get(name), whole=True), *cells)
     console.print(Padding(grid, (1, 0, 0, 2)))
-    if len(table.rows) > MOST_ROWS:
-        left = len(table.rows) - MOST_ROWS
+    if len(every) > MOST_ROWS:
+        left = len(every) - MOST_ROWS
         console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))
+
+
+def _merged(table: Table) -> Sequence[Row]:
+    """Rows of which the same words are said, as one row under all their names; each of these is brief."""
+    name, *others = table.columns
+    merged: dict[tuple[Any, ...], Row] = {}
+    for number, row in enumerate(table.rows):
+        words = tuple(row.get(key) for key in others)
+        alike = words if words and all(isinstance(each, str) for each in words) else (number,)
+        first = merged.get(alike)
+        named = row.get(name)
+        if isinstance(named, str):
+            named = brief(named) if first is None else f"{first[name]}, {brief(named)}"
+        merged[alike] = {**row, name: named}
+    return tuple(merged.values())
 
 
 def _cell(value: Any, *, whole: bool) -> Text:

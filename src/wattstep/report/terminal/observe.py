@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich import box
@@ -45,7 +46,7 @@ def print_observations(
     for letter, words in settings_by_letter(evidence.runs).items():
         console.print(Padding(Text(plain(f"[{letter}] {words}"), style="dim"), (0, 0, 0, 1)))
     if full:
-        for each in observations:
+        for each in _told_once(observations):
             _print(each, console)
         console.print()
         console.print(Text(f"Paper: {PAPER}. --json has every case, figure and run.", style="dim"))
@@ -64,6 +65,26 @@ def print_observations(
     console.print(
         Text(f"numbers, rules and reasons: --full, --only N (Paper: {PAPER})", style="dim")
     )
+
+
+def _told_once(observations: Sequence[Observation]) -> Iterator[Observation]:
+    """The observations; what was said of an earlier one refers to that."""
+    first: dict[str, int] = {}
+
+    def once(texts: Sequence[str], number: int) -> tuple[str, ...]:
+        places = {text: first.setdefault(text, number) for text in texts}
+        as_before = (place for place in places.values() if place != number)
+        new = (text for text, place in places.items() if place == number)
+        return (*new, *(f"As for observation {place}." for place in dict.fromkeys(as_before)))
+
+    for each in observations:
+        number = each.about.number
+        yield replace(
+            each,
+            sentences=once(each.sentences, number),
+            notes=once(each.notes, number),
+            advice="".join(once([each.advice], number)) if each.advice else each.advice,
+        )
 
 
 def _heading(observations: Sequence[Observation], evidence: Evidence) -> str:

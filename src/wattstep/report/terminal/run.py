@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from rich import box
@@ -82,30 +82,40 @@ def _print_head(report: RunReport, console: Console) -> None:
 
 
 def _print_metrics(report: RunReport, console: Console) -> None:
-    rows = list(_metric_rows(report))
+    rows = _metric_rows(report)
     if not rows:
         return
     grid = _grid("Metrics")
     grid.add_column("metric", ratio=5)
     grid.add_column("value", justify="right", no_wrap=True, min_width=12)
-    grid.add_column("interval, or why missing", ratio=6)
+    grid.add_column("interval", ratio=6)
     grid.add_column("status", no_wrap=True, min_width=10)
     for name, value, interval, status in rows:
-        grid.add_row(Text(brief(name)), Text(value), Text(interval), _status(status))
+        if status != "missing":
+            grid.add_row(Text(brief(name)), Text(value), Text(interval), _status(status))
     console.print(grid)
+    for reason, names in _unknown(rows).items():
+        _print_note(f"missing: {', '.join(names)}: {reason}", console, mark="-")
     _print_note(BYTES_NOTE, console)
 
 
-def _metric_rows(report: RunReport) -> Iterator[tuple[str, str, str, str]]:
-    """Every figure of the metrics as name, value, interval and status: the missing ones last."""
+def _metric_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
+    """Every figure of the metrics as name, value, interval or why it is missing, and status."""
     metrics = report.metrics
     names = [name for name in wording.HEADLINES if name in metrics]
     names += [name for name in metrics if name not in names]
-    rows = [
+    return [
         row for name in names for row in _figures(wording.metric_of(report, name), metrics[name])
     ]
-    yield from (row for row in rows if row[3] != "missing")
-    yield from (row for row in rows if row[3] == "missing")
+
+
+def _unknown(rows: Sequence[tuple[str, str, str, str]]) -> dict[str, list[str]]:
+    """Names of the missing metrics by reason."""
+    names: dict[str, list[str]] = {}
+    for name, _, reason, status in rows:
+        if status == "missing":
+            names.setdefault(reason, []).append(brief(name))
+    return names
 
 
 def _figures(known: wording.Metric, thing: Entry) -> Iterator[tuple[str, str, str, str]]:
@@ -150,7 +160,8 @@ def _print_operations(report: RunReport, console: Console) -> None:
     texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
     texts["step_kinds"] = "steps"
     figures = {"time": "time", "share": "share", "energy": "energy"}
-    _print_table(name, table([row.to_dict() for row in top], texts, figures), console)
+    told = _unknown(_metric_rows(report))
+    _print_table(name, table([row.to_dict() for row in top], texts, figures), console, told)
     for note in report.operations_notes:
         _print_note(plain(note), console)
 
@@ -170,9 +181,11 @@ def _print_unattributed(report: RunReport, console: Console) -> None:
         for name, figures in report.unattributed.items()
     ]
     if rows:
-        _print_table("Rests: what no operation covers", costs(rows, name="rest"), console)
+        told = _unknown(_metric_rows(report))
+        shown = costs(rows, name="unattributed")
+        _print_table("Unattributed: what no operation covers", shown, console, told)
         if "energy_per_step_with_idle" in report.metrics:
-            _print_note(f"Rests are what operations leave. {wording.whole_step(report)}", console)
+            _print_note(wording.whole_step(report), console)
     rows = [{"name": name, **vars(span)} for name, span in report.outside_steps.items()]
     if rows:
         in_all = {"total": "time in all", "energy": "energy in all"}
@@ -207,10 +220,15 @@ def _print_texts(shown: TextTable | None, console: Console, most: int | None = N
 
 
 def _print_missing(report: RunReport, console: Console) -> None:
-    if report.missing:
-        _print_title("Not measured, and why", console)
+    """Sensors by the reason why they are not there; what metrics lack stands below these."""
+    sensors: dict[str, list[str]] = {}
     for entry in report.missing:
-        _print_note(f"{plain(entry.what)}: {plain(entry.reason)}", console, mark="-")
+        if entry.what not in report.metrics:
+            sensors.setdefault(plain(entry.reason), []).append(plain(entry.what))
+    if sensors:
+        _print_title("Not measured, and why", console)
+    for reason, names in sensors.items():
+        _print_note(f"{', '.join(names)}: {reason}", console, mark="-")
 
 
 def _print_recording(report: RunReport, console: Console) -> None:
@@ -243,7 +261,8 @@ def print_comparison(reports: Sequence[RunReport], console: Console) -> None:
         _print_note(sentence, console, mark="-")
 
 
-def _print_table(name: str, shown: Table, console: Console) -> None:
+def _print_table(name: str, shown: Table, console: Console, told: Collection[str] = ()) -> None:
+    """Prints a table and its notes, but for reasons why figures are missing that were told before."""
     grid = _grid(name)
     for column in shown.columns:
         grid.add_column(
@@ -257,7 +276,8 @@ def _print_table(name: str, shown: Table, console: Console) -> None:
         grid.add_row(*(_cell(c, cell) for c, cell in zip(shown.columns, row, strict=True)))
     console.print(grid)
     for note in shown.notes:
-        _print_note(note, console, mark="-")
+        if note.partition(" missing: ")[2] not in told:  # of all rows, not of some
+            _print_note(note, console, mark="-")
 
 
 def _heading(column: Column) -> Text:

@@ -11,7 +11,7 @@ from wattstep import workloads
 from wattstep.errors import DamagedRunError
 from wattstep.run import Run, load
 from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, PretrainedFacts, Published
-from wattstep.schema.figure import CLOCK, Figure, Status, missing, weakest
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.stats.statistics import change_figure, share_figure
 from wattstep.train.daily.folder import DailyFolder, DayRow
 
@@ -96,7 +96,7 @@ def _energy(row: DayRow, opened: Callable[[str], Run]) -> Figure:
         energy = opened(row["run"]).series.energy
     except DamagedRunError as error:
         return missing("J", f"its run cannot be read: {error}")
-    if isinstance(energy, str):
+    if isinstance(energy, Missing):
         return missing("J", energy)
     import numpy as np
 

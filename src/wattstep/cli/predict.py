@@ -1,0 +1,151 @@
+"""`wattstep predict`: what a training will cost on a device that is not here, without running it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from wattstep.cli.options import Batches, Json, parse_batches
+from wattstep.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
+
+SGD = "sgd,momentum=0.9,weight_decay=0.0005"
+
+
+def predict(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKLOAD|FILE.py:make",
+            help="A workload of the suite, or a function of a file that gives a torch module.",
+        ),
+    ],
+    on: Annotated[str, typer.Option("--on", help="Device; see devices.", metavar="DEVICE")],
+    batch: Batches = "4,16,64",
+    input_: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--input", help="One sample of FILE.py:make, e.g. 3x224x224.", metavar="SHAPE"
+        ),
+    ] = None,
+    classes: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Classes that are told apart.", metavar="N"),
+    ] = None,
+    image_size: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Height and width of a workload's images.", metavar="N"),
+    ] = None,
+    optimizer: Annotated[
+        str,
+        typer.Option(help="Of FILE.py:make, e.g. adam or sgd,momentum=0.9.", metavar="NAME,..."),
+    ] = SGD,
+    precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
+    engine: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Framework, as the device's file names it, e.g. torch-1.6.", metavar="NAME"
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Predict time, memory and energy of a training on a device that is not here."""
+    from wattstep import devices, engines, workloads
+    from wattstep.predict import Predictor
+    from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
+
+    device = devices.find(on)
+    sizes = parse_batches(batch)
+    of: Specification | ModuleSource
+    if ".py:" in what:
+        of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer))
+        name = title = of.name
+    else:
+        if input_ is not None:
+            raise InvalidValueError("--input is of FILE.py:make; a workload takes --image-size")
+        of = workloads.find(what)
+        name, title = of.facts.name, of.facts.title
+    own = isinstance(of, ModuleSource)
+    preparation = Preparation(
+        batch_size=1, classes=None if own else classes, image_size=None if own else image_size
+    )
+    captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
+    predictor = Predictor(captured, device, engine=engine, precision=precision)
+    predictions = [predictor.at(size) for size in sizes]
+    if json:
+        from wattstep.report.json_document import dump
+
+        reports = [one.report(workload=name, title=title).to_dict() for one in predictions]
+        fits = {
+            "probability": {str(one.batch_size): one.fits_with for one in predictions},
+            "largest_batch": {"0.98": predictor.largest(0.98), "0.5": predictor.largest(0.5)},
+        }
+        dump({"runs": reports, "fits": fits}, sys.stdout)
+        return
+    from wattstep.cli.screen import screen
+    from wattstep.report.terminal.predict import print_predictions
+
+    print_predictions(title, predictor, predictions, screen())
+
+
+def module_source(
+    what: str, shape: str | None, classes: int | None, optimizer: OptimizerSettings
+) -> ModuleSource:
+    """The network that a function of a file gives.
+
+    Args:
+        what: "FILE.py:make".
+        shape: Of one sample, "3x224x224".
+        classes: Of the loss.
+        optimizer: Of its parameters.
+
+    Raises:
+        InvalidValueError: There is no such file or function, or no shape.
+    """
+    from wattstep.schema.workload import ModuleSource
+
+    file, _, name = what.rpartition(":")
+    if shape is None:
+        raise InvalidValueError(f"{what} needs the shape of one sample: --input 3x224x224")
+    try:
+        sizes = tuple(int(part) for part in shape.lower().split("x"))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise InvalidValueError(
+            f"--input {shape!r}: whole numbers with x between them, e.g. 3x224x224"
+        )
+    make = getattr(_module(Path(file)), name, None)
+    if not callable(make):
+        raise InvalidValueError(f"{file} has no function {name!r}")
+    return ModuleSource(
+        make=make,
+        name=f"{Path(file).stem}:{name}",
+        input_shape=sizes,
+        classes=classes,
+        optimizer=optimizer,
+    )
+
+
+def _module(path: Path) -> Any:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if not path.is_file():
+        raise InvalidValueError(f"{path} is no file")
+    specification = spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = module_from_spec(specification)
+    sys.path.insert(0, str(path.parent.absolute()))  # what it imports lies beside it
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        raise InvalidValueError(f"{path} fails: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return module

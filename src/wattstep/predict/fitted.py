@@ -1,0 +1,125 @@
+"""Fitted values of a device and framework; of one that nobody measured those of another, with a wide spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, log
+from typing import Final
+
+from wattstep import devices
+from wattstep.devices.table import Device, Floor, Processor, Value
+from wattstep.errors import InvalidValueError
+
+BORROWED: Final = ("jetson-tx2", "torch-1.6")  # whose values others take
+BORROWED_SPREAD: Final = log(2.0)  # by which these may be off elsewhere, times and divided by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What a prediction takes from a device.
+
+    Attributes:
+        device: The device.
+        engine: The framework that values are of.
+        gpu: Its processor.
+        peak: FLOP/s in the precision that was asked for.
+        bandwidth: B/s of its memory.
+        usable: Bytes beyond the idle system's that a training can take.
+        floor: Bytes of a training without tensors, counted as `usable`.
+        values: By kind of kernel and name.
+        reach: Half of the 90 % interval by quantity, as a logarithm.
+        fitted: Where the values were fitted.
+        notes: What a reader must know of them.
+    """
+
+    device: Device
+    engine: str
+    gpu: Processor
+    peak: float
+    bandwidth: float
+    usable: Value
+    floor: Value
+    values: Mapping[str, Mapping[str, float]]
+    reach: Mapping[str, float]
+    fitted: str
+    notes: tuple[str, ...] = ()
+
+
+def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
+    """The values for predictions on a device.
+
+    Args:
+        device: The device.
+        engine: The framework, as the device's file names it; None: the one that values are of.
+        precision: "fp32".
+
+    Raises:
+        InvalidValueError: The device has no GPU, lacks a value, or nobody fitted any for this.
+    """
+    gpus = [each for each in device.processors.values() if each.kind == "gpu"]
+    if not gpus:
+        raise InvalidValueError(
+            f"{device.name} has no GPU: predictions for CPUs wait for a calibration of such a device"
+        )
+    if precision != "fp32":
+        raise InvalidValueError(
+            f"--precision {precision}: values are fitted for fp32 alone, on {BORROWED[0]}"
+        )
+    gpu = gpus[0]
+    of, name = device, engine or next(iter(device.kinds), None)
+    notes: tuple[str, ...] = ()
+    spread = 0.0
+    if name is None or name not in device.kinds:
+        of, name = devices.find(BORROWED[0]), BORROWED[1]
+        spread = BORROWED_SPREAD
+        notes = (
+            f"nobody measured {engine or 'torch'} on {device.name}: efficiencies are those of {BORROWED[1]} on "
+            f"{of.name}, in proportion to peak and bandwidth, and may be off by 2 times",
+        )
+    peak, bandwidth = gpu.peak.get(precision), device.memory.bandwidth
+    usable = device.memory.usable or device.memory.size
+    floor = _floor(device, engine or name) or _floor(of, name)
+    for what, value in (
+        (f"processors' peak in {precision}", peak),
+        ("memory.bandwidth", bandwidth),
+        ("memory.usable", usable),
+        ("floors", floor),
+    ):
+        if value is None:
+            raise InvalidValueError(
+                f"{device.name} lacks {what}: see `wattstep devices {device.name}`"
+            )
+    assert peak is not None
+    assert bandwidth is not None
+    assert usable is not None
+    assert floor is not None
+    assert floor.memory is not None
+    kinds = of.kinds[name]
+    reach = {key: value.value + spread for key, value in kinds["interval"].values.items()}
+    return Fitted(
+        device=device,
+        engine=engine or name,
+        gpu=gpu,
+        peak=peak.value,
+        bandwidth=bandwidth.value,
+        usable=usable,
+        floor=floor.memory,
+        values={
+            kind: {key: value.value for key, value in each.values.items()}
+            for kind, each in kinds.items()
+        },
+        reach=reach,
+        fitted=kinds["step"].fitted,
+        notes=notes,
+    )
+
+
+def _floor(device: Device, engine: str) -> Floor | None:
+    found = device.floors.get(engine) or device.floors.get(engine.partition("-")[0])
+    return found if found is not None and found.memory is not None else None
+
+
+def widened(value: float, reach: float) -> tuple[float, float]:
+    """Ends of an interval."""
+    return value * exp(-reach), value * exp(reach)

@@ -1,0 +1,185 @@
+"""Memory of a training on a GPU: tensors, workspaces, and what allocator, libraries and system add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, erf, log, prod, sqrt
+from typing import Final
+
+import numpy as np
+
+from wattstep.predict.allocator import Allocator, Block
+from wattstep.predict.work import (
+    DENSE,
+    FLOAT,
+    POINTWISE,
+    convolution_kind,
+    is_aligned,
+    needless,
+)
+from wattstep.schema.step_graph import Convolution, StepGraph
+
+NORMAL_90: Final = 1.645  # half of a normal distribution's 90 % interval, in standard deviations
+STEPS: Final = 3  # the first makes gradients and the optimizer's state, the others find them there
+PRODUCTS: Final = ("matrix product", "attention", "recurrent")
+TILE: Final = 4  # outputs of a Winograd tile along a side: F(4×4, 3×3), F(4×4, 5×5)
+SMALL_TILE: Final = 2  # where channels are no multiple of `ALIGNED`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reserved:
+    """Memory of the allocator over a training.
+
+    Attributes:
+        allocated: Most bytes of tensors and workspaces at once.
+        reserved: Bytes of its segments.
+        workspace: The largest workspace of a convolution.
+    """
+
+    allocated: int
+    reserved: int
+    workspace: float
+
+
+def replay(graph: StepGraph) -> Reserved:
+    """Memory that torch 1.6 reserves on a GPU for some steps.
+
+    Args:
+        graph: Of the step.
+    """
+    allocator = Allocator()
+    made, freed, kept = _events(graph)
+    spaces = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
+    for size in _lasting(graph, kept):
+        allocator.take(size)
+    optimizer = (
+        next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), graph.count) + 1
+    )
+    live: dict[int, Block] = {}
+    for step in range(STEPS):
+        for number in range(1, graph.count + 2):
+            for storage in freed.get(number, ()):
+                block = live.pop(storage, None)
+                if block is not None:
+                    allocator.give(block)
+            if number == optimizer and step == 0:
+                for size in _optimizer_state(graph, kept):
+                    allocator.take(size)
+            for storage in made.get(number, ()):
+                block = allocator.take(graph.sizes[storage])
+                if step > 0 or storage not in kept:  # else it stays
+                    live[storage] = block
+            for size in spaces.get(number - 1, ()):
+                if size:
+                    allocator.give(allocator.take(size))
+    return Reserved(
+        allocated=allocator.most_allocated,
+        reserved=allocator.most_reserved,
+        workspace=max((size for each in spaces.values() for size in each), default=0.0),
+    )
+
+
+def _events(graph: StepGraph) -> tuple[dict[int, list[int]], dict[int, list[int]], set[int]]:
+    """Storages by the operation that makes them and the one that frees them; those of gradients."""
+    left_out = {i + 1 for i in needless(graph)}
+    made: dict[int, list[int]] = {}
+    freed: dict[int, list[int]] = {}
+    kept = set()
+    for k, (at, gone) in enumerate(zip(graph.made.tolist(), graph.freed.tolist(), strict=True)):
+        if at == 0 or at in left_out or graph.sizes[k] <= 0:
+            continue
+        if graph.categories[k] == "gradients":  # added to what is there, and gone
+            kept.add(k)
+            gone = at + 1
+        made.setdefault(at, []).append(k)
+        freed.setdefault(gone, []).append(k)
+    return made, freed, kept
+
+
+def _lasting(graph: StepGraph, kept: set[int]) -> list[float]:
+    """Sizes of parameters and buffers: parameters are as their gradients are."""
+    there = dict.fromkeys(("parameters", "buffers"), 0.0)
+    for category, size, at in zip(graph.categories, graph.sizes, graph.made, strict=True):
+        if at == 0 and category in there:
+            there[category] += float(size)
+    sizes = [float(graph.sizes[k]) for k in sorted(kept)]
+    frozen = there["parameters"] - sum(sizes)
+    parts = max(1, len(sizes) // 3)  # buffers are small: how they are cut is nearly the same
+    return [*sizes, *([frozen] if frozen > 0 else []), *[there["buffers"] / parts] * parts]
+
+
+def _optimizer_state(graph: StepGraph, kept: set[int]) -> list[float]:
+    """Sizes of the optimizer's state: as many of each parameter's as it has in all."""
+    state = sum(
+        float(size)
+        for category, size, at in zip(graph.categories, graph.sizes, graph.made, strict=True)
+        if at == 0 and category == "optimizer_state"
+    )
+    sizes = [float(graph.sizes[k]) for k in sorted(kept)]
+    whole = sum(sizes)
+    copies = round(state / whole) if whole else 0
+    return sizes * copies
+
+
+def _workspaces(one: Convolution, phase: str) -> tuple[float, ...]:
+    """Bytes that cuDNN asks for beside the tensors, kernel after kernel.
+
+    Gradients of a dense convolution go through Winograd's transform, stored between its kernels;
+    those of a 1×1 one through a copy of what it takes and gives.
+    """
+    if phase == "forward" or one.groups > 1 or one.transposed:
+        return ()
+    kind = convolution_kind(one)
+    if kind == DENSE and len(one.kernel) == 2 and one.kernel[0] in (3, 5):
+        tile = TILE if is_aligned(one) else SMALL_TILE
+        side = tile + one.kernel[0] - 1
+        tiles = prod(ceil(size / tile) for size in one.output_size)
+        pixels = one.images * tiles * side * side
+        size = (
+            pixels * (one.inputs + one.outputs) + side * side * one.inputs * one.outputs
+        ) * FLOAT
+        return size, size
+    if kind == POINTWISE:
+        taken = one.images * one.inputs * float(np.prod(one.input_size))
+        given = one.images * one.outputs * float(np.prod(one.output_size))
+        return (taken + given) * FLOAT, (taken + given) * FLOAT
+    return ()
+
+
+def has_products(graph: StepGraph) -> bool:
+    """True if a product of matrices runs, whose library is then loaded, too."""
+    return any(kind in PRODUCTS for kind in graph.kinds)
+
+
+def system_memory(
+    reserved: float, values: Mapping[str, float], *, floor: float, products: bool
+) -> float:
+    """Bytes in use by the whole system, less what the idle one uses.
+
+    What the framework takes while it loads (`floor`) is gone once the network needs it: beyond,
+    the segments of the allocator and the libraries that stay loaded add up.
+
+    Args:
+        reserved: Bytes of the allocator's segments.
+        values: "libraries": bytes beside them; "products": the part of these and of `floor` that
+            the library of products of matrices takes.
+        floor: Bytes of a training that has next to no tensors.
+        products: Whether a product of matrices runs.
+    """
+    left = 0.0 if products else values["products"]
+    return max(floor, reserved + values["libraries"]) - left
+
+
+def fit_probability(reserved: float, most: float, reach: float) -> float:
+    """Probability that the allocator's segments fit.
+
+    Memory that CPU and GPU share runs out when segments want more than the system can free for them:
+    no allocation fails first that the framework could mend.
+
+    Args:
+        reserved: Bytes of the segments, as predicted.
+        most: Bytes that they can have.
+        reach: Half of the 90 % interval of `reserved`, as a logarithm.
+    """
+    return 0.5 * (1 + erf(log(most / max(reserved, 1.0)) / (reach / NORMAL_90) / sqrt(2)))

@@ -1,0 +1,261 @@
+"""A prediction: one training step at one batch size on one device, and the report that it makes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any, Final
+
+from wattstep.devices.table import Device
+from wattstep.predict.fitted import widened
+from wattstep.predict.power import Ranged
+from wattstep.predict.time import StepTime
+from wattstep.schema.arrays import FloatArray
+from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figures import Figures, Metrics
+from wattstep.schema.report_rows import CostRow
+from wattstep.schema.run_report import RunReport
+from wattstep.schema.step_graph import StepGraph
+
+CONFIDENCE: Final = 0.9
+HOST: Final = "waiting for the host"
+POWER_UNKNOWN: Final = "the device's file does not say what its parts draw"
+SURE: Final = 0.98
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory of a training in B.
+
+    Attributes:
+        allocated: Tensors and workspaces of libraries at their peak.
+        reserved: Segments of the framework's allocator.
+        used: In use by the system beyond idle, were there no end to it.
+        usable: What there is of that.
+        floor: Of a training without tensors.
+    """
+
+    allocated: float
+    reserved: float
+    used: float
+    usable: float
+    floor: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prediction:
+    """What a step will cost.
+
+    Attributes:
+        device: Where.
+        engine: Framework, as the device's file names it.
+        precision: Of the training.
+        batch_size: Samples of a step.
+        graph: Its operations at this batch size.
+        time: What they take.
+        operation_seconds: On the device, by operation of `graph`, in s.
+        memory: What it takes.
+        fits_with: Probability that memory suffices.
+        power: In all and by part, in W; None: not known.
+        load: Of each part, 0 to 1.
+        reach: Half of 90 % intervals by quantity, as logarithms.
+        fitted: Where the values behind it were fitted.
+        notes: What a reader must know.
+    """
+
+    device: Device
+    engine: str
+    precision: str
+    batch_size: int
+    graph: StepGraph
+    time: StepTime
+    operation_seconds: FloatArray
+    memory: Memory
+    fits_with: float
+    power: tuple[Ranged, dict[str, Ranged]] | None
+    load: Mapping[str, float]
+    reach: Mapping[str, float]
+    fitted: str
+    notes: tuple[str, ...] = ()
+
+    # --- figures -------------------------------------------------------------------------------
+
+    def fits(self, probability: float = SURE) -> bool:
+        """True if memory suffices with at least this probability."""
+        return self.fits_with >= probability
+
+    @property
+    def step_time(self) -> Figure:
+        """Of a step, in s."""
+        return self._figure(self.time.total, "s", "step_time", "kernels' roofline and launches")
+
+    @property
+    def throughput(self) -> Figure:
+        """Samples a second."""
+        return self._figure(
+            self.batch_size / self.time.total, "samples/s", "step_time", "from the step time"
+        )
+
+    @property
+    def system_memory(self) -> Figure:
+        """In use by the whole system, less the idle one's, in B; at most what is usable."""
+        memory = self.memory
+        low, high = (min(memory.usable, end) for end in widened(memory.used, self.reach["system"]))
+        return Figure(
+            value=min(memory.used, memory.usable), unit="B", low=low, high=high, confidence=CONFIDENCE,
+            status=Status.PREDICTED, source=self._source, method="allocator replayed, libraries and floor added",
+        )  # fmt: skip
+
+    @property
+    def allocated_memory(self) -> Figure:
+        """Of tensors and workspaces on the device, in B."""
+        return self._figure(
+            self.memory.allocated, "B", "allocated", "storages of the captured step"
+        )
+
+    @property
+    def reserved_memory(self) -> Figure:
+        """Of the framework's allocator, in B."""
+        return self._figure(self.memory.reserved, "B", "reserved", "allocator replayed")
+
+    @property
+    def memory_breakdown(self) -> dict[str, Figure]:
+        """What the allocator's memory is for, at the peak of the tensors: bytes by category.
+
+        "allocator": workspaces of libraries, and what lies between tensors and segments.
+        """
+        peak = int(self.graph.levels().argmax())
+        sizes = {name: size for name, size in self.graph.by_category(peak).items() if size}
+        sizes["allocator"] = max(0.0, self.memory.reserved - sum(sizes.values()))
+        return {
+            name: self._figure(size, "B", "reserved", "captured step, allocator replayed")
+            for name, size in sizes.items()
+        }
+
+    @property
+    def mean_power(self) -> Figure:
+        """During a step, in W, as the device counts its total."""
+        if self.power is None:
+            return missing("W", POWER_UNKNOWN)
+        total, _ = self.power
+        return Figure(
+            value=total.value, unit="W", low=total.low, high=total.high, confidence=CONFIDENCE,
+            status=Status.PREDICTED, source=self._source, method="idle and dynamic power of each part by its load",
+        )  # fmt: skip
+
+    @property
+    def energy_per_step(self) -> Figure:
+        """In J."""
+        if self.power is None:
+            return missing("J", POWER_UNKNOWN)
+        total, _ = self.power
+        # Logarithms of power and time are taken to miss independently.
+        value = total.value * self.time.total
+        down = exp(-((log(total.value / total.low) ** 2 + self.reach["step_time"] ** 2) ** 0.5))
+        up = exp((log(total.high / total.value) ** 2 + self.reach["step_time"] ** 2) ** 0.5)
+        return Figure(
+            value=value, unit="J", low=value * down, high=value * up, confidence=CONFIDENCE,
+            status=Status.PREDICTED, source=self._source, method="mean power over the step time",
+        )  # fmt: skip
+
+    @property
+    def _source(self) -> str:
+        return f"model of {self.device.name} with {self.engine}"
+
+    def _figure(self, value: float, unit: str, quantity: str, method: str) -> Figure:
+        low, high = widened(value, self.reach[quantity])
+        return Figure(
+            value=value, unit=unit, low=low, high=high, confidence=CONFIDENCE,
+            status=Status.PREDICTED, source=self._source, method=method,
+        )  # fmt: skip
+
+    # --- the report ----------------------------------------------------------------------------
+
+    def report(self, *, workload: str, title: str = "") -> RunReport:
+        """The report of a run that never took place.
+
+        Args:
+            workload: Its name.
+            title: In words.
+        """
+        energy = self.energy_per_step
+        per_sample = energy if energy.missing else energy.scaled(1 / self.batch_size, "J")
+        metrics = Metrics(
+            {
+                "step_time": self.step_time,
+                "throughput": self.throughput,
+                "energy_per_step": energy,
+                "energy_per_sample": per_sample,
+                "mean_power": self.mean_power,
+                "peak_memory": self.system_memory,
+                "device_peak_memory": self.reserved_memory,
+                "memory_breakdown": self.memory_breakdown,
+            }
+        )
+        waits = max(0.0, self.time.total - float(self.operation_seconds.sum()))
+        return RunReport(
+            run=f"{workload}-batch-{self.batch_size}-on-{self.device.name}",
+            workload=workload,
+            title=title or workload,
+            engine=self.engine,
+            batch_size=self.batch_size,
+            precision=self.precision,
+            processor="cuda",
+            device={"model": self.device.title},
+            target=f"predicted:{self.device.name}",
+            notes=(
+                f"no such run took place: every figure is predicted, from values fitted to {self.fitted}",
+                *self.notes,
+            ),
+            model=self.graph.counts,
+            metrics=metrics,
+            operations=self._rows(("name", "layer", "phase", "kind")),
+            layers=self._rows(("layer",)),
+            phases=self._rows(("phase",)),
+            kinds=self._rows(("kind",)),
+            unattributed={HOST: Figures(self._costs(waits))},
+        )
+
+    def _rows(self, labels: tuple[str, ...]) -> tuple[CostRow, ...]:
+        """Costs of operations that have these labels in common, the largest first."""
+        columns: Mapping[str, tuple[str, ...]] = {
+            "name": self.graph.names, "layer": self.graph.layers,
+            "phase": self.graph.phases, "kind": self.graph.kinds,
+        }  # fmt: skip
+        sums: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
+        chosen = [columns[label] for label in labels]
+        moved = self.graph.read_bytes + self.graph.written_bytes
+        for i in self.operation_seconds.nonzero()[0]:
+            row = sums[tuple(column[i] for column in chosen)]
+            for place, amount in enumerate(
+                (1.0, self.operation_seconds[i], self.graph.flops[i], moved[i])
+            ):
+                row[place] += float(amount)
+        ordered = sorted(sums.items(), key=lambda item: -item[1][1])
+        return tuple(
+            CostRow(
+                labels={**dict(zip(labels, key, strict=True)), "processor": "cuda"},
+                figures=Figures(self._costs(seconds, calls=calls, flops=flops, moved=size)),
+            )
+            for key, (calls, seconds, flops, size) in ordered
+        )
+
+    def _costs(
+        self, seconds: float, *, calls: float | None = None, flops: float = 0.0, moved: float = 0.0
+    ) -> dict[str, Any]:
+        share = seconds / self.time.total
+        figure: Callable[[float, str], Figure] = lambda value, unit: self._figure(  # noqa: E731
+            value, unit, "step_time", "its kernels' part of the step"
+        )
+        costs: dict[str, Any] = {"time": figure(seconds, "s"), "share": figure(share, "ratio")}
+        if calls is not None:
+            costs["calls"] = figure(calls, "")
+        if flops:
+            costs["flops"] = figure(flops, "")
+        if moved:
+            costs["bytes"] = figure(moved, "B")
+        if self.power is not None:
+            costs["energy"] = figure(share * float(self.energy_per_step), "J")
+        return costs

@@ -1,0 +1,158 @@
+"""Predictions of a training on a device at any batch size, from its captured step."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import hypot, log
+from typing import Final
+
+import numpy as np
+
+from wattstep.devices.table import Device
+from wattstep.errors import InvalidValueError
+from wattstep.predict.fitted import fitted_values
+from wattstep.predict.memory import (
+    Reserved,
+    fit_probability,
+    has_products,
+    replay,
+    system_memory,
+)
+from wattstep.predict.power import power_of
+from wattstep.predict.prediction import Memory, Prediction
+from wattstep.predict.time import step_time, unfamiliar_share
+from wattstep.predict.work import work_of
+from wattstep.schema.step_graph import StepFamily
+
+UNFAMILIAR_SPREAD: Final = log(2)  # by which an operation that none was measured of may be off
+WORTH_SAYING: Final = 0.05
+BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
+LARGEST: Final = 4096  # batch that is looked at
+
+
+class Predictor:
+    """Predicts one training on one device.
+
+    Args:
+        captured: Its step at any batch size.
+        device: Where it would train.
+        engine: Framework, as the device's file names it; None: the one that its values are of.
+        precision: Of the training.
+
+    Raises:
+        InvalidValueError: The device's values do not reach.
+    """
+
+    def __init__(
+        self,
+        captured: StepFamily,
+        device: Device,
+        *,
+        engine: str | None = None,
+        precision: str = "fp32",
+    ) -> None:
+        self.captured = captured
+        self.fitted = fitted_values(device, engine, precision)
+        self.precision = precision
+        self._replayed: dict[int, Reserved] = {}
+
+    @property
+    def device(self) -> Device:
+        """Where it would train."""
+        return self.fitted.device
+
+    @cached_property
+    def _products(self) -> bool:
+        return has_products(self.captured.small)
+
+    def at(self, batch_size: int) -> Prediction:
+        """The prediction for a batch size.
+
+        Raises:
+            InvalidValueError: It is less than 1.
+        """
+        if batch_size < 1:
+            raise InvalidValueError(f"batch {batch_size}: it must be at least 1")
+        fitted = self.fitted
+        graph = self.captured.at(batch_size)
+        work = work_of(graph)
+        time = step_time(work, fitted.values, peak=fitted.peak, bandwidth=fitted.bandwidth)
+        strange = unfamiliar_share(work, time, fitted.values)
+        reach = {
+            **fitted.reach,
+            "step_time": hypot(fitted.reach["step_time"], strange * UNFAMILIAR_SPREAD),
+        }
+        notes = [*fitted.notes, *graph.notes]
+        if strange > WORTH_SAYING:
+            notes.append(
+                f"{100 * strange:.0f} % of the time is in operations that no value was fitted to (products of "
+                "matrices, kernels of other sizes): the interval is wider for it"
+            )
+        seconds = np.zeros(graph.count)
+        np.add.at(seconds, work.operations, time.kernels)
+        moved = float((work.traffic + work.weights).sum())
+        cores = (
+            sum(each.cores for each in fitted.device.processors.values() if each.kind == "cpu") or 4
+        )
+        load = {
+            "gpu": time.device / time.total,
+            "memory": min(1.0, moved / fitted.bandwidth / time.total),
+            "cpu": min(1.0, BUSY_CORES / cores),
+        }
+        return Prediction(
+            device=fitted.device,
+            engine=fitted.engine,
+            precision=self.precision,
+            batch_size=batch_size,
+            graph=graph,
+            time=time,
+            operation_seconds=seconds,
+            memory=self._memory(batch_size),
+            fits_with=self.fits_with(batch_size),
+            power=power_of(fitted.device.power, load),
+            load=load,
+            reach=reach,
+            fitted=fitted.fitted,
+            notes=tuple(notes),
+        )
+
+    def _reserved(self, batch_size: int) -> Reserved:
+        if batch_size not in self._replayed:
+            self._replayed[batch_size] = replay(self.captured.at(batch_size))
+        return self._replayed[batch_size]
+
+    def _memory(self, batch_size: int) -> Memory:
+        fitted, reserved = self.fitted, self._reserved(batch_size)
+        used = system_memory(
+            reserved.reserved,
+            fitted.values["memory"],
+            floor=fitted.floor.value,
+            products=self._products,
+        )
+        return Memory(
+            allocated=float(reserved.allocated),
+            reserved=float(reserved.reserved),
+            used=used,
+            usable=fitted.usable.value,
+            floor=fitted.floor.value,
+        )
+
+    def fits_with(self, batch_size: int) -> float:
+        """Probability that a batch size trains without running out of memory."""
+        most = self.fitted.usable.value - self.fitted.values["memory"]["stays"]
+        return fit_probability(
+            self._reserved(batch_size).reserved, most, self.fitted.reach["reserved"]
+        )
+
+    def largest(self, probability: float = 0.5) -> int:
+        """The largest batch size that fits with a probability; 0: not even 1 does."""
+        below, above = 0, 1
+        while above <= LARGEST and self.fits_with(above) >= probability:
+            below, above = above, above * 2
+        while above - below > 1:
+            middle = (below + above) // 2
+            if self.fits_with(middle) >= probability:
+                below = middle
+            else:
+                above = middle
+        return below

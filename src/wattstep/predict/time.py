@@ -1,0 +1,125 @@
+"""Time of a step: what its kernels take on the device, and what starting them takes on the host, overlapped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep.predict.work import (
+    CODES,
+    CONVOLUTIONS,
+    DEPTHWISE,
+    KERNELS,
+    PASSES,
+    Work,
+)
+from wattstep.schema.arrays import FloatArray
+
+OVERLAP: Final = 4.0  # exponent of the norm that stands for the longer of two queues
+PRODUCT_EFFICIENCY: Final = 0.5
+READS_OF_WEIGHTS: Final = 3.0
+
+Values = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepTime:
+    """Time of a step.
+
+    Attributes:
+        total: Of the step, in s.
+        device: Sum of its kernels, in s.
+        host: Time in s in which the host starts them.
+        kernels: Of each kernel, in s, shape (n,).
+    """
+
+    total: float
+    device: float
+    host: float
+    kernels: FloatArray
+
+
+def step_time(work: Work, values: Values, *, peak: float, bandwidth: float) -> StepTime:
+    """Time of a step.
+
+    Args:
+        work: Kernels of the step.
+        values: By kind of kernel, as a device's `kinds` of one framework has them.
+        peak: FLOP/s of the device.
+        bandwidth: Its memory's, in B/s.
+    """
+    kernels = kernel_seconds(work, values, peak=peak, bandwidth=bandwidth)
+    device, host = float(kernels.sum()), host_seconds(work.starts, values["step"])
+    return StepTime(
+        total=float(overlapped(device, host)), device=device, host=host, kernels=kernels
+    )
+
+
+def kernel_seconds(work: Work, values: Values, *, peak: float, bandwidth: float) -> FloatArray:
+    """Time of each kernel in s; as `step_time`.
+
+    A convolution takes the time of its arithmetic, at an efficiency that falls with few channels, a
+    short sum and little parallel work, and that of its traffic. All else is traffic.
+    """
+    share = np.array([values[name].get("bandwidth_efficiency", 1.0) for name in KERNELS])
+    seconds = work.traffic / (bandwidth * share[work.kinds])
+    products = work.kinds == CODES["matrix product"]
+    seconds = seconds + products * work.flops / (peak * PRODUCT_EFFICIENCY)
+    for kind in CONVOLUTIONS:
+        mine = work.kinds == CODES[kind]
+        if mine.any():
+            seconds[mine] = _convolutions(work, mine, kind, values, peak, bandwidth)
+    made: FloatArray = seconds + work.counts * values["step"]["kernel_gap_s"]
+    return made
+
+
+def host_seconds(starts: Mapping[str, float], step: Mapping[str, float]) -> float:
+    """Time in s in which the host starts a step's kernels."""
+    return sum(count * step[f"{phase}_start_s"] for phase, count in starts.items())
+
+
+def overlapped(device: Any, host: Any) -> Any:
+    """Time of two queues that run beside each other: a little more than the longer."""
+    return (device**OVERLAP + host**OVERLAP) ** (1 / OVERLAP)
+
+
+def _convolutions(
+    work: Work, mine: FloatArray, kind: str, values: Values, peak: float, bandwidth: float
+) -> FloatArray:
+    own, shared = values[kind], values["convolution"]
+    by_pass = np.array([own[f"{name}_efficiency"] for name in PASSES])
+    efficiency = by_pass[work.passes[mine]]
+    moved = work.traffic[mine] * own["traffic_times"]
+    if kind != DEPTHWISE:
+        rows, depth = work.rows[mine], work.depth[mine]
+        tile = shared["tile"]
+        efficiency = efficiency * rows / (np.ceil(rows / tile) * tile)
+        efficiency = efficiency * rows / (rows + shared["half_rows"])
+        efficiency = efficiency * depth / (depth + shared["half_depth"])
+        parallel = work.columns[mine] * rows
+        efficiency = efficiency * parallel / (parallel + shared["half_parallel"])
+        efficiency = efficiency * np.where(work.unaligned[mine] > 0, own["unaligned"], 1.0)
+        moved = moved + READS_OF_WEIGHTS * work.weights[mine]
+    seconds: FloatArray = work.flops[mine] / (peak * efficiency) + moved / bandwidth
+    return seconds
+
+
+def unfamiliar_share(work: Work, time: StepTime, values: Values) -> float:
+    """Part of the device's time in kernels that no value was fitted to, 0 to 1.
+
+    Products of matrices, and convolutions with kernels of other sizes than those that were measured.
+
+    Args:
+        work: Kernels of the step.
+        time: What they take.
+        values: As `step_time`.
+    """
+    strange = work.kinds == CODES["matrix product"]
+    for kind in CONVOLUTIONS:
+        own, mine = values[kind], work.kinds == CODES[kind]
+        outside = (work.sides < own["least_kernel"]) | (work.sides > own["most_kernel"])
+        strange = strange | (mine & outside)
+    return float(time.kernels[strange].sum() / time.device)

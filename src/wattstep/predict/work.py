@@ -1,0 +1,214 @@
+"""Work of a step as a GPU gets it: kernels with their FLOPs, traffic and shape, from a captured graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.step_graph import Convolution, StepGraph
+
+FLOAT: Final = 4  # bytes
+# Names that start nothing on a device: looks at tensors, and memory that nobody fills.
+LOOKS: Final = frozenset(
+    "aten::" + name
+    for name in (
+        "detach", "view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice", "select",
+        "as_strided", "unsqueeze", "squeeze", "split", "chunk", "alias", "empty", "empty_like", "new_empty",
+        "lift_fresh",
+    )
+)  # fmt: skip
+FORWARD: Final = 0
+DATA: Final = 1  # gradients of inputs
+WEIGHTS: Final = 2  # gradients of weights
+PASSES: Final = ("forward", "data", "weights")
+
+# Kinds of kernels, each with efficiencies of its own.
+DENSE, POINTWISE, STRIDED, DEPTHWISE = (
+    "dense convolution",
+    "pointwise convolution",
+    "strided convolution",
+    "depthwise convolution",
+)
+CONVOLUTIONS: Final = (DENSE, POINTWISE, STRIDED, DEPTHWISE)
+BIAS, NORM, NORM_BACKWARD, POOLING = (
+    "bias gradient",
+    "normalization",
+    "normalization backward",
+    "pooling",
+)
+PRODUCT, OPTIMIZER, OTHER = "matrix product", "optimizer", "elementwise"
+KERNELS: Final = (
+    DENSE, POINTWISE, STRIDED, DEPTHWISE, BIAS, NORM, NORM_BACKWARD, POOLING, PRODUCT, OPTIMIZER, OTHER,
+)  # fmt: skip
+CODES: Final = {name: code for code, name in enumerate(KERNELS)}
+FEW: Final = 4  # input channels up to which a convolution is one of images
+ALIGNED: Final = 8  # channels in multiples of which a convolution has its fast kernels
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Work:
+    """Kernels of one step in the order in which they start; arrays are of shape (n,).
+
+    Attributes:
+        operations: Place of the operation in the graph that each belongs to.
+        counts: Kernels that the row stands for.
+        kinds: Index into `KERNELS`.
+        passes: Of convolutions: index into `PASSES`; 0 for the rest.
+        flops: Floating-point operations.
+        traffic: Bytes of tensors that each reads and writes, weights left out for convolutions.
+        weights: Bytes of the weights of convolutions.
+        rows: Channels of the result of the product of matrices that a convolution is.
+        columns: Its other side: pixels.
+        depth: What is summed over: input channels times the kernel's size.
+        unaligned: Whether channels of a convolution are no multiple of `ALIGNED`.
+        sides: Of a convolution's kernel, its longest.
+        starts: Kernels that the host starts, by phase "forward", "backward", "optimizer".
+    """
+
+    operations: IntArray
+    counts: FloatArray
+    kinds: IntArray
+    passes: IntArray
+    flops: FloatArray
+    traffic: FloatArray
+    weights: FloatArray
+    rows: FloatArray
+    columns: FloatArray
+    depth: FloatArray
+    unaligned: FloatArray
+    sides: FloatArray
+    starts: dict[str, int]
+
+
+def convolution_kind(one: Convolution) -> str:
+    """Which of the kinds of kernels a convolution takes."""
+    if one.groups > 1 and one.groups == one.inputs:
+        return DEPTHWISE
+    if prod(one.kernel) == 1:
+        return POINTWISE
+    return STRIDED if max(one.stride) > 1 or one.inputs <= FEW else DENSE
+
+
+def is_aligned(one: Convolution) -> bool:
+    """True if both its channels are multiples of `ALIGNED`."""
+    return one.inputs % ALIGNED == 0 and one.outputs % ALIGNED == 0
+
+
+def needless(graph: StepGraph) -> set[int]:
+    """Operations that today's torch makes and torch 1.6 did not: copies of what an activation in place overwrites."""
+    real = [i for i, name in enumerate(graph.names) if name not in LOOKS]
+    return {
+        i
+        for i, j in pairwise(real)
+        if graph.names[i] == "aten::clone" and graph.names[j] == "aten::hardtanh_"
+    }
+
+
+def gradient_bytes(graph: StepGraph) -> float:
+    """Bytes of the gradients that a backward pass makes and an optimizer takes."""
+    mine = np.array([category == "gradients" for category in graph.categories]) & (graph.made > 0)
+    return float(graph.sizes[mine].sum())
+
+
+def work_of(graph: StepGraph) -> Work:
+    """Kernels of a step, as torch 1.6 starts them.
+
+    Its gradients stay from step to step: they are set to zero and added to.
+
+    Args:
+        graph: Of the step.
+    """
+    rows: list[tuple[float, ...]] = []
+    starts = dict.fromkeys(("forward", "backward", "optimizer"), 0)
+    left_out = needless(graph)
+    for i, name in enumerate(graph.names):
+        phase = graph.phases[i]
+        if name in LOOKS or i in left_out or phase not in starts:
+            continue
+        shapes = graph.convolutions.get(i)
+        if shapes is None:
+            made = [_other(graph, i)]
+        else:
+            made = list(_convolution(shapes, phase, graph.flops[i]))
+        starts[phase] += 1 if shapes is None else sum(kernel[0] != CODES[OTHER] for kernel in made)
+        rows += [(i, *kernel) for kernel in made]
+    # Zeros are written, and each gradient is added to what is there: one write, two reads and a write.
+    kept = (CODES[OPTIMIZER], 0, 0.0, 4 * gradient_bytes(graph), 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+    rows.append((graph.count - 1, *kept))
+    table = np.array(rows, float)
+    whole = table[:, :3].astype(np.int64)
+    return Work(
+        operations=whole[:, 0],
+        counts=np.ones(len(table)),
+        kinds=whole[:, 1],
+        passes=whole[:, 2],
+        flops=table[:, 3],
+        traffic=table[:, 4],
+        weights=table[:, 5],
+        rows=table[:, 6],
+        columns=table[:, 7],
+        depth=table[:, 8],
+        unaligned=table[:, 9],
+        sides=table[:, 10],
+        starts=starts,
+    )
+
+
+def _other(graph: StepGraph, i: int) -> tuple[float, ...]:
+    moved = float(graph.read_bytes[i] + graph.written_bytes[i])
+    kind = _KINDS.get(graph.kinds[i], OTHER)
+    if kind == NORM and graph.phases[i] == "backward":
+        kind = NORM_BACKWARD
+    if graph.phases[i] == "optimizer":
+        kind = OPTIMIZER
+    return (CODES[kind], 0, float(graph.flops[i]), moved, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+
+
+_KINDS: Final = {
+    "normalization": NORM,
+    "pooling": POOLING,
+    "matrix product": PRODUCT,
+    "attention": PRODUCT,
+    "recurrent": PRODUCT,
+}
+
+
+def _convolution(one: Convolution, phase: str, flops: float) -> Iterator[tuple[float, ...]]:
+    """Kernels of a convolution: a pass forward, or gradients of weights and, where wanted, of inputs."""
+    kernel = prod(one.kernel)
+    taken = one.images * one.inputs * prod(one.input_size) * FLOAT
+    given = one.images * one.outputs * prod(one.output_size) * FLOAT
+    once = 2 * given / FLOAT * kernel * one.inputs / one.groups
+    if one.transposed:
+        once = 2 * taken / FLOAT * kernel * one.outputs / one.groups
+    weights = one.inputs * one.outputs // one.groups * kernel * FLOAT
+    unaligned = float(not is_aligned(one))
+    code = CODES[convolution_kind(one)]
+    pixels_in, pixels_out = one.images * prod(one.input_size), one.images * prod(one.output_size)
+
+    def moved(kind: str, size: float) -> tuple[float, ...]:
+        return (CODES[kind], 0, 0.0, size, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+
+    def passed(which: int, rows: int, depth: float, columns: float) -> tuple[float, ...]:
+        side = float(max(one.kernel))
+        return (code, which, once, taken + given, weights, rows, columns, depth, unaligned, side)
+
+    forward_depth = one.inputs * kernel
+    if phase == "forward":
+        yield passed(FORWARD, one.outputs, forward_depth, pixels_out)
+        if one.bias:
+            yield moved(OTHER, 2 * given)
+        return
+    if one.scattered:
+        yield moved(OTHER, 2 * given)
+    yield passed(WEIGHTS, one.outputs, forward_depth, pixels_out)
+    if flops > 1.5 * once:
+        yield passed(DATA, one.inputs, one.outputs * kernel, pixels_in)
+    if one.bias:
+        yield moved(BIAS, given)

@@ -1,0 +1,96 @@
+"""Predictions on a terminal: one screen a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from wattstep.predict import Prediction, Predictor
+from wattstep.schema.figure import Figure
+from wattstep.schema.spelling import quantity, spell
+
+LARGEST_KINDS = 4
+ROWS = (
+    ("step", "step_time"),
+    ("throughput", "throughput"),
+    ("memory in use", "system_memory"),
+    ("  held by the framework", "reserved_memory"),
+    ("  of tensors at the peak", "allocated_memory"),
+    ("energy of a step", "energy_per_step"),
+    ("mean power", "mean_power"),
+)
+
+
+def print_predictions(
+    title: str, predictor: Predictor, predictions: Sequence[Prediction], console: Console
+) -> None:
+    """Prints predictions at several batch sizes side by side.
+
+    Args:
+        title: Of the network.
+        predictor: What made them.
+        predictions: One a batch size.
+        console: Where to print.
+    """
+    device = predictor.device
+    console.print()
+    head = f"{title} on {device.title}, {predictor.fitted.engine}, {predictor.precision}: predicted"
+    console.print(Text(head, style="bold"))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("batch")
+    for one in predictions:
+        table.add_column(str(one.batch_size), justify="right", no_wrap=True)
+    for label, name in ROWS:
+        table.add_row(label, *(_cell(getattr(one, name)) for one in predictions))
+    table.add_row("does it fit?", *(_fits(one) for one in predictions))
+    console.print(Padding(table, (0, 0, 0, 2)))
+    for line in _notes(predictor, predictions):
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
+
+
+def _cell(figure: Figure) -> str:
+    if figure.value is None:
+        return "missing"
+    spelt = spell(figure.value, figure.unit, figure.low, figure.high, None)
+    return f"{spelt.value} ({spelt.interval})"
+
+
+def _fits(one: Prediction) -> str:
+    percent = 100 * one.fits_with
+    if percent >= 99.5:
+        return "yes, > 99 %"
+    if percent < 0.5:
+        return "no, > 99 %"
+    return f"yes, {percent:.0f} %" if percent >= 50 else f"no, {100 - percent:.0f} %"
+
+
+def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]:
+    usable = predictor.fitted.usable
+    sure, even = predictor.largest(0.98), predictor.largest(0.5)
+    memory = quantity(usable.value, "B")
+    room = f"A training can take {memory} beyond the idle system."
+    if even == 0:
+        lines = [f"{room} Not even a batch of 1 fits: a smaller network or input would."]
+    else:
+        upto = f"It fits with 98 % up to batch {sure}" if sure else "No batch fits with 98 %"
+        lines = [f"{room} {upto}; memory runs out from about batch {even + 1} on."]
+    last = predictions[-1].report(workload="", title="")
+    shares = [
+        f"{row.kind} {100 * float(row.figures['share']):.0f} %"
+        for row in last.kinds[:LARGEST_KINDS]
+    ]
+    lines.append(f"At batch {predictions[-1].batch_size} time goes to: {', '.join(shares)}.")
+    lines.append(
+        f"Intervals hold in 90 % of cases: how far trainings of families left out of the fit were off. "
+        f"Fitted to {predictor.fitted.fitted}."
+    )
+    for one in predictions:
+        reason = one.energy_per_step.reason
+        if reason:
+            lines.append(f"Energy: {reason}.")
+            break
+    return [*lines, *dict.fromkeys(note for one in predictions for note in one.notes)]

@@ -1,0 +1,102 @@
+"""`wattstep predict` tells a training of the user's own module in one screen, or in one line why not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from wattstep.cli import run_command_line
+
+MODEL = """
+from torch import nn
+
+
+def make():
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)
+    )
+
+
+def nothing():
+    return nn.ReLU()
+
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture
+def asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> object:
+    """Runs the command in a folder that has a model; gives exit code, output and errors."""
+    (tmp_path / "mine.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+
+    def run(what: str, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["wattstep", "predict", what, *arguments])
+        code = run_command_line()
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+INPUT = ("--input", "3x32x32", "--classes", "10")
+
+
+def test_one_screen_has_figures_with_intervals_and_whether_it_fits(asked: object) -> None:
+    code, out, _ = asked("mine.py:make", "--on", "tx2", "--batch", "4,64", *INPUT)  # type: ignore[operator]
+    assert code == 0
+    assert "NVIDIA Jetson TX2, torch-1.6, fp32: predicted" in out
+    assert out.count("yes, > 99 %") == 2
+    assert "It fits with 98 % up to batch" in out
+    assert len(out.splitlines()) < 24
+
+
+def test_its_json_has_reports_of_status_predicted(asked: object) -> None:
+    code, out, _ = asked("mine.py:make", "--on", "tx2", "--batch", "4,64", *INPUT, "--json")  # type: ignore[operator]
+    assert code == 0
+    document = json.loads(out)
+    assert [run["batch_size"] for run in document["runs"]] == [4, 64]
+    assert document["runs"][0]["metrics"]["step_time"]["status"] == "predicted"
+    # Weights and biases: 3·16·9 + 16 and 16·10 + 10.
+    assert document["runs"][0]["model"]["parameters"] == 448 + 170
+    assert document["fits"]["probability"]["4"] > 0.98
+    assert document["fits"]["largest_batch"]["0.98"] <= document["fits"]["largest_batch"]["0.5"]
+
+
+@pytest.mark.parametrize(
+    ("what", "arguments", "words"),
+    [
+        ("mine.py:make", (), "--input 3x224x224"),
+        ("mine.py:make", ("--input", "3by32"), "whole numbers with x"),
+        ("mine.py:make", ("--input", "4x32x32"), "cannot be trained on inputs of 4x32x32"),
+        ("mine.py:make", ("--input", "3x32x32", "--classes", "7"), "gives 10 scores"),
+        ("mine.py:make", (*INPUT, "--optimizer", "newton"), "adam, adamw, rmsprop, sgd"),
+        ("mine.py:make", (*INPUT, "--optimizer", "sgd,momentum"), "--optimizer 'sgd,momentum'"),
+        ("mine.py:make", (*INPUT, "--batch", "0"), "--batch 0"),
+        ("mine.py:other", INPUT, "no function 'other'"),
+        ("mine.py:nothing", INPUT, "no parameters that train"),
+        ("mine.py:number", INPUT, "no torch.nn.Module"),
+        ("yours.py:make", INPUT, "is no file"),
+        ("lenett", (), "lenet"),
+        ("lenet", ("--input", "3x32x32"), "--image-size"),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_line(
+    asked: object, what: str, arguments: tuple[str, ...], words: str
+) -> None:
+    code, out, errors = asked(what, "--on", "tx2", *arguments)  # type: ignore[operator]
+    assert (code, out) == (2, "")
+    (line,) = errors.strip().splitlines()
+    assert words in line
+
+
+def test_an_unknown_device_is_one_line(asked: object) -> None:
+    code, _, errors = asked("lenet", "--on", "abacus")  # type: ignore[operator]
+    assert code == 2
+    assert "jetson-tx2" in errors

@@ -1,0 +1,91 @@
+"""A module of the user's is captured as it is, and nothing of it runs or changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import wattstep
+from wattstep.engines import find
+from wattstep.schema.step_graph import Convolution
+from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
+
+SGD = OptimizerSettings.parse("sgd,momentum=0.9")
+
+
+class Net(nn.Module):
+    """Two convolutions, side by side, and scores; it counts how often tensors with values pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.Conv2d(3, 6, 1, 2)
+        self.norm, self.scores = nn.BatchNorm2d(14), nn.Linear(14, 5)
+        self.ran = 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if type(images) is torch.Tensor:
+            self.ran += 1
+        both = self.norm(torch.cat((self.left(images), self.right(images)), 1))
+        made: torch.Tensor = self.scores(both.mean((2, 3)))
+        return made
+
+
+def source(make: object) -> ModuleSource:
+    return ModuleSource(
+        make=make,  # type: ignore[arg-type]
+        name="net", input_shape=(3, 16, 16), classes=5, optimizer=SGD,
+    )  # fmt: skip
+
+
+def test_a_module_is_copied_and_never_run() -> None:
+    net = Net()
+    before = {name: each.clone() for name, each in net.state_dict().items()}
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
+    predicted = wattstep.predict(net, (4, 3, 16, 16), device="tx2", optimizer=optimizer)
+    assert predicted.fits()
+    assert predicted.notes == ()  # it would say that it had been run
+    assert net.ran == 0
+    assert all(torch.equal(each, before[name]) for name, each in net.state_dict().items())
+    weights = sum(each.numel() for each in net.parameters())
+    breakdown = predicted.memory_breakdown
+    assert float(breakdown["parameters"]) == 4 * weights
+    steps = 4 * len(list(net.parameters()))  # AdamW counts steps, one number a parameter
+    assert float(breakdown["optimizer_state"]) == 2 * 4 * weights + steps
+
+
+def test_shapes_of_convolutions_are_those_of_the_layers() -> None:
+    graph = find("torch").capture(source(Net), Preparation(batch_size=1), "fp32").at(7)
+    left = Convolution(
+        images=7, inputs=3, outputs=8, kernel=(3, 3), stride=(2, 2), groups=1,
+        input_size=(16, 16), output_size=(8, 8),
+    )  # fmt: skip
+    right = Convolution(
+        images=7, inputs=3, outputs=6, kernel=(1, 1), stride=(2, 2), groups=1,
+        input_size=(16, 16), output_size=(8, 8), bias=True,
+    )  # fmt: skip
+    shapes = {(graph.phases[i], one.outputs): one for i, one in sorted(graph.convolutions.items())}
+    assert shapes["forward", 8] == left
+    assert shapes["forward", 6] == right
+    # A part of what was put together comes back in pieces.
+    assert shapes["backward", 8].scattered
+    assert (shapes["backward", 8].bias, shapes["backward", 6].bias) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [(nn.ReLU, "no parameters that train"), (lambda: 3, "int, no torch.nn.Module")],
+)
+def test_what_is_no_network_is_refused(make: object, word: str) -> None:
+    with pytest.raises(wattstep.WattstepError, match=word):
+        find("torch").capture(source(make), Preparation(batch_size=1), "fp32")
+
+
+def test_several_outputs_are_judged_together() -> None:
+    class Two(Net):
+        def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
+            made = super().forward(images)
+            return made, made * 2
+
+    names = find("torch").capture(source(Two), Preparation(batch_size=1), "fp32").small.names
+    assert names.count("aten::nll_loss_forward") == 2

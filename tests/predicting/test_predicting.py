@@ -1,0 +1,160 @@
+"""Predictions follow from a step's shapes and a device's values as one works them out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.predicting.steps import PIXELS, WEIGHTS, convolution, family, step
+
+from wattstep import devices
+from wattstep.errors import InvalidValueError
+from wattstep.predict import Predictor
+from wattstep.predict.memory import fit_probability, replay, system_memory
+from wattstep.predict.time import StepTime, step_time, unfamiliar_share
+from wattstep.predict.work import KERNELS, convolution_kind, work_of
+from wattstep.schema.figure import Status
+from wattstep.schema.run_report import RunReport
+
+MIB = 1 << 20
+TX2 = devices.find("jetson-tx2")
+VALUES = {
+    "step": {
+        "kernel_gap_s": 0.0, "forward_start_s": 1e-4, "backward_start_s": 1e-4, "optimizer_start_s": 1e-4,
+    },
+    "convolution": {"tile": 32.0, "half_rows": 0.0, "half_depth": 0.0, "half_parallel": 0.0},
+    **{
+        f"{kind} convolution": {
+            "forward_efficiency": 0.5, "data_efficiency": 0.5, "weights_efficiency": 0.25,
+            "traffic_times": 2.0, "unaligned": 1.0, "least_kernel": 3.0, "most_kernel": 3.0,
+        }
+        for kind in ("dense", "pointwise", "strided", "depthwise")
+    },
+    **{name: {"bandwidth_efficiency": 0.5} for name in KERNELS if not name.endswith("convolution")},
+}  # fmt: skip
+
+
+def test_a_step_takes_the_time_of_its_arithmetic_and_its_traffic() -> None:
+    batch, peak, bandwidth = 8, 1e12, 1e10
+    image = batch * 64 * PIXELS * PIXELS * 4
+    flops = 2 * batch * PIXELS * PIXELS * 64 * 64 * 9
+    arithmetic = flops / (0.5 * peak) * 2 + flops / (0.25 * peak)  # forward, data; weights
+    # Each kernel has two images, twice, and the weights three times.
+    traffic = 3 * (2 * 2 * image + 3 * WEIGHTS) / bandwidth
+    # The update, and gradients that are set to zero and added to.
+    update = (3 * WEIGHTS + 4 * WEIGHTS) / (0.5 * bandwidth)
+    time = step_time(work_of(step(batch)), VALUES, peak=peak, bandwidth=bandwidth)
+    assert time.device == pytest.approx(arithmetic + traffic + update)
+    assert time.host == pytest.approx(4e-4)  # forward, two backward, one of the optimizer
+    assert time.device < time.total < time.device + time.host
+
+
+def test_a_step_of_next_to_nothing_takes_what_the_host_takes() -> None:
+    time = step_time(work_of(step(1)), VALUES, peak=1e18, bandwidth=1e18)
+    assert time.total == pytest.approx(time.host)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "kind"),
+    [
+        (convolution(1), "dense convolution"),
+        (convolution(1, side=1), "pointwise convolution"),
+        (convolution(1, inputs=3), "strided convolution"),
+        (replace(convolution(1), stride=(2, 2)), "strided convolution"),
+        (convolution(1, groups=64), "depthwise convolution"),
+        (convolution(1, groups=2), "dense convolution"),
+    ],
+)
+def test_kinds_of_convolutions(shapes: object, kind: str) -> None:
+    assert convolution_kind(shapes) == kind  # type: ignore[arg-type]
+
+
+def test_kernels_that_nobody_measured_are_told() -> None:
+    graph = step(4)
+    wide = {i: replace(one, kernel=(5, 5)) for i, one in graph.convolutions.items()}
+    for shapes, share in ((graph.convolutions, 0.0), (wide, 1.0)):
+        work = work_of(replace(graph, convolutions=shapes))
+        only = np.where(work.sides > 0, 1.0, 0.0)  # of each convolution a second, nothing else
+        time = StepTime(total=3.0, device=float(only.sum()), host=0.0, kernels=only)
+        assert unfamiliar_share(work, time, VALUES) == share
+
+
+def test_memory_is_what_one_adds_up() -> None:
+    batch = 32
+    image = batch * 64 * PIXELS * PIXELS * 4
+    # 7 tiles of 4×4 outputs on a side, 36 numbers each, of inputs and outputs; and of the weights.
+    workspace = (batch * 7 * 7 * 36 * 128 + 36 * 64 * 64) * 4
+    found = replay(step(batch))
+    assert found.workspace == workspace
+    # Weights, gradient that stays, momentum; input, output and its gradient; a second gradient; workspace.
+    assert found.allocated == pytest.approx(3 * image + 4 * WEIGHTS + workspace, rel=0.02)
+    assert found.allocated <= found.reserved < found.allocated + 40 * MIB
+
+
+def test_the_system_has_libraries_beside_the_allocator_and_a_floor() -> None:
+    values = {"libraries": 1000.0, "products": 200.0}
+    assert system_memory(5000, values, floor=1500, products=True) == 6000
+    assert system_memory(100, values, floor=1500, products=True) == 1500
+    assert system_memory(5000, values, floor=1500, products=False) == 5800
+
+
+def test_what_just_fits_is_as_likely_to_fit_as_not() -> None:
+    assert fit_probability(100, 100, 0.2) == pytest.approx(0.5)
+    # The end of a 90 % interval: 5 % lie beyond.
+    assert fit_probability(100 * np.exp(-0.2), 100, 0.2) == pytest.approx(0.95, abs=0.001)
+    assert fit_probability(100 * np.exp(0.2), 100, 0.2) == pytest.approx(0.05, abs=0.001)
+
+
+def test_larger_batches_take_more_and_fit_less() -> None:
+    predictor = Predictor(family(), TX2)
+    few, many = predictor.at(4), predictor.at(64)
+    assert float(few.step_time) < float(many.step_time)
+    assert float(few.throughput) < float(many.throughput)
+    assert few.memory.reserved < many.memory.reserved
+    sure, even = predictor.largest(0.98), predictor.largest(0.5)
+    assert 0 < sure < even
+    assert predictor.fits_with(sure) >= 0.98 > predictor.fits_with(sure + 1)
+    assert predictor.at(sure).fits()
+    assert not predictor.at(even + 1).fits(0.5)
+    assert float(predictor.at(2 * even).system_memory) == TX2.memory.usable.value  # type: ignore[union-attr]
+
+
+def test_the_report_says_predicted_and_its_operations_make_the_step() -> None:
+    prediction = Predictor(family(), TX2).at(16)
+    report = prediction.report(workload="by hand")
+    assert RunReport.from_dict(report.to_dict()).to_dict() == report.to_dict()
+    figures = [figure for _, _, figure in report.metrics.each()]
+    assert {figure.status for figure in figures} == {Status.PREDICTED}
+    for figure in figures:
+        assert figure.low is not None
+        assert figure.high is not None
+        assert figure.low <= float(figure) <= figure.high
+    rest = sum(float(costs["time"]) for costs in report.unattributed.values())
+    for rows in (report.operations, report.layers, report.phases, report.kinds):
+        whole = sum(float(row.figure("time")) for row in rows) + rest
+        assert whole == pytest.approx(float(prediction.step_time))
+    energy = float(prediction.mean_power) * float(prediction.step_time)
+    assert float(prediction.energy_per_step) == pytest.approx(energy)
+    assert sum(map(float, prediction.memory_breakdown.values())) == pytest.approx(
+        prediction.memory.reserved
+    )
+
+
+def test_a_device_that_nobody_measured_borrows_values_says_so_and_is_less_sure() -> None:
+    here, there = (
+        Predictor(family(), devices.find(name)) for name in ("jetson-tx2", "jetson-nano")
+    )
+    sure, unsure = here.at(16), there.at(16)
+    assert any("nobody measured" in note for note in unsure.notes)
+    assert unsure.reach["step_time"] == pytest.approx(sure.reach["step_time"] + np.log(2))
+    assert float(unsure.step_time) > float(sure.step_time)  # a smaller GPU
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "word"),
+    [("raspberry-pi-4", "fp32", "no GPU"), ("jetson-tx2", "bf16", "--precision bf16")],
+)
+def test_what_cannot_be_predicted_is_said_in_a_line(device: str, precision: str, word: str) -> None:
+    with pytest.raises(InvalidValueError, match=word):
+        Predictor(family(), devices.find(device), precision=precision)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from wattstep.schema.journal import NAMES
 from wattstep.store.folder import open_plain
-from wattstep.store.journal_rows import LOST_NAME, MARK
+from wattstep.store.mark_rows import LOST_NAME, MARK
 
 MOST_BYTES: Final = 1 << 22  # of one journal at a time
 

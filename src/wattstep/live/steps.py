@@ -14,7 +14,7 @@ from wattstep.live.running import BIN_NS
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.journal import Mark
 from wattstep.stats.statistics import median_figure, ratio_figure
-from wattstep.store.journal_rows import ended_steps, samples_of_steps
+from wattstep.store.mark_rows import ended_steps, samples_of_steps
 
 RECENT_NS: Final = 30 * 10**9
 MOST_BINS: Final = 128

@@ -116,8 +116,8 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
 
 
 def _floor(device: Device, engine: str) -> Floor | None:
-    found = device.floors.get(engine) or device.floors.get(engine.partition("-")[0])
-    return found if found is not None and found.memory is not None else None
+    floor = device.floors.get(engine) or device.floors.get(engine.partition("-")[0])
+    return floor if floor is not None and floor.memory is not None else None
 
 
 def widened(value: float, reach: float) -> tuple[float, float]:

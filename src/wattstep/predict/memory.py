@@ -49,9 +49,9 @@ def replay(graph: StepGraph) -> Reserved:
         graph: Of the step.
     """
     allocator = Allocator()
-    made, freed, kept = _events(graph)
+    made, freed, gradients = _events(graph)
     spaces = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
-    for size in _lasting(graph, kept):
+    for size in _lasting(graph, gradients):
         allocator.take(size)
     optimizer = (
         next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), graph.count) + 1
@@ -64,11 +64,11 @@ def replay(graph: StepGraph) -> Reserved:
                 if block is not None:
                     allocator.give(block)
             if number == optimizer and step == 0:
-                for size in _optimizer_state(graph, kept):
+                for size in _optimizer_state(graph, gradients):
                     allocator.take(size)
             for storage in made.get(number, ()):
                 block = allocator.take(graph.sizes[storage])
-                if step > 0 or storage not in kept:  # else it stays
+                if step > 0 or storage not in gradients:  # else it stays
                     live[storage] = block
             for size in spaces.get(number - 1, ()):
                 if size:
@@ -85,38 +85,38 @@ def _events(graph: StepGraph) -> tuple[dict[int, list[int]], dict[int, list[int]
     left_out = {i + 1 for i in needless(graph)}
     made: dict[int, list[int]] = {}
     freed: dict[int, list[int]] = {}
-    kept = set()
+    gradients = set()
     for k, (at, gone) in enumerate(zip(graph.made.tolist(), graph.freed.tolist(), strict=True)):
         if at == 0 or at in left_out or graph.sizes[k] <= 0:
             continue
         if graph.categories[k] == "gradients":  # added to what is there, and gone
-            kept.add(k)
+            gradients.add(k)
             gone = at + 1
         made.setdefault(at, []).append(k)
         freed.setdefault(gone, []).append(k)
-    return made, freed, kept
+    return made, freed, gradients
 
 
-def _lasting(graph: StepGraph, kept: set[int]) -> list[float]:
+def _lasting(graph: StepGraph, gradients: set[int]) -> list[float]:
     """Sizes of parameters and buffers: parameters are as their gradients are."""
     there = dict.fromkeys(("parameters", "buffers"), 0.0)
     for category, size, at in zip(graph.categories, graph.sizes, graph.made, strict=True):
         if at == 0 and category in there:
             there[category] += float(size)
-    sizes = [float(graph.sizes[k]) for k in sorted(kept)]
+    sizes = [float(graph.sizes[k]) for k in sorted(gradients)]
     frozen = there["parameters"] - sum(sizes)
     parts = max(1, len(sizes) // 3)  # buffers are small: how they are cut is nearly the same
     return [*sizes, *([frozen] if frozen > 0 else []), *[there["buffers"] / parts] * parts]
 
 
-def _optimizer_state(graph: StepGraph, kept: set[int]) -> list[float]:
+def _optimizer_state(graph: StepGraph, gradients: set[int]) -> list[float]:
     """Sizes of the optimizer's state: as many of each parameter's as it has in all."""
     state = sum(
         float(size)
         for category, size, at in zip(graph.categories, graph.sizes, graph.made, strict=True)
         if at == 0 and category == "optimizer_state"
     )
-    sizes = [float(graph.sizes[k]) for k in sorted(kept)]
+    sizes = [float(graph.sizes[k]) for k in sorted(gradients)]
     whole = sum(sizes)
     copies = round(state / whole) if whole else 0
     return sizes * copies

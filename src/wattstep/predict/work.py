@@ -139,8 +139,19 @@ def work_of(graph: StepGraph) -> Work:
         starts[phase] += 1 if shapes is None else sum(kernel[0] != CODES[OTHER] for kernel in made)
         rows += [(i, *kernel) for kernel in made]
     # Zeros are written, and each gradient is added to what is there: one write, two reads and a write.
-    kept = (CODES[OPTIMIZER], 0, 0.0, 4 * gradient_bytes(graph), 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
-    rows.append((graph.count - 1, *kept))
+    accumulated = (
+        CODES[OPTIMIZER],
+        0,
+        0.0,
+        4 * gradient_bytes(graph),
+        0.0,
+        1.0,
+        1.0,
+        1.0,
+        0.0,
+        0.0,
+    )
+    rows.append((graph.count - 1, *accumulated))
     table = np.array(rows, float)
     whole = table[:, :3].astype(np.int64)
     return Work(

@@ -13,14 +13,8 @@ from wattstep.schema.journal import MARKS, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
-from wattstep.store.journal_rows import (
-    MARK,
-    Ints,
-    ended_steps,
-    known_codes,
-    samples_of_steps,
-    whole_rows,
-)
+from wattstep.store.journal_rows import known_codes, whole_rows
+from wattstep.store.mark_rows import MARK, Ints, ended_steps, samples_of_steps
 
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 

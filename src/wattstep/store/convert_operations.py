@@ -17,7 +17,8 @@ from wattstep.schema.journal import (
     OPERATIONS,
 )
 from wattstep.store.folder import Folder
-from wattstep.store.journal_rows import Ints, int_rows, known_codes
+from wattstep.store.journal_rows import int_rows, known_codes
+from wattstep.store.mark_rows import Ints
 
 # Columns of operations; rows of the CPU lack the last ones.
 _AT = {name: column for column, name in enumerate(DEVICE_OPERATION_FIELDS)}

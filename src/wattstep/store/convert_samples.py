@@ -12,7 +12,8 @@ import pyarrow as pa
 from wattstep.schema.journal import COSTS, MISSING, SAMPLE_HEADER, TICKS, samples_name
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.folder import Folder
-from wattstep.store.journal_rows import Ints, int_rows
+from wattstep.store.journal_rows import int_rows
+from wattstep.store.mark_rows import Ints
 
 
 def sample_columns(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:

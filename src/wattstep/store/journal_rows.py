@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import MARK_FIELDS, NAMES, Mark
+from wattstep.schema.journal import NAMES
 from wattstep.store.folder import Folder
+from wattstep.store.mark_rows import LOST_NAME, Ints
 from wattstep.store.tables import BLOCK
-
-LOST_NAME = "(name lost)"
-MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
-Ints = npt.NDArray[np.int64]
 
 
 def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
@@ -33,40 +30,6 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
                 return
             rows -= len(block)
             yield block
-
-
-def ended_steps(marks: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Positions of the marks that begin and end each step that ended, shape (n,) each.
-
-    The start that belongs to an end is the last one before it; a step that was started anew
-    (evaluation came between) or never ended has no end of its own. Of a start that several ends
-    claim (a garbled journal) only the first is a step.
-
-    Args:
-        marks: Rows of the journal.
-    """
-    ends = np.flatnonzero(marks["kind"] == Mark.STEP_END)
-    starts = np.flatnonzero(marks["kind"] == Mark.STEP_START)
-    at = np.searchsorted(starts, ends) - 1
-    own = (at >= 0) & np.append(True, np.diff(at) > 0)[: len(at)]
-    return starts[at[own]], ends[own]
-
-
-def samples_of_steps(
-    marks: npt.NDArray[Any], starts: Ints, ends: Ints, given: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Samples of steps: as marked within them, else as given at their beginning.
-
-    Args:
-        marks: Rows of the journal.
-        starts: Positions of the marks that begin a step, shape (n,).
-        ends: Those that end one.
-        given: Of each step, NaN where nothing was given.
-    """
-    at = np.flatnonzero(marks["kind"] == Mark.SAMPLES)
-    total = np.concatenate([[0.0], np.cumsum(marks["value"][at])])
-    low, high = np.searchsorted(at, starts), np.searchsorted(at, ends)
-    return np.where(high > low, total[high] - total[low], given.astype(np.float64))
 
 
 def int_rows(journal: Folder, name: str, width: int) -> Iterator[Ints]:

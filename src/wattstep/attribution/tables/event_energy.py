@@ -65,11 +65,11 @@ class EventEnergy:
             return energy
         return Figure(**{**vars(energy), "method": f"{DRAWN}; {energy.method}"})
 
-    def left(self, told: Sequence[Figure]) -> Figure | None:
+    def left(self, energies: Sequence[Figure]) -> Figure | None:
         """Energy of the step beyond that of some rows; None where they make it, or it is not known."""
         if self.step.value is None:
             return None
-        rest = self.step.value - sum(figure.value or 0.0 for figure in told)
+        rest = self.step.value - sum(figure.value or 0.0 for figure in energies)
         if rest <= 1e-9 * self.step.value:
             return None
         return Figure(

@@ -160,8 +160,8 @@ def _print_operations(report: RunReport, console: Console) -> None:
     texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
     texts["step_kinds"] = "steps"
     figures = {"time": "time", "share": "share", "energy": "energy"}
-    told = _unknown(_metric_rows(report))
-    _print_table(name, table([row.to_dict() for row in top], texts, figures), console, told)
+    reasons = _unknown(_metric_rows(report))
+    _print_table(name, table([row.to_dict() for row in top], texts, figures), console, reasons)
     for note in report.operations_notes:
         _print_note(plain(note), console)
 
@@ -181,9 +181,9 @@ def _print_unattributed(report: RunReport, console: Console) -> None:
         for name, figures in report.unattributed.items()
     ]
     if rows:
-        told = _unknown(_metric_rows(report))
+        reasons = _unknown(_metric_rows(report))
         shown = costs(rows, name="unattributed")
-        _print_table("Unattributed: what no operation covers", shown, console, told)
+        _print_table("Unattributed: what no operation covers", shown, console, reasons)
         if "energy_per_step_with_idle" in report.metrics:
             _print_note(wording.whole_step(report), console)
     rows = [{"name": name, **vars(span)} for name, span in report.outside_steps.items()]
@@ -261,7 +261,7 @@ def print_comparison(reports: Sequence[RunReport], console: Console) -> None:
         _print_note(sentence, console, mark="-")
 
 
-def _print_table(name: str, shown: Table, console: Console, told: Collection[str] = ()) -> None:
+def _print_table(name: str, shown: Table, console: Console, reasons: Collection[str] = ()) -> None:
     """Prints a table and its notes, but for reasons why figures are missing that were told before."""
     grid = _grid(name)
     for column in shown.columns:
@@ -276,7 +276,7 @@ def _print_table(name: str, shown: Table, console: Console, told: Collection[str
         grid.add_row(*(_cell(c, cell) for c, cell in zip(shown.columns, row, strict=True)))
     console.print(grid)
     for note in shown.notes:
-        if note.partition(" missing: ")[2] not in told:  # of all rows, not of some
+        if note.partition(" missing: ")[2] not in reasons:  # of all rows, not of some
             _print_note(note, console, mark="-")
 
 

@@ -158,7 +158,7 @@ def test_ctrl_c_closes_the_run(tmp_path: Path, trainer: Start) -> None:
     assert "Warning" not in errors
     run = wattstep.load(one.run)
     assert run.info.state == "closed"
-    assert run.info.notes == ("no operations: torch was not loaded when the steps began",)
+    assert run.info.notes == ("no operations: no framework was loaded when the steps began",)
     steps = run.tables.steps()
     assert len(steps.index) >= one.last[0] + 1
     assert np.all(np.diff(steps.index) == 1)

@@ -363,7 +363,7 @@ def test_without_torch_there_are_no_operations_and_the_run_says_why(tmp_path: Pa
     assert len(table(tmp_path / "run", "steps")) == 12
     assert table(tmp_path / "run", "operations") == []
     assert read_info(tmp_path / "run").notes == (
-        "no operations: torch was not loaded when the steps began",
+        "no operations: no framework was loaded when the steps began",
     )
     assert read_info(tmp_path / "run").engine == "python"
 

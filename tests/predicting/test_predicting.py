@@ -83,8 +83,8 @@ def test_kernels_that_nobody_measured_are_told() -> None:
 def test_memory_is_what_one_adds_up() -> None:
     batch = 32
     image = batch * 64 * PIXELS * PIXELS * 4
-    # 7 tiles of 4×4 outputs on a side, 36 numbers each, of inputs and outputs; and of the weights.
-    workspace = (batch * 7 * 7 * 36 * 128 + 36 * 64 * 64) * 4
+    # 14 tiles of 4×4 outputs on a side, 36 numbers each, of inputs and outputs; and of the weights.
+    workspace = (batch * 14 * 14 * 36 * 128 + 36 * 64 * 64) * 4
     found = replay(step(batch))
     assert found.workspace == workspace
     # Weights, gradient that stays, momentum; input, output and its gradient; a second gradient; workspace.

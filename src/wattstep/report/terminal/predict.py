@@ -87,10 +87,11 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
         for row in last.kinds[:LARGEST_KINDS]
     ]
     lines.append(f"At batch {predictions[-1].batch_size} time goes to: {', '.join(shares)}.")
-    lines.append(
-        f"Intervals hold in 90 % of cases: how far trainings of families left out of the fit were off. "
-        f"Fitted to {predictor.fitted.fitted}."
-    )
+    if predictor.fitted.checked:
+        rests = "Intervals hold in 90 % of cases: how far trainings of families left out of the fit were off."
+    else:
+        rests = "Intervals are estimates: no prediction for this device was ever checked."
+    lines.append(f"{rests} Fitted to {predictor.fitted.fitted}.")
     for one in predictions:
         reason = one.energy_per_step.reason
         if reason:

@@ -103,14 +103,24 @@ PASCAL: Final = {
     "alexnet": 14.56, "googlenet": 39.14, "vgg16": 128.62, "resnet50": 103.58,
 }  # fmt: skip
 PASCAL_PEAK, PASCAL_BANDWIDTH = 10.97e12, 480e9
-FIXED: Final = {
-    "convolution": {"tile": 32.0},
-    # Sides of kernels that the table has.
-    "dense convolution": {"least_kernel": 3.0, "most_kernel": 3.0},
-    "pointwise convolution": {"least_kernel": 1.0, "most_kernel": 1.0},
-    "strided convolution": {"unaligned": 1.0, "least_kernel": 3.0, "most_kernel": 7.0},
-    "depthwise convolution": {"traffic_times": 1.5, "least_kernel": 3.0, "most_kernel": 3.0},
-    "matrix product": {"bandwidth_efficiency": 0.6},
+# What is not fitted: value, ends and what it rests on; sides of kernels are those that the table has.
+GUESSED: Final[dict[str, dict[str, tuple[float, float, float, str]]]] = {
+    "convolution": {"tile": (32, 24, 64, "the least tile of rows of cuDNN's kernels for Pascal")},
+    "strided convolution": {
+        "unaligned": (1, 0.65, 1.05, "strided kernels have no fast variant to lose"),
+    },
+    "depthwise convolution": {
+        "traffic_times": (1.5, 1, 3, "a loop an output reads its neighbours from the cache"),
+    },
+    "matrix product": {
+        "bandwidth_efficiency": (0.6, 0.45, 0.8, "reads of matrices, as of other tensors"),
+    },
+}
+KERNELS_SEEN: Final = {
+    "dense convolution": (3, 3),
+    "pointwise convolution": (1, 1),
+    "strided convolution": (3, 7),
+    "depthwise convolution": (3, 3),
 }
 
 
@@ -304,8 +314,10 @@ def _captured(source: ModuleSource, name: str, cache: Path | None) -> StepFamily
 def values_of(logarithms: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
     """Values by kind, as a device's file has them."""
     values: dict[str, dict[str, float]] = {"step": {}, "convolution": {}}
-    for kind, fixed in FIXED.items():
-        values.setdefault(kind, {}).update(fixed)
+    for kind, guessed in GUESSED.items():
+        values.setdefault(kind, {}).update({name: value for name, (value, *_) in guessed.items()})
+    for kind, (least, most) in KERNELS_SEEN.items():
+        values.setdefault(kind, {}).update(least_kernel=least, most_kernel=most)
     for (_, _, places), logarithm in zip(PRIORS.values(), logarithms, strict=True):
         for kind, name in places:
             values.setdefault(kind, {})[name] = float(np.exp(logarithm))
@@ -612,23 +624,38 @@ BEGIN: Final = "# What follows is written by benchmarks/predict_tx2.py.\n"
 def toml(
     logarithms: np.ndarray[Any, Any],
     scatter: np.ndarray[Any, Any],
-    system: dict[str, float],
-    reaches: dict[str, float],
+    systems: Sequence[dict[str, float]],
+    reaches: dict[str, tuple[float, float, float]],
 ) -> str:
-    """The fitted values as the device's file has them."""
-    kinds: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for kind, fixed in FIXED.items():
-        kinds[kind] = {name: (value, value, value) for name, value in fixed.items()}
+    """The fitted values as the device's file has them.
+
+    Args:
+        logarithms: Of the values of kinds.
+        scatter: Their standard deviations.
+        systems: Values of memory: fitted to all families, then without each.
+        reaches: Of the intervals, with their ends.
+    """
+    kinds: dict[str, dict[str, str]] = defaultdict(dict)
+    for kind, guessed in GUESSED.items():
+        for name, (value, low, high, why) in guessed.items():
+            kinds[kind][name] = _value(value, low, high, ("estimate", why))
+    for kind, (least, most) in KERNELS_SEEN.items():
+        kinds[kind] |= {
+            "least_kernel": _value(least, least, least),
+            "most_kernel": _value(most, most, most),
+        }
     for (_, _, places), logarithm, deviation in zip(
         PRIORS.values(), logarithms, scatter, strict=True
     ):
-        ends = tuple(float(np.exp(logarithm + side * 1.645 * deviation)) for side in (0, -1, 1))
+        middle, low, high = np.exp(logarithm + 1.645 * deviation * np.array([0, -1, 1]))
         for kind, name in places:
-            kinds.setdefault(kind, {})[name] = ends  # type: ignore[assignment]
-    kinds["memory"] = {
-        name: (float(value),) * 3 for name, value in {**system, "stays": STAYS_MIB * MIB}.items()
-    }
-    kinds["interval"] = {name: (value, value, value) for name, value in reaches.items()}
+            kinds[kind][name] = _value(middle, low, high)
+    for name, value in systems[0].items():
+        others = [each[name] for each in systems if each[name] > 0]
+        kinds["memory"][name] = _value(value, 0.95 * min(others), 1.05 * max(others))
+    stays = (STAYS_MIB * MIB, 0.0, 4 * STAYS_MIB * MIB)
+    kinds["memory"]["stays"] = _value(*stays)
+    kinds["interval"] = {name: _value(*ends) for name, ends in reaches.items()}
     lines = [BEGIN.rstrip()]
     for kind, values in kinds.items():
         lines += [
@@ -637,10 +664,18 @@ def toml(
             f'fitted = "{FITTED}"',
             'basis = "calibration"',
             f'source = "{SOURCE}"',
+            *(f"{name} = {value}" for name, value in values.items()),
         ]
-        for name, (value, low, high) in values.items():
-            lines.append(f"{name} = {{ value = {value:.4g}, low = {low:.4g}, high = {high:.4g} }}")
     return "\n".join(lines) + "\n"
+
+
+def _value(value: float, low: float, high: float, other: tuple[str, str] | None = None) -> str:
+    ends = f"value = {value:.4g}, low = {low:.4g}, high = {high:.4g}"
+    return (
+        "{ "
+        + (ends if other is None else f'{ends}, basis = "{other[0]}", source = "{other[1]}"')
+        + " }"
+    )
 
 
 def main() -> None:
@@ -665,6 +700,9 @@ def main() -> None:
     whole = list(by_family.values())
     reaches = {
         name: reach([each.of(quantity) for each in whole]) for quantity, name in INTERVALS.items()
+    }
+    of_families = {
+        name: [reach([each.of(quantity)]) for each in whole] for quantity, name in INTERVALS.items()
     }
     print("half of the 90 % interval, in logarithms:", {k: round(v, 3) for k, v in reaches.items()})
     for only in (True, False):
@@ -701,7 +739,18 @@ def main() -> None:
     print({name: round(value / MIB, 2) for name, value in system.items()})
     if given.write is not None:
         before, _, _ = given.write.read_text().partition(BEGIN)
-        made = toml(logarithms, scatter, system, reaches)
+        systems = [
+            system,
+            *(
+                fit_system([n for n in networks if n.family != family], floor)
+                for family in FAMILIES
+            ),
+        ]
+        ends = {
+            name: (value, min(of_families[name]), max(value, *of_families[name]))
+            for name, value in reaches.items()
+        }
+        made = toml(logarithms, scatter, systems, ends)
         given.write.write_text(before.rstrip() + "\n\n" + made)
 
 

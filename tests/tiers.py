@@ -76,6 +76,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
         "matrix": "every command on recorded runs",
+        "predicting/test_module.py": "captures networks",
         "profiling": "scripts under a recorder",
         "recorder": "records with the real sampler",
         "reports/pages/paper/test_figures_in_browser.py": "a browser",

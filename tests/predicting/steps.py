@@ -6,12 +6,12 @@ import numpy as np
 
 from wattstep.schema.step_graph import Convolution, StepFamily, StepGraph
 
-PIXELS, KERNEL = 28, 3
+PIXELS, KERNEL = 56, 3
 WEIGHTS = 64 * 64 * KERNEL * KERNEL * 4  # bytes
 
 
 def convolution(images: float, *, inputs: int = 64, outputs: int = 64, side: int = KERNEL, groups: int = 1) -> Convolution:  # fmt: skip
-    """Of 28×28 pixels, that keeps the size."""
+    """Of 56×56 pixels, that keeps the size."""
     return Convolution(
         images=images, inputs=inputs, outputs=outputs, kernel=(side, side), stride=(1, 1), groups=groups,
         input_size=(PIXELS, PIXELS), output_size=(PIXELS, PIXELS),

@@ -12,7 +12,9 @@ from wattstep.devices.table import Device, Floor, Processor, Value
 from wattstep.errors import InvalidValueError
 
 BORROWED: Final = ("jetson-tx2", "torch-1.6")  # whose values others take
-BORROWED_SPREAD: Final = log(2.0)  # by which these may be off elsewhere, times and divided by
+# By which these may be off elsewhere, times and divided by: tensors are the same everywhere.
+BORROWED_SPREAD: Final = {"step_time": log(2.0)}
+BORROWED_MEMORY_SPREAD: Final = log(1.25)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class Fitted:
         values: By kind of kernel and name.
         reach: Half of the 90 % interval by quantity, as a logarithm.
         fitted: Where the values were fitted.
+        checked: Whether intervals rest on trainings of this device.
         notes: What a reader must know of them.
     """
 
@@ -43,6 +46,7 @@ class Fitted:
     values: Mapping[str, Mapping[str, float]]
     reach: Mapping[str, float]
     fitted: str
+    checked: bool
     notes: tuple[str, ...] = ()
 
 
@@ -69,22 +73,22 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     gpu = gpus[0]
     of, name = device, engine or next(iter(device.kinds), None)
     notes: tuple[str, ...] = ()
-    spread = 0.0
+    borrowed = False
     if name is None or name not in device.kinds:
         of, name = devices.find(BORROWED[0]), BORROWED[1]
-        spread = BORROWED_SPREAD
+        borrowed = True
         notes = (
             f"nobody measured {engine or 'torch'} on {device.name}: efficiencies are those of {BORROWED[1]} on "
             f"{of.name}, in proportion to peak and bandwidth, and may be off by 2 times",
         )
     peak, bandwidth = gpu.peak.get(precision), device.memory.bandwidth
     usable = device.memory.usable or device.memory.size
-    floor = _floor(device, engine or name) or _floor(of, name)
+    floor = _floor(device, engine or name)
     for what, value in (
         (f"processors' peak in {precision}", peak),
         ("memory.bandwidth", bandwidth),
         ("memory.usable", usable),
-        ("floors", floor),
+        (f"floors of {engine or name}", floor),
     ):
         if value is None:
             raise InvalidValueError(
@@ -96,7 +100,10 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     assert floor is not None
     assert floor.memory is not None
     kinds = of.kinds[name]
-    reach = {key: value.value + spread for key, value in kinds["interval"].values.items()}
+    reach = {key: value.value for key, value in kinds["interval"].values.items()}
+    if borrowed:
+        for key in reach:
+            reach[key] += BORROWED_SPREAD.get(key, BORROWED_MEMORY_SPREAD)
     return Fitted(
         device=device,
         engine=engine or name,
@@ -111,6 +118,7 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         },
         reach=reach,
         fitted=kinds["step"].fitted,
+        checked=not borrowed,
         notes=notes,
     )
 

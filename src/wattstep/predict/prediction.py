@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any, Final
@@ -13,7 +13,7 @@ from wattstep.predict.fitted import widened
 from wattstep.predict.power import Ranged
 from wattstep.predict.time import StepTime
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.figure import Figure, Status, counted, missing
 from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
@@ -243,19 +243,21 @@ class Prediction:
         )
 
     def _costs(
-        self, seconds: float, *, calls: float | None = None, flops: float = 0.0, moved: float = 0.0
+        self, seconds: float, *, calls: float = 0.0, flops: float = 0.0, moved: float = 0.0
     ) -> dict[str, Any]:
         share = seconds / self.time.total
-        figure: Callable[[float, str], Figure] = lambda value, unit: self._figure(  # noqa: E731
-            value, unit, "step_time", "its kernels' part of the step"
-        )
+
+        def figure(value: float, unit: str) -> Figure:
+            return self._figure(value, unit, "step_time", "its kernels' part of the step")
+
         costs: dict[str, Any] = {"time": figure(seconds, "s"), "share": figure(share, "ratio")}
-        if calls is not None:
-            costs["calls"] = figure(calls, "")
-        if flops:
-            costs["flops"] = figure(flops, "")
-        if moved:
-            costs["bytes"] = figure(moved, "B")
+        for name, amount, unit in (
+            ("calls", calls, ""),
+            ("flops", flops, ""),
+            ("bytes", moved, "B"),
+        ):
+            if amount:
+                costs[name] = counted(amount, unit, "captured step")
         if self.power is not None:
             costs["energy"] = figure(share * float(self.energy_per_step), "J")
         return costs

@@ -27,7 +27,7 @@ from wattstep.schema.step_graph import StepFamily
 UNFAMILIAR_SPREAD: Final = log(2)  # by which an operation that none was measured of may be off
 WORTH_SAYING: Final = 0.05
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
-LARGEST: Final = 4096  # batch that is looked at
+LARGEST: Final = 4096  # batch size that is looked at
 
 
 class Predictor:
@@ -145,10 +145,11 @@ class Predictor:
         )
 
     def largest(self, probability: float = 0.5) -> int:
-        """The largest batch size that fits with a probability; 0: not even 1 does."""
+        """The largest batch size that fits with a probability, `LARGEST` at most; 0: not even 1 does."""
         below, above = 0, 1
         while above <= LARGEST and self.fits_with(above) >= probability:
-            below, above = above, above * 2
+            below, above = above, 2 * above
+        above = min(above, LARGEST + 1)
         while above - below > 1:
             middle = (below + above) // 2
             if self.fits_with(middle) >= probability:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.predict import Prediction, Predictor
+from wattstep.predict.predictor import LARGEST
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -75,6 +76,8 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
     room = f"A training can take {memory} beyond the idle system."
     if even == 0:
         lines = [f"{room} Not even a batch of 1 fits: a smaller network or input would."]
+    elif sure >= LARGEST:
+        lines = [f"{room} It fits with 98 % up to batch {LARGEST} and beyond."]
     else:
         upto = f"It fits with 98 % up to batch {sure}" if sure else "No batch fits with 98 %"
         lines = [f"{room} {upto}; memory runs out from about batch {even + 1} on."]
@@ -84,13 +87,14 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
         for row in last.kinds[:LARGEST_KINDS]
     ]
     lines.append(f"At batch {predictions[-1].batch_size} time goes to: {', '.join(shares)}.")
-    lines.append(
-        f"Intervals hold in 90 % of cases: how far trainings of families left out of the fit were off. "
-        f"Fitted to {predictor.fitted.fitted}."
-    )
+    if predictor.fitted.checked:
+        rests = "Intervals hold in 90 % of cases: how far trainings of families left out of the fit were off."
+    else:
+        rests = "Intervals are estimates: no prediction for this device was ever checked."
+    lines.append(f"{rests} Fitted to {predictor.fitted.fitted}.")
     for one in predictions:
         reason = one.energy_per_step.reason
         if reason:
             lines.append(f"Energy: {reason}.")
             break
-    return [*lines, *dict.fromkeys(note for one in predictions for note in one.notes)]
+    return [*lines, *predictions[-1].notes]

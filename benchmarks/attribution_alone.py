@@ -23,7 +23,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.sensors.process_cpu import open_task_clocks
 from wattstep.recorded.power import EnergySource
 from wattstep.run import Run, load
-from wattstep.schema.figure import Status
+from wattstep.schema.figure import Missing, Status
 from wattstep.schema.workload import Preparation
 from wattstep.workloads.torch import TorchWorkload
 
@@ -188,7 +188,7 @@ def inside(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
         curve=run.series.curve(channel), status=Status.MEASURED, source=channel.source, prompt=True
     )
     process = process_of(breakdown, source)
-    if isinstance(process, str):
+    if isinstance(process, Missing):
         raise SystemExit(process)
     found = regression_result([process], source)
     shared = breakdown.plain.shared("cpu_time")
@@ -196,11 +196,11 @@ def inside(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
     position = {int(code): number for number, code in enumerate(process.code)}
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     codes = breakdown.plain.codes("operations")
-    for row in breakdown.plain.rows("operations"):
-        mine = codes[row["key"]]
+    for key, row in breakdown.plain.rows("operations").items():
+        mine = codes[key]
         members = np.array([position[int(code)] for code in mine if int(code) in position])
         entry = {
-            "time": row["time"], "calls": row["calls"].value,
+            "time": row.time, "calls": row.figures.value("calls"),
             "overlap": float(shared[mine].sum()), "regression": None,
         }  # fmt: skip
         groups = [g for g in found.regression.groups if len(np.intersect1d(g.members, members))]
@@ -208,7 +208,7 @@ def inside(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
             group = groups[0]
             entry["regression"] = group.energy if len(group.members) == len(members) else None
             entry["group"] = f"{len(group.members)} of {found.label(group)}"
-        rows[row["layer"], row["name"]] = entry
+        rows[row.layer, row.name] = entry
     return rows
 
 

@@ -360,11 +360,11 @@ class Stack:
         small = [condensed(work) for work in works]
         self._begins = np.cumsum([0, *(len(work.kinds) for work in small[:-1])])
         columns = [each.name for each in fields(Work) if each.name != "starts"]
-        self._work = replace(
-            small[0],
-            **{name: np.concatenate([getattr(work, name) for work in small]) for name in columns},
-        )
-        self.starts = {
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(work, name) for work in small]) for name in columns
+        }
+        self._work = replace(small[0], **joined)
+        self.starts: Any = {  # of all steps at once
             phase: np.array([work.starts[phase] for work in works]) for phase in works[0].starts
         }
 

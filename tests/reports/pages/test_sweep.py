@@ -106,7 +106,7 @@ def test_of_repetitions_the_middle_one_stands_in_the_cell_and_one_that_failed_sh
 def test_rows_tell_threads_apart_only_where_they_differ() -> None:
     assert [row.title for row in fit_table(report(outcome("net", 1))).rows] == ["net"]
     both = report(outcome("net", 1), threads=[1, None])
-    assert [row.title for row in fit_table(both).rows] == ["net, 1 threads", "net, default threads"]
+    assert [row.title for row in fit_table(both).rows] == ["net, 1 thread", "net, default threads"]
 
 
 def test_what_a_fleet_sends_elsewhere_does_not_stand_as_open() -> None:

@@ -68,7 +68,7 @@ class Facts:
         if not self.ours:
             script = self.script
             return f"wattstep profile {script}" if script else "record the training again"
-        return self.run_with(threads=self.run.info.threads)
+        return self.run_with()
 
     def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:
         """The command that trains one of our workloads with another batch or other threads.
@@ -79,7 +79,7 @@ class Facts:
         scheme = info.target.partition(":")[0]
         options = {
             "batch": batch or info.batch_size,
-            "threads": threads,
+            "threads": threads or info.threads,
             "target": {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:..."),
         }
         given = (f" --{name} {value}" for name, value in options.items() if value)

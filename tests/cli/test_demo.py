@@ -10,6 +10,8 @@ from tests.reports.pages.tree import tree
 
 from wattstep.cli.demo import RECORDING, demo
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_the_demo_tells_the_truth_of_the_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -28,6 +30,20 @@ def test_the_demo_tells_the_truth_of_the_recording(
     for owed in ("vgg9_cifar10_train.csv", "AmazingDD/Jetson-Energy-Monitor", "2025 Yu Di", "MIT"):
         assert owed in credit
         assert owed in notice
+
+
+def test_the_readme_s_first_output_is_what_the_demo_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    demo(out=tmp_path)
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = [each for each in readme.split("```") if each.startswith("\nVGG9 on CIFAR-10")]
+    shown = [" ".join(line.split()) for line in block.splitlines()]
+    for line in shown:
+        told = line in ("...", "") or line.startswith("report: file:///")
+        assert told or any(each.startswith(line) for each in printed), line
 
 
 def test_the_demo_says_each_thing_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,10 @@ def test_a_command_trains_where_the_run_was_trained(
 ) -> None:
     info = {"options": {"rate_rule": "linear"}, "workload": "lenet", "target": target}
     run = load(trained(tmp_path / "run", phases=OPTIMIZER, info=info))
-    assert given(advice(run))["larger_batch"]["how"] == f"wattstep run lenet --batch 8{option}"
+    assert (
+        given(advice(run))["larger_batch"]["how"]
+        == f"wattstep run lenet --batch 8 --threads 1{option}"
+    )
 
 
 def test_data_loading_can_be_hidden_as_far_as_the_rest_lasts(tmp_path: Path) -> None:

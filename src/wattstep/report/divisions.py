@@ -9,9 +9,15 @@ from typing import Final
 from wattstep.report.wording import unattributed_name
 from wattstep.schema.figure import Figure, weakest
 from wattstep.schema.figures import Figures
+from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
 MOST_PARTS: Final = 5  # the others are one
+
+
+def named_layers(report: RunReport) -> list[CostRow]:
+    """Rows of layers; what ran outside of all of them, "" or in brackets, is none."""
+    return [row for row in report.layers if row.layer and not row.layer.startswith("(")]
 
 
 @dataclass(frozen=True)

@@ -144,8 +144,8 @@ def test_sentences_say_what_changed_when_and_where_it_leads() -> None:
         )
     )
     assert said == [
-        "The last minute trained at 75.0% of the throughput of the first; power 9.00 W at first, "
-        "7.00 W at last.",
+        "The last minute trained at 75.0% of the throughput of the first; power 9.00 W in the first "
+        "minute, 7.00 W in the last.",
         "Throttling set in 2.8 min after the first step: cpu0.cap fell to 1.6 GHz.",
         "It did not become steady: cpu moves.",
         "The thermal model has a time constant of 95 s and settles at 71.2 °C at the training's "

@@ -69,7 +69,7 @@ class Facts:
         if not self.ours:
             script = self.script
             return f"wattstep profile {script}" if script else "record the training again"
-        return self.run_with(threads=self.run.info.threads)
+        return self.run_with()
 
     def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:
         """The command that trains one of our workloads with another batch or other threads.
@@ -81,7 +81,7 @@ class Facts:
         options = {
             "engine": None if self.on_torch else self.run.breakdown.instruments.framework,
             "batch": batch or info.batch_size,
-            "threads": threads,
+            "threads": threads or info.threads,
             "target": {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:..."),
         }
         given = (f" --{name} {value}" for name, value in options.items() if value)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import beside, divisions
+from wattstep.report.divisions import beside, divisions, named_layers
 from wattstep.report.html import charts
 from wattstep.report.html.flame import flame_chart
 from wattstep.report.html.learning import learning_charts
@@ -114,7 +114,8 @@ def _divided(report: RunReport) -> list[dict[str, Any]]:
 
 def _costliest(report: RunReport) -> dict[str, Any] | None:
     """The layers that cost most, by energy where it is known; operations where there are no layers."""
-    of, rows = ("layers", report.layers) if report.layers else ("operations", report.operations)
+    layers = named_layers(report)
+    of, rows = ("layers", layers) if layers else ("operations", list(report.operations))
     for what in ("energy", "time"):
         known = [row for row in rows if row.figures.value(what)]
         if known:

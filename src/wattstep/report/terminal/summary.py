@@ -14,7 +14,7 @@ from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
 from wattstep.report import machines, wording
-from wattstep.report.divisions import Part, divisions
+from wattstep.report.divisions import Part, divisions, named_layers
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.run import STYLES
 from wattstep.report.values import Shown, brief, plain, show
@@ -190,8 +190,7 @@ def _bar(parts: Sequence[Part], console: Console, room: int) -> Text:
 
 def _costliest(report: RunReport, console: Console) -> Grid | None:
     rows = sorted(report.operations, key=seconds, reverse=True)[:COSTLIEST]
-    named = (row for row in report.layers if row.layer and not row.layer.startswith("("))
-    layers = sorted(named, key=_costs, reverse=True)[:1]
+    layers = sorted(named_layers(report), key=_costs, reverse=True)[:1]
     if not rows:
         return None
     grid = Grid.grid(padding=(0, 2, 0, 0))

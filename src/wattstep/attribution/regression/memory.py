@@ -31,8 +31,8 @@ SURE = 0.999  # and one that predicts better than a plain average as surely as t
 MUCH = 0.05  # of the energy is with other kinds than without a memory
 FORGETS = (
     "the sensor seems to average exponentially, or power to go on from one operation into the next "
-    "(time constant about {:.2g} ms), or operations to begin by so much beside where traced steps "
-    "have them, which looks alike in its samples: which operation took it is not told"
+    "(time constant about {:.2g} ms), or operations or samples to lie by so much beside their times, "
+    "which looks alike: which operation took it is not told"
 )
 
 

@@ -56,6 +56,9 @@ class StandIn:
     class Stream:
         cuda_stream = 0
 
+        def __init__(self, number: int = 0, priority: int = 0) -> None:
+            pass
+
     _stream = Stream()
 
     def device_count(self) -> int:

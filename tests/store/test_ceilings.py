@@ -8,7 +8,10 @@ import pytest
 from tests.explaining.made import DEVICE, TORCH, ceilings
 
 from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.schema.figure import Missing
 from wattstep.store.ceilings import find, keep, read, write
+
+ENGINE = f"torch {TORCH}"
 
 
 @pytest.fixture(autouse=True)
@@ -20,32 +23,32 @@ def test_what_was_kept_is_found() -> None:
     one, two = ceilings(threads=1), ceilings(threads=2)
     keep(one)
     keep(two)
-    assert find({**DEVICE, "memory": 1}, TORCH, 2) == two
+    assert find({**DEVICE, "memory": 1}, ENGINE, 2) == two
 
 
 def test_those_measured_later_take_the_place_of_earlier_ones() -> None:
     keep(ceilings(flops=1e9))
     keep(ceilings(flops=2e9))
-    found = find(DEVICE, TORCH, 1)
-    assert not isinstance(found, str)
+    found = find(DEVICE, ENGINE, 1)
+    assert not isinstance(found, Missing)
     assert found == ceilings(flops=2e9)
 
 
 def test_why_none_fits_is_said() -> None:
-    assert find(DEVICE, TORCH, 1) == "no ceilings were measured yet"
+    assert find(DEVICE, ENGINE, 1) == "no ceilings were measured yet"
     keep(ceilings(threads=1))
-    assert "threads (1), the run used 4" in str(find(DEVICE, TORCH, 4))
-    assert f"with torch {TORCH}, the run used 9.9" in str(find(DEVICE, "9.9", 1))
-    assert "cpu: processor, the run's: other" in str(find({**DEVICE, "cpu": "other"}, TORCH, 1))
-    assert "does not say" in str(find(DEVICE, None, 1))
-    assert "does not say" in str(find(DEVICE, TORCH, None))
+    assert "threads (1), the run used 4" in str(find(DEVICE, ENGINE, 4))
+    assert f"with torch {TORCH}, the run used 9.9" in str(find(DEVICE, "torch 9.9", 1))
+    assert "cpu: processor, the run's: other" in str(find({**DEVICE, "cpu": "other"}, ENGINE, 1))
+    assert "does not say" in str(find(DEVICE, "torch", 1))
+    assert "does not say" in str(find(DEVICE, ENGINE, None))
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = keep(ceilings())
     path.write_text("{")
     with pytest.raises(DamagedRunError, match=path.name):
-        find(DEVICE, TORCH, 1)
+        find(DEVICE, ENGINE, 1)
     with pytest.raises(DamagedRunError, match="cannot be read"):
         read(tmp_path / "nothing.json")
 

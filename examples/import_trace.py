@@ -17,7 +17,7 @@ trace = folder.with_suffix(".trace.json")
 model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 # Steps are marked in the trace where the profiler has a schedule.
-every_step = schedule(wait=0, warmup=2, active=18)
+every_step = schedule(wait=0, warmup=2, active=18, repeat=1)
 with profile(activities=[ProfilerActivity.CPU], schedule=every_step) as profiler:
     for _ in range(20):
         optimizer.zero_grad()

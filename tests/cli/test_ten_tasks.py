@@ -109,7 +109,9 @@ def test_no_sentence_stands_twice_in_all_tables_either(home: Path, command: str)
 def test_which_runs_there_are_and_what_they_cost(home: Path) -> None:
     text = asked("runs", "list", home=home)
     for name in ("a", "b", "words"):
-        assert re.search(rf"20\d\d-\d\d-\d\d \d\d:\d\d .*? m?s ≈ {NUMBER} m?J runs/{name}\b", text)
+        assert re.search(
+            rf"20\d\d-\d\d-\d\d \d\d:\d\d .*? [mµ]?s ≈ {NUMBER} m?J runs/{name}\b", text
+        )
 
 
 def test_what_a_training_costs_in_wh_money_and_co2(home: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from wattstep.stats.statistics import mean_figure, ratio_figure
 NAME = "variance"
 TITLE = "Operations and steps that varied, and what that coincided with"
 MOST_TOLD = 3
+ALSO = "the same is true of it."
 WORTH_TELLING = 0.5  # of an operation's variance between its shapes
 
 
@@ -39,13 +40,22 @@ def variance(run: Run) -> Section:
     return Section(
         name=NAME,
         title=TITLE,
-        sentences=tuple(sentences),
+        sentences=tuple(_once(sentences)),
         figures=_figures(slow_instances),
         tables=tuple(tables(slow_instances)),
     )
 
 
 # --- sentences ----------------------------------------------------------------------------------
+
+
+def _once(sentences: Iterable[str]) -> Iterator[str]:
+    """The sentences; what one ends with, another does not say again."""
+    ends: set[str] = set()
+    for sentence in sentences:
+        begin, parted, end = sentence.rpartition("; ")
+        yield f"{begin}; {ALSO}" if parted and end in ends else sentence
+        ends.add(end)
 
 
 def _of_operations(slow_instances: SlowInstances) -> Iterator[str]:

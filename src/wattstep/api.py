@@ -230,7 +230,7 @@ def predict(
         classes=classes,
         integers="int" in str(getattr(inputs, "dtype", "")),
     )
-    captured = engines.find("torch").capture(source, Preparation(batch_size=1), "fp32")
+    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), "fp32")
     return Predictor(captured, devices.find(device), engine=engine).at(batch_size)
 
 

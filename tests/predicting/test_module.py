@@ -89,3 +89,26 @@ def test_several_outputs_are_judged_together() -> None:
 
     names = find("torch").capture(source(Two), Preparation(batch_size=1), "fp32").small.names
     assert names.count("aten::nll_loss_forward") == 2
+
+
+class Distances(nn.Module):
+    """Each sample beside each other one, and one more layer in large batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 4), nn.Linear(4, 4)
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.first(samples)
+        made = self.second(made) if len(made) > 40 else made
+        return (made[:, None] - made[None]).sum(1)
+
+
+def test_what_does_not_grow_in_proportion_is_captured_at_each_batch() -> None:
+    predicted = wattstep.predict(Distances(), (128, 8), device="tx2", optimizer="sgd")
+    assert max(predicted.graph.sizes) == 4 * 128 * 128 * 4
+    assert "second" in predicted.graph.layers
+    assert any("captured by itself" in note for note in predicted.notes)
+    few = wattstep.predict(Distances(), (4, 8), device="tx2", optimizer="sgd")
+    assert "second" not in few.graph.layers
+    assert max(few.graph.sizes) == 4 * 4 * 4 * 4

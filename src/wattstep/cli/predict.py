@@ -72,7 +72,9 @@ def predict(
         name, title = of.facts.name, of.facts.title
     own = isinstance(of, ModuleSource)
     preparation = Preparation(
-        batch_size=1, classes=None if own else classes, image_size=None if own else image_size
+        batch_size=max(sizes),
+        classes=None if own else classes,
+        image_size=None if own else image_size,
     )
     captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
     predictor = Predictor(captured, device, engine=engine, precision=precision)
@@ -84,6 +86,7 @@ def predict(
         fits = {
             "probability": {str(one.batch_size): one.fits_with for one in predictions},
             "largest_batch": {"0.98": predictor.largest(0.98), "0.5": predictor.largest(0.5)},
+            "searched_to": predictor.searched,
         }
         dump({"runs": reports, "fits": fits}, sys.stdout)
         return

@@ -26,8 +26,14 @@ from wattstep.schema.step_graph import StepFamily
 
 UNFAMILIAR_SPREAD: Final = log(2)  # by which an operation that none was measured of may be off
 WORTH_SAYING: Final = 0.05
+EACH_CAPTURED: Final = (
+    "its operations or their sizes do not grow in proportion to the batch: each batch size is captured by "
+    "itself, and the largest that fits is known to an eighth"
+)
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
-LARGEST: Final = 4096  # batch size that is looked at
+LARGEST: Final = 1 << 20  # batch size that is looked at
+MOST_CAPTURED: Final = 4096  # where each has to be captured
+COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has to be captured
 
 
 class Predictor:
@@ -69,10 +75,10 @@ class Predictor:
         """The prediction for a batch size.
 
         Raises:
-            InvalidValueError: It is less than 1.
+            InvalidValueError: It is less than 1 or more than `LARGEST`.
         """
-        if batch_size < 1:
-            raise InvalidValueError(f"batch {batch_size}: it must be at least 1")
+        if not 1 <= batch_size <= LARGEST:
+            raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work = work_of(graph)
@@ -83,6 +89,8 @@ class Predictor:
             "step_time": hypot(fitted.reach["step_time"], strange * UNFAMILIAR_SPREAD),
         }
         notes = [*fitted.notes, *graph.notes]
+        if self.captures_each:
+            notes.append(EACH_CAPTURED)
         if strange > WORTH_SAYING:
             notes.append(
                 f"{100 * strange:.0f} % of the time is in operations that no value was fitted to (products of "
@@ -144,16 +152,34 @@ class Predictor:
             self._reserved(batch_size).reserved, most, self.fitted.reach["reserved"]
         )
 
-    def largest(self, probability: float = 0.5) -> int:
-        """The largest batch size that fits with a probability, `LARGEST` at most; 0: not even 1 does."""
+    @property
+    def captures_each(self) -> bool:
+        """True if each batch size has to be captured by itself: sizes are not in proportion to it."""
+        return self.captured.capture is not None
+
+    @property
+    def searched(self) -> int:
+        """The largest batch size that `largest` looks at."""
+        return MOST_CAPTURED if self.captures_each else LARGEST
+
+    def largest(self, probability: float = 0.5) -> int | None:
+        """The largest batch size that fits with a probability, `searched` at most; 0: not even 1 does.
+
+        Where each batch size is captured by itself, that is the largest of a few, an eighth apart;
+        None: one of them cannot be captured.
+        """
         below, above = 0, 1
-        while above <= LARGEST and self.fits_with(above) >= probability:
-            below, above = above, 2 * above
-        above = min(above, LARGEST + 1)
-        while above - below > 1:
-            middle = (below + above) // 2
-            if self.fits_with(middle) >= probability:
-                below = middle
-            else:
-                above = middle
+        step = COARSE if self.captures_each else 0.0
+        try:
+            while above <= self.searched and self.fits_with(above) >= probability:
+                below, above = above, 2 * above
+            above = min(above, self.searched + 1)
+            while above - below > max(1.0, step * below):
+                middle = (below + above) // 2
+                if self.fits_with(middle) >= probability:
+                    below = middle
+                else:
+                    above = middle
+        except InvalidValueError:  # of a capture
+            return None
         return below

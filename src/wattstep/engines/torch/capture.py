@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import cache
 from math import prod
 from typing import Any, Final
 
@@ -31,10 +32,20 @@ from wattstep.engines.torch.flops import flops_of
 from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
 from wattstep.schema.operation_kinds import kind_of
-from wattstep.schema.step_graph import Convolution, StepFamily, StepGraph
+from wattstep.schema.step_graph import (
+    Convolution,
+    StepFamily,
+    StepGraph,
+    alike,
+    lies_on_line,
+)
 from wattstep.schema.workload import Preparation
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
+# Batch sizes between which a third capture is: far from the two; what an LSTM keeps is asked of a
+# real one, which takes real memory.
+LEAST_THIRD: Final = 64
+MOST_THIRD: Final = 1024
 # Errors of what shapes alone do not tell; numpy's, of being handed a fake tensor, is a RuntimeError.
 # Whatever else they stand for is raised again by the real run that follows.
 NEEDS_VALUES: Final = (
@@ -215,22 +226,36 @@ def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp3
 def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
     """The training step of a workload, at any batch size.
 
+    A third capture, at a large batch, shows whether operations stay the same and sizes grow in
+    proportion. Where they do not (distances between all samples, a branch on the batch), each
+    batch size is captured by itself.
+
     Args:
         workload: As `TorchTrainer` takes it.
-        preparation: Its batch size says nothing here: the family has all.
+        preparation: Its batch size is the largest that anybody asks for.
         precision: As `TorchTrainer` takes it.
 
     Raises:
-        InvalidValueError: Its operations differ from batch to batch.
+        InvalidValueError: It depends on values, and its operations differ from batch to batch.
     """
-    small, large = (
-        capture_at(workload, replace(preparation, batch_size=size), precision=precision)
-        for size in FAKE
-    )
-    if small.notes:
+
+    @cache
+    def at(size: int) -> StepGraph:
+        return capture_at(workload, replace(preparation, batch_size=size), precision=precision)
+
+    small, large = map(at, FAKE)
+    if small.notes:  # it really runs: at a small batch
         note = f"{small.notes[0]}, at batch {FAKE[0]} and {FAKE[1]}; others follow from these two"
-        small = replace(small, notes=(note,))
-    return StepFamily(small=small, large=large)
+        return StepFamily(small=replace(small, notes=(note,)), large=large)
+    each = StepFamily(small=small, large=large, capture=at)
+    try:
+        third = at(min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD))
+    except (
+        Exception
+    ):  # of the user's own code: of a batch that somebody asks for it is raised again
+        return each
+    affine = alike(small, large) and lies_on_line(StepFamily(small=small, large=large), third)
+    return StepFamily(small=small, large=large) if affine else each
 
 
 def _line(error: BaseException) -> str:

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.predict import Prediction, Predictor
-from wattstep.predict.predictor import LARGEST
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -74,13 +73,18 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
     sure, even = predictor.largest(0.98), predictor.largest(0.5)
     memory = quantity(usable.value, "B")
     room = f"A training can take {memory} beyond the idle system."
-    if even == 0:
+    if sure is None or even is None:
+        lines = [f"{room} The largest batch is not known: a larger one cannot be captured."]
+    elif even == 0:
         lines = [f"{room} Not even a batch of 1 fits: a smaller network or input would."]
-    elif sure >= LARGEST:
-        lines = [f"{room} It fits with 98 % up to batch {LARGEST} and beyond."]
     else:
-        upto = f"It fits with 98 % up to batch {sure}" if sure else "No batch fits with 98 %"
-        lines = [f"{room} {upto}; memory runs out from about batch {even + 1} on."]
+        upto = f"It fits with 98 % up to batch {sure:,}" if sure else "No batch fits with 98 %"
+        if sure >= predictor.searched:
+            upto = f"{upto}, the largest that was looked at"
+        ends = f"memory runs out from about batch {even + 1:,} on"
+        if even >= predictor.searched:
+            ends = f"no batch up to {even:,} runs out of memory"
+        lines = [f"{room} {upto}; {ends}."]
     last = predictions[-1].report(workload="", title="")
     shares = [
         f"{row.kind} {100 * float(row.figures['share']):.0f} %"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import erf
 
 import numpy as np
 import pytest
 from tests.predicting.steps import PIXELS, WEIGHTS, convolution, family, step
 
 from wattstep import devices
+from wattstep.devices.table import Device, Value
 from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
-from wattstep.predict.memory import fit_probability, replay, system_memory
+from wattstep.predict.memory import fit_probability, replay, system_memory, training_fits
 from wattstep.predict.time import StepTime, step_time, unfamiliar_share
 from wattstep.predict.work import KERNELS, convolution_kind, work_of
 from wattstep.schema.figure import Status
@@ -117,7 +120,51 @@ def test_larger_batches_take_more_and_fit_less() -> None:
     assert predictor.fits_with(sure) >= 0.98 > predictor.fits_with(sure + 1)
     assert predictor.at(sure).fits()
     assert not predictor.at(even + 1).fits(0.5)
-    assert float(predictor.at(2 * even).system_memory) == TX2.memory.usable.value  # type: ignore[union-attr]
+
+
+def test_how_much_is_usable_counts_with_its_range() -> None:
+    room, none = value(100.0, 100.0, 100.0), value(1.0, 0.5, 2.0)
+    rest = {"most": 1e9, "floor": none, "stays": 0.0}
+    # As likely as not, whatever the ranges: all of them are about 100.
+    unsure = value(100.0, 50.0, 200.0)
+    for usable in (room, unsure):
+        assert training_fits(100, 0.2, usable=usable, **rest) == pytest.approx(0.5, abs=0.01)
+    # The sum of two normal distributions of logarithms: its half interval is the hypotenuse.
+    for reserved in (60, 150):
+        away = np.log(100 / reserved) * 1.645 / np.hypot(0.2, np.log(2))
+        expected = 0.5 * (1 + erf(away / np.sqrt(2)))
+        found = training_fits(reserved, 0.2, usable=unsure, **rest)
+        assert found == pytest.approx(expected, abs=0.01)
+    # 95 % of what a framework takes is below the end of its range.
+    rest["floor"] = value(50.0, 25.0, 100.0)
+    assert training_fits(10, 0.2, usable=room, **rest) == pytest.approx(0.95, abs=0.001)
+    rest["most"] = 50.0
+    assert training_fits(10, 0.2, usable=room, **rest) == pytest.approx(0.5, abs=0.001)
+
+
+def value(best: float, low: float, high: float) -> Value:
+    return Value(value=best, low=low, high=high, basis="calibration", source="made")
+
+
+def without_usable(device: Device) -> Device:
+    return replace(device, memory=replace(device.memory, usable=None))
+
+
+def without_interval(device: Device) -> Device:
+    kinds = {name: one for name, one in device.kinds["torch-1.6"].items() if name != "interval"}
+    return replace(device, kinds={"torch-1.6": kinds})
+
+
+@pytest.mark.parametrize(
+    ("less", "key"),
+    [
+        (without_usable, r"lacks memory\.usable"),
+        (without_interval, r'lacks kinds\."torch-1\.6"\.interval\.step_time'),
+    ],
+)
+def test_what_is_missing_is_refused_by_its_key(less: Callable[[Device], Device], key: str) -> None:
+    with pytest.raises(InvalidValueError, match=key):
+        Predictor(family(), less(TX2))
 
 
 def test_the_report_says_predicted_and_its_operations_make_the_step() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
+from statistics import NormalDist
 from typing import Final
 
 from wattstep import devices
-from wattstep.devices.table import Device, Floor, Processor, Value
+from wattstep.devices.table import Device, Floor, Processor, Value, quoted
 from wattstep.errors import InvalidValueError
 
 BORROWED: Final = ("jetson-tx2", "torch-1.6")  # whose values others take
@@ -82,7 +83,7 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
             f"{of.name}, in proportion to peak and bandwidth, and may be off by 2 times",
         )
     peak, bandwidth = gpu.peak.get(precision), device.memory.bandwidth
-    usable = device.memory.usable or device.memory.size
+    usable = device.memory.usable
     floor = _floor(device, engine or name)
     for what, value in (
         (f"processors' peak in {precision}", peak),
@@ -100,6 +101,11 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     assert floor is not None
     assert floor.memory is not None
     kinds = of.kinds[name]
+    for kind, needed in devices.find(BORROWED[0]).kinds[BORROWED[1]].items():
+        for key in needed.values:
+            if kind not in kinds or key not in kinds[kind].values:
+                place = ".".join(map(quoted, ("kinds", name, kind, key)))
+                raise InvalidValueError(f"{of.name} lacks {place}: predictions need it")
     reach = {key: value.value for key, value in kinds["interval"].values.items()}
     if borrowed:
         for key in reach:
@@ -126,6 +132,37 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
 def _floor(device: Device, engine: str) -> Floor | None:
     floor = device.floors.get(engine) or device.floors.get(engine.partition("-")[0])
     return floor if floor is not None and floor.memory is not None else None
+
+
+NORMAL: Final = NormalDist()
+NORMAL_90: Final = 1.645  # half of a normal distribution's 90 % interval, in standard deviations
+
+
+def quantile(value: Value, probability: float) -> float:
+    """Below which the true value lies with a probability: its range is the 90 % interval of a logarithm's two normal halves.
+
+    Args:
+        value: Above 0, as its ends are.
+        probability: Between 0 and 1.
+    """
+    z = NORMAL.inv_cdf(probability) / NORMAL_90
+    return value.value * exp(z * _half(value, above=z > 0))
+
+
+def chance_below(value: Value, limit: float) -> float:
+    """Probability that the true value is `limit` or less; as `quantile`."""
+    if limit <= 0:
+        return 0.0
+    away = log(limit / value.value)
+    half = _half(value, above=away > 0)
+    if half == 0:
+        return 1.0 if away >= 0 else 0.0
+    return NORMAL.cdf(away / half * NORMAL_90)
+
+
+def _half(value: Value, *, above: bool) -> float:
+    """Distance of an end, as a logarithm."""
+    return log(value.high / value.value) if above else log(value.value / value.low)
 
 
 def widened(value: float, reach: float) -> tuple[float, float]:

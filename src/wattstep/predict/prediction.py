@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any, Final
 
-from wattstep.devices.table import Device
+from wattstep.devices.table import Device, Value
 from wattstep.predict.fitted import widened
 from wattstep.predict.power import Ranged
 from wattstep.predict.time import StepTime
@@ -34,14 +34,14 @@ class Memory:
         reserved: Segments of the framework's allocator.
         used: In use by the system beyond idle, were there no end to it.
         usable: What there is of that.
-        floor: Of a training without tensors.
+        floor: Of a training without tensors, with its range.
     """
 
     allocated: float
     reserved: float
     used: float
     usable: float
-    floor: float
+    floor: Value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,11 +100,13 @@ class Prediction:
 
     @property
     def system_memory(self) -> Figure:
-        """In use by the whole system, less the idle one's, in B; at most what is usable."""
+        """In use by the whole system, less the idle one's, in B: what it would take, were there no end to it."""
         memory = self.memory
-        low, high = (min(memory.usable, end) for end in widened(memory.used, self.reach["system"]))
+        low, high = widened(memory.used, self.reach["system"])
+        if memory.used <= memory.floor.value:  # the floor decides, and is as sure as its range
+            low, high = min(low, memory.floor.low), max(high, memory.floor.high)
         return Figure(
-            value=min(memory.used, memory.usable), unit="B", low=low, high=high, confidence=CONFIDENCE,
+            value=memory.used, unit="B", low=low, high=high, confidence=CONFIDENCE,
             status=Status.PREDICTED, source=self._source, method="allocator replayed, libraries and floor added",
         )  # fmt: skip
 

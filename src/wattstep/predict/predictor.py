@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import hypot, log
+from math import hypot, inf, log
 from typing import Final
 
 import numpy as np
@@ -13,10 +13,10 @@ from wattstep.errors import InvalidValueError
 from wattstep.predict.fitted import fitted_values
 from wattstep.predict.memory import (
     Reserved,
-    fit_probability,
     has_products,
     replay,
     system_memory,
+    training_fits,
 )
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
@@ -142,14 +142,19 @@ class Predictor:
             reserved=float(reserved.reserved),
             used=used,
             usable=fitted.usable.value,
-            floor=fitted.floor.value,
+            floor=fitted.floor,
         )
 
     def fits_with(self, batch_size: int) -> float:
         """Probability that a batch size trains without running out of memory."""
-        most = self.fitted.usable.value - self.fitted.values["memory"]["stays"]
-        return fit_probability(
-            self._reserved(batch_size).reserved, most, self.fitted.reach["reserved"]
+        fitted, size = self.fitted, self.device.memory.size
+        return training_fits(
+            self._reserved(batch_size).reserved,
+            fitted.reach["reserved"],
+            usable=fitted.usable,
+            most=inf if size is None else size.value,
+            floor=fitted.floor,
+            stays=fitted.values["memory"]["stays"],
         )
 
     @property

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from wattstep.predict import Prediction, Predictor
 from wattstep.schema.figure import Figure
-from wattstep.schema.spelling import quantity, spell
+from wattstep.schema.spelling import spell
 
 LARGEST_KINDS = 4
 ROWS = (
@@ -71,8 +71,9 @@ def _fits(one: Prediction) -> str:
 def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]:
     usable = predictor.fitted.usable
     sure, even = predictor.largest(0.98), predictor.largest(0.5)
-    memory = quantity(usable.value, "B")
-    room = f"A training can take {memory} beyond the idle system."
+    spelt = spell(usable.value, "B", usable.low, usable.high, None)
+    guess = ", an estimate" if usable.basis == "estimate" else ""
+    room = f"A training can take {spelt.value} ({spelt.interval}{guess}) beyond the idle system."
     if sure is None or even is None:
         lines = [f"{room} The largest batch is not known: a larger one cannot be captured."]
     elif even == 0:

@@ -44,7 +44,7 @@ def test_a_module_is_copied_and_never_run() -> None:
     optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
     predicted = wattstep.predict(net, (4, 3, 16, 16), device="tx2", optimizer=optimizer)
     assert predicted.fits()
-    assert predicted.notes == ()  # it would say that it had been run
+    assert not any("was run" in note for note in predicted.notes)
     assert net.ran == 0
     assert all(torch.equal(each, before[name]) for name, each in net.state_dict().items())
     weights = sum(each.numel() for each in net.parameters())

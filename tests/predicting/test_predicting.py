@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import erf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from wattstep import devices
 from wattstep.devices.table import Device, Value
 from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
+from wattstep.predict.familiar import out_of_range, reach_beyond, strange_operation, strange_shares
 from wattstep.predict.memory import fit_probability, replay, system_memory, training_fits
-from wattstep.predict.time import StepTime, step_time, unfamiliar_share
+from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import KERNELS, convolution_kind, work_of
 from wattstep.schema.figure import Status
 from wattstep.schema.run_report import RunReport
@@ -76,11 +78,70 @@ def test_kinds_of_convolutions(shapes: object, kind: str) -> None:
 def test_kernels_that_nobody_measured_are_told() -> None:
     graph = step(4)
     wide = {i: replace(one, kernel=(5, 5)) for i, one in graph.convolutions.items()}
-    for shapes, share in ((graph.convolutions, 0.0), (wide, 1.0)):
-        work = work_of(replace(graph, convolutions=shapes))
-        only = np.where(work.sides > 0, 1.0, 0.0)  # of each convolution a second, nothing else
-        time = StepTime(total=3.0, device=float(only.sum()), host=0.0, kernels=only)
-        assert unfamiliar_share(work, time, VALUES) == share
+    for shapes, shares in (
+        (graph.convolutions, {}),
+        (wide, {"dense convolution of 5": 0.5}),
+    ):
+        made = replace(graph, convolutions=shapes)
+        work = work_of(made)
+        only = np.where(
+            work.sides > 0, 1.0, 0.0
+        )  # a second of each, forward and weights: FLOPs are of 3×3
+        time = StepTime(total=4.0, device=3.0, host=0.0, kernels=only)
+        assert strange_shares(made, work, time, VALUES) == shares
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({}, ""),
+        ({"kernel": (3, 3, 3)}, "convolution in 3 dimensions"),
+        ({"kernel": (3,)}, "convolution in 1 dimension"),
+        ({"transposed": True}, "transposed convolution"),
+        ({"dilation": (2, 2)}, "dilated convolution"),
+        ({"groups": 2}, "grouped convolution"),
+        ({"groups": 64}, ""),
+    ],
+)
+def test_convolutions_that_nobody_measured(change: dict[str, Any], what: str) -> None:
+    graph = replace(step(4), convolutions={1: replace(convolution(4), **change)})
+    assert strange_operation(graph, 1) == what
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "what"),
+    [
+        ("aten::native_batch_norm", "normalization", ""),
+        ("aten::native_group_norm_backward", "normalization", "group_norm"),
+        ("aten::_softmax", "loss", "_softmax"),
+        ("aten::_log_softmax", "loss", ""),
+        ("aten::embedding", "embedding", "embedding"),
+        ("aten::addmm", "matrix product", "matrix product"),
+        ("aten::relu_", "activation", ""),
+    ],
+)
+def test_operations_that_nobody_measured(name: str, kind: str, what: str) -> None:
+    graph = replace(step(4), names=("", name, "", ""), kinds=("", kind, "", ""), convolutions={})
+    assert strange_operation(graph, 1) == what.lstrip("_")
+
+
+def test_what_is_out_of_range_is_named_and_widens() -> None:
+    # 56 px; 64·64·9 multiply-adds at each of 56·56 places are 0.12 GMAC.
+    assert out_of_range(step(4)) == ["inputs of 56 px (fitted: 224)"]
+    large = replace(step(512), names=("", "", "", "aten::addcdiv_"))
+    words = " ".join(out_of_range(large))
+    assert "batch 512 (fitted: 2 to 256)" in words
+    assert "no SGD" in words
+    reach = dict.fromkeys(("step_time", "reserved"), 0.2)
+    assert reach_beyond(reach, {}, []) == reach
+    beyond = reach_beyond(reach, {"softmax": 0.5}, ["one", "two"])
+    assert beyond["step_time"] ** 2 == pytest.approx(
+        0.2**2 + (0.5 * np.log(3)) ** 2 + 2 * np.log(1.5) ** 2
+    )
+    assert beyond["reserved"] ** 2 == pytest.approx(0.2**2 + np.log(1.25) ** 2)
+    prediction = Predictor(family(), TX2).at(512)
+    assert not prediction.within
+    assert any("batch 512" in note and "56 px" in note for note in prediction.notes)
 
 
 def test_memory_is_what_one_adds_up() -> None:
@@ -194,8 +255,10 @@ def test_a_device_that_nobody_measured_borrows_values_says_so_and_is_less_sure()
     )
     sure, unsure = here.at(16), there.at(16)
     assert any("nobody measured" in note for note in unsure.notes)
-    assert unsure.reach["step_time"] == pytest.approx(sure.reach["step_time"] + np.log(2))
-    assert unsure.reach["reserved"] == pytest.approx(sure.reach["reserved"] + np.log(1.25))
+    of_it, of_others = here.fitted.reach, there.fitted.reach
+    assert of_others["step_time"] == pytest.approx(of_it["step_time"] + np.log(2))
+    assert of_others["reserved"] == pytest.approx(of_it["reserved"] + np.log(1.25))
+    assert unsure.reach["step_time"] > of_others["step_time"]  # its inputs are small, too
     assert float(unsure.step_time) > float(sure.step_time)  # a smaller GPU
 
 

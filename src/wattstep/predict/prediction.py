@@ -61,6 +61,7 @@ class Prediction:
         power: In all and by part, in W; None: not known.
         load: Of each part, 0 to 1.
         reach: Half of 90 % intervals by quantity, as logarithms.
+        within: Whether it is like the trainings that values were fitted to.
         fitted: Where the values behind it were fitted.
         notes: What a reader must know.
     """
@@ -77,6 +78,7 @@ class Prediction:
     power: tuple[Ranged, dict[str, Ranged]] | None
     load: Mapping[str, float]
     reach: Mapping[str, float]
+    within: bool
     fitted: str
     notes: tuple[str, ...] = ()
 

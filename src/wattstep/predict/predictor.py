@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import hypot, inf, log
+from math import inf
 from typing import Final
 
 import numpy as np
 
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
 from wattstep.predict.fitted import fitted_values
 from wattstep.predict.memory import (
     Reserved,
@@ -20,12 +21,10 @@ from wattstep.predict.memory import (
 )
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.time import step_time, unfamiliar_share
-from wattstep.predict.work import work_of
-from wattstep.schema.step_graph import StepFamily
+from wattstep.predict.time import StepTime, step_time
+from wattstep.predict.work import Work, work_of
+from wattstep.schema.step_graph import StepFamily, StepGraph
 
-UNFAMILIAR_SPREAD: Final = log(2)  # by which an operation that none was measured of may be off
-WORTH_SAYING: Final = 0.05
 EACH_CAPTURED: Final = (
     "its operations or their sizes do not grow in proportion to the batch: each batch size is captured by "
     "itself, and the largest that fits is known to an eighth"
@@ -81,21 +80,12 @@ class Predictor:
             raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
         fitted = self.fitted
         graph = self.captured.at(batch_size)
-        work = work_of(graph)
-        time = step_time(work, fitted.values, peak=fitted.peak, bandwidth=fitted.bandwidth)
-        strange = unfamiliar_share(work, time, fitted.values)
-        reach = {
-            **fitted.reach,
-            "step_time": hypot(fitted.reach["step_time"], strange * UNFAMILIAR_SPREAD),
-        }
-        notes = [*fitted.notes, *graph.notes]
+        work, time = self._timed(graph)
+        shares, outside = strange_shares(graph, work, time, fitted.values), out_of_range(graph)
+        beyond = notes_beyond(shares, outside)
+        notes = [*fitted.notes, *graph.notes, *beyond]
         if self.captures_each:
             notes.append(EACH_CAPTURED)
-        if strange > WORTH_SAYING:
-            notes.append(
-                f"{100 * strange:.0f} % of the time is in operations that no value was fitted to (products of "
-                "matrices, kernels of other sizes): the interval is wider for it"
-            )
         seconds = np.zeros(graph.count)
         np.add.at(seconds, work.operations, time.kernels)
         moved = float((work.traffic + work.weights).sum())
@@ -119,10 +109,20 @@ class Predictor:
             fits_with=self.fits_with(batch_size),
             power=power_of(fitted.device.power, load),
             load=load,
-            reach=reach,
+            reach=reach_beyond(fitted.reach, shares, outside),
+            within=not beyond,
             fitted=fitted.fitted,
             notes=tuple(notes),
         )
+
+    def _timed(self, graph: StepGraph) -> tuple[Work, StepTime]:
+        fitted, work = self.fitted, work_of(graph)
+        return work, step_time(work, fitted.values, peak=fitted.peak, bandwidth=fitted.bandwidth)
+
+    def _reach(self, graph: StepGraph) -> float:
+        """Of the reserved memory."""
+        shares = strange_shares(graph, *self._timed(graph), self.fitted.values)
+        return reach_beyond(self.fitted.reach, shares, out_of_range(graph))["reserved"]
 
     def _reserved(self, batch_size: int) -> Reserved:
         if batch_size not in self._replayed:
@@ -150,7 +150,7 @@ class Predictor:
         fitted, size = self.fitted, self.device.memory.size
         return training_fits(
             self._reserved(batch_size).reserved,
-            fitted.reach["reserved"],
+            self._reach(self.captured.at(batch_size)),
             usable=fitted.usable,
             most=inf if size is None else size.value,
             floor=fitted.floor,

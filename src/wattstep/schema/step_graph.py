@@ -29,6 +29,7 @@ class Convolution:
         groups: Parts of the channels that do not see each other.
         input_size: Height and width of its input.
         output_size: Height and width of its output.
+        dilation: Distance of what the kernel sees, likewise; empty: 1.
         transposed: Whether it is a transposed one.
         bias: Whether it adds one, or gives the gradient of one.
         scattered: Whether the gradient that it takes does not lie in one piece, as that of a part
@@ -43,6 +44,7 @@ class Convolution:
     groups: int
     input_size: tuple[int, ...]
     output_size: tuple[int, ...]
+    dilation: tuple[int, ...] = ()
     transposed: bool = False
     bias: bool = False
     scattered: bool = False

@@ -149,9 +149,13 @@ def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
     """Shapes of a call that is a convolution, or the backward pass of one."""
     name = func.overloadpacket.__name__
     if name == "convolution":
-        taken, weight, given, strides, transposed = args[0], args[1], made, args[3], args[6]
+        taken, weight, given, strides, dilation, transposed = (
+            args[0], args[1], made, args[3], args[5], args[6],
+        )  # fmt: skip
     elif name == "convolution_backward":
-        given, taken, weight, strides, transposed = args[0], args[1], args[2], args[4], args[7]
+        given, taken, weight, strides, dilation, transposed = (
+            args[0], args[1], args[2], args[4], args[6], args[7],
+        )  # fmt: skip
     else:
         return None
     kernel = tuple(weight.shape[2:])
@@ -164,6 +168,7 @@ def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
         groups=args[9] if name == "convolution_backward" else args[8],
         input_size=tuple(taken.shape[2:]),
         output_size=tuple(given.shape[2:]),
+        dilation=tuple(dilation) if max(dilation) > 1 else (),
         transposed=bool(transposed),
         bias=bool(args[10][2]) if name == "convolution_backward" else args[2] is not None,
         scattered=name == "convolution_backward" and not given.is_contiguous(),

@@ -92,7 +92,9 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
         for row in last.kinds[:LARGEST_KINDS]
     ]
     lines.append(f"At batch {predictions[-1].batch_size} time goes to: {', '.join(shares)}.")
-    if predictor.fitted.checked:
+    if predictor.fitted.checked and not all(one.within for one in predictions):
+        rests = "Intervals are estimates: no prediction of such a training was ever checked."
+    elif predictor.fitted.checked:
         rests = "Intervals hold in 90 % of cases: how far trainings of families left out of the fit were off."
     else:
         rests = "Intervals are estimates: no prediction for this device was ever checked."

@@ -262,6 +262,19 @@ def test_a_device_that_nobody_measured_borrows_values_says_so_and_is_less_sure()
     assert float(unsure.step_time) > float(sure.step_time)  # a smaller GPU
 
 
+@pytest.mark.parametrize("engine", ["tflite", "Torch-1.6", "torch-2.0", ""])
+def test_a_framework_that_nobody_knows_is_refused(engine: str) -> None:
+    with pytest.raises(InvalidValueError, match=r"torch, torch-1\.6"):
+        Predictor(family(), TX2, engine=engine)
+
+
+def test_a_framework_is_called_what_its_values_are_of() -> None:
+    assert Predictor(family(), TX2).fitted.engine == "torch-1.6"
+    nano = Predictor(family(), devices.find("jetson-nano"))
+    assert nano.fitted.engine == "torch"
+    assert "nobody measured torch on" in nano.fitted.notes[0]
+
+
 @pytest.mark.parametrize(
     ("device", "precision", "word"),
     [

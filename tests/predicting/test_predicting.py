@@ -177,10 +177,18 @@ def test_larger_batches_take_more_and_fit_less() -> None:
     assert float(few.throughput) < float(many.throughput)
     assert few.memory.reserved < many.memory.reserved
     sure, even = predictor.largest(0.98), predictor.largest(0.5)
+    assert sure is not None
+    assert even is not None
     assert 0 < sure < even
     assert predictor.fits_with(sure) >= 0.98 > predictor.fits_with(sure + 1)
     assert predictor.at(sure).fits()
     assert not predictor.at(even + 1).fits(0.5)
+    few, many = predictor.at(sure), predictor.at(4 * even)
+    assert few.shortage == ""
+    assert any("does not train" in note for note in many.report(workload="").notes)
+    memory = many.system_memory
+    assert float(memory) > TX2.memory.usable.value  # type: ignore[union-attr]
+    assert memory.low < float(memory) < memory.high  # type: ignore[operator]
 
 
 def test_how_much_is_usable_counts_with_its_range() -> None:

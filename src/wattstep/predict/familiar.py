@@ -104,7 +104,7 @@ def out_of_range(graph: StepGraph) -> list[str]:
     )
     outside = []
     if not BATCHES[0] <= batch <= BATCHES[1]:
-        outside.append(f"batch {batch:,g} (fitted: {BATCHES[0]} to {BATCHES[1]})")
+        outside.append(f"batch {round(batch):,} (fitted: {BATCHES[0]} to {BATCHES[1]})")
     if not GMAC[0] <= gmac <= GMAC[1]:
         outside.append(f"{gmac:.2g} GMAC a sample (fitted: {GMAC[0]:g} to {GMAC[1]:g})")
     if side == 0:

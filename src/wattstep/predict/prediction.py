@@ -89,6 +89,16 @@ class Prediction:
         return self.fits_with >= probability
 
     @property
+    def shortage(self) -> str:
+        """That it does not train there, in words; "" where it rather fits."""
+        if self.fits(0.5):
+            return ""
+        return (
+            f"batch {self.batch_size:,} does not train on {self.device.name}: memory runs out "
+            f"({100 * self.fits_with:.0f} % that it fits); time and energy are what they would be with more"
+        )
+
+    @property
     def step_time(self) -> Figure:
         """Of a step, in s."""
         return self._figure(self.time.total, "s", "step_time", "kernels' roofline and launches")
@@ -211,6 +221,7 @@ class Prediction:
             target=f"predicted:{self.device.name}",
             notes=(
                 f"no such run took place: every figure is predicted, from values fitted to {self.fitted}",
+                *filter(None, [self.shortage]),
                 *self.notes,
             ),
             model=self.graph.counts,

@@ -243,15 +243,18 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
     Raises:
         InvalidValueError: It depends on values, and its operations differ from batch to batch.
     """
-
-    @cache
-    def at(size: int) -> StepGraph:
-        return capture_at(workload, replace(preparation, batch_size=size), precision=precision)
-
-    small, large = map(at, FAKE)
+    small, large = (
+        capture_at(workload, replace(preparation, batch_size=size), precision=precision)
+        for size in FAKE
+    )
     if small.notes:  # it really runs: at a small batch
         note = f"{small.notes[0]}, at batch {FAKE[0]} and {FAKE[1]}; others follow from these two"
         return StepFamily(small=replace(small, notes=(note,)), large=large)
+
+    @cache
+    def at(size: int) -> StepGraph:  # never really run: that would take the memory of such a batch
+        return _captured(workload, replace(preparation, batch_size=size), precision, fake=True)
+
     each = StepFamily(small=small, large=large, capture=at)
     try:
         third = at(min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD))

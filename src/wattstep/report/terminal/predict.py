@@ -11,7 +11,7 @@ from rich.text import Text
 
 from wattstep.predict import Prediction, Predictor
 from wattstep.schema.figure import Figure
-from wattstep.schema.spelling import spell
+from wattstep.schema.spelling import quantity, spell
 
 LARGEST_KINDS = 4
 ROWS = (
@@ -45,11 +45,17 @@ def print_predictions(
     for one in predictions:
         table.add_column(str(one.batch_size), justify="right", no_wrap=True)
     for label, name in ROWS:
-        table.add_row(label, *(_cell(getattr(one, name)) for one in predictions))
+        table.add_row(label, *(_shown(one, name) for one in predictions))
     table.add_row("does it fit?", *(_fits(one) for one in predictions))
     console.print(Padding(table, (0, 0, 0, 2)))
     for line in _notes(predictor, predictions):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
+
+
+def _shown(one: Prediction, name: str) -> str:
+    if name == "system_memory" and not one.fits(0.5):
+        return f"more than {quantity(one.memory.usable, 'B')}"
+    return _cell(getattr(one, name))
 
 
 def _cell(figure: Figure) -> str:
@@ -104,4 +110,10 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
         if reason:
             lines.append(f"Energy: {reason}.")
             break
+    short = [one for one in predictions if one.shortage]
+    if short:
+        batches = ", ".join(f"{one.batch_size:,}" for one in short)
+        lines.append(
+            f"Does not train there: batch {batches}. Time and energy are what they would be with more memory."
+        )
     return [*lines, *predictions[-1].notes]

@@ -183,18 +183,19 @@ def alike(one: StepGraph, other: StepGraph) -> bool:
     )
 
 
-def lies_on_line(family: StepFamily, other: StepGraph) -> bool:
-    """True if a capture is what the family's two say of its batch size, to within rounding.
+def lies_on_line(family: StepFamily, other: StepGraph, *, tolerance: float = ROUNDED) -> bool:
+    """True if a capture is what the family's two say of its batch size.
 
     Args:
         family: Of two captures.
         other: A third, at another batch size.
+        tolerance: Part of a size by which it may be off.
     """
     if not (alike(family.small, family.large) and alike(family.small, other)):
         return False
     expected = family.at(other.batch_size)
     return expected.convolutions == other.convolutions and all(
-        np.allclose(mine, seen, rtol=ROUNDED, atol=ROUNDED_BYTES)
+        np.allclose(mine, seen, rtol=tolerance, atol=ROUNDED_BYTES)
         for mine, seen in (
             (expected.flops, other.flops),
             (expected.read_bytes, other.read_bytes),

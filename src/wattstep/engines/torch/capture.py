@@ -31,6 +31,7 @@ from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.flops import flops_of
 from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
+from wattstep.errors import InvalidValueError
 from wattstep.schema.operation_kinds import kind_of
 from wattstep.schema.step_graph import (
     Convolution,
@@ -46,6 +47,8 @@ FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may v
 # real one, which takes real memory.
 LEAST_THIRD: Final = 64
 MOST_THIRD: Final = 1024
+RUN_THIRD: Final = 8  # where it is really run
+VALUES_DIFFER: Final = 0.1  # part of a size that values may change
 # Errors of what shapes alone do not tell; numpy's, of being handed a fake tensor, is a RuntimeError.
 # Whatever else they stand for is raised again by the real run that follows.
 NEEDS_VALUES: Final = (
@@ -241,15 +244,23 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         precision: As `TorchTrainer` takes it.
 
     Raises:
-        InvalidValueError: It depends on values, and its operations differ from batch to batch.
+        InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
     small, large = (
         capture_at(workload, replace(preparation, batch_size=size), precision=precision)
         for size in FAKE
     )
     if small.notes:  # it really runs: at a small batch
-        note = f"{small.notes[0]}, at batch {FAKE[0]} and {FAKE[1]}; others follow from these two"
-        return StepFamily(small=replace(small, notes=(note,)), large=large)
+        note = f"{small.notes[0]}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        family = StepFamily(small=replace(small, notes=(note,)), large=large)
+        third = capture_at(
+            workload, replace(preparation, batch_size=RUN_THIRD), precision=precision
+        )
+        if not lies_on_line(family, third, tolerance=VALUES_DIFFER):
+            raise InvalidValueError(
+                "what its operations do depends on values, and does not grow in proportion to the batch"
+            )
+        return family
 
     @cache
     def at(size: int) -> StepGraph:  # never really run: that would take the memory of such a batch

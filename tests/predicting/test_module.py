@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -112,3 +115,32 @@ def test_what_does_not_grow_in_proportion_is_captured_at_each_batch() -> None:
     few = wattstep.predict(Distances(), (4, 8), device="tx2", optimizer="sgd")
     assert "second" not in few.graph.layers
     assert max(few.graph.sizes) == 4 * 4 * 4 * 4
+
+
+def other_optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD(Net().parameters(), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "optimizer", "words"),
+    [
+        (Net(), (), "sgd", "its shape in whole numbers"),
+        (Net(), (4.5, 3, 16, 16), "sgd", "its shape in whole numbers"),
+        (Net(), (0, 3, 16, 16), "sgd", "its shape in whole numbers"),
+        (Net(), "4x3x16x16", "sgd", "its shape in whole numbers"),
+        (5, (4, 3, 16, 16), "sgd", "5 is no torch module"),
+        (Net(), (4, 3, 16, 16), None, "torch's object, or text"),
+        (Net(), (4, 3, 16, 16), other_optimizer(), "0 of the model's 7 parameters that train"),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    model: object, inputs: object, optimizer: object, words: str
+) -> None:
+    with pytest.raises(wattstep.WattstepError, match=words) as refused:
+        wattstep.predict(model, inputs, device="tx2", optimizer=optimizer)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_devices_are_a_name_of_the_package() -> None:
+    code = "import wattstep; print(wattstep.devices.find('tx2').name)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "jetson-tx2\n"

@@ -187,7 +187,7 @@ def _of_user(source: ModuleSource, call: Callable[..., T]) -> Callable[..., T]:
             return call(*args, **options)
         except WattstepError:
             raise
-        except Exception as error:  # it may raise anything
+        except (Exception, SystemExit) as error:  # it may raise anything
             shape = "x".join(map(str, source.input_shape))
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             raise InvalidValueError(

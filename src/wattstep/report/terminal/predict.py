@@ -26,7 +26,12 @@ ROWS = (
 
 
 def print_predictions(
-    title: str, predictor: Predictor, predictions: Sequence[Prediction], console: Console
+    title: str,
+    predictor: Predictor,
+    predictions: Sequence[Prediction],
+    console: Console,
+    *,
+    largest: tuple[int | None, int | None],
 ) -> None:
     """Prints predictions at several batch sizes side by side.
 
@@ -35,6 +40,7 @@ def print_predictions(
         predictor: What made them.
         predictions: One a batch size.
         console: Where to print.
+        largest: Batch sizes that fit with 98 % and with 50 %, as of `Predictor.largest`.
     """
     device = predictor.device
     console.print()
@@ -48,7 +54,7 @@ def print_predictions(
         table.add_row(label, *(_shown(one, name) for one in predictions))
     table.add_row("does it fit?", *(_fits(one) for one in predictions))
     console.print(Padding(table, (0, 0, 0, 2)))
-    for line in _notes(predictor, predictions):
+    for line in _notes(predictor, predictions, largest):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
 
 
@@ -74,9 +80,13 @@ def _fits(one: Prediction) -> str:
     return f"yes, {percent:.0f} %" if percent >= 50 else f"no, {100 - percent:.0f} %"
 
 
-def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]:
+def _notes(
+    predictor: Predictor,
+    predictions: Sequence[Prediction],
+    largest: tuple[int | None, int | None],
+) -> list[str]:
     usable = predictor.fitted.usable
-    sure, even = predictor.largest(0.98), predictor.largest(0.5)
+    sure, even = largest
     spelt = spell(usable.value, "B", usable.low, usable.high, None)
     guess = ", an estimate" if usable.basis == "estimate" else ""
     room = f"A training can take {spelt.value} ({spelt.interval}{guess}) beyond the idle system."

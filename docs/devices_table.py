@@ -55,7 +55,7 @@ clock, modes, where throttling begins, what the total of its rails leaves out) i
 |---|---|
 | `memory.size` | bytes that the operating system manages |
 | `memory.usable` | bytes beyond the idle system's that a training can take before memory runs out |
-| `memory.bandwidth` | rate at the memory's pins, at `memory.clock`; `processors.*.bandwidth` is what one processor alone gets of it |
+| `memory.bandwidth` | rate at the memory's pins, at `memory.clock`, which predictions use: the fitted efficiencies are of it; `processors.*.bandwidth` is what one processor alone gets of it |
 | `floors.FRAMEWORK.memory` | what a framework takes before the network matters: of the whole `system`, or resident in the `process` |
 | `processors.*.peak` | operations a second of all its cores at `max_hz`, by precision |
 | `processors.*.launch` | time that starting one operation takes |

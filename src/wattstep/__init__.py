@@ -11,6 +11,7 @@ from wattstep.schema.version import VERSION
 from wattstep.schema.views import VIEWS
 
 if TYPE_CHECKING:
+    from wattstep import devices as devices
     from wattstep.api import compare as compare
     from wattstep.api import explain as explain
     from wattstep.api import export as export
@@ -52,6 +53,7 @@ VIEWS.update(
 )
 # Public functions of `wattstep.api` whose names are packages, too.
 _CALLED = ("predict", "sweep", "train")
+_PACKAGES = ("devices",)
 
 
 class _CalledPackage(ModuleType):
@@ -85,7 +87,7 @@ sys.modules[__name__].__class__ = _Wattstep
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLED:
+    if name in (*_CALLED, *_PACKAGES):
         return importlib.import_module(f"wattstep.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'wattstep' has no attribute {name!r}")
@@ -93,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(["__version__", *_PUBLIC, *_CALLED])
+    return sorted(["__version__", *_PUBLIC, *_CALLED, *_PACKAGES])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from operator import index
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from wattstep.run import Run
     from wattstep.schema.outcome import Outcome
     from wattstep.schema.run_report import RunReport
+    from wattstep.schema.workload import OptimizerSettings
     from wattstep.sweep.sweep import SweepListener
     from wattstep.train.child.limits import MemoryLimit
     from wattstep.train.execution_hosts import ExecutionHost
@@ -205,23 +207,19 @@ def predict(
         The prediction: `fits()`, `step_time`, `system_memory`, `energy_per_step`, `report()`, ...
 
     Raises:
-        InvalidValueError: The module cannot be captured, or the device's values do not reach.
+        InvalidValueError: An argument is none, the module cannot be captured, or the device's values do not reach.
     """
     from wattstep import devices, engines
     from wattstep.predict import Predictor
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
-    batch_size, *sample = getattr(inputs, "shape", inputs)
+    batch_size, *sample = _whole_numbers(getattr(inputs, "shape", inputs))
+    if not callable(model):
+        raise InvalidValueError(f"{model!r} is no torch module, and no function that gives one")
     if isinstance(optimizer, str):
         settings = OptimizerSettings.parse(optimizer)
-    else:  # torch's, of which what is a number counts
-        name = type(optimizer).__name__.lower()
-        numbers = {
-            key: value
-            for key, value in optimizer.defaults.items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-        }
-        settings = OptimizerSettings(name=name, rate=numbers.pop("lr"), options=numbers)
+    else:
+        settings = _settings_of(optimizer, model)
     source = ModuleSource(
         make=model,
         name=getattr(model, "__name__", type(model).__name__),
@@ -230,8 +228,63 @@ def predict(
         classes=classes,
         integers="int" in str(getattr(inputs, "dtype", "")),
     )
-    captured = engines.find("torch").capture(source, Preparation(batch_size=1), "fp32")
+    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), "fp32")
     return Predictor(captured, devices.find(device), engine=engine).at(batch_size)
+
+
+def _whole_numbers(shape: Any) -> list[int]:
+    """A batch's shape.
+
+    Raises:
+        InvalidValueError: It is none.
+    """
+    try:
+        sizes = [] if isinstance(shape, str) else [index(size) for size in shape]
+    except TypeError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise InvalidValueError(
+            f"inputs {shape!r}: a batch, or its shape in whole numbers from 1 on, e.g. (16, 3, 224, 224)"
+        )
+    return sizes
+
+
+# Settings of torch's optimizers that are true or false and change what a step does.
+_SWITCHES = ("amsgrad", "nesterov", "centered")
+
+
+def _settings_of(optimizer: Any, model: Any) -> OptimizerSettings:
+    """Of torch's optimizer: its name, and what of its settings are numbers.
+
+    Raises:
+        InvalidValueError: It is no optimizer, or not one of the parameters that the model trains.
+    """
+    from wattstep.schema.workload import OptimizerSettings
+
+    try:
+        defaults, groups = optimizer.defaults, optimizer.param_groups
+    except AttributeError:
+        raise InvalidValueError(
+            f'optimizer {optimizer!r}: torch\'s object, or text as "adam" or "sgd,momentum=0.9"'
+        ) from None
+    updated = {id(each) for group in groups for each in group["params"]}
+    if hasattr(model, "parameters") and not isinstance(
+        model, type
+    ):  # of a function they come later
+        mine = {id(each): each.requires_grad for each in model.parameters()}
+        trained, others = {key for key, trains in mine.items() if trains}, updated - set(mine)
+        if others or not trained <= updated:
+            raise InvalidValueError(
+                f"the optimizer has {len(updated & trained)} of the model's {len(trained)} parameters that train, and "
+                f"{len(others)} of other models: it must have all of the former (freeze what stays), and no others"
+            )
+    numbers = {
+        key: value
+        for key, value in defaults.items()
+        if isinstance(value, (int, float)) and (key in _SWITCHES or not isinstance(value, bool))
+    }
+    rate = float(numbers.pop("lr", 0.01))
+    return OptimizerSettings(name=type(optimizer).__name__.lower(), rate=rate, options=numbers)
 
 
 def export(

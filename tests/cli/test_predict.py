@@ -26,6 +26,15 @@ def nothing():
 
 def number():
     return 3
+
+
+def loud():
+    print("made")
+    return make()
+
+
+def leaves():
+    raise SystemExit(0)
 """
 
 
@@ -69,6 +78,13 @@ def test_its_json_has_reports_of_status_predicted(asked: object) -> None:
     assert document["fits"]["largest_batch"]["0.98"] <= document["fits"]["largest_batch"]["0.5"]
 
 
+def test_what_the_file_prints_is_no_part_of_the_json(asked: object) -> None:
+    code, out, errors = asked("mine.py:loud", "--on", "tx2", "--batch", "4", *INPUT, "--json")  # type: ignore[operator]
+    assert code == 0
+    assert json.loads(out)["fits"]["searched_to"] == 1 << 20
+    assert "made" in errors
+
+
 @pytest.mark.parametrize(
     ("what", "arguments", "words"),
     [
@@ -85,6 +101,11 @@ def test_its_json_has_reports_of_status_predicted(asked: object) -> None:
         ("yours.py:make", INPUT, "is no file"),
         ("lenett", (), "lenet"),
         ("lenet", ("--input", "3x32x32"), "--image-size"),
+        ("lenet", ("--optimizer", "adam"), "--optimizer is of FILE.py:make"),
+        ("mine.py:make", (*INPUT, "--image-size", "32"), "--image-size is of a workload"),
+        ("mine.py:leaves", INPUT, "SystemExit"),
+        ("mine.py:make", (*INPUT, "--engine", "tflite"), "torch, torch-1.6"),
+        ("mine.py:make", (*INPUT, "--batch", "100000000000000000000"), "from 1 to 1,048,576"),
     ],
 )
 def test_what_cannot_be_predicted_is_one_line(

@@ -14,6 +14,7 @@ from wattstep import workloads
 from wattstep.engines.torch.capture import capture, capture_at
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.errors import InvalidValueError
 from wattstep.schema.step_graph import StepGraph, alike
 from wattstep.schema.workload import Preparation
 from wattstep.workloads.torch import TorchWorkload
@@ -99,9 +100,22 @@ def test_what_depends_on_values_is_run_and_says_so() -> None:
     family = capture(Module(Decides(), (6,)), Preparation(batch_size=1))
     graph = family.at(5)
     [note] = graph.notes
-    assert "batch 2 and 3" in note
+    assert "batch 2, 3 and 8" in note
     phases = np.array(graph.phases)
     assert graph.flops[phases == "forward"].sum() == 2 * 5 * (6 * 4 + 4 * 4)
+
+
+class DecidesByBatch(Decides):
+    """Does so in large batches more often."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made = super().forward(inputs)
+        return self.second(made) if len(inputs) > 5 else made  # type: ignore[no-any-return]
+
+
+def test_what_depends_on_values_and_on_the_batch_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match="not grow in proportion"):
+        capture(Module(DecidesByBatch(), (6,)), Preparation(batch_size=1))
 
 
 class Module:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import erf
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.predicting.steps import PIXELS, WEIGHTS, convolution, family, step
 
 from wattstep import devices
+from wattstep.devices.table import Device, Value
 from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
-from wattstep.predict.memory import fit_probability, replay, system_memory
-from wattstep.predict.time import StepTime, step_time, unfamiliar_share
+from wattstep.predict.familiar import out_of_range, reach_beyond, strange_operation, strange_shares
+from wattstep.predict.memory import fit_probability, replay, system_memory, training_fits
+from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import KERNELS, convolution_kind, work_of
 from wattstep.schema.figure import Status
 from wattstep.schema.run_report import RunReport
@@ -73,11 +78,70 @@ def test_kinds_of_convolutions(shapes: object, kind: str) -> None:
 def test_kernels_that_nobody_measured_are_told() -> None:
     graph = step(4)
     wide = {i: replace(one, kernel=(5, 5)) for i, one in graph.convolutions.items()}
-    for shapes, share in ((graph.convolutions, 0.0), (wide, 1.0)):
-        work = work_of(replace(graph, convolutions=shapes))
-        only = np.where(work.sides > 0, 1.0, 0.0)  # of each convolution a second, nothing else
-        time = StepTime(total=3.0, device=float(only.sum()), host=0.0, kernels=only)
-        assert unfamiliar_share(work, time, VALUES) == share
+    for shapes, shares in (
+        (graph.convolutions, {}),
+        (wide, {"dense convolution of 5": 0.5}),
+    ):
+        made = replace(graph, convolutions=shapes)
+        work = work_of(made)
+        only = np.where(
+            work.sides > 0, 1.0, 0.0
+        )  # a second of each, forward and weights: FLOPs are of 3×3
+        time = StepTime(total=4.0, device=3.0, host=0.0, kernels=only)
+        assert strange_shares(made, work, time, VALUES) == shares
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({}, ""),
+        ({"kernel": (3, 3, 3)}, "convolution in 3 dimensions"),
+        ({"kernel": (3,)}, "convolution in 1 dimension"),
+        ({"transposed": True}, "transposed convolution"),
+        ({"dilation": (2, 2)}, "dilated convolution"),
+        ({"groups": 2}, "grouped convolution"),
+        ({"groups": 64}, ""),
+    ],
+)
+def test_convolutions_that_nobody_measured(change: dict[str, Any], what: str) -> None:
+    graph = replace(step(4), convolutions={1: replace(convolution(4), **change)})
+    assert strange_operation(graph, 1) == what
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "what"),
+    [
+        ("aten::native_batch_norm", "normalization", ""),
+        ("aten::native_group_norm_backward", "normalization", "group_norm"),
+        ("aten::_softmax", "loss", "_softmax"),
+        ("aten::_log_softmax", "loss", ""),
+        ("aten::embedding", "embedding", "embedding"),
+        ("aten::addmm", "matrix product", "matrix product"),
+        ("aten::relu_", "activation", ""),
+    ],
+)
+def test_operations_that_nobody_measured(name: str, kind: str, what: str) -> None:
+    graph = replace(step(4), names=("", name, "", ""), kinds=("", kind, "", ""), convolutions={})
+    assert strange_operation(graph, 1) == what.lstrip("_")
+
+
+def test_what_is_out_of_range_is_named_and_widens() -> None:
+    # 56 px; 64·64·9 multiply-adds at each of 56·56 places are 0.12 GMAC.
+    assert out_of_range(step(4)) == ["inputs of 56 px (fitted: 224)"]
+    large = replace(step(512), names=("", "", "", "aten::addcdiv_"))
+    words = " ".join(out_of_range(large))
+    assert "batch 512 (fitted: 2 to 256)" in words
+    assert "no SGD" in words
+    reach = dict.fromkeys(("step_time", "reserved"), 0.2)
+    assert reach_beyond(reach, {}, []) == reach
+    beyond = reach_beyond(reach, {"softmax": 0.5}, ["one", "two"])
+    assert beyond["step_time"] ** 2 == pytest.approx(
+        0.2**2 + (0.5 * np.log(3)) ** 2 + 2 * np.log(1.5) ** 2
+    )
+    assert beyond["reserved"] ** 2 == pytest.approx(0.2**2 + np.log(1.25) ** 2)
+    prediction = Predictor(family(), TX2).at(512)
+    assert not prediction.within
+    assert any("batch 512" in note and "56 px" in note for note in prediction.notes)
 
 
 def test_memory_is_what_one_adds_up() -> None:
@@ -113,11 +177,63 @@ def test_larger_batches_take_more_and_fit_less() -> None:
     assert float(few.throughput) < float(many.throughput)
     assert few.memory.reserved < many.memory.reserved
     sure, even = predictor.largest(0.98), predictor.largest(0.5)
+    assert sure is not None
+    assert even is not None
     assert 0 < sure < even
     assert predictor.fits_with(sure) >= 0.98 > predictor.fits_with(sure + 1)
     assert predictor.at(sure).fits()
     assert not predictor.at(even + 1).fits(0.5)
-    assert float(predictor.at(2 * even).system_memory) == TX2.memory.usable.value  # type: ignore[union-attr]
+    few, many = predictor.at(sure), predictor.at(4 * even)
+    assert few.shortage == ""
+    assert any("does not train" in note for note in many.report(workload="").notes)
+    memory = many.system_memory
+    assert float(memory) > TX2.memory.usable.value  # type: ignore[union-attr]
+    assert memory.low < float(memory) < memory.high  # type: ignore[operator]
+
+
+def test_how_much_is_usable_counts_with_its_range() -> None:
+    room, none = value(100.0, 100.0, 100.0), value(1.0, 0.5, 2.0)
+    rest = {"most": 1e9, "floor": none, "stays": 0.0}
+    # As likely as not, whatever the ranges: all of them are about 100.
+    unsure = value(100.0, 50.0, 200.0)
+    for usable in (room, unsure):
+        assert training_fits(100, 0.2, usable=usable, **rest) == pytest.approx(0.5, abs=0.01)
+    # The sum of two normal distributions of logarithms: its half interval is the hypotenuse.
+    for reserved in (60, 150):
+        away = np.log(100 / reserved) * 1.645 / np.hypot(0.2, np.log(2))
+        expected = 0.5 * (1 + erf(away / np.sqrt(2)))
+        found = training_fits(reserved, 0.2, usable=unsure, **rest)
+        assert found == pytest.approx(expected, abs=0.01)
+    # 95 % of what a framework takes is below the end of its range.
+    rest["floor"] = value(50.0, 25.0, 100.0)
+    assert training_fits(10, 0.2, usable=room, **rest) == pytest.approx(0.95, abs=0.001)
+    rest["most"] = 50.0
+    assert training_fits(10, 0.2, usable=room, **rest) == pytest.approx(0.5, abs=0.001)
+
+
+def value(best: float, low: float, high: float) -> Value:
+    return Value(value=best, low=low, high=high, basis="calibration", source="made")
+
+
+def without_usable(device: Device) -> Device:
+    return replace(device, memory=replace(device.memory, usable=None))
+
+
+def without_interval(device: Device) -> Device:
+    kinds = {name: one for name, one in device.kinds["torch-1.6"].items() if name != "interval"}
+    return replace(device, kinds={"torch-1.6": kinds})
+
+
+@pytest.mark.parametrize(
+    ("less", "key"),
+    [
+        (without_usable, r"lacks memory\.usable"),
+        (without_interval, r'lacks kinds\."torch-1\.6"\.interval\.step_time'),
+    ],
+)
+def test_what_is_missing_is_refused_by_its_key(less: Callable[[Device], Device], key: str) -> None:
+    with pytest.raises(InvalidValueError, match=key):
+        Predictor(family(), less(TX2))
 
 
 def test_the_report_says_predicted_and_its_operations_make_the_step() -> None:
@@ -147,9 +263,24 @@ def test_a_device_that_nobody_measured_borrows_values_says_so_and_is_less_sure()
     )
     sure, unsure = here.at(16), there.at(16)
     assert any("nobody measured" in note for note in unsure.notes)
-    assert unsure.reach["step_time"] == pytest.approx(sure.reach["step_time"] + np.log(2))
-    assert unsure.reach["reserved"] == pytest.approx(sure.reach["reserved"] + np.log(1.25))
+    of_it, of_others = here.fitted.reach, there.fitted.reach
+    assert of_others["step_time"] == pytest.approx(of_it["step_time"] + np.log(2))
+    assert of_others["reserved"] == pytest.approx(of_it["reserved"] + np.log(1.25))
+    assert unsure.reach["step_time"] > of_others["step_time"]  # its inputs are small, too
     assert float(unsure.step_time) > float(sure.step_time)  # a smaller GPU
+
+
+@pytest.mark.parametrize("engine", ["tflite", "Torch-1.6", "torch-2.0", ""])
+def test_a_framework_that_nobody_knows_is_refused(engine: str) -> None:
+    with pytest.raises(InvalidValueError, match=r"torch, torch-1\.6"):
+        Predictor(family(), TX2, engine=engine)
+
+
+def test_a_framework_is_called_what_its_values_are_of() -> None:
+    assert Predictor(family(), TX2).fitted.engine == "torch-1.6"
+    nano = Predictor(family(), devices.find("jetson-nano"))
+    assert nano.fitted.engine == "torch"
+    assert "nobody measured torch on" in nano.fitted.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -42,9 +43,9 @@ def predict(
         typer.Option(help="Height and width of a workload's images.", metavar="N"),
     ] = None,
     optimizer: Annotated[
-        str,
-        typer.Option(help="Of FILE.py:make, e.g. adam or sgd,momentum=0.9.", metavar="NAME,..."),
-    ] = SGD,
+        Optional[str],  # noqa: UP045
+        typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
+    ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
     engine: Annotated[
         Optional[str],  # noqa: UP045
@@ -57,40 +58,50 @@ def predict(
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
     from wattstep.predict import Predictor
-    from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
+    from wattstep.schema.workload import OptimizerSettings, Preparation
 
     device = devices.find(on)
     sizes = parse_batches(batch)
     of: Specification | ModuleSource
-    if ".py:" in what:
-        of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer))
-        name = title = of.name
-    else:
-        if input_ is not None:
-            raise InvalidValueError("--input is of FILE.py:make; a workload takes --image-size")
-        of = workloads.find(what)
-        name, title = of.facts.name, of.facts.title
-    own = isinstance(of, ModuleSource)
-    preparation = Preparation(
-        batch_size=1, classes=None if own else classes, image_size=None if own else image_size
-    )
-    captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
-    predictor = Predictor(captured, device, engine=engine, precision=precision)
-    predictions = [predictor.at(size) for size in sizes]
+    own = ".py:" in what
+    # What the user's file prints is no part of the prediction.
+    with redirect_stdout(sys.stderr):
+        if own:
+            if image_size is not None:
+                raise InvalidValueError("--image-size is of a workload; FILE.py:make takes --input")
+            of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
+            name = title = of.name
+        else:
+            if input_ is not None:
+                raise InvalidValueError("--input is of FILE.py:make; a workload takes --image-size")
+            if optimizer is not None:
+                raise InvalidValueError("--optimizer is of FILE.py:make; a workload has its own")
+            of = workloads.find(what)
+            name, title = of.facts.name, of.facts.title
+        preparation = Preparation(
+            batch_size=max(sizes), classes=None if own else classes, image_size=image_size
+        )
+        captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
+        predictor = Predictor(captured, device, engine=engine, precision=precision)
+        predictions = [predictor.at(size) for size in sizes]
+        largest = {str(sure): predictor.largest(sure) for sure in (0.98, 0.5)}
     if json:
         from wattstep.report.json_document import dump
 
         reports = [one.report(workload=name, title=title).to_dict() for one in predictions]
         fits = {
             "probability": {str(one.batch_size): one.fits_with for one in predictions},
-            "largest_batch": {"0.98": predictor.largest(0.98), "0.5": predictor.largest(0.5)},
+            "largest_batch": largest,
+            "searched_to": predictor.searched,
         }
         dump({"runs": reports, "fits": fits}, sys.stdout)
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.predict import print_predictions
 
-    print_predictions(title, predictor, predictions, screen())
+    print_predictions(
+        title, predictor, predictions, screen(), largest=(largest["0.98"], largest["0.5"])
+    )
 
 
 def module_source(
@@ -144,7 +155,7 @@ def _module(path: Path) -> Any:
     sys.path.insert(0, str(path.parent.absolute()))  # what it imports lies beside it
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidValueError(f"{path} fails: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)

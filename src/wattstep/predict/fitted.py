@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
+from statistics import NormalDist
 from typing import Final
 
 from wattstep import devices
-from wattstep.devices.table import Device, Floor, Processor, Value
+from wattstep.devices.table import Device, Floor, Processor, Value, quoted
 from wattstep.errors import InvalidValueError
 
 BORROWED: Final = ("jetson-tx2", "torch-1.6")  # whose values others take
+TORCH: Final = "torch"
 # By which these may be off elsewhere, times and divided by: tensors are the same everywhere.
 BORROWED_SPREAD: Final = {"step_time": log(2.0)}
 BORROWED_MEMORY_SPREAD: Final = log(1.25)
+NORMAL: Final = NormalDist()
+NORMAL_90: Final = 1.645  # half of a normal distribution's 90 % interval, in standard deviations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,24 +75,29 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
             f"--precision {precision}: values are fitted for fp32 alone, on {BORROWED[0]}"
         )
     gpu = gpus[0]
-    of, name = device, engine or next(iter(device.kinds), None)
+    known = sorted(name for name in {*device.kinds, *device.floors} if _framework(name) == TORCH)
+    if engine is not None and known and engine not in known:
+        raise InvalidValueError(
+            f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}"
+        )
+    engine = engine or next(iter([*device.kinds, *known]), TORCH)
+    of, name = device, engine
     notes: tuple[str, ...] = ()
-    borrowed = False
-    if name is None or name not in device.kinds:
+    borrowed = engine not in device.kinds
+    if borrowed:
         of, name = devices.find(BORROWED[0]), BORROWED[1]
-        borrowed = True
         notes = (
-            f"nobody measured {engine or 'torch'} on {device.name}: efficiencies are those of {BORROWED[1]} on "
+            f"nobody measured {engine} on {device.name}: efficiencies are those of {BORROWED[1]} on "
             f"{of.name}, in proportion to peak and bandwidth, and may be off by 2 times",
         )
     peak, bandwidth = gpu.peak.get(precision), device.memory.bandwidth
-    usable = device.memory.usable or device.memory.size
-    floor = _floor(device, engine or name)
+    usable = device.memory.usable
+    floor = _floor(device, engine)
     for what, value in (
         (f"processors' peak in {precision}", peak),
         ("memory.bandwidth", bandwidth),
         ("memory.usable", usable),
-        (f"floors of {engine or name}", floor),
+        (f"floors of {engine}", floor),
     ):
         if value is None:
             raise InvalidValueError(
@@ -100,13 +109,18 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     assert floor is not None
     assert floor.memory is not None
     kinds = of.kinds[name]
+    for kind, needed in devices.find(BORROWED[0]).kinds[BORROWED[1]].items():
+        for key in needed.values:
+            if kind not in kinds or key not in kinds[kind].values:
+                place = ".".join(map(quoted, ("kinds", name, kind, key)))
+                raise InvalidValueError(f"{of.name} lacks {place}: predictions need it")
     reach = {key: value.value for key, value in kinds["interval"].values.items()}
     if borrowed:
         for key in reach:
             reach[key] += BORROWED_SPREAD.get(key, BORROWED_MEMORY_SPREAD)
     return Fitted(
         device=device,
-        engine=engine or name,
+        engine=engine,
         gpu=gpu,
         peak=peak.value,
         bandwidth=bandwidth.value,
@@ -124,8 +138,40 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
 
 
 def _floor(device: Device, engine: str) -> Floor | None:
-    floor = device.floors.get(engine) or device.floors.get(engine.partition("-")[0])
+    floor = device.floors.get(engine) or device.floors.get(_framework(engine))
     return floor if floor is not None and floor.memory is not None else None
+
+
+def _framework(engine: str) -> str:
+    """Of "torch-1.6": "torch"."""
+    return engine.partition("-")[0]
+
+
+def quantile(value: Value, probability: float) -> float:
+    """Below which the true value lies with a probability: its range is the 90 % interval of a logarithm's two normal halves.
+
+    Args:
+        value: Above 0, as its ends are.
+        probability: Between 0 and 1.
+    """
+    z = NORMAL.inv_cdf(probability) / NORMAL_90
+    return value.value * exp(z * _half(value, above=z > 0))
+
+
+def chance_below(value: Value, limit: float) -> float:
+    """Probability that the true value is `limit` or less; as `quantile`."""
+    if limit <= 0:
+        return 0.0
+    away = log(limit / value.value)
+    half = _half(value, above=away > 0)
+    if half == 0:
+        return 1.0 if away >= 0 else 0.0
+    return NORMAL.cdf(away / half * NORMAL_90)
+
+
+def _half(value: Value, *, above: bool) -> float:
+    """Distance of an end, as a logarithm."""
+    return log(value.high / value.value) if above else log(value.value / value.low)
 
 
 def widened(value: float, reach: float) -> tuple[float, float]:

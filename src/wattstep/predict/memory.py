@@ -9,7 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from wattstep.devices.table import Value
 from wattstep.predict.allocator import Allocator, Block
+from wattstep.predict.fitted import NORMAL_90, chance_below, quantile
 from wattstep.predict.work import (
     DENSE,
     FLOAT,
@@ -20,7 +22,7 @@ from wattstep.predict.work import (
 )
 from wattstep.schema.step_graph import Convolution, StepGraph
 
-NORMAL_90: Final = 1.645  # half of a normal distribution's 90 % interval, in standard deviations
+POINTS: Final = 64  # of the range of usable memory that are looked at
 STEPS: Final = 3  # the first makes gradients and the optimizer's state, the others find them there
 PRODUCTS: Final = ("matrix product", "attention", "recurrent")
 TILE: Final = 4  # outputs of a Winograd tile along a side: F(4×4, 3×3), F(4×4, 5×5)
@@ -183,3 +185,27 @@ def fit_probability(reserved: float, most: float, reach: float) -> float:
         reach: Half of the 90 % interval of `reserved`, as a logarithm.
     """
     return 0.5 * (1 + erf(log(most / max(reserved, 1.0)) / (reach / NORMAL_90) / sqrt(2)))
+
+
+def training_fits(
+    reserved: float, reach: float, *, usable: Value, most: float, floor: Value, stays: float
+) -> float:
+    """Probability that a training fits: its segments, and the framework while it loads.
+
+    Args:
+        reserved: Bytes of the segments, as predicted.
+        reach: Half of the 90 % interval of `reserved`, as a logarithm.
+        usable: Bytes beyond the idle system's that a training can take; its whole range counts.
+        most: Bytes that it can have at all.
+        floor: Bytes of a training without tensors, likewise.
+        stays: Bytes of `usable` that segments never get.
+    """
+    rooms = [min(most, quantile(usable, (i + 0.5) / POINTS)) for i in range(POINTS)]
+    return (
+        sum(
+            fit_probability(reserved, room - stays, reach) * chance_below(floor, room)
+            for room in rooms
+            if room > stays
+        )
+        / POINTS
+    )

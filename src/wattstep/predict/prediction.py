@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any, Final
 
-from wattstep.devices.table import Device
+from wattstep.devices.table import Device, Value
 from wattstep.predict.fitted import widened
 from wattstep.predict.power import Ranged
 from wattstep.predict.time import StepTime
@@ -34,14 +34,14 @@ class Memory:
         reserved: Segments of the framework's allocator.
         used: In use by the system beyond idle, were there no end to it.
         usable: What there is of that.
-        floor: Of a training without tensors.
+        floor: Of a training without tensors, with its range.
     """
 
     allocated: float
     reserved: float
     used: float
     usable: float
-    floor: float
+    floor: Value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,6 +61,7 @@ class Prediction:
         power: In all and by part, in W; None: not known.
         load: Of each part, 0 to 1.
         reach: Half of 90 % intervals by quantity, as logarithms.
+        within: Whether it is like the trainings that values were fitted to.
         fitted: Where the values behind it were fitted.
         notes: What a reader must know.
     """
@@ -77,6 +78,7 @@ class Prediction:
     power: tuple[Ranged, dict[str, Ranged]] | None
     load: Mapping[str, float]
     reach: Mapping[str, float]
+    within: bool
     fitted: str
     notes: tuple[str, ...] = ()
 
@@ -85,6 +87,16 @@ class Prediction:
     def fits(self, probability: float = SURE) -> bool:
         """True if memory suffices with at least this probability."""
         return self.fits_with >= probability
+
+    @property
+    def shortage(self) -> str:
+        """That it does not train there, in words; "" where it rather fits."""
+        if self.fits(0.5):
+            return ""
+        return (
+            f"batch {self.batch_size:,} does not train on {self.device.name}: memory runs out "
+            f"({100 * self.fits_with:.0f} % that it fits); time and energy are what they would be with more"
+        )
 
     @property
     def step_time(self) -> Figure:
@@ -100,11 +112,13 @@ class Prediction:
 
     @property
     def system_memory(self) -> Figure:
-        """In use by the whole system, less the idle one's, in B; at most what is usable."""
+        """In use by the whole system, less the idle one's, in B: what it would take, were there no end to it."""
         memory = self.memory
-        low, high = (min(memory.usable, end) for end in widened(memory.used, self.reach["system"]))
+        low, high = widened(memory.used, self.reach["system"])
+        if memory.used <= memory.floor.value:  # the floor decides, and is as sure as its range
+            low, high = min(low, memory.floor.low), max(high, memory.floor.high)
         return Figure(
-            value=min(memory.used, memory.usable), unit="B", low=low, high=high, confidence=CONFIDENCE,
+            value=memory.used, unit="B", low=low, high=high, confidence=CONFIDENCE,
             status=Status.PREDICTED, source=self._source, method="allocator replayed, libraries and floor added",
         )  # fmt: skip
 
@@ -207,6 +221,7 @@ class Prediction:
             target=f"predicted:{self.device.name}",
             notes=(
                 f"no such run took place: every figure is predicted, from values fitted to {self.fitted}",
+                *filter(None, [self.shortage]),
                 *self.notes,
             ),
             model=self.graph.counts,

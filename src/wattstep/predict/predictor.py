@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import hypot, log
+from math import inf
 from typing import Final
 
 import numpy as np
 
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
 from wattstep.predict.fitted import fitted_values
 from wattstep.predict.memory import (
     Reserved,
-    fit_probability,
     has_products,
     replay,
     system_memory,
+    training_fits,
 )
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.time import step_time, unfamiliar_share
-from wattstep.predict.work import work_of
-from wattstep.schema.step_graph import StepFamily
+from wattstep.predict.time import StepTime, step_time
+from wattstep.predict.work import Work, work_of
+from wattstep.schema.step_graph import StepFamily, StepGraph
 
-UNFAMILIAR_SPREAD: Final = log(2)  # by which an operation that none was measured of may be off
-WORTH_SAYING: Final = 0.05
+EACH_CAPTURED: Final = (
+    "its operations or their sizes do not grow in proportion to the batch: each batch size is captured by "
+    "itself, and the largest that fits is known to an eighth"
+)
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
-LARGEST: Final = 4096  # batch size that is looked at
+LARGEST: Final = 1 << 20  # batch size that is looked at
+MOST_CAPTURED: Final = 4096  # where each has to be captured
+COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has to be captured
 
 
 class Predictor:
@@ -69,25 +74,18 @@ class Predictor:
         """The prediction for a batch size.
 
         Raises:
-            InvalidValueError: It is less than 1.
+            InvalidValueError: It is less than 1 or more than `LARGEST`.
         """
-        if batch_size < 1:
-            raise InvalidValueError(f"batch {batch_size}: it must be at least 1")
+        if not 1 <= batch_size <= LARGEST:
+            raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
         fitted = self.fitted
         graph = self.captured.at(batch_size)
-        work = work_of(graph)
-        time = step_time(work, fitted.values, peak=fitted.peak, bandwidth=fitted.bandwidth)
-        strange = unfamiliar_share(work, time, fitted.values)
-        reach = {
-            **fitted.reach,
-            "step_time": hypot(fitted.reach["step_time"], strange * UNFAMILIAR_SPREAD),
-        }
-        notes = [*fitted.notes, *graph.notes]
-        if strange > WORTH_SAYING:
-            notes.append(
-                f"{100 * strange:.0f} % of the time is in operations that no value was fitted to (products of "
-                "matrices, kernels of other sizes): the interval is wider for it"
-            )
+        work, time = self._timed(graph)
+        shares, outside = strange_shares(graph, work, time, fitted.values), out_of_range(graph)
+        beyond = notes_beyond(shares, outside)
+        notes = [*fitted.notes, *graph.notes, *beyond]
+        if self.captures_each:
+            notes.append(EACH_CAPTURED)
         seconds = np.zeros(graph.count)
         np.add.at(seconds, work.operations, time.kernels)
         moved = float((work.traffic + work.weights).sum())
@@ -111,10 +109,20 @@ class Predictor:
             fits_with=self.fits_with(batch_size),
             power=power_of(fitted.device.power, load),
             load=load,
-            reach=reach,
+            reach=reach_beyond(fitted.reach, shares, outside),
+            within=not beyond,
             fitted=fitted.fitted,
             notes=tuple(notes),
         )
+
+    def _timed(self, graph: StepGraph) -> tuple[Work, StepTime]:
+        fitted, work = self.fitted, work_of(graph)
+        return work, step_time(work, fitted.values, peak=fitted.peak, bandwidth=fitted.bandwidth)
+
+    def _reach(self, graph: StepGraph) -> float:
+        """Of the reserved memory."""
+        shares = strange_shares(graph, *self._timed(graph), self.fitted.values)
+        return reach_beyond(self.fitted.reach, shares, out_of_range(graph))["reserved"]
 
     def _reserved(self, batch_size: int) -> Reserved:
         if batch_size not in self._replayed:
@@ -134,26 +142,49 @@ class Predictor:
             reserved=float(reserved.reserved),
             used=used,
             usable=fitted.usable.value,
-            floor=fitted.floor.value,
+            floor=fitted.floor,
         )
 
     def fits_with(self, batch_size: int) -> float:
         """Probability that a batch size trains without running out of memory."""
-        most = self.fitted.usable.value - self.fitted.values["memory"]["stays"]
-        return fit_probability(
-            self._reserved(batch_size).reserved, most, self.fitted.reach["reserved"]
+        fitted, size = self.fitted, self.device.memory.size
+        return training_fits(
+            self._reserved(batch_size).reserved,
+            self._reach(self.captured.at(batch_size)),
+            usable=fitted.usable,
+            most=inf if size is None else size.value,
+            floor=fitted.floor,
+            stays=fitted.values["memory"]["stays"],
         )
 
-    def largest(self, probability: float = 0.5) -> int:
-        """The largest batch size that fits with a probability, `LARGEST` at most; 0: not even 1 does."""
+    @property
+    def captures_each(self) -> bool:
+        """True if each batch size has to be captured by itself: sizes are not in proportion to it."""
+        return self.captured.capture is not None
+
+    @property
+    def searched(self) -> int:
+        """The largest batch size that `largest` looks at."""
+        return MOST_CAPTURED if self.captures_each else LARGEST
+
+    def largest(self, probability: float = 0.5) -> int | None:
+        """The largest batch size that fits with a probability, `searched` at most; 0: not even 1 does.
+
+        Where each batch size is captured by itself, that is the largest of a few, an eighth apart;
+        None: one of them cannot be captured.
+        """
         below, above = 0, 1
-        while above <= LARGEST and self.fits_with(above) >= probability:
-            below, above = above, 2 * above
-        above = min(above, LARGEST + 1)
-        while above - below > 1:
-            middle = (below + above) // 2
-            if self.fits_with(middle) >= probability:
-                below = middle
-            else:
-                above = middle
+        step = COARSE if self.captures_each else 0.0
+        try:
+            while above <= self.searched and self.fits_with(above) >= probability:
+                below, above = above, 2 * above
+            above = min(above, self.searched + 1)
+            while above - below > max(1.0, step * below):
+                middle = (below + above) // 2
+                if self.fits_with(middle) >= probability:
+                    below = middle
+                else:
+                    above = middle
+        except InvalidValueError:  # of a capture
+            return None
         return below

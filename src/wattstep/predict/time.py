@@ -105,21 +105,3 @@ def _convolutions(
         moved = moved + READS_OF_WEIGHTS * work.weights[mine]
     seconds: FloatArray = work.flops[mine] / (peak * efficiency) + moved / bandwidth
     return seconds
-
-
-def unfamiliar_share(work: Work, time: StepTime, values: Values) -> float:
-    """Part of the device's time in kernels that no value was fitted to, 0 to 1.
-
-    Products of matrices, and convolutions with kernels of other sizes than those that were measured.
-
-    Args:
-        work: Kernels of the step.
-        time: What they take.
-        values: As `step_time`.
-    """
-    strange = work.kinds == CODES["matrix product"]
-    for kind in CONVOLUTIONS:
-        own, mine = values[kind], work.kinds == CODES[kind]
-        outside = (work.sides < own["least_kernel"]) | (work.sides > own["most_kernel"])
-        strange = strange | (mine & outside)
-    return float(time.kernels[strange].sum() / time.device)

@@ -480,7 +480,7 @@ class Engine(Protocol):
 
         Args:
             workload: Of the suite, or a module of the user's.
-            preparation: Its batch size says nothing here.
+            preparation: Its batch size is the largest that anybody asks for.
             precision: Of the training.
 
         Raises:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.run_documents import ModelFacts
+
+ROUNDED: Final = 0.01  # part of a size that libraries may round up
+ROUNDED_BYTES: Final = 256.0  # and bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,7 @@ class Convolution:
         groups: Parts of the channels that do not see each other.
         input_size: Height and width of its input.
         output_size: Height and width of its output.
+        dilation: Distance of what the kernel sees, likewise; empty: 1.
         transposed: Whether it is a transposed one.
         bias: Whether it adds one, or gives the gradient of one.
         scattered: Whether the gradient that it takes does not lie in one piece, as that of a part
@@ -39,6 +44,7 @@ class Convolution:
     groups: int
     input_size: tuple[int, ...]
     output_size: tuple[int, ...]
+    dilation: tuple[int, ...] = ()
     transposed: bool = False
     bias: bool = False
     scattered: bool = False
@@ -114,18 +120,20 @@ class StepGraph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepFamily:
-    """The step at any batch size, from captures at two: all sizes are affine in the batch.
+    """The step at any batch size: from captures at two where all sizes are affine in the batch, else captured there.
 
     Attributes:
         small: The capture at the smaller batch size.
-        large: That at the larger one; the same operations in the same order.
+        large: That at the larger one; the same operations in the same order, but where `capture` is.
+        capture: Captures a batch size, where the step is no affine one; None: it is.
     """
 
     small: StepGraph
     large: StepGraph
+    capture: Callable[[int], StepGraph] | None = None
 
     def __post_init__(self) -> None:
-        if not alike(self.small, self.large):
+        if self.capture is None and not alike(self.small, self.large):
             raise InvalidValueError(
                 f"its operations at batch {self.small.batch_size:g} and {self.large.batch_size:g} differ"
             )
@@ -135,7 +143,12 @@ class StepFamily:
 
         Args:
             batch_size: Samples of one forward pass.
+
+        Raises:
+            InvalidValueError: It has to be captured there, and cannot be.
         """
+        if self.capture is not None:
+            return self.capture(int(batch_size))
         small, large = self.small, self.large
         part = (batch_size - small.batch_size) / (large.batch_size - small.batch_size)
 
@@ -167,4 +180,26 @@ def alike(one: StepGraph, other: StepGraph) -> bool:
         and one.categories == other.categories
         and np.array_equal(one.made, other.made)
         and np.array_equal(one.freed, other.freed)
+    )
+
+
+def lies_on_line(family: StepFamily, other: StepGraph, *, tolerance: float = ROUNDED) -> bool:
+    """True if a capture is what the family's two say of its batch size.
+
+    Args:
+        family: Of two captures.
+        other: A third, at another batch size.
+        tolerance: Part of a size by which it may be off.
+    """
+    if not (alike(family.small, family.large) and alike(family.small, other)):
+        return False
+    expected = family.at(other.batch_size)
+    return expected.convolutions == other.convolutions and all(
+        np.allclose(mine, seen, rtol=tolerance, atol=ROUNDED_BYTES)
+        for mine, seen in (
+            (expected.flops, other.flops),
+            (expected.read_bytes, other.read_bytes),
+            (expected.written_bytes, other.written_bytes),
+            (expected.sizes, other.sizes),
+        )
     )

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import cache
 from math import prod
 from typing import Any, Final
 
@@ -30,11 +31,24 @@ from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.flops import flops_of
 from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
+from wattstep.errors import InvalidValueError
 from wattstep.schema.operation_kinds import kind_of
-from wattstep.schema.step_graph import Convolution, StepFamily, StepGraph
+from wattstep.schema.step_graph import (
+    Convolution,
+    StepFamily,
+    StepGraph,
+    alike,
+    lies_on_line,
+)
 from wattstep.schema.workload import Preparation
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
+# Batch sizes between which a third capture is: far from the two; what an LSTM keeps is asked of a
+# real one, which takes real memory.
+LEAST_THIRD: Final = 64
+MOST_THIRD: Final = 1024
+RUN_THIRD: Final = 8  # where it is really run
+VALUES_DIFFER: Final = 0.1  # part of a size that values may change
 # Errors of what shapes alone do not tell; numpy's, of being handed a fake tensor, is a RuntimeError.
 # Whatever else they stand for is raised again by the real run that follows.
 NEEDS_VALUES: Final = (
@@ -138,9 +152,13 @@ def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
     """Shapes of a call that is a convolution, or the backward pass of one."""
     name = func.overloadpacket.__name__
     if name == "convolution":
-        taken, weight, given, strides, transposed = args[0], args[1], made, args[3], args[6]
+        taken, weight, given, strides, dilation, transposed = (
+            args[0], args[1], made, args[3], args[5], args[6],
+        )  # fmt: skip
     elif name == "convolution_backward":
-        given, taken, weight, strides, transposed = args[0], args[1], args[2], args[4], args[7]
+        given, taken, weight, strides, dilation, transposed = (
+            args[0], args[1], args[2], args[4], args[6], args[7],
+        )  # fmt: skip
     else:
         return None
     kernel = tuple(weight.shape[2:])
@@ -153,6 +171,7 @@ def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
         groups=args[9] if name == "convolution_backward" else args[8],
         input_size=tuple(taken.shape[2:]),
         output_size=tuple(given.shape[2:]),
+        dilation=tuple(dilation) if max(dilation) > 1 else (),
         transposed=bool(transposed),
         bias=bool(args[10][2]) if name == "convolution_backward" else args[2] is not None,
         scattered=name == "convolution_backward" and not given.is_contiguous(),
@@ -215,22 +234,47 @@ def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp3
 def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
     """The training step of a workload, at any batch size.
 
+    A third capture, at a large batch, shows whether operations stay the same and sizes grow in
+    proportion. Where they do not (distances between all samples, a branch on the batch), each
+    batch size is captured by itself.
+
     Args:
         workload: As `TorchTrainer` takes it.
-        preparation: Its batch size says nothing here: the family has all.
+        preparation: Its batch size is the largest that anybody asks for.
         precision: As `TorchTrainer` takes it.
 
     Raises:
-        InvalidValueError: Its operations differ from batch to batch.
+        InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
     small, large = (
         capture_at(workload, replace(preparation, batch_size=size), precision=precision)
         for size in FAKE
     )
-    if small.notes:
-        note = f"{small.notes[0]}, at batch {FAKE[0]} and {FAKE[1]}; others follow from these two"
-        small = replace(small, notes=(note,))
-    return StepFamily(small=small, large=large)
+    if small.notes:  # it really runs: at a small batch
+        note = f"{small.notes[0]}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        family = StepFamily(small=replace(small, notes=(note,)), large=large)
+        third = capture_at(
+            workload, replace(preparation, batch_size=RUN_THIRD), precision=precision
+        )
+        if not lies_on_line(family, third, tolerance=VALUES_DIFFER):
+            raise InvalidValueError(
+                "what its operations do depends on values, and does not grow in proportion to the batch"
+            )
+        return family
+
+    @cache
+    def at(size: int) -> StepGraph:  # never really run: that would take the memory of such a batch
+        return _captured(workload, replace(preparation, batch_size=size), precision, fake=True)
+
+    each = StepFamily(small=small, large=large, capture=at)
+    try:
+        third = at(min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD))
+    except (
+        Exception
+    ):  # of the user's own code: of a batch that somebody asks for it is raised again
+        return each
+    affine = alike(small, large) and lies_on_line(StepFamily(small=small, large=large), third)
+    return StepFamily(small=small, large=large) if affine else each
 
 
 def _line(error: BaseException) -> str:

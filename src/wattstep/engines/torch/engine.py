@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from wattstep.engines.torch.gpu import PROCESSORS
 from wattstep.errors import InvalidValueError, WattstepError
@@ -28,6 +29,7 @@ from wattstep.schema.workload import ModuleSource, Preparation, Specification
 if TYPE_CHECKING:
     from wattstep.schema.step_graph import StepFamily
 
+T = TypeVar("T")
 _ROOT: Final = Path(__file__).parents[2]
 
 
@@ -171,17 +173,28 @@ class TorchEngine(Engine):
             family = capture(made, preparation, precision=precision)
             return family
         made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
+        family = _of_user(workload, capture)(made, preparation, precision=precision)
+        if family.capture is None:
+            return family
+        return replace(family, capture=_of_user(workload, family.capture))
+
+
+def _of_user(source: ModuleSource, call: Callable[..., T]) -> Callable[..., T]:
+    """The call, with what the user's own code raises in one line."""
+
+    def refusing(*args: Any, **options: Any) -> T:
         try:
-            family = capture(made, preparation, precision=precision)
+            return call(*args, **options)
         except WattstepError:
             raise
-        except Exception as error:  # of the user's own code, which may raise anything
-            shape = "x".join(map(str, workload.input_shape))
+        except (Exception, SystemExit) as error:  # it may raise anything
+            shape = "x".join(map(str, source.input_shape))
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             raise InvalidValueError(
-                f"{workload.name} cannot be trained on inputs of {shape}: {line}"
+                f"{source.name} cannot be trained on inputs of {shape}: {line}"
             ) from error
-        return family
+
+    return refusing
 
 
 LIBRARIES: Final = ("torch", "transformers")  # whose code the counts depend on

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.predict import Prediction, Predictor
-from wattstep.predict.predictor import LARGEST
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -27,7 +26,12 @@ ROWS = (
 
 
 def print_predictions(
-    title: str, predictor: Predictor, predictions: Sequence[Prediction], console: Console
+    title: str,
+    predictor: Predictor,
+    predictions: Sequence[Prediction],
+    console: Console,
+    *,
+    largest: tuple[int | None, int | None],
 ) -> None:
     """Prints predictions at several batch sizes side by side.
 
@@ -36,6 +40,7 @@ def print_predictions(
         predictor: What made them.
         predictions: One a batch size.
         console: Where to print.
+        largest: Batch sizes that fit with 98 % and with 50 %, as of `Predictor.largest`.
     """
     device = predictor.device
     console.print()
@@ -46,11 +51,17 @@ def print_predictions(
     for one in predictions:
         table.add_column(str(one.batch_size), justify="right", no_wrap=True)
     for label, name in ROWS:
-        table.add_row(label, *(_cell(getattr(one, name)) for one in predictions))
+        table.add_row(label, *(_shown(one, name) for one in predictions))
     table.add_row("does it fit?", *(_fits(one) for one in predictions))
     console.print(Padding(table, (0, 0, 0, 2)))
-    for line in _notes(predictor, predictions):
+    for line in _notes(predictor, predictions, largest):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
+
+
+def _shown(one: Prediction, name: str) -> str:
+    if name == "system_memory" and not one.fits(0.5):
+        return f"more than {quantity(one.memory.usable, 'B')}"
+    return _cell(getattr(one, name))
 
 
 def _cell(figure: Figure) -> str:
@@ -69,25 +80,37 @@ def _fits(one: Prediction) -> str:
     return f"yes, {percent:.0f} %" if percent >= 50 else f"no, {100 - percent:.0f} %"
 
 
-def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]:
+def _notes(
+    predictor: Predictor,
+    predictions: Sequence[Prediction],
+    largest: tuple[int | None, int | None],
+) -> list[str]:
     usable = predictor.fitted.usable
-    sure, even = predictor.largest(0.98), predictor.largest(0.5)
-    memory = quantity(usable.value, "B")
-    room = f"A training can take {memory} beyond the idle system."
-    if even == 0:
+    sure, even = largest
+    spelt = spell(usable.value, "B", usable.low, usable.high, None)
+    guess = ", an estimate" if usable.basis == "estimate" else ""
+    room = f"A training can take {spelt.value} ({spelt.interval}{guess}) beyond the idle system."
+    if sure is None or even is None:
+        lines = [f"{room} The largest batch is not known: a larger one cannot be captured."]
+    elif even == 0:
         lines = [f"{room} Not even a batch of 1 fits: a smaller network or input would."]
-    elif sure >= LARGEST:
-        lines = [f"{room} It fits with 98 % up to batch {LARGEST} and beyond."]
     else:
-        upto = f"It fits with 98 % up to batch {sure}" if sure else "No batch fits with 98 %"
-        lines = [f"{room} {upto}; memory runs out from about batch {even + 1} on."]
+        upto = f"It fits with 98 % up to batch {sure:,}" if sure else "No batch fits with 98 %"
+        if sure >= predictor.searched:
+            upto = f"{upto}, the largest that was looked at"
+        ends = f"memory runs out from about batch {even + 1:,} on"
+        if even >= predictor.searched:
+            ends = f"no batch up to {even:,} runs out of memory"
+        lines = [f"{room} {upto}; {ends}."]
     last = predictions[-1].report(workload="", title="")
     shares = [
         f"{row.kind} {100 * float(row.figures['share']):.0f} %"
         for row in last.kinds[:LARGEST_KINDS]
     ]
     lines.append(f"At batch {predictions[-1].batch_size} time goes to: {', '.join(shares)}.")
-    if predictor.fitted.checked:
+    if predictor.fitted.checked and not all(one.within for one in predictions):
+        rests = "Intervals are estimates: no prediction of such a training was ever checked."
+    elif predictor.fitted.checked:
         rests = "Intervals hold in 90 % of cases: how far trainings of families left out of the fit were off."
     else:
         rests = "Intervals are estimates: no prediction for this device was ever checked."
@@ -97,4 +120,10 @@ def _notes(predictor: Predictor, predictions: Sequence[Prediction]) -> list[str]
         if reason:
             lines.append(f"Energy: {reason}.")
             break
+    short = [one for one in predictions if one.shortage]
+    if short:
+        batches = ", ".join(f"{one.batch_size:,}" for one in short)
+        lines.append(
+            f"Does not train there: batch {batches}. Time and energy are what they would be with more memory."
+        )
     return [*lines, *predictions[-1].notes]

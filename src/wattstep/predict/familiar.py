@@ -1,0 +1,155 @@
+"""What of a training lies beyond the trainings that values were fitted to, and how much less sure that makes it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from math import hypot, log
+from typing import Final
+
+from wattstep.predict.time import StepTime, Values
+from wattstep.predict.work import CONVOLUTIONS, KERNELS, Work, convolution_kind
+from wattstep.schema.step_graph import StepGraph
+
+# Of the trainings that the values of the Jetson TX2 are fitted to (`fitted` in its file): batch sizes, GMAC of
+# a sample's forward pass, sides of images, with what is near enough to the one side that they had.
+BATCHES: Final = (2, 256)
+GMAC: Final = (0.01, 1.8)
+SIDES: Final = (150, 336)
+SIDE: Final = 224
+
+PRODUCTS_SPREAD: Final = log(
+    2
+)  # by which products of matrices may be off, which nothing was fitted to
+STRANGE_SPREAD: Final = log(3)  # and other work of kinds that no training of the fit had
+OUTSIDE_SPREAD: Final = log(1.5)  # the whole step, for each thing that is out of range
+MEMORY_SPREAD: Final = log(1.25)  # memory, if anything is
+WORTH_SAYING: Final = 0.05
+
+PRODUCTS: Final = "matrix product"
+_STRANGE_KINDS: Final = frozenset((PRODUCTS, "attention", "recurrent", "embedding"))
+_FITTED_OTHERS: Final = frozenset(("aten::bernoulli_", "aten::ones_like", "aten::zeros_like"))
+_GATHERS: Final = re.compile(r"::(index|gather|scatter|sort|topk|cumsum)")
+_OTHER_OPTIMIZER: Final = re.compile(r"sqrt|addcdiv|addcmul|lerp")
+
+
+def strange_operation(graph: StepGraph, place: int) -> str:
+    """What an operation is that no training of the fit had; "" where they had its like."""
+    shapes = graph.convolutions.get(place)
+    name, kind = graph.names[place], graph.kinds[place]
+    if shapes is not None:
+        if len(shapes.kernel) != 2:
+            return f"convolution in {len(shapes.kernel)} dimension{'s'[: len(shapes.kernel) > 1]}"
+        for word, holds in (
+            ("transposed", shapes.transposed),
+            ("dilated", max(shapes.dilation, default=1) > 1),
+            ("grouped", 1 < shapes.groups != shapes.inputs),
+        ):
+            if holds:
+                return f"{word} convolution"
+        return ""
+    if graph.phases[place] == "optimizer":
+        return ""
+    if kind in _STRANGE_KINDS:
+        return kind
+    if kind == "normalization" and "batch_norm" not in name:
+        return name.removeprefix("aten::").removesuffix("_backward").removeprefix("native_")
+    if "softmax" in name and "log_softmax" not in name:
+        return "softmax"
+    if (kind == "other" and name not in _FITTED_OTHERS) or _GATHERS.search(name):
+        return name.removeprefix("aten::")
+    return ""
+
+
+def strange_shares(
+    graph: StepGraph, work: Work, time: StepTime, values: Values
+) -> Mapping[str, float]:
+    """Part of the step's time by kinds of work that no value was fitted to, 0 to 1, the largest first.
+
+    Args:
+        graph: Of the step.
+        work: Its kernels.
+        time: What they take.
+        values: By kind of kernel, as a device's `kinds` of one framework has them.
+    """
+    seconds: dict[str, float] = defaultdict(float)
+    for place, code, side, taken in zip(
+        work.operations.tolist(), work.kinds.tolist(), work.sides.tolist(), time.kernels.tolist(),
+        strict=True,
+    ):  # fmt: skip
+        kind = KERNELS[code]
+        strange = ""
+        if kind in CONVOLUTIONS or place not in graph.convolutions:
+            strange = strange_operation(graph, place)
+        if not strange and kind in CONVOLUTIONS:
+            own = values[kind]
+            if not own["least_kernel"] <= side <= own["most_kernel"]:
+                strange = f"{convolution_kind(graph.convolutions[place])} of {side:g}"
+        if strange:
+            seconds[strange] += taken
+    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    return {name: taken / time.total for name, taken in ordered}
+
+
+def out_of_range(graph: StepGraph) -> list[str]:
+    """What of a training is beyond the range of those that values were fitted to, with that range."""
+    batch = graph.batch_size
+    forward = [phase == "forward" for phase in graph.phases]
+    gmac = float(graph.flops[forward].sum()) / 2 / batch / 1e9
+    side = max((max(one.input_size) for one in graph.convolutions.values()), default=0)
+    optimizer = any(
+        phase == "optimizer" and _OTHER_OPTIMIZER.search(name)
+        for name, phase in zip(graph.names, graph.phases, strict=True)
+    )
+    outside = []
+    if not BATCHES[0] <= batch <= BATCHES[1]:
+        outside.append(f"batch {round(batch):,} (fitted: {BATCHES[0]} to {BATCHES[1]})")
+    if not GMAC[0] <= gmac <= GMAC[1]:
+        outside.append(f"{gmac:.2g} GMAC a sample (fitted: {GMAC[0]:g} to {GMAC[1]:g})")
+    if side == 0:
+        outside.append("no convolution (fitted: networks of convolutions)")
+    elif not SIDES[0] <= side <= SIDES[1]:
+        outside.append(f"inputs of {side} px (fitted: {SIDE})")
+    if optimizer:
+        outside.append("an optimizer that is no SGD (fitted: SGD)")
+    return outside
+
+
+def reach_beyond(
+    reach: Mapping[str, float], shares: Mapping[str, float], outside: list[str]
+) -> dict[str, float]:
+    """Half of the 90 % intervals by quantity, as logarithms, with what is beyond the fit.
+
+    Args:
+        reach: Within the fit.
+        shares: As of `strange_shares`.
+        outside: As of `out_of_range`.
+    """
+    strange = sum(
+        share * (PRODUCTS_SPREAD if name == PRODUCTS else STRANGE_SPREAD)
+        for name, share in shares.items()
+    )
+    beyond = {
+        key: hypot(each, MEMORY_SPREAD) if outside or sum(shares.values()) > WORTH_SAYING else each
+        for key, each in reach.items()
+    }
+    beyond["step_time"] = hypot(reach["step_time"], strange, OUTSIDE_SPREAD * len(outside) ** 0.5)
+    return beyond
+
+
+def notes_beyond(shares: Mapping[str, float], outside: list[str]) -> list[str]:
+    """What a reader must know of it."""
+    notes = []
+    if outside:
+        notes.append(
+            f"beyond what values were fitted to: {'; '.join(outside)}: intervals are wider for it, by estimate"
+        )
+    strange = sum(shares.values())
+    if strange > WORTH_SAYING:
+        names = ", ".join(list(shares)[:3]) + (", ..." if len(shares) > 3 else "")
+        notes.append(
+            f"{100 * strange:.0f} % of the step is in operations that no value was fitted to ({names}): the "
+            "interval is wider for it, by estimate"
+        )
+    return notes

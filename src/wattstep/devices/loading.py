@@ -308,9 +308,9 @@ def _problems(device: Device) -> Iterator[str]:
     for part in set(device.power.parts) - set(PARTS):
         yield f"power.parts.{quoted(part)}: parts are {', '.join(PARTS)}"
     for name, mode in device.modes.items():
-        for processor, cores in mode.cores.items():
+        for own, cores in mode.cores.items():
             if cores < 0:
-                yield f"modes.{quoted(name)}.cores.{quoted(processor)}: {cores} is below 0"
+                yield f"modes.{quoted(name)}.cores.{quoted(own)}: {cores} is below 0"
         for unknown in sorted({*mode.cores, *mode.clocks} - set(device.processors)):
             yield f"modes.{quoted(name)}: {unknown!r} is none of the processors"
         for part in sorted(set(mode.dynamic) - set(PARTS)):

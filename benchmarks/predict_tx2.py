@@ -615,6 +615,14 @@ SOURCE: Final = (
     "of pruning, by benchmarks/predict_tx2.py"
 )
 FITTED: Final = "CNNs of 0.01 to 1.8 GMAC at 224 px, batch 2 to 256, SGD in fp32 on torch 1.6"
+SEEN: Final = (
+    "published measurement",
+    "sides of kernels of the trainings in raw data of perf4sight (arXiv 2108.05580)",
+)
+READ_OFF: Final = (
+    "estimate",
+    "usable memory that segments never get: read off the batches that fitted and those that ran out",
+)
 STAYS_MIB: Final = (
     65  # of usable memory that segments never get: a batch fitted at 6150 MiB, none above
 )
@@ -641,8 +649,8 @@ def toml(
             kinds[kind][name] = _value(value, low, high, ("estimate", why))
     for kind, (least, most) in KERNELS_SEEN.items():
         kinds[kind] |= {
-            "least_kernel": _value(least, least, least),
-            "most_kernel": _value(most, most, most),
+            "least_kernel": _value(least, least, least, SEEN),
+            "most_kernel": _value(most, most, most, SEEN),
         }
     for (_, _, places), logarithm, deviation in zip(
         PRIORS.values(), logarithms, scatter, strict=True
@@ -654,7 +662,7 @@ def toml(
         others = [each[name] for each in systems if each[name] > 0]
         kinds["memory"][name] = _value(value, 0.95 * min(others), 1.05 * max(others))
     stays = (STAYS_MIB * MIB, 0.0, 4 * STAYS_MIB * MIB)
-    kinds["memory"]["stays"] = _value(*stays)
+    kinds["memory"]["stays"] = _value(*stays, READ_OFF)
     kinds["interval"] = {name: _value(*ends) for name, ends in reaches.items()}
     lines = [BEGIN.rstrip()]
     for kind, values in kinds.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import re
 import sys
 from typing import Any
 
@@ -30,6 +31,7 @@ processors.cpu = { kind = "cpu", title = "2 cores", cores = 2 }
 power = {}
 thermal = {}
 """
+ENDS = ("value", "low", "high")
 PEAKS = {  # FLOP/s by hand: cores x operations in a cycle x clock in Hz
     ("jetson-tx2", "gpu", "fp32"): 256 * 2 * 1300.5e6,
     ("jetson-tx2", "gpu", "fp16"): 256 * 4 * 1300.5e6,
@@ -308,6 +310,38 @@ def test_a_wrong_file_is_refused_with_its_name_the_key_and_what_is_wrong(
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "changes", "problem"),
+    [
+        ("memory.usable", dict.fromkeys(ENDS, 1), "is not plausible"),
+        ("memory.usable", {"low": 0}, "is not plausible"),
+        ("processors.gpu.peak.fp32", dict.fromkeys(ENDS, 0), "is not plausible"),
+        ("processors.gpu.peak.fp32", dict.fromkeys(ENDS, 1e-300), "is not plausible"),
+        ("processors.gpu.peak.fp32", dict.fromkeys(ENDS, 1e30), "is not plausible"),
+        ("thermal.throttle", {"value": 999, "high": 999}, "is not plausible"),
+        ("power.idle", dict.fromkeys(ENDS, 100), "more than power.full"),
+        ("power.efficiency", dict.fromkeys(ENDS, 8.7), "1 at most"),
+        ("power.efficiency", {"low": 0}, "1 at most"),
+        ("kinds.torch-1/6.dense convolution.forward_efficiency", {"low": 0}, "must be above 0"),
+        ("kinds.torch-1/6.step.kernel_gap_s", dict.fromkeys(ENDS, -1), "-1 is below zero"),
+        ("kinds.torch-1/6.interval.step_time", dict.fromkeys(ENDS, 0), "must be above 0"),
+        ("processors.gpu", {"cores": -256}, "-256 is below 0"),
+        ("modes.MAXQ.cores", {"cpu-denver": -1}, "-1 is below 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_key(
+    key: str, changes: dict[str, float], problem: str
+) -> None:
+    document = tomllib.loads((devices.FOLDER / "jetson-tx2.toml").read_text(encoding="utf-8"))
+    table = document
+    for part in key.split("."):
+        table = table[part.replace("/", ".")]
+    table.update(changes)
+    with pytest.raises(InvalidValueError, match=re.escape(problem)) as refused:
+        parse_device(spelled(document).encode(), "mine", "mine.toml")
+    assert str(refused.value).startswith("mine.toml: " + key.split(".")[0])
+
+
 def test_a_cluster_that_the_board_lacks_is_refused_with_those_it_has() -> None:
     data = small(
         processors='processors.cpu = { kind = "cpu", title = "x", cluster = "Cortex-A5" }',
@@ -318,10 +352,11 @@ def test_a_cluster_that_the_board_lacks_is_refused_with_those_it_has() -> None:
 
 
 def test_a_processor_cannot_be_faster_than_the_memory_that_it_shares() -> None:
-    fast = VALUE.replace("2.0", "9.0").replace("3.0", "9.0")
+    slow = VALUE.replace(".0", ".0e9")
+    fast = slow.replace("2.0", "9.0").replace("3.0", "9.0")
     lines = {
         "processors": f'processors.cpu = {{ kind = "cpu", title = "x", cores = 1, bandwidth = {fast} }}',
-        "memory.bandwidth": f"memory.bandwidth = {VALUE}",
+        "memory.bandwidth": f"memory.bandwidth = {slow}",
     }
     with pytest.raises(InvalidValueError, match=r"processors\.cpu\.bandwidth: it is more than"):
         parse_device(small(**lines), "mine", "mine.toml")

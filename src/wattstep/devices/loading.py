@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
+from math import inf
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
@@ -45,6 +46,16 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="DataclassInstance")
 ENDS = ("value", "low", "high")
 WORDS = ("basis", "source")
+# Between which a value of a unit must be to be one of a small device: far wider than any is.
+PLAUSIBLE: Final = MappingProxyType(
+    {
+        "B": (1e5, 1e14), "B/s": (1e6, 1e14), "FLOP/s": (1e6, 1e16), "Hz": (1e3, 1e11), "s": (1e-9, 1e6),
+        "W": (0.0, 1e5), "K/W": (1e-3, 1e4), "J": (1.0, 1e9), "°C": (-90.0, 200.0),
+    }
+)  # fmt: skip
+# Values of kinds of operations, by the end of their name, that are divided by.
+DIVISORS: Final = ("efficiency", "tile", "unaligned")
+AMOUNTS: Final = ("_s", "_rows", "_depth", "_parallel", "_times", "libraries", "products", "stays")
 WORDS_FOR: Final = MappingProxyType({str: "text", bool: "true or false", int: "whole number"})
 
 
@@ -288,6 +299,7 @@ def _problems(device: Device) -> Iterator[str]:
         yield "processors: it has none"
     yield from _range_problems(device)
     yield from _memory_problems(device.memory)
+    yield from _power_problems(device.power)
     for name, processor in device.processors.items():
         yield from _processor_problems(processor, f"processors.{name}", device.memory)
     for name, floor in device.floors.items():
@@ -296,10 +308,14 @@ def _problems(device: Device) -> Iterator[str]:
     for part in set(device.power.parts) - set(PARTS):
         yield f"power.parts.{quoted(part)}: parts are {', '.join(PARTS)}"
     for name, mode in device.modes.items():
+        for own, cores in mode.cores.items():
+            if cores < 0:
+                yield f"modes.{quoted(name)}.cores.{quoted(own)}: {cores} is below 0"
         for unknown in sorted({*mode.cores, *mode.clocks} - set(device.processors)):
             yield f"modes.{quoted(name)}: {unknown!r} is none of the processors"
         for part in sorted(set(mode.dynamic) - set(PARTS)):
             yield f"modes.{quoted(name)}.dynamic.{quoted(part)}: parts are {', '.join(PARTS)}"
+    yield from _implausible(device)
 
 
 def _range_problems(device: Device) -> Iterator[str]:
@@ -312,6 +328,22 @@ def _range_problems(device: Device) -> Iterator[str]:
                 f"{key}: an estimate from {value.low:g} to {value.high:g} is too sure: its ends "
                 f"differ by {wide} at least"
             )
+
+
+def _implausible(device: Device) -> Iterator[str]:
+    for key, unit, value in device.values():
+        low, high = PLAUSIBLE.get(unit, (-inf, inf))
+        if not low <= value.low <= value.high <= high:
+            yield (
+                f"{key}: {value.low:g} to {value.high:g} {unit} is not plausible: "
+                f"{low:g} to {high:g} {unit} would be"
+            )
+        if key.startswith("kinds."):
+            if key.endswith(AMOUNTS) and value.low < 0:
+                yield f"{key}: {value.low:g} is below zero"
+            divides = key.endswith(DIVISORS) or ".interval." in key
+            if divides and value.low <= 0:
+                yield f"{key}: {value.low:g} to {value.high:g}: it must be above 0"
 
 
 def _is_wide(value: Value, unit: str) -> bool:
@@ -329,11 +361,20 @@ def _memory_problems(memory: Memory) -> Iterator[str]:
         yield "memory.usable: it is more than memory.size"
 
 
+def _power_problems(power: Power) -> Iterator[str]:
+    if power.idle and power.full and power.idle.value > power.full.value:
+        yield "power.idle: it is more than power.full"
+    if power.efficiency and not 0 < power.efficiency.low <= power.efficiency.high <= 1:
+        yield "power.efficiency: it is a share, above 0 and 1 at most"
+
+
 def _processor_problems(processor: Processor, at: str, memory: Memory) -> Iterator[str]:
     if processor.kind not in ("gpu", "cpu"):
         yield f"{at}.kind: {processor.kind!r} is neither gpu nor cpu"
     if processor.kind == "cpu" and processor.cores < 1:
-        yield f"{at}.cores: it is missing"
+        yield f"{at}.cores: it is missing, or less than 1"
+    if processor.cores < 0:
+        yield f"{at}.cores: {processor.cores} is below 0"
     for key in ("peak", "per_cycle"):
         if unknown := sorted(set(getattr(processor, key)) - set(PRECISIONS)):
             yield f"{at}.{key}.{unknown[0]}: precisions are {', '.join(PRECISIONS)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from wattstep.schema.run_report import RunReport
 from wattstep.schema.step_graph import StepGraph
 
 CONFIDENCE: Final = 0.9
+EXACT: Final = ("parameters", "buffers", "optimizer_state")  # whose bytes the network itself says
 HOST: Final = "waiting for the host"
 POWER_UNKNOWN: Final = "the device's file does not say what its parts draw"
 SURE: Final = 0.98
@@ -144,7 +145,9 @@ class Prediction:
         sizes = {name: size for name, size in self.graph.by_category(peak).items() if size}
         sizes["allocator"] = max(0.0, self.memory.reserved - sum(sizes.values()))
         return {
-            name: self._figure(size, "B", "reserved", "captured step, allocator replayed")
+            name: counted(size, "B", "captured step")
+            if name in EXACT
+            else self._figure(size, "B", "reserved", "captured step, allocator replayed")
             for name, size in sizes.items()
         }
 
@@ -262,10 +265,13 @@ class Prediction:
     ) -> dict[str, Any]:
         share = seconds / self.time.total
 
-        def figure(value: float, unit: str) -> Figure:
-            return self._figure(value, unit, "step_time", "its kernels' part of the step")
-
-        costs: dict[str, Any] = {"time": figure(seconds, "s"), "share": figure(share, "ratio")}
+        method = "its kernels' part of the step"
+        part = self._figure(share, "ratio", "step_time", method)
+        assert part.high is not None
+        costs: dict[str, Any] = {
+            "time": self._figure(seconds, "s", "step_time", method),
+            "share": replace(part, high=min(1.0, part.high)),
+        }
         for name, amount, unit in (
             ("calls", calls, ""),
             ("flops", flops, ""),
@@ -274,5 +280,5 @@ class Prediction:
             if amount:
                 costs[name] = counted(amount, unit, "captured step")
         if self.power is not None:
-            costs["energy"] = figure(share * float(self.energy_per_step), "J")
+            costs["energy"] = replace(self.energy_per_step.scaled(share, "J"), method=method)
         return costs

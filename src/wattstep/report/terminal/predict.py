@@ -103,11 +103,11 @@ def _notes(
             ends = f"no batch up to {even:,} runs out of memory"
         lines = [f"{room} {upto}; {ends}."]
     last = predictions[-1].report(workload="", title="")
-    shares = [
-        f"{row.kind} {100 * float(row.figures['share']):.0f} %"
-        for row in last.kinds[:LARGEST_KINDS]
-    ]
-    lines.append(f"At batch {predictions[-1].batch_size} time goes to: {', '.join(shares)}.")
+    shares = {row.kind: float(row.figures["share"]) for row in last.kinds}
+    shares |= {name: float(costs["share"]) for name, costs in last.unattributed.items()}
+    largest_shares = sorted(shares.items(), key=lambda item: -item[1])[:LARGEST_KINDS]
+    goes = ", ".join(f"{name} {100 * share:.0f} %" for name, share in largest_shares)
+    lines.append(f"At batch {predictions[-1].batch_size:,} time goes to: {goes}.")
     if predictor.fitted.checked and not all(one.within for one in predictions):
         rests = "Intervals are estimates: no prediction of such a training was ever checked."
     elif predictor.fitted.checked:
@@ -126,4 +126,4 @@ def _notes(
         lines.append(
             f"Does not train there: batch {batches}. Time and energy are what they would be with more memory."
         )
-    return [*lines, *predictions[-1].notes]
+    return [*lines, *dict.fromkeys(predictions[-1].notes)]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.explaining.made import ran_on_gpu
 from tests.run.imported.made import TRACE
 from tests.run.made import Worked, import_made, make_run
 
@@ -72,6 +73,12 @@ def test_many_small_kernels_are_bound_by_their_launches(tmp_path: Path) -> None:
     path = import_made(tmp_path / "run", {"trace": TRACE}, steps=[(0.0, 100.0)], operations=work)
     row = by_phase(section(load(path)))["optimizer"]
     assert (row["bound"], row["launches"], row["memory traffic"]) == ("launches", 80, 20)
+
+
+def test_what_is_held_back_long_after_its_launch_is_not_bound_by_launches(tmp_path: Path) -> None:
+    """Nothing to do 0-40 and 90-100 ms; the kernel was launched at 30 and begins at 40."""
+    (row,) = by_phase(section(load(ran_on_gpu(tmp_path / "run")))).values()
+    assert (row["launches"], row["other waits"]) == (10, 10)
 
 
 def test_work_that_overlaps_counts_once(tmp_path: Path) -> None:

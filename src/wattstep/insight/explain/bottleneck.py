@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.attribution.gaps import DISPATCH, LAUNCHED, WAITING, Spans, joined
+from wattstep.attribution.gpu_idle import LAUNCH_NS
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.insight.explain.device_gaps import (
     DATA,
@@ -33,7 +34,10 @@ TRAFFIC: Final = "memory traffic"
 LAUNCHES: Final = "launches"
 HOST: Final = "host"
 DATA_LOADING: Final = "data"
-BOUNDS: Final = (COMPUTE, TRAFFIC, LAUNCHES, HOST, DATA_LOADING)
+# Held back for longer after its launch than launching costs: by the driver, by another device or
+# process, or by whatever else the trace does not show.
+WAITS: Final = "other waits"
+BOUNDS: Final = (COMPUTE, TRAFFIC, LAUNCHES, HOST, DATA_LOADING, WAITS)
 NO_GPU: Final = "no work ran on a GPU in this run"
 # Kernels of these kinds do many operations a byte; all others, and copies, are held back by memory.
 # What keeps an idle device waiting; whatever else the host does is its own matter.
@@ -102,7 +106,8 @@ def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, d
         at = np.searchsorted(starts[order], spans.end_ns, side="left")
         for number, begin, end in zip(at, spans.start_ns, spans.end_ns, strict=True):
             waiting = str(phases[order[number]]) if number < len(order) else str(last)
-            bound = OF_CAUSE.get(cause, HOST)
+            held = cause == LAUNCHED and end - begin > LAUNCH_NS
+            bound = WAITS if held else OF_CAUSE.get(cause, HOST)
             by_phase.setdefault(waiting, dict.fromkeys(BOUNDS, 0.0))[bound] += (end - begin) * 1e-9
     return by_phase
 

@@ -86,11 +86,16 @@ def _beside_sensor(run: Run) -> tuple[str, ...]:
     if load is None or busy is None or not step:
         return ()
     share = min(busy / step, 1.0)
-    line = f"The sensor of the GPU's load says {load:.0%}; kernels ran for {share:.0%} of a step."
-    if abs(load - share) > DISAGREE:
+    line = f"The sensor of the GPU's load says {load:.0%}; kernels and copies ran for {share:.0%} of a step."
+    if load - share > DISAGREE:
         line += (
             " The sensor takes a whole period of its own for busy where anything ran in it, or looks "
-            "at moments that steps favour: the kernels' own time is the better account."
+            "at moments that steps favour: their own time is the better account."
+        )
+    elif share - load > DISAGREE:
+        line += (
+            " The sensor may not count copies, or look at moments that steps avoid, or at another "
+            "part of the run: their own time is the better account."
         )
     return (line,)
 

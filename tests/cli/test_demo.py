@@ -9,6 +9,8 @@ import pytest
 from tests.reports.pages.tree import tree
 
 from wattstep.cli.demo import RECORDING, demo
+from wattstep.insight.explain import explain
+from wattstep.run import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +32,9 @@ def test_the_demo_tells_the_truth_of_the_recording(
     for owed in ("vgg9_cifar10_train.csv", "AmazingDD/Jetson-Energy-Monitor", "2025 Yu Di", "MIT"):
         assert owed in credit
         assert owed in notice
+    (steps,) = explain(load(run.parent), ["steps"])
+    assert "counted by the period of the power" in steps.sentences[0]
+    assert steps.figures["step_period_by_marks"].missing
 
 
 def test_the_readme_s_first_output_is_what_the_demo_prints(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -57,3 +59,11 @@ def demo(
     for sentence in (*counted_twice(reported.report), CREDIT):
         console.print(Text(sentence))
     print(f"report: {page.absolute().as_uri()}", file=sys.stdout)
+    if not quiet and can_open_pages():
+        webbrowser.open(page.absolute().as_uri())
+
+
+def can_open_pages() -> bool:
+    """True if somebody sits before a terminal of a machine with a screen."""
+    screens = sys.platform == "darwin" or bool({"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ))
+    return screens and sys.stdout.isatty()

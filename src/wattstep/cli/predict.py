@@ -57,6 +57,7 @@ def predict(
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
+    from wattstep.cli.progress import stages_of
     from wattstep.predict import Predictor
     from wattstep.schema.workload import OptimizerSettings, Preparation
 
@@ -81,10 +82,16 @@ def predict(
         preparation = Preparation(
             batch_size=max(sizes), classes=None if own else classes, image_size=image_size
         )
-        captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
-        predictor = Predictor(captured, device, engine=engine, precision=precision)
-        predictions = [predictor.at(size) for size in sizes]
-        largest = {str(sure): predictor.largest(sure) for sure in (0.98, 0.5)}
+        with stages_of("predict", quiet=json) as stage:
+            stage("capturing a step")
+            captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
+            predictor = Predictor(captured, device, engine=engine, precision=precision)
+            predictions = []
+            for size in sizes:
+                stage(f"batch {size}")
+                predictions.append(predictor.at(size))
+            stage("looking for the largest batch")
+            largest = {str(sure): predictor.largest(sure) for sure in (0.98, 0.5)}
     if json:
         from wattstep.report.json_document import dump
 

@@ -10,6 +10,7 @@ import numpy as np
 from wattstep.insight.explain.backtest import backtest
 from wattstep.insight.explain.level_changes import level_changes
 from wattstep.insight.explain.section import Section, Table
+from wattstep.recorded.imported import FOUND
 from wattstep.recorded.period.period import period, rates
 from wattstep.recorded.power import spoken
 from wattstep.recorded.repeatability import Repeatability, repeatability
@@ -63,7 +64,8 @@ def steps(run: Run) -> Section:
         return Section(
             name=NAME, title=TITLE, reason=recorded_steps.absent or "no step was recorded"
         )
-    marked = _by_marks(recorded_steps)
+    counted = run.series.imported.found_by_power
+    marked = missing("s", FOUND) if counted else _by_marks(recorded_steps)
     rows = _channels(run.series, recorded_steps)
     changes = level_changes(run)
     forecasts = backtest(run)
@@ -175,6 +177,8 @@ def _of_period(best: Repeating | None, marked: Figure) -> list[str]:
     if not marked.missing:
         assert marked.value is not None
         lines.append(f"A step begins every {spoken(marked.value)}, by the marks.")
+    elif marked.reason == FOUND:
+        lines.append("Steps are counted by the period of the power: nothing marks them.")
     if best is None:
         return [*lines, "No channel shows that period in its samples: the table says why."]
     figure = best.period

@@ -23,7 +23,8 @@ def summary_of_all(reports: Sequence[RunReport]) -> list[str]:
     """
     names = [brief(name) for name in wording.titles(reports)]
     sides = wording.side_by_side(reports)
-    sentences = [f"These are {len(reports)} runs{_differing(reports)}."]
+    differing = _differing(reports)
+    sentences = [f"These are {len(reports)} runs{differing}."] if differing else []
     if not related(reports):
         return sentences
     for metric, question in METRICS.items():
@@ -31,7 +32,9 @@ def summary_of_all(reports: Sequence[RunReport]) -> list[str]:
             continue
         shown = [wording.show_metric(side, metric) for side in sides]
         known = [(name, each) for name, each in zip(names, shown, strict=True) if each is not None]
-        if len(known) > (1 if question.computed else 0):  # of what one run alone has nobody asks
+        # Of what one run alone has nobody asks; of what none has, each figure says why.
+        numbers = sum(each.number is not None for _, each in known)
+        if numbers and len(known) > (1 if question.computed else 0):
             sentences.append(_answer(question, known, len(reports)))
     sentences.append(
         "Each is one run: how much runs of one kind differ among themselves is not in these "
@@ -61,8 +64,6 @@ def _differing(reports: Sequence[RunReport]) -> str:
 
 def _answer(question: Metric, known: Sequence[tuple[str, Shown]], count: int) -> str:
     there = [(name, shown) for name, shown in known if shown.number is not None]
-    if not there:
-        return f"Which {question.asked} cannot be said: {known[0][1].reason.rstrip('.')}."
     lacking = count - len(there)
     left_out = f" Of {lacking} of the {count} it is not known." if lacking else ""
     if len(there) == 1:

@@ -29,7 +29,7 @@ with Recorder(sys.argv[1], trace="none", warmup=0) as recorder:
             os._exit(0)
         os.read(told, 1)
         workers.append(end)
-    for _ in range(20):
+    for _ in range(60):  # long enough for several walks of all pages, on a busy machine as well
         with recorder.step(samples=1):
             time.sleep(0.02)
 """

@@ -19,7 +19,6 @@ from wattstep.stats.statistics import mean_figure, ratio_figure
 NAME = "variance"
 TITLE = "Operations and steps that varied, and what that coincided with"
 MOST_TOLD = 3
-ALSO = "the same is true of it."
 WORTH_TELLING = 0.5  # of an operation's variance between its shapes
 
 
@@ -54,7 +53,7 @@ def _once(sentences: Iterable[str]) -> Iterator[str]:
     ends: set[str] = set()
     for sentence in sentences:
         begin, parted, end = sentence.rpartition("; ")
-        yield f"{begin}; {ALSO}" if parted and end in ends else sentence
+        yield f"{begin}." if parted and end in ends else sentence
         ends.add(end)
 
 

@@ -13,6 +13,7 @@ from wattstep.attribution.step_energy import spent
 from wattstep.attribution.tables.layouts import MOST_LAYOUTS, Kind
 from wattstep.attribution.tables.regression_input import (
     Process,
+    mean_shares,
     regression_result,
     samples_of,
     thinned,
@@ -126,11 +127,6 @@ def _process(
     made = _layouts(marks, phases, rows, edges, parts)
     t_ns, value = samples_of(source)
     t_ns, value, edges_ns, words = thinned(t_ns, value, phases.edges_ns)
-    shares = np.zeros(len(parts))
-    for layout in made:
-        shares += np.bincount(
-            layout.kind, np.diff(layout.edges)[layout.segment], minlength=len(parts)
-        )
     sampled = Sampled(
         t_ns=t_ns,
         value=value,
@@ -146,7 +142,7 @@ def _process(
         sampled=sampled,
         kinds=tuple(Kind(phase, "phase", layer, phase, device) for phase, layer in parts),
         code=np.arange(len(parts)),
-        seconds=shares / len(made) * float(lasting.sum()),
+        seconds=mean_shares(made, len(parts)) * float(lasting.sum()),
         notes=(*((UNMARKED.format(bare, len(clean)),) if bare else ()), *words),
     )
 

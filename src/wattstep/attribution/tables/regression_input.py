@@ -144,7 +144,7 @@ def process_of(
         sampled=sampled,
         kinds=tuple(named[code] for code in used),
         code=used,
-        seconds=_seconds(step_layouts, len(used)) * float(edges_s[-1]),
+        seconds=mean_shares(step_layouts, len(used)) * float(edges_s[-1]),
         notes=(*notes, *left_out),
         exact=exact,
     )
@@ -220,7 +220,7 @@ def _in_phases(step_layouts: Sequence[Layout], edges_s: FloatArray, count: int) 
     return share
 
 
-def _seconds(step_layouts: Sequence[Layout], count: int) -> FloatArray:
+def mean_shares(step_layouts: Sequence[Layout], count: int) -> FloatArray:
     """Mean share of the step that each kind takes."""
     shares = np.zeros(count)
     for layout in step_layouts:

@@ -85,7 +85,7 @@ def one_line(ended: Ended) -> str:
         (["run", "lenet", "--batch", "4,16", "--name", "x"], ["--name"]),
         (["suite", "resnet"], ["resnet", "resnet50"]),
         (["suite", "--classes", "100"], ["--classes", "NAME"]),
-        (["doctor", "--json", "--interval", "0.1ms"], ["1ms"]),
+        (["doctor", "--interval", "0.1ms"], ["1ms"]),
         (["report", "nowhere"], ["nowhere", "no such run"]),
         (["runs", "show", "nowhere"], ["nowhere", "no such run"]),
         (["runs", "show"], ["wattstep runs"]),
@@ -95,10 +95,14 @@ def one_line(ended: Ended) -> str:
         (["profile", "-m", "nowhere.at.all"], ["nowhere.at.all", "no such module"]),
     ],
 )
-def test_bad_input_ends_with_one_line_that_says_what_is_wrong(
+def test_bad_input_ends_with_one_line_and_with_json_a_document_that_says_which_refusal_it_is(
     command: Any, arguments: list[str], words: list[str]
 ) -> None:
-    line = one_line(command(*arguments))
+    name, *rest = arguments
+    ended = command(name, "--json", *rest)
+    document, ended.out = json.loads(ended.out), ""
+    line = one_line(ended)
+    assert line == f"wattstep: {document['error']}"
     for word in words:
         assert word in line
 
@@ -285,6 +289,9 @@ def test_what_needs_torch_names_the_extra_to_install(bare: Any) -> None:
     for arguments in (["run", "lenet"], ["run", "lenet", "--json"]):
         # With one thread nobody is warned of a crowded machine, which it may be.
         ended = bare(*arguments, "--quiet", "--threads", "1")
+        if "--json" in arguments:
+            assert json.loads(ended.out)["id"] == "missing-part"
+            ended.out = ""
         line = one_line(ended)
         assert "torch" in line
         assert "pip install" in line

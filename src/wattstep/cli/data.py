@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.options import Json, Quiet
-from wattstep.errors import InvalidValueError
+from wattstep.cli.saying import refuse
+from wattstep.errors import InvalidValueError, WattstepError
 
 if TYPE_CHECKING:
     from wattstep.workloads.data.archives import Progress
@@ -159,14 +160,15 @@ def _check(data_sets: Sequence[DataSet], root: Path | None, as_json: bool) -> No
 
     there = (each for each in DATA_SETS if locate(each, root) or packed(each, root))
     results = [check(each, root) for each in data_sets or there]
+    wrong = [result.data_set.name for result in results if result.problems]
+    refusal = InvalidValueError(f"not as they should be: {', '.join(wrong)}", id="damaged-data")
     if as_json:
-        _dump([_describe_check(result) for result in results])
+        _dump([_describe_check(result) for result in results], refusal if wrong else None)
     else:
         for result in results:
             _print_check(result)
-    wrong = [result.data_set.name for result in results if result.problems]
     if wrong:
-        raise InvalidValueError(f"not as they should be: {', '.join(wrong)}")
+        refuse(refusal)
 
 
 def _describe_check(result: Checked) -> dict[str, Any]:
@@ -230,7 +232,7 @@ def _bar(title: str, quiet: bool) -> Iterator[Progress | None]:
         yield lambda done, size: bar.update(task, completed=done, total=size)
 
 
-def _dump(rows: list[dict[str, Any]]) -> None:
+def _dump(rows: list[dict[str, Any]], refusal: WattstepError | None = None) -> None:
     from wattstep.report.json_document import dump
 
-    dump({"data": rows}, sys.stdout)
+    dump({"data": rows, **(refusal.document() if refusal else {})}, sys.stdout)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from wattstep.cli.options import OUTPUT, Json, Quiet
-from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.errors import InvalidValueError, WattstepError, error_of
 
 if TYPE_CHECKING:
     from wattstep.report.query import Answer
@@ -91,7 +91,7 @@ def query(
                 print(f"no runs in {', '.join(map(str, runs or [DEFAULT]))}", file=sys.stderr)
             _show(answer, json, csv, output, rows)
     except WattstepError as error:  # what it says may quote what stands in the runs
-        raise type(error)(plain(error)) from error
+        raise error_of(error.document(), plain(error)) from error
 
 
 def read_sql(sql: str | None, file: Path | None, further: Sequence[str] = ()) -> str:

@@ -28,8 +28,9 @@ from wattstep.cli.options import (
     parse_batches,
     run_folder,
 )
+from wattstep.cli.saying import refuse
 from wattstep.cli.settings_options import with_settings
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema.run_documents import CalibrationFile
 
 
@@ -127,6 +128,7 @@ def run(
     place = open_execution_host(target, partial(print, file=sys.stderr))
     ambient = ask_ambient(ambient, wanted=wanted, keyboard=sys.stdin, screen=sys.stderr)
     paths: list[Path] = []
+    refusal: WattstepError | None = None
     warned: set[str] = set()
     try:
         for asked in all_settings:
@@ -144,10 +146,16 @@ def run(
                 if cooled is not None:
                     settings = replace(settings, cooled=cooled.to_dict())
                 paths.append(place.train(settings, progress.update, progress.warn, limit))
+    except WattstepError as error:
+        if not paths:
+            raise
+        refusal = error
     finally:  # one that fails does not take those before it away
         place.close()
         if paths:
-            show_runs(paths, json, full)
+            show_runs(paths, json, full, refusal=refusal)
+    if refusal is not None:
+        refuse(refusal)
 
 
 def unknown_temperature() -> None:

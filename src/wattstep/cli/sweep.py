@@ -10,9 +10,9 @@ import typer
 
 from wattstep.api import SWEEP_STEPS as LEAST_STEPS
 from wattstep.cli.options import OUT, Batches, Json, MemoryLimit, Precisions, Quiet, parse_batches
-from wattstep.cli.saying import say_failures
+from wattstep.cli.saying import refuse, say_failures
 from wattstep.cli.settings_options import absolute, with_settings
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema.failures import Failures
 from wattstep.schema.run_documents import MeasuringMachine
 
@@ -311,15 +311,29 @@ def _sweep(
     from wattstep.sweep.folder import SweepFolder
 
     folder = SweepFolder(out, plan, machine, progress.warns)
+    refusal: WattstepError | None = None
     try:
         sweep(plan, folder, progress)
+    except WattstepError as error:
+        refusal = error
     finally:
         folder.close()
-        show_sweep(out, as_json, progress.warns)
+        show_sweep(out, as_json, progress.warns, refusal)
+    if refusal is not None:
+        refuse(refusal)
 
 
-def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
-    """Writes the report of a sweep into its folder, and prints what fits."""
+def show_sweep(
+    out: Path, as_json: bool, warn: Callable[[str], None], refusal: WattstepError | None = None
+) -> None:
+    """Writes the report of a sweep into its folder, and prints what fits.
+
+    Args:
+        out: The folder.
+        as_json: As one JSON document.
+        warn: Hears what is wrong with the report.
+        refusal: What ended the sweep, for its JSON document.
+    """
     from wattstep.sweep.folder import load_sweep
 
     result = load_sweep(out, warn=lambda text: None)  # it was said when the folder was opened
@@ -327,7 +341,8 @@ def show_sweep(out: Path, as_json: bool, warn: Callable[[str], None]) -> None:
     if as_json:
         from wattstep.report.json_document import dump
 
-        dump({**result.to_dict(), "report": None if report is None else str(report)}, sys.stdout)
+        document = {**result.to_dict(), "report": None if report is None else str(report)}
+        dump({**document, **(refusal.document() if refusal else {})}, sys.stdout)
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.sweep import print_sweep

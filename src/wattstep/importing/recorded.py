@@ -36,7 +36,7 @@ def main() -> int:
     try:
         document = prepare(Path(task["path"]), task["options"], task["loop"], Path(task["folder"]))
     except WattstepError as error:
-        document = {"error": str(error)}
+        document = {**error.document()}
     json.dump(document, sys.stdout)
     return 0
 

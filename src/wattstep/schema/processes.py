@@ -33,8 +33,8 @@ class ChildNews(TypedDict, total=False):
     """A line of what a child says: how far it is, a warning, or how it ended.
 
     `progress` has the fields of `train.loop.Progress`, `life` is a document of
-    `train.memory.life.Life`; `kind` is the class of the error, `run` the folder of a run that was
-    recorded, and `problem` why that ended early.
+    `train.memory.life.Life`; `error`, `id` and `kind` are as `WattstepError.document` has them,
+    `run` is the folder of a run that was recorded, and `problem` why that ended early.
     """
 
     progress: Mapping[str, Any]
@@ -47,6 +47,7 @@ class ChildNews(TypedDict, total=False):
     run: str
     warning: str
     error: str
+    id: str
     kind: str
     problem: str | None
 

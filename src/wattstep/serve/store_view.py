@@ -88,6 +88,8 @@ Listing = Mapping[str, Entry]
 class UnknownEntryError(InvalidValueError):
     """An entry that was asked for is not in the store, or no longer."""
 
+    id = "unknown-entry"
+
 
 def id_of(place: Path) -> str:
     """The id of what lies there, seen from the store."""

@@ -483,7 +483,7 @@ def main() -> int:
             lambda text: say({"warning": text}),
         )
     except WattstepError as error:
-        say({"error": str(error), "kind": type(error).__name__})
+        say(ChildNews(**error.document()))
         return 2
     except KeyboardInterrupt:
         return 130

@@ -246,13 +246,13 @@ def test_the_output_of_a_training_does_not_steer_the_terminal(
 @given(
     st.one_of(
         VALUES,
-        st.builds(lambda error, kind: {"error": error, "class": kind}, VALUES, VALUES),
+        st.builds(lambda error, kind: {"error": error, "kind": kind}, VALUES, VALUES),
         st.fixed_dictionaries({"error": TEXTS}),
     )
 )
-@example({"error": STEERING, "class": "InvalidValueError"})
-@example({"error": "x", "class": "WattstepError.__init__"})
-@example({"error": "x" * 10**6, "class": ["RecordingError"]})
+@example({"error": STEERING, "kind": "InvalidValueError"})
+@example({"error": "x", "kind": "WattstepError.__init__"})
+@example({"error": "x" * 10**6, "kind": ["RecordingError"]})
 def test_how_a_training_ended_may_be_told_in_any_way(ending: object) -> None:
     # No run came: whatever it says, this is an error of one line.
     with suppress(KeyboardInterrupt):  # where it says that we stopped it

@@ -27,6 +27,8 @@ _SECOND: Final = 1e9
 class AlignmentError(InvalidValueError):
     """Two clocks that cannot be brought together by what is there; the message says what else to do."""
 
+    id = "alignment"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClockMap:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.boards import find
-from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.errors import InvalidValueError, RecordingError, error_of
 from wattstep.record.hosts import HOST, host_load
 from wattstep.record.sensors import SENSORS, probe
 from wattstep.record.sensors import load as load_sensor
@@ -58,7 +58,7 @@ def _prepare(name: str, options: Mapping[str, str], loop: bool, folder: Path) ->
         raise RecordingError(f"{name} cannot be replayed: {words[-1]}")
     prepared: dict[str, Any] = json.loads(done.stdout)
     if "error" in prepared:
-        raise InvalidValueError(prepared["error"])
+        raise error_of(prepared, str(prepared["error"]))
     return prepared
 
 

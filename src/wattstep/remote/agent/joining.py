@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
+from wattstep.errors import DamagedRunError, RecordingError, RunExistsError, error_of
 from wattstep.remote.agent.checking import check_description, read_bytes, text
 from wattstep.remote.agent.layout import AGENT, FORMAT
 from wattstep.remote.agent.windows import read_windows
@@ -64,7 +64,7 @@ def join(folder: Path, out: Path, target: str = "agent") -> Path:
     except OSError as error:
         raise RecordingError(f"cannot write {out}: {error.strerror or error}") from error
     except DamagedRunError as error:  # of the folder that the user knows
-        raise DamagedRunError(str(error).replace(str(made), str(folder))) from error
+        raise error_of(error.document(), str(error).replace(str(made), str(folder))) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return out

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from wattstep import errors
 from wattstep.errors import (
     DamagedRunError,
     InvalidValueError,
@@ -18,8 +17,8 @@ from wattstep.errors import (
     RecordingError,
     RunExistsError,
     UnrecordedInterrupt,
-    WattstepError,
     before_recording,
+    error_of,
 )
 from wattstep.record.hosts import Target
 from wattstep.remote.ssh import ConnectionLostError
@@ -419,9 +418,8 @@ class RemoteBoard:
         if ending.get("interrupted"):
             raise KeyboardInterrupt
         if "error" in ending:
-            raise _error_class(ending.get("class"))(
-                self._local(part(ending, "error", str), job, out)
-            )
+            line = self._local(part(ending, "error", str), job, out)
+            raise error_of(ending, line, otherwise=RecordingError)
         return ending
 
     def _local(self, text: str, job: Job, out: Path | None) -> str:
@@ -496,14 +494,6 @@ def leave_out_names(out: Path, board: Board) -> None:
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _error_class(name: object) -> type[WattstepError]:
-    """Error class of ours by its name; `RecordingError` where a board names none."""
-    error_class = vars(errors).get(name) if isinstance(name, str) else None
-    if isinstance(error_class, type) and issubclass(error_class, WattstepError):
-        return error_class
-    return RecordingError
 
 
 def _name(path: str) -> str:

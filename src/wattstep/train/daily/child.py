@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep import engines
-from wattstep.errors import RecordingError, WattstepError
+from wattstep.errors import RecordingError, WattstepError, error_of
 from wattstep.schema.processes import ChildNews, child_command, ends_with_us, listen, outwait
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
@@ -53,11 +53,11 @@ def run_part(folder: DailyFolder, batch_size: int | None, on_news: News) -> None
         )
     finally:
         os.close(writing)
-    errors: list[str] = []
+    errors: list[ChildNews] = []
 
     def hear(news: ChildNews) -> None:
         if "error" in news:
-            errors.append(str(news["error"]))
+            errors.append(news)
         else:
             on_news(news)
 
@@ -67,7 +67,7 @@ def run_part(folder: DailyFolder, batch_size: int | None, on_news: News) -> None
     if stopped or code == 130:
         raise KeyboardInterrupt
     if errors:
-        raise WattstepError(errors[-1])
+        raise error_of(errors[-1], str(errors[-1]["error"]))
     if code != 0:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise RecordingError(
@@ -94,7 +94,7 @@ def main() -> int:
         else:
             train_days(folder.settings(), folder, asked["batch_size"], tell)
     except WattstepError as error:
-        tell({"error": str(error)})
+        tell(ChildNews(**error.document()))
         return 2
     except KeyboardInterrupt:
         return 130

@@ -105,6 +105,17 @@ def test_another_unit_scales_the_value_and_its_interval_alike() -> None:
     assert (scaled.unit, scaled.n) == ("ms", 7)
 
 
+@pytest.mark.parametrize(
+    ("time", "high"), [((2.0, 1.0, 3.0), 0.75), ((2.0, 0.0, 12.0), 1.0), ((5.0, 4.0, 6.0), 1.25)]
+)
+def test_a_share_of_a_whole_exceeds_1_in_no_interval(
+    time: tuple[float, float, float], high: float
+) -> None:
+    value, low, most = time
+    share = Figure(value=value, unit="s", status=Status.MEASURED, low=low, high=most).share_of(4.0)
+    assert (share.value, share.low, share.high, share.unit) == (value / 4, low / 4, high, "ratio")
+
+
 def test_a_missing_figure_stays_missing_in_another_unit() -> None:
     scaled = missing("J", "no sensor").scaled(1e3, "mJ")
     assert scaled.missing

@@ -133,6 +133,13 @@ class Figure:
             self, value=times(self.value), low=times(self.low), high=times(self.high), unit=unit
         )
 
+    def share_of(self, whole: float) -> Figure:
+        """What share this part is of a whole (positive, same unit): a ratio that never exceeds 1."""
+        share = self.scaled(1 / whole, "ratio")
+        if share.value is None or share.high is None:
+            return share
+        return replace(share, high=max(min(share.high, 1.0), share.value))
+
     def to_dict(self) -> dict[str, Any]:
         """All fields, JSON-ready, in the order of the design."""
         # Not `asdict`, which copies deeply: documents hold tens of thousands of figures.

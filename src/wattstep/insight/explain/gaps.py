@@ -131,7 +131,7 @@ def _row(cause: str, values: FloatArray, idle: Idle, run: Run) -> dict[str, Any]
     return {
         "cause": cause,
         "time": time,
-        "share": time.scaled(1 / step, "ratio"),
+        "share": time.share_of(step),
         "off_cpu": _off_cpu(cause, values, idle, run),
     }
 
@@ -271,7 +271,7 @@ def _scopes(breakdown: RunBreakdown) -> Table:
 
 
 def _of_step(time: Figure, breakdown: RunBreakdown) -> Figure:
-    return time.scaled(1 / (breakdown.step_time.value or np.nan), "ratio")
+    return time.share_of(breakdown.step_time.value or np.nan)
 
 
 def _sentences(parts: Mapping[str, FloatArray], step: Figure, run: Run) -> list[str]:

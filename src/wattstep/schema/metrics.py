@@ -277,6 +277,11 @@ _METRICS: Final = {
         label="Flushes of the GPU's allocator",
         meaning="Allocations that were served only after all free memory had gone back to the driver",
     ),
+    "gpu_sensor_share": Metric(
+        label="GPU's power sensor looks",
+        meaning="Part of the time in which the sensor behind the GPU's power and energy looks",
+        computed="wattstep.run.sensor_share:sensor_share",
+    ),
     "system_memory_left": Metric(
         label="Memory left",
         meaning="Least memory that the whole machine had available, where CPU and GPU share it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,18 @@ from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 LAUNCHED: Final = "launched, not yet running"
 WAITING: Final = "waiting for a device"
 DISPATCH: Final = "operations that launch the next work"
+SYNCHRONISATION: Final = "waiting for a synchronisation"
+COPY: Final = "waiting for a copy"
+# Calls that return when a device has done something; asynchronous ones do not.
+_WAITS: Final = re.compile(
+    r"^(cuda|hip|cu|musa)(Device|Stream|Event|Ctx)Synchronize|^(cuda|hip)Memcpy(WithStream)?$|"
+    r"^aclrtSynchronize"
+)
+
+
+def is_wait(name: str) -> bool:
+    """True if a call of this name waits for a device."""
+    return bool(_WAITS.match(name))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from wattstep.insight.explain.device_gaps import (
     FRAMEWORK,
     TracedStep,
     by_phase,
-    is_wait,
+    waits_of,
     traced_steps,
 )
 from wattstep.insight.explain.operations import attributed, nothing_traced
@@ -117,7 +117,7 @@ class _Cutting:
 
     def __init__(self, breakdown: RunBreakdown, step: TracedStep) -> None:
         self._breakdown, self._step = breakdown, step
-        self._rows = breakdown.rows
+        self._rows = breakdown.timeline.rows
         self._columns: dict[str, list[int]] = {
             key: [] for key in ("start", "end", "lane", "host", "waits", "launched", "launcher")
         }
@@ -171,7 +171,7 @@ class _Cutting:
         breakdown, traced = self._breakdown, self._rows
         outer = rows[breakdown.outermost[rows] & breakdown.is_operation[rows]]
         outer = outer[np.argsort(traced.start_ns[outer], kind="stable")]
-        waits = rows[is_wait(breakdown, rows)]
+        waits = rows[waits_of(breakdown, rows)]
         launches = np.unique(breakdown.launch[self._step.rows])
         launches = launches[launches >= 0]
         done: dict[int, int] = {}

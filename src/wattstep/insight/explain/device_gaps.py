@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,14 +9,18 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.attribution.gaps import (
+    COPY,
     DISPATCH,
+    SYNCHRONISATION,
     WAITING,
     Spans,
     by_cause,
     device_gap_spans,
     joined,
 )
+from wattstep.attribution.gpu_copies import ACROSS, copies_of
 from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.attribution.tables.timeline import Timeline
 from wattstep.insight.explain.operations import not_negative
 from wattstep.insight.explain.section import Table
 from wattstep.run import Run
@@ -29,31 +32,63 @@ DATA: Final = "data loading"
 OPTIMIZER: Final = "optimizer bookkeeping"
 FRAMEWORK: Final = "framework: module and interpreter code between operations"
 WORKING: Final = "operations"
-# Calls that return when a device has done something; asynchronous ones do not.
-_WAITS: Final = re.compile(
-    r"^(cuda|hip|cu|musa)(Device|Stream|Event|Ctx)Synchronize|^(cuda|hip)Memcpy(WithStream)?$|"
-    r"^aclrtSynchronize"
-)
+UNTRACED: Final = "traced steps, played again without the tracer's cost"
+# What the host does, in words of a device that meanwhile has nothing to do.
+_OF_HOST: Final = {WORKING: DISPATCH, WAITING: SYNCHRONISATION}
 _OF_PHASE: Final = {"data": DATA, "optimizer": OPTIMIZER}
+
+
+def cost_of_tracing(timeline: Timeline) -> tuple[str, ...]:
+    """What was taken off traced steps, and what is left; nothing of steps as they were traced."""
+    cost = timeline.cost
+    if cost is None:
+        return ()
+    parts = [
+        f"{1e6 * seconds:.2g} µs {words}"
+        for seconds, words in (
+            (cost.operation_s, "an operation of the host"),
+            (cost.call_s, "a call of the runtime"),
+            (cost.piece_s, "a piece of work on the device"),
+        )
+        if np.isfinite(seconds)
+    ]
+    unknown = [
+        words
+        for seconds, words in (
+            (cost.operation_s, "the host: it waits in every phase"),
+            (cost.piece_s, "the device: in every phase it has nothing to do at times"),
+        )
+        if not np.isfinite(seconds)
+    ]
+    lines = []
+    if parts:
+        lines.append(f"Tracing cost {', '.join(parts)}; it was taken off.")
+    lines += [f"What tracing cost is not known of {each}." for each in unknown]
+    lines.append(
+        "Times of host and devices are of traced steps whose queue was played again as it is in "
+        f"clean ones, which last {timeline.residual:+.1%} beside what these do."
+    )
+    return tuple(lines)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracedStep:
-    """Bounds and rows of a traced step."""
+    """Bounds and rows of a traced step.
 
+    Attributes:
+        number: Of its window.
+    """
+
+    number: int
     begin_ns: int
     end_ns: int
     rows: IntArray
 
 
-def is_wait(breakdown: RunBreakdown, rows: IntArray) -> BoolArray:
+def waits_of(breakdown: RunBreakdown, rows: IntArray) -> BoolArray:
     """Mask of the traced rows that are calls that wait for a device, shape (rows,)."""
-    code = breakdown.label("name").code[rows]
-    used, at = np.unique(code, return_inverse=True)
-    texts = breakdown.label("name").texts[used]
-    waits = np.array([bool(_WAITS.match(str(text))) for text in texts], bool)
-    mask: BoolArray = waits[at] if len(rows) else np.zeros(0, bool)
-    return mask
+    waits = breakdown.rows.waits
+    return np.zeros(len(rows), bool) if waits is None else waits[rows]
 
 
 def device_tables(run: Run) -> tuple[tuple[Table, ...], tuple[str, ...]]:
@@ -77,7 +112,7 @@ def device_tables(run: Run) -> tuple[tuple[Table, ...], tuple[str, ...]]:
 
 
 def idle_of_device(breakdown: RunBreakdown, device: str) -> list[dict[str, float]]:
-    """Of each traced step, time in s in which a device has no work, by cause."""
+    """Of each traced step, time in s in which a device computes nothing, by cause."""
     return [
         _device(breakdown, step, host_activity(breakdown, step), device)
         for step in traced_steps(breakdown)
@@ -86,15 +121,16 @@ def idle_of_device(breakdown: RunBreakdown, device: str) -> list[dict[str, float
 
 def traced_steps(breakdown: RunBreakdown) -> list[TracedStep]:
     """Traced steps; work of a GPU goes on into the next, so its rows are those of all."""
-    edges, window = breakdown.compensated.traced.edges_ns, breakdown.rows.window
-    bounds = np.searchsorted(window, np.arange(len(edges) + 1))
+    timeline, window = breakdown.timeline, breakdown.rows.window
+    bounds = np.searchsorted(window, np.arange(len(timeline.begin_ns) + 1))
     steps = []
-    for number, edge in enumerate(edges):
+    for number, (begin, end) in enumerate(zip(timeline.begin_ns, timeline.end_ns, strict=True)):
         first = bounds[max(number - 1, 0)]
         steps.append(
             TracedStep(
-                begin_ns=int(edge[0]),
-                end_ns=int(edge[-1]),
+                number=number,
+                begin_ns=int(begin),
+                end_ns=int(end),
                 rows=np.arange(first, bounds[number + 1]),
             )
         )
@@ -103,7 +139,7 @@ def traced_steps(breakdown: RunBreakdown) -> list[TracedStep]:
 
 def spans_of(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
     """When traced rows ran, as far as it lies within a step."""
-    traced = breakdown.rows
+    traced = breakdown.timeline.rows
     return Spans.of(traced.start_ns[rows], traced.end_ns[rows]).within(step.begin_ns, step.end_ns)
 
 
@@ -113,7 +149,7 @@ def host_activity(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]
     working, waiting = [], []
     for thread in np.unique(breakdown.rows.thread[rows]):
         mine = rows[breakdown.rows.thread[rows] == thread]
-        waits = spans_of(breakdown, mine[is_wait(breakdown, mine)], step).union()
+        waits = spans_of(breakdown, mine[waits_of(breakdown, mine)], step).union()
         done = mine[breakdown.outermost[mine] & breakdown.is_operation[mine]]
         working.append(spans_of(breakdown, done, step).without(waits))
         waiting.append(waits)
@@ -128,8 +164,7 @@ def by_phase(breakdown: RunBreakdown, step: TracedStep, rows: IntArray) -> dict[
     """When the host was in a phase that names a cause, by scopes and by marks of the step."""
     phase = breakdown.label("phase")
     traced = breakdown.compensated.traced
-    at = int(np.searchsorted(traced.edges_ns[:, 0], step.begin_ns, side="right")) - 1
-    edges = traced.edges_ns[at]
+    edges = breakdown.timeline.edges_ns[step.number]
     phases = {}
     for name, cause in _OF_PHASE.items():
         scopes = rows[~breakdown.is_operation[rows] & phase.at(rows).named(name)]
@@ -148,13 +183,25 @@ def work_of_device(breakdown: RunBreakdown, step: TracedStep, device: str) -> Sp
 def gap_spans(
     breakdown: RunBreakdown, step: TracedStep, host: Mapping[str, Spans], device: str
 ) -> dict[str, Spans]:
-    """When a device has no work in a step, by cause."""
+    """When a device computes nothing in a step, by cause."""
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
-    traced, launch = breakdown.rows, breakdown.launch[rows]
+    traced, launch = breakdown.timeline.rows, breakdown.launch[rows]
     launched = np.where(launch >= 0, traced.start_ns[launch], np.nan).astype(np.float64)
     work = Spans.of(traced.start_ns[rows], traced.end_ns[rows])
-    named = {DISPATCH if name == WORKING else name: spans for name, spans in host.items()}
-    return device_gap_spans(step.begin_ns, step.end_ns, work, launched, named, FRAMEWORK)
+    named = {_OF_HOST.get(name, name): spans for name, spans in host.items()}
+    gaps = device_gap_spans(step.begin_ns, step.end_ns, work, launched, named, FRAMEWORK)
+    copied = copies_of_device(breakdown, rows)
+    others = spans_of(breakdown, rows[~copied], step)
+    return {COPY: spans_of(breakdown, rows[copied], step).without(others), **gaps}
+
+
+def copies_of_device(breakdown: RunBreakdown, rows: IntArray) -> BoolArray:
+    """Mask of the traced rows that are copies between a device and the host, shape (rows,)."""
+    names = breakdown.label("name")
+    used, at = np.unique(names.code[rows], return_inverse=True)
+    across = copies_of([str(text) for text in names.texts[used]]) == ACROSS
+    mask: BoolArray = across[at]
+    return mask
 
 
 def _device(
@@ -182,8 +229,11 @@ def _rows(by_step: list[dict[str, float]], breakdown: RunBreakdown) -> list[dict
 
 
 def _figure(seconds: FloatArray, breakdown: RunBreakdown) -> Figure:
-    figure = mean_figure(seconds, "s", breakdown.step_time.source or "", Status.MEASURED)
-    return not_negative(figure, "time without work, cut by what the trace shows meanwhile")
+    words, again = "time without work, cut by what the trace shows meanwhile", breakdown.timeline.cost
+    source = breakdown.step_time.source or ""
+    if again is None:
+        return not_negative(mean_figure(seconds, "s", source, Status.MEASURED), words)
+    return not_negative(mean_figure(seconds, "s", UNTRACED, Status.ATTRIBUTED), words)
 
 
 def _table(name: str, title: str, rows: list[dict[str, Any]]) -> Table:
@@ -196,9 +246,9 @@ def _sentence(device: str, by_step: list[dict[str, float]], breakdown: RunBreakd
     means = {cause: float(np.mean([one[cause] for one in by_step])) for cause in by_step[0]}
     idle = sum(means.values())
     if idle <= 0:
-        return f"{device} is never without work."
+        return f"{device} always computes."
     most = max(means, key=lambda cause: means[cause])
     return (
-        f"{device} has no work for {idle / step:.0%} of a step, most of all because of: {most} "
+        f"{device} computes nothing for {idle / step:.0%} of a step, most of all because of: {most} "
         f"({means[most] / idle:.0%} of it)."
     )

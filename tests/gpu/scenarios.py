@@ -43,7 +43,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     },
     "alternating": {"forward": (260 * US, 200 * US), "backward": SHORT, "own_ns": 60 * US},
     "two streams": {"branches": 2, "forward": (150 * US, 170 * US)},
-    "copies in a stream of their own": {"copies_aside": True, "batch": (4_000_000, 700 * US)},
+    "copies in a stream of their own": {"copies_aside": True, "batch": (4_000_000, 330 * US)},
     "starved of data": {"data_ns": 3 * MS, "batch": (2_000_000, 250 * US)},
 }  # fmt: skip
 WAITS: Mapping[str, Mapping[str, Any]] = {

@@ -200,11 +200,19 @@ class _Trained:
                     torch.operation("aten::conv2d", is_.own_ns, 100 + layer),
                     torch.operation("aten::convolution"),
                 ):
+                    if self._beside and gpu.graph is None:
+                        self._fork(streams)
                     for at, ns in enumerate(is_.forward):
                         stream = streams[at % len(streams)]
                         gpu.launch(f"forward_{layer}_{at}", ns * slow, stream)
             if self._beside and gpu.graph is None:
                 self._join(streams)
+
+    def _fork(self, streams: Sequence[Any]) -> None:
+        event = Event(self._gpu)
+        event.record(streams[0])
+        for other in streams[1:]:
+            other.wait_event(event)
 
     def _join(self, streams: Sequence[Any]) -> None:
         for other in streams[1:]:

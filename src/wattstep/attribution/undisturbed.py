@@ -9,7 +9,7 @@ each piece begins again when all of that is there, as long after it as it did in
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -147,8 +147,7 @@ class Window:
         stream: Number of its stream, shape (n,).
         call_ns: Begin of the call that asked for it, `UNKNOWN` where not known, shape (n,).
         followed: Whether it is of the device on whose timeline the steps lie, shape (n,).
-        backlog_ns: By stream, from the begin of the step on the host to when a clean step's would find
-            it free.
+        backlog_ns: From the begin of a clean step on the host to when the device comes to it.
     """
 
     begin_ns: int
@@ -163,7 +162,7 @@ class Window:
     stream: IntArray
     call_ns: IntArray
     followed: BoolArray
-    backlog_ns: Mapping[int, float]
+    backlog_ns: float
 
     @property
     def _before(self) -> IntArray:
@@ -341,7 +340,7 @@ class _Replay:
         self._within = cost.within_s * 1e9
         self._between = (0.0 if np.isnan(cost.piece_s) else cost.piece_s * 1e9) - self._within
         self._main = window.main
-        self._reached = window.begin_ns + window.backlog_ns.get(self._main, 0.0)
+        self._reached = window.begin_ns + window.backlog_ns
         self._stamps = window.stamps_ns.astype(np.float64)
         self._ended: list[float] = []  # of the waits that were played: their ends in the trace
         # Before and after each; the step begins when it did: what tracing cost before is not its own.
@@ -380,7 +379,8 @@ class _Replay:
     def _begin(self, at: int, need: Need) -> None:
         """A piece begins when all is there that it needs, as long after what it waited for as it did."""
         window, start = self._window, int(self._window.start_ns[at])
-        earliest = window.begin_ns + window.backlog_ns.get(int(window.stream[at]), 0.0)
+        # Other streams are free when the step begins: nothing tells by how much they are behind.
+        earliest = self._reached if window.stream[at] == self._main else float(window.begin_ns)
         if need.call_ns != UNKNOWN:
             delay = start - need.call_ns if need.waited == "call" else self._delays.launch
             earliest = max(earliest, self._host(need.call_ns) + max(delay - self._between, 0.0))

@@ -14,6 +14,8 @@ from wattstep.attribution.gpu_idle import UNKNOWN
 from wattstep.attribution.overhead_compensation import TracedRows
 from wattstep.attribution.tables.step_kinds import KindPhases
 from wattstep.attribution.undisturbed import (
+    SOON,
+    Delays,
     TracingCost,
     Window,
     delays_of,
@@ -27,9 +29,30 @@ from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 ALMOST: Final = 0.02  # of a phase: so much waiting or idling is none
+COURSES: Final = 60  # replays of windows, all together
+MOST_PIECES: Final = 100_000  # of work in all replays: more take seconds
 STEADY: Final = 0.05  # by so much clean phases of a device that always works differ, middle half
 # Calls by which one stream waits for another.
 _JOINS: Final = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Course:
+    """Times of traced steps and their rows; of steps in the order of windows.
+
+    Attributes:
+        start_ns: Begin of each row, shape (n,).
+        finish_ns: Its end, shape (n,).
+        begin_ns: Of each step, where a device trains when that came to it, shape (windows,).
+        end_ns: Likewise.
+        edges_ns: When the host began each phase, and ended the last, shape (windows, phases + 1).
+    """
+
+    start_ns: IntArray
+    finish_ns: IntArray
+    begin_ns: IntArray
+    end_ns: IntArray
+    edges_ns: IntArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,17 +61,14 @@ class Timeline:
 
     Attributes:
         rows: The traced rows; replayed ones have the times that they would have had untraced.
-        begin_ns: Of each step, where a device trains when that came to it, shape (windows,).
-        end_ns: Likewise.
-        edges_ns: When the host began each phase, and ended the last, shape (windows, phases + 1).
+        courses: The same steps once more, one course or several: a device is at some clean steps
+            further behind the host than at others, and what it waits for follows from that.
         cost: Of tracing; None: steps are as they were traced.
         residual: Mean length of the replayed steps over that of clean ones, less 1; NaN likewise.
     """
 
     rows: TracedRows
-    begin_ns: IntArray
-    end_ns: IntArray
-    edges_ns: IntArray
+    courses: tuple[Course, ...]
     cost: TracingCost | None = None
     residual: float = float("nan")
 
@@ -56,7 +76,11 @@ class Timeline:
 def as_traced(rows: TracedRows, traced: Phases) -> Timeline:
     """The timeline of the trace itself."""
     edges = traced.edges_ns
-    return Timeline(rows=rows, begin_ns=edges[:, 0], end_ns=edges[:, -1], edges_ns=edges)
+    course = Course(
+        start_ns=rows.start_ns, finish_ns=rows.end_ns, begin_ns=edges[:, 0], end_ns=edges[:, -1],
+        edges_ns=edges,
+    )  # fmt: skip
+    return Timeline(rows=rows, courses=(course,))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,17 +169,40 @@ class _Replays:
         edges = self._host_edges()
         windows = [self._window(number) for number in range(self._count)]
         cost = self._fit(edges, windows)
-        strata = self._strata()
-        windows = [
-            self._as_clean(window, number, cost, edges[number], strata[number])
-            for number, window in enumerate(windows)
-        ]
         delays = delays_of(windows)
-        rows = self._traced.rows
+        pieces = sum(len(window.start_ns) for window in windows)
+        times = max(min(COURSES // self._count, MOST_PIECES // max(pieces, 1)), 1)
+        strata = self._strata(times)
+        (mean,), rows = self._strata(1), self._traced.rows
+        course = self._course(windows, edges, cost, delays, mean)
+        courses = [self._course(windows, edges, cost, delays, each) for each in strata]
+        start, finish = course.start_ns, course.finish_ns
+        self_ns = np.where(rows.on_host, rows.self_ns, finish - start)
+        seconds = float(self._steps.seconds[self._clean].mean())
+        lasting = float(np.mean([(each.end_ns - each.begin_ns).mean() for each in courses])) * 1e-9
+        return Timeline(
+            rows=replace(rows, start_ns=start, end_ns=finish, self_ns=self_ns),
+            courses=tuple(courses),
+            cost=cost,
+            residual=lasting / seconds - 1 if seconds else float("nan"),
+        )
+
+    def _course(
+        self,
+        windows: Sequence[Window],
+        edges: IntArray,
+        cost: TracingCost,
+        delays: Delays,
+        strata: Sequence[_Stratum],
+    ) -> Course:
+        """Each window replayed as the clean steps are for which it stands."""
+        rows, edges = self._traced.rows, edges.copy()
         start, finish = rows.start_ns.copy(), rows.end_ns.copy()
         begin, end = np.zeros((2, self._count), np.int64)
-        for number, window in enumerate(windows):
-            base, again = self._base(number), replay(window, delays, cost)
+        for number, traced in enumerate(windows):
+            base = self._base(number)
+            window = self._as_clean(traced, number, cost, edges[number], strata[number])
+            again = replay(window, delays, cost)
             part = np.arange(self._bounds[number], self._bounds[number + 1])
             host, device = part[rows.on_host[part]], self._pieces(number)
             start[host] = base + np.rint(again.host(rows.start_ns[host] - base))
@@ -165,15 +212,8 @@ class _Replays:
             begin[number] = base + round(again.begin_ns)
             end[number] = base + round(again.end_ns)
             edges[number] = base + np.rint(again.host(edges[number] - base))
-        self_ns = np.where(rows.on_host, rows.self_ns, finish - start)
-        seconds = float(self._steps.seconds[self._clean].mean())
-        return Timeline(
-            rows=replace(rows, start_ns=start, end_ns=finish, self_ns=self_ns),
-            begin_ns=begin,
-            end_ns=end,
-            edges_ns=edges,
-            cost=cost,
-            residual=float((end - begin).mean()) * 1e-9 / seconds - 1 if seconds else float("nan"),
+        return Course(
+            start_ns=start, finish_ns=finish, begin_ns=begin, end_ns=end, edges_ns=edges
         )
 
     def _base(self, number: int) -> int:
@@ -210,7 +250,7 @@ class _Replays:
             stream=rows.thread[pieces].astype(np.int64),
             call_ns=np.where(launch >= 0, rows.start_ns[launch] - base, UNKNOWN),
             followed=traced.followed[pieces],
-            backlog_ns={},
+            backlog_ns=0.0,
         )
 
     def _as_clean(
@@ -235,24 +275,8 @@ class _Replays:
             window,
             stamps_ns=times,
             untraced_ns=_scaled(untraced, times, edges - base, window.waits_ns, clean.phases_ns),
-            backlog_ns=self._backlog(window, clean.late_ns),
+            backlog_ns=clean.late_ns,
         )
-
-    def _backlog(self, window: Window, late_ns: float) -> dict[int, float]:
-        """By stream, how much later it would be free; that of others than the training's own grows with it.
-
-        From step to step the host gets further ahead of each stream, by what that works beyond the
-        host's own time.
-        """
-        main, backlog = window.main, {}
-        host_ns = float(np.quantile(np.diff(self._host_ns[self._clean], axis=1), 0.25))
-        ahead = float(self._steps.seconds[self._clean].mean()) * 1e9 - host_ns
-        for stream in np.unique(window.stream[window.followed]).tolist():
-            mine = window.stream == stream
-            beyond = float((window.finish_ns - window.start_ns)[mine].sum()) - host_ns
-            share = min(max(beyond / ahead, 0.0), 1.0) if ahead > 0 else 0.0
-            backlog[stream] = late_ns * (1.0 if stream == main else share)
-        return backlog
 
     # --- what tracing cost --------------------------------------------------------------------
 
@@ -363,13 +387,14 @@ class _Replays:
             return self._steps.seconds[clean][:, None]
         return self._marks.phases(self._steps, clean, names)[0].durations_s
 
-    def _strata(self) -> list[_Stratum]:
-        """For each window the clean steps that it stands for.
+    def _strata(self, times: int) -> list[list[_Stratum]]:
+        """The clean steps that each window stands for, so many times over.
 
         As many of its kind as for the others: those that lie next to each other by how far the device is
         behind the host, for what follows from that need not grow with it.
         """
-        strata = [_Stratum(late_ns=0.0, phases_ns=None)] * self._count
+        nothing = _Stratum(late_ns=0.0, phases_ns=None)
+        strata = [[nothing] * self._count for _ in range(times)]
         several = len(self._by_kind.spans) > 1
         late = self._steps.start_ns - self._host_ns[:, 0]
         for kind, (first, last) in enumerate(self._by_kind.spans):
@@ -380,16 +405,20 @@ class _Replays:
             names = self._by_kind.traced.names
             padding = first, len(names) - last
             alike = alike[np.argsort(late[alike], kind="stable")]
-            groups = np.array_split(alike, len(mine))
-            means = _means_of_parts(late[alike], len(mine))
+            count = len(mine) * times
+            means = _means_of_parts(late[alike], count)
             lasting = np.diff(self._on_host(alike, names[first:last]), axis=1)
-            free = np.quantile(lasting, 0.25, axis=0) if len(lasting) else None
-            for at, steps, late_ns in zip(mine.tolist(), groups, means, strict=True):
+            free = np.quantile(lasting, SOON, axis=0) if len(lasting) else None
+            for at, (steps, late_ns) in enumerate(
+                zip(np.array_split(alike, count), means, strict=True)
+            ):
                 phases = free
                 edges = self._on_host(steps, names[first:last])
                 if free is not None and len(edges):
-                    phases = _with_full_queue(np.median(np.diff(edges, axis=1), axis=0), free)
-                strata[at] = _Stratum(
+                    shortest = np.quantile(np.diff(edges, axis=1), SOON, axis=0)
+                    phases = _with_full_queue(shortest, free)
+                round_, number = at % times, int(mine[at // times])
+                strata[round_][number] = _Stratum(
                     late_ns=late_ns, phases_ns=None if phases is None else np.pad(phases, padding)
                 )
         return strata

@@ -77,12 +77,21 @@ class TracedStep:
 
     Attributes:
         number: Of its window.
+        rows: Positions of its rows.
+        begin_ns: Of the step, where a device trains when that came to it.
+        end_ns: Likewise.
+        edges_ns: When the host began each phase, and ended the last, shape (phases + 1,).
+        start_ns: Begin of each row of the run, shape (n,).
+        finish_ns: Its end, shape (n,).
     """
 
     number: int
+    rows: IntArray
     begin_ns: int
     end_ns: int
-    rows: IntArray
+    edges_ns: IntArray
+    start_ns: IntArray
+    finish_ns: IntArray
 
 
 def waits_of(breakdown: RunBreakdown, rows: IntArray) -> BoolArray:
@@ -99,7 +108,11 @@ def device_tables(run: Run) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     tables, sentences = [], []
     for device in breakdown.others:
         by_step = [
-            _device(breakdown, step, host, device) for step, host in zip(steps, hosts, strict=True)
+            {
+                cause: spans.total_s
+                for cause, spans in gap_spans(breakdown, step, host, device).items()
+            }
+            for step, host in zip(steps, hosts, strict=True)
         ]
         rows = _rows(by_step, breakdown)
         tables.append(_table(device, f"Idle time of {device}", rows))
@@ -113,34 +126,59 @@ def device_tables(run: Run) -> tuple[tuple[Table, ...], tuple[str, ...]]:
 
 def idle_of_device(breakdown: RunBreakdown, device: str) -> list[dict[str, float]]:
     """Of each traced step, time in s in which a device computes nothing, by cause."""
-    return [
-        _device(breakdown, step, host_activity(breakdown, step), device)
+    gaps = [
+        gap_spans(breakdown, step, host_activity(breakdown, step), device)
         for step in traced_steps(breakdown)
+    ]
+    means = {
+        cause: by_window(breakdown, np.array([one[cause].total_s for one in gaps]))
+        for cause in (gaps[0] if gaps else ())
+    }
+    return [
+        {cause: float(seconds[window]) for cause, seconds in means.items()}
+        for window in range(len(breakdown.window_steps))
     ]
 
 
 def traced_steps(breakdown: RunBreakdown) -> list[TracedStep]:
-    """Traced steps; work of a GPU goes on into the next, so its rows are those of all."""
-    timeline, window = breakdown.timeline, breakdown.rows.window
-    bounds = np.searchsorted(window, np.arange(len(timeline.begin_ns) + 1))
-    steps = []
-    for number, (begin, end) in enumerate(zip(timeline.begin_ns, timeline.end_ns, strict=True)):
-        first = bounds[max(number - 1, 0)]
-        steps.append(
-            TracedStep(
-                number=number,
-                begin_ns=int(begin),
-                end_ns=int(end),
-                rows=np.arange(first, bounds[number + 1]),
-            )
+    """Traced steps, each as often as the timeline has courses, one after the other.
+
+    Work of a GPU goes on into the next, so the rows of a step are those of the one before it, too.
+    """
+    count = len(breakdown.window_steps)
+    bounds = np.searchsorted(breakdown.rows.window, np.arange(count + 1))
+    return [
+        TracedStep(
+            number=number,
+            rows=np.arange(bounds[max(number - 1, 0)], bounds[number + 1]),
+            begin_ns=int(course.begin_ns[number]),
+            end_ns=int(course.end_ns[number]),
+            edges_ns=course.edges_ns[number],
+            start_ns=course.start_ns,
+            finish_ns=course.finish_ns,
         )
-    return steps
+        for number in range(count)
+        for course in breakdown.timeline.courses
+    ]
 
 
-def spans_of(breakdown: RunBreakdown, rows: IntArray, step: TracedStep) -> Spans:
-    """When traced rows ran, as far as it lies within a step."""
-    traced = breakdown.timeline.rows
-    return Spans.of(traced.start_ns[rows], traced.end_ns[rows]).within(step.begin_ns, step.end_ns)
+def by_window(breakdown: RunBreakdown, values: FloatArray) -> FloatArray:
+    """Mean over the courses of each window.
+
+    Args:
+        breakdown: Of the run.
+        values: Of `traced_steps`, shape (steps, ...).
+    """
+    courses = len(breakdown.timeline.courses)
+    means: FloatArray = values.reshape(-1, courses, *values.shape[1:]).mean(axis=1)
+    return means
+
+
+def spans_of(rows: IntArray, step: TracedStep) -> Spans:
+    """When traced rows ran, as far as it lies within a step on the host or on a device."""
+    begin = min(step.begin_ns, int(step.edges_ns[0]))
+    end = max(step.end_ns, int(step.edges_ns[-1]))
+    return Spans.of(step.start_ns[rows], step.finish_ns[rows]).within(begin, end)
 
 
 def host_activity(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]:
@@ -149,9 +187,9 @@ def host_activity(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]
     working, waiting = [], []
     for thread in np.unique(breakdown.rows.thread[rows]):
         mine = rows[breakdown.rows.thread[rows] == thread]
-        waits = spans_of(breakdown, mine[waits_of(breakdown, mine)], step).union()
+        waits = spans_of(mine[waits_of(breakdown, mine)], step).union()
         done = mine[breakdown.outermost[mine] & breakdown.is_operation[mine]]
-        working.append(spans_of(breakdown, done, step).without(waits))
+        working.append(spans_of(done, step).without(waits))
         waiting.append(waits)
     return {
         WORKING: joined(working).union(),
@@ -163,21 +201,20 @@ def host_activity(breakdown: RunBreakdown, step: TracedStep) -> dict[str, Spans]
 def by_phase(breakdown: RunBreakdown, step: TracedStep, rows: IntArray) -> dict[str, Spans]:
     """When the host was in a phase that names a cause, by scopes and by marks of the step."""
     phase = breakdown.label("phase")
-    traced = breakdown.compensated.traced
-    edges = breakdown.timeline.edges_ns[step.number]
+    traced, edges = breakdown.compensated.traced, step.edges_ns
     phases = {}
     for name, cause in _OF_PHASE.items():
         scopes = rows[~breakdown.is_operation[rows] & phase.at(rows).named(name)]
         marked = [number for number, text in enumerate(traced.names) if text == name]
         spans = Spans.of(edges[:-1][marked], edges[1:][marked])
-        phases[cause] = joined([spans_of(breakdown, scopes, step), spans]).union()
+        phases[cause] = joined([spans_of(scopes, step), spans]).union()
     return phases
 
 
 def work_of_device(breakdown: RunBreakdown, step: TracedStep, device: str) -> Spans:
     """When a device worked in a step."""
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
-    return spans_of(breakdown, rows, step)
+    return spans_of(rows, step).within(step.begin_ns, step.end_ns)
 
 
 def gap_spans(
@@ -185,14 +222,15 @@ def gap_spans(
 ) -> dict[str, Spans]:
     """When a device computes nothing in a step, by cause."""
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
-    traced, launch = breakdown.timeline.rows, breakdown.launch[rows]
-    launched = np.where(launch >= 0, traced.start_ns[launch], np.nan).astype(np.float64)
-    work = Spans.of(traced.start_ns[rows], traced.end_ns[rows])
+    launch = breakdown.launch[rows]
+    launched = np.where(launch >= 0, step.start_ns[launch], np.nan).astype(np.float64)
+    work = Spans.of(step.start_ns[rows], step.finish_ns[rows])
     named = {_OF_HOST.get(name, name): spans for name, spans in host.items()}
     gaps = device_gap_spans(step.begin_ns, step.end_ns, work, launched, named, FRAMEWORK)
     copied = copies_of_device(breakdown, rows)
-    others = spans_of(breakdown, rows[~copied], step)
-    return {COPY: spans_of(breakdown, rows[copied], step).without(others), **gaps}
+    others, across = spans_of(rows[~copied], step), spans_of(rows[copied], step)
+    copying = across.within(step.begin_ns, step.end_ns).without(others)
+    return {COPY: copying, **gaps}
 
 
 def copies_of_device(breakdown: RunBreakdown, rows: IntArray) -> BoolArray:
@@ -204,15 +242,8 @@ def copies_of_device(breakdown: RunBreakdown, rows: IntArray) -> BoolArray:
     return mask
 
 
-def _device(
-    breakdown: RunBreakdown, step: TracedStep, host: Mapping[str, Spans], device: str
-) -> dict[str, float]:
-    parts = gap_spans(breakdown, step, host, device)
-    return {name: spans.total_s for name, spans in parts.items()}
-
-
 def _host_idle(step: TracedStep, host: Mapping[str, Spans]) -> dict[str, float]:
-    holes = host[WORKING].holes(step.begin_ns, step.end_ns)
+    holes = host[WORKING].holes(int(step.edges_ns[0]), int(step.edges_ns[-1]))
     causes = {name: spans for name, spans in host.items() if name != WORKING}
     return by_cause(holes, causes, FRAMEWORK)
 
@@ -221,7 +252,7 @@ def _rows(by_step: list[dict[str, float]], breakdown: RunBreakdown) -> list[dict
     step = breakdown.step_time.value or np.nan
     rows = []
     for cause in by_step[0]:
-        seconds = np.array([one[cause] for one in by_step])
+        seconds = by_window(breakdown, np.array([one[cause] for one in by_step]))
         if seconds.any():
             time = _figure(seconds, breakdown)
             rows.append({"cause": cause, "time": time, "share": time.scaled(1 / step, "ratio")})

@@ -15,6 +15,7 @@ from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import known_codes, whole_rows
 from wattstep.store.mark_rows import MARK, Ints, ended_steps, samples_of_steps
+from wattstep.store.tables import HOST_MARKS
 
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 
@@ -88,6 +89,9 @@ def step_columns(
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
 
+        host_mark_ns = {}
+        if passage is not None:
+            host_mark_ns = {HOST_MARKS: listed(inside["t"], pa.int64())}
         yield {
             "index": first["index"].astype(np.int64),
             "start_ns": start_ns,
@@ -104,6 +108,7 @@ def step_columns(
             "waited_ns": _waited(marks, starts, ends),
             "host_start_ns": pa.array(first["t"], mask=~on_device),
             "host_end_ns": pa.array(last["t"], mask=~on_device),
+            **host_mark_ns,
         }
 
 

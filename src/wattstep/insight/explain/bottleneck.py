@@ -14,6 +14,7 @@ from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.insight.explain.device_gaps import (
     DATA,
     TracedStep,
+    by_window,
     gap_spans,
     host_activity,
     spans_of,
@@ -87,13 +88,13 @@ def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, d
     rows = step.rows[breakdown.processor.at(step.rows).named(device)]
     phases = _phases(breakdown, rows)
     dense_rows = np.isin(_texts(breakdown, "kind", rows), DENSE)
-    dense = spans_of(breakdown, rows[dense_rows], step).union()
+    dense = spans_of(rows[dense_rows], step).union()
     by_phase: dict[str, dict[str, float]] = {}
     taken = Spans.of([], [])
     for phase in dict.fromkeys(phases):
         mine = phases == phase
-        own_dense = spans_of(breakdown, rows[mine & dense_rows], step).without(taken)
-        others = spans_of(breakdown, rows[mine & ~dense_rows], step).without(dense).without(taken)
+        own_dense = spans_of(rows[mine & dense_rows], step).without(taken)
+        others = spans_of(rows[mine & ~dense_rows], step).without(dense).without(taken)
         taken = joined([taken, own_dense, others]).union()
         by_phase[phase] = dict.fromkeys(BOUNDS, 0.0)
         by_phase[phase][COMPUTE] = own_dense.total_s
@@ -127,7 +128,10 @@ def _rows(
     rows: list[dict[str, Figure | str]] = []
     none = dict.fromkeys(BOUNDS, 0.0)
     for phase in dict.fromkeys(name for part in parts for name in part):
-        seconds = np.array([[part.get(phase, none)[name] for name in BOUNDS] for part in parts])
+        seconds = by_window(
+            breakdown,
+            np.array([[part.get(phase, none)[name] for name in BOUNDS] for part in parts]),
+        )
         means = seconds.mean(axis=0)
         if not means.any():
             continue

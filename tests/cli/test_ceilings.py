@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.explaining.made import ceilings, trained
+from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 from wattstep.record.sensors.machine import describe
@@ -79,9 +80,8 @@ def test_those_of_another_machine_can_be_added_and_are_then_found(
 def test_ceilings_of_a_run_of_another_machine_are_refused(
     wattstep: Callable[..., Ended], tmp_path: Path
 ) -> None:
-    ended = wattstep("ceilings", "--for", str(trained(tmp_path / "run", WORK)))
-    assert ended.code == 2
-    assert "ran on another machine" in ended.err
+    ended = wattstep("ceilings", "--json", "--for", str(trained(tmp_path / "run", WORK)))
+    assert (ended.code, id_in(ended.out)) == (2, "ran-elsewhere")
     assert "cpu:" in ended.err
     assert "--add FILE" in ended.err
     assert ended.err.count("\n") == 1

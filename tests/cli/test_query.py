@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from tests.querying.made import made
+from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 from wattstep.report.query.tables import TABLES
@@ -141,7 +142,6 @@ def test_hostile_text_does_not_steer_the_terminal(wattstep: Command) -> None:
         (["DROP TABLE runs"], "one SELECT is wanted"),
         (["SELECT 1", "--memory", "lots"], "--memory lots: a size is wanted"),
         (["SELECT 1", "-o", "x.txt"], ".parquet, .csv, .json is wanted"),
-        (["SELECT 1", "--json", "--csv"], "not both"),
         ([], "--tables lists the tables"),
         (["-f", "nowhere.sql"], "nowhere.sql cannot be read"),
     ],
@@ -151,6 +151,12 @@ def test_what_is_wrong_is_one_line(wattstep: Command, arguments: list[str], word
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+def test_one_form_of_output_is_taken(wattstep: Command) -> None:
+    code, out, err = wattstep("SELECT 1", "--json", "--csv")
+    assert (code, id_in(out)) == (2, "two-forms")
+    assert "--json" in err
 
 
 def test_nothing_is_written_into_a_run(wattstep: Command, runs: Path) -> None:

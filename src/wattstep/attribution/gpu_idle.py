@@ -49,7 +49,7 @@ def idle_by_cause(work: Work, stream: Whole, asked_ns: IntArray) -> tuple[Stream
         InvalidValueError: Columns differ in length.
     """
     if not len(work) == len(stream) == len(asked_ns):
-        raise InvalidValueError("columns of work differ in length")
+        raise InvalidValueError("columns of work differ in length", id="unequal-lengths")
     order = np.lexsort((work.end_ns, work.start_ns, work.stretch, stream, work.processor))
     keys = (work.processor[order], stream[order])
     changes = np.flatnonzero((np.diff(keys[0]) != 0) | (np.diff(keys[1]) != 0)) + 1

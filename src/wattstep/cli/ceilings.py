@@ -122,7 +122,8 @@ def _of(path: Path) -> tuple[str, list[int]]:
     if any(here.get(key) != ran.get(key) for key in PROCESSOR):
         raise InvalidValueError(
             f"{path} ran on another machine (here: {differences(here, ran)}): measure its ceilings "
-            "there with --out FILE, and keep them here with --add FILE"
+            "there with --out FILE, and keep them here with --add FILE",
+            id="ran-elsewhere",
         )
     if info.threads is None:
         raise InvalidValueError(f"{path} does not say how many threads its operations used")

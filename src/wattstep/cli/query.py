@@ -71,7 +71,7 @@ def query(
         _list_tables(json)
         return
     if json and csv:
-        raise InvalidValueError("--json or --csv, not both")
+        raise InvalidValueError("--json or --csv, not both", id="two-forms")
     if output is not None:
         check_output(output)
     text = read_sql(sql, file, further or ())

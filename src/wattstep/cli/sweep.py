@@ -140,7 +140,8 @@ def sweep(
 
     if names and workloads:
         raise InvalidValueError(
-            f"{' '.join(names)} and --workloads {workloads}: name the workloads in one of both ways"
+            f"{' '.join(names)} and --workloads {workloads}: name the workloads in one of both ways",
+            id="named-twice",
         )
     chosen = chosen_workloads(names or (workloads or "all").split(","))
     _check_where(scheduler, targets, device, on_devices=modes is not None or clocks is not None)
@@ -378,5 +379,6 @@ def _parse_threads(text: str) -> tuple[int, ...]:
         return tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise InvalidValueError(
-            f"--threads {text!r}: whole numbers with commas between them, e.g. 1,2"
+            f"--threads {text!r}: whole numbers with commas between them, e.g. 1,2",
+            id="malformed-list",
         ) from None

@@ -189,6 +189,8 @@ def predict(
     optimizer: Any = "sgd,momentum=0.9",
     classes: int | None = None,
     engine: str | None = None,
+    precision: str = "fp32",
+    mode: str | None = None,
 ) -> Prediction:
     """Predicts what training a module costs on a device that is not here; nothing of it runs.
 
@@ -202,6 +204,8 @@ def predict(
         optimizer: Of its parameters: torch's object, or text as "adam" or "sgd,momentum=0.9".
         classes: That cross entropy tells apart; None: as many as the module gives scores.
         engine: Framework as the device's file names it; None: the one that its values are of.
+        precision: Of the training: "fp32", "tf32", "bf16", "amp" or "amp-fp16".
+        mode: Power mode of the device, e.g. "30W"; None: the one that its file is of.
 
     Returns:
         The prediction: `fits()`, `step_time`, `system_memory`, `energy_per_step`, `report()`, ...
@@ -228,8 +232,11 @@ def predict(
         classes=classes,
         integers="int" in str(getattr(inputs, "dtype", "")),
     )
-    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), "fp32")
-    return Predictor(captured, devices.find(device), engine=engine).at(batch_size)
+    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), precision)
+    predictor = Predictor(
+        captured, devices.find(device), engine=engine, precision=precision, mode=mode
+    )
+    return predictor.at(batch_size)
 
 
 def _whole_numbers(shape: Any) -> list[int]:

@@ -162,6 +162,9 @@ class Nothing:
     def absent(self, address: int, size: int) -> int:
         return 0
 
+    def cache(self) -> None:
+        pass
+
 
 def test_tensors_without_values_are_none_of_a_real_step_s_memory() -> None:
     with FakeTensorMode():

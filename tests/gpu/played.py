@@ -127,6 +127,9 @@ class Gpu:
         one_queue: Whether streams share one queue: an event comes after all work of any.
         ran: All that ran.
         marks: Of each event: when the host asked for it, and when the device came to it.
+        blocks: Of the allocator's segments, each with its size and whether it is in use; None: one
+            segment, whose end is free.
+        flushes: How often the allocator gave its cache back before it could serve.
     """
 
     host: Host
@@ -148,6 +151,8 @@ class Gpu:
     uuid: str = ""
     bus: int = 1
     graph: list[tuple[str, float, int]] | None = None
+    blocks: list[list[tuple[int, bool]]] | None = None
+    flushes: int = 0
 
     def __post_init__(self) -> None:
         self.current = Stream(self)
@@ -258,6 +263,44 @@ class Cuda:
 
     def max_memory_reserved(self, number: int | None = None) -> int:
         return self._gpu(number).most_reserved
+
+    def reset_peak_memory_stats(self, number: int | None = None) -> None:
+        gpu = self._gpu(number)
+        gpu.most_allocated, gpu.most_reserved = gpu.allocated, gpu.reserved
+
+    def empty_cache(self) -> None:
+        gpu = self._gpu(None)
+        gpu.reserved = gpu.allocated
+
+    def mem_get_info(self, number: int | None = None) -> tuple[int, int]:
+        gpu = self._gpu(number)
+        return gpu.total - gpu.reserved, gpu.total
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        """Segments of all devices, as far as they are read."""
+        return [
+            {
+                "device": number,
+                "blocks": [
+                    {"size": size, "state": "active_allocated" if used else "inactive"}
+                    for size, used in segment
+                ],
+            }
+            for number, gpu in enumerate(self.gpus)
+            for segment in (
+                [[(gpu.allocated, True), (gpu.reserved - gpu.allocated, False)]]
+                if gpu.blocks is None
+                else gpu.blocks
+            )
+        ]
+
+    def memory_stats(self, number: int | None = None) -> dict[str, int]:
+        gpu = self._gpu(number)
+        split = gpu.most_reserved - gpu.allocated
+        return {"inactive_split_bytes.all.peak": split, "num_alloc_retries": gpu.flushes}
+
+    def get_device_name(self, number: int | None = None) -> str:
+        return self._gpu(number).name
 
     def get_device_properties(self, number: int | None = None) -> SimpleNamespace:
         gpu = self._gpu(number)

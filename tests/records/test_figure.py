@@ -105,6 +105,18 @@ def test_another_unit_scales_the_value_and_its_interval_alike() -> None:
     assert (scaled.unit, scaled.n) == ("ms", 7)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "ends"), [(-1.0, 30.0, (0.0, 1.0)), (4.0, 9.0, (0.4, 0.9)), (None, None, (None, None))]
+)  # fmt: skip
+def test_a_share_lies_between_nothing_and_the_whole(
+    low: float | None, high: float | None, ends: tuple[float | None, float | None]
+) -> None:
+    time = Figure(value=5.0, low=low, high=high, unit="s", status=Status.ATTRIBUTED)
+    share = time.share_of(10.0)
+    assert (share.value, share.unit) == (0.5, "ratio")
+    assert (share.low, share.high) == pytest.approx(ends)
+
+
 def test_a_missing_figure_stays_missing_in_another_unit() -> None:
     scaled = missing("J", "no sensor").scaled(1e3, "mJ")
     assert scaled.missing

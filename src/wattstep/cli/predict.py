@@ -47,6 +47,13 @@ def predict(
         typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
     ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
+    mode: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Power mode of the device, e.g. 30W; without it the one that its file is of.",
+            metavar="NAME",
+        ),
+    ] = None,
     engine: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -85,7 +92,7 @@ def predict(
         with stages_of("predict", quiet=json) as stage:
             stage("capturing a step")
             captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
-            predictor = Predictor(captured, device, engine=engine, precision=precision)
+            predictor = Predictor(captured, device, engine=engine, precision=precision, mode=mode)
             predictions = []
             for size in sizes:
                 stage(f"batch {size}")

@@ -332,6 +332,13 @@ class Recorder(StepRecorder):
         if self._state == "recording" and self.problem is None:
             self._mark(Mark.MEMORY, ("memory", category), float(size))
 
+    def note_device_memory(self) -> None:
+        """Notes the memory of the device that trains: what comes next is none of the training's."""
+        device = self._steps.device
+        if self._state == "recording" and self.problem is None and device is not None:
+            with contextlib.suppress(*UNASKED):  # the next step says that the device is gone
+                self._guarded(device.note_memory)
+
     def about(self, **fields: Any) -> None:
         """Fields of `RunInfo` that became known only now (threads, model facts).
 

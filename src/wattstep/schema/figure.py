@@ -137,6 +137,18 @@ class Figure:
             self, value=times(self.value), low=times(self.low), high=times(self.high), unit=unit
         )
 
+    def share_of(self, whole: float) -> Figure:
+        """Share of a whole (positive, same unit) of which this is a part.
+
+        Few parts that differ much have a mean whose interval reaches beyond the whole, or below
+        nothing: it is cut where a share ends, which takes away no value that could be the true one.
+        """
+        share = self.scaled(1 / whole, "ratio")
+        if share.value is None or share.low is None or share.high is None:
+            return share
+        low, high = max(share.low, 0.0), min(share.high, 1.0)
+        return replace(share, low=min(low, share.value), high=max(high, share.value))
+
     def to_dict(self) -> dict[str, Any]:
         """All fields, JSON-ready, in the order of the design."""
         # Not `asdict`, which copies deeply: documents hold tens of thousands of figures.

@@ -368,6 +368,7 @@ class _Loop:
                 device = None
                 if processor != "cpu":
                     device = self._trainer.engine.device_memory(processor)
+                    self._recorder.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")

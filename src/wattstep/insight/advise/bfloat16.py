@@ -50,6 +50,7 @@ def bfloat16(facts: Facts) -> Advice | Missing:
             saving,
             facts.step_s,
             "products near their ceiling scaled with the ceilings of both precisions; at most all",
+            time,
         ),
         evidence={"products_time": time, "peak_fp32": wide, "peak_bf16": narrow},
         how=f"{facts.tried_by} --precision amp"

@@ -51,6 +51,7 @@ def channels_last(facts: Facts) -> Advice | Missing:
             facts.step_s,
             "convolutions near their ceiling scaled with those that were measured in both layouts; "
             "at most all of them",
+            time,
         ),
         evidence={"convolution_time": time, "channels_first": first, "channels_last": last},
         how=f"{facts.tried_by} --channels-last"

@@ -117,7 +117,7 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
-    return Missing(f"{ceilings}: measure them on the machine that trained, with `{where}`")
+    return Missing(f"{ceilings}: measure them on the machine that trained, by {where}")
 
 
 def under_ceilings(run: Run, work: Work, ceilings: Ceilings) -> Placed:

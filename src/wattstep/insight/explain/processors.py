@@ -192,6 +192,6 @@ def _at_once(run: Run) -> list[Table]:
         time = attributed(
             breakdown, np.array(values_of), "time in which both, one or none carries out work"
         )
-        rows.append({"who": name, "time": time, "share": time.scaled(1 / step_s, "ratio")})
+        rows.append({"who": name, "time": time, "share": time.share_of(step_s)})
     columns = {"who": "who works", "time": "time", "share": "of the step"}
     return [Table(name="at_once", title="At the same time", columns=columns, rows=tuple(rows))]

@@ -149,7 +149,7 @@ class Life:
             **{
                 **document,
                 "stages": tuple(Stage(**stage) for stage in document["stages"]),
-                "step": None if step is None else StepFootprint(**step),
+                "step": None if step is None else StepFootprint.from_dict(step),
                 "device": None if device is None else DevicePeak(**device),
             }
         )

@@ -140,7 +140,9 @@ def compare(
     groups = [_runs(side) for side in sides]
     compared_sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
     if metric is not None and metric not in UNITS:
-        raise InvalidValueError(f"--metric {metric}: there are {', '.join(UNITS)}")
+        raise InvalidValueError(
+            f"--metric {metric}: there are {', '.join(UNITS)}", id="unknown-metric"
+        )
     if on_read is not None:
         on_read(sum(len(side.paths) for side in compared_sides))
     if len(compared_sides) == 2 and metric is None:

@@ -107,24 +107,24 @@ def test_one_set_is_shown_with_where_to_get_it_and_how_to_place_it(wattstep: Run
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "id", "named"),
     [
-        (("nist",), "no data set is called 'nist'; did you mean mnist?"),
-        (("check", "nist"), "no data set is called 'nist'"),
-        (("mnist", "cifar10"), "wattstep data [NAME]"),
-        (("unpack",), "name the archives"),
-        (("unpack", "other.zip"), "other.zip: no data set has an archive of that name"),
-        (("unpack", "input.txt"), "input.txt needs no unpacking"),
-        (("unpack", "dev_data_ToyCar.zip"), "dev_data_ToyCar.zip: cannot be read"),
-        (("--data", "nowhere"), "nowhere: there is no such folder"),
+        (("nist",), "unknown-data-set", "did you mean mnist?"),
+        (("check", "nist"), "unknown-data-set", "'nist'"),
+        (("mnist", "cifar10"), "one-data-set", "wattstep data [NAME]"),
+        (("unpack",), "no-archive-given", "ARCHIVE"),
+        (("unpack", "other.zip"), "unknown-archive-name", "other.zip"),
+        (("unpack", "input.txt"), "no-archive-needed", "input.txt"),
+        (("unpack", "dev_data_ToyCar.zip"), "unreadable-archive", "dev_data_ToyCar.zip"),
+        (("--data", "nowhere"), "no-such-folder", "nowhere"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
-    wattstep: Run, tmp_path: Path, arguments: tuple[str, ...], message: str
+    wattstep: Run, tmp_path: Path, arguments: tuple[str, ...], id: str, named: str
 ) -> None:
-    done = wattstep(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    done = wattstep(*arguments, "--json")
+    assert (done.returncode, id_in(done.stdout)) == (2, id)
+    assert named in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

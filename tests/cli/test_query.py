@@ -135,21 +135,23 @@ def test_hostile_text_does_not_steer_the_terminal(wattstep: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "named"),
     [
-        (["selec 1"], "syntax error"),
-        (["SELECT los FROM steps"], 'Candidate bindings: "loss"'),
-        (["DROP TABLE runs"], "one SELECT is wanted"),
-        (["SELECT 1", "--memory", "lots"], "--memory lots: a size is wanted"),
-        (["SELECT 1", "-o", "x.txt"], ".parquet, .csv, .json is wanted"),
-        ([], "--tables lists the tables"),
-        (["-f", "nowhere.sql"], "nowhere.sql cannot be read"),
+        (["selec 1"], "query-failed", "syntax error"),
+        (["SELECT los FROM steps"], "query-failed", '"loss"'),
+        (["DROP TABLE runs"], "not-a-select", "SELECT"),
+        (["SELECT 1", "--memory", "lots"], "malformed-size", "--memory lots"),
+        (["SELECT 1", "-o", "x.txt"], "unknown-suffix", ".parquet, .csv, .json"),
+        ([], "no-query", "--tables"),
+        (["-f", "nowhere.sql"], "unreadable-file", "nowhere.sql"),
     ],
 )
-def test_what_is_wrong_is_one_line(wattstep: Command, arguments: list[str], words: str) -> None:
-    code, out, err = wattstep(*arguments)
-    assert (code, out) == (2, "")
-    assert words in err
+def test_what_is_wrong_is_one_line(
+    wattstep: Command, arguments: list[str], id: str, named: str
+) -> None:
+    code, out, err = wattstep(*arguments, "--json")
+    assert (code, id_in(out)) == (2, id)
+    assert named in err
     assert len(err.splitlines()) == 1
 
 

@@ -181,16 +181,17 @@ def _check_where(
     """
     elsewhere = "--scheduler" if scheduler is not None else "--targets"
     if scheduler is not None and targets is not None:
-        raise InvalidValueError("--scheduler and --targets: give one of them")
+        raise InvalidValueError("--scheduler and --targets: give one of them", id="one-place")
     if scheduler is None and targets is None:
         if device is not None:
             raise InvalidValueError(
                 "--device names workers of a cluster, or devices of a file: give --scheduler or "
-                "--targets as well"
+                "--targets as well",
+                id="device-without-devices",
             )
     elif on_devices:
         raise InvalidValueError(
-            f"--modes and --clocks are set on this machine: without {elsewhere}"
+            f"--modes and --clocks are set on this machine: without {elsewhere}", id="set-here-only"
         )
 
 

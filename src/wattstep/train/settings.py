@@ -214,7 +214,9 @@ class TrainingSettings:
                 f"--nice {self.nice}: it lies between 0 and 19", id="out-of-range"
             )
         if self.nice and self.foreground is None:
-            raise InvalidValueError("--nice is for the training beside a job: give --foreground")
+            raise InvalidValueError(
+                "--nice is for the training beside a job: give --foreground", id="needs-foreground"
+            )
         if self.warmup < 0:
             raise InvalidValueError(
                 f"--warmup {self.warmup}: it cannot be negative", id="out-of-range"
@@ -254,17 +256,24 @@ class TrainingSettings:
         if self.subtract_idle not in (None, "before", "after"):
             raise InvalidValueError(f"--subtract-idle {self.subtract_idle}: before or after")
         if self.subtract_idle is not None and self.idle is None:
-            raise InvalidValueError("--subtract-idle takes off what --idle measures: give --idle")
+            raise InvalidValueError(
+                "--subtract-idle takes off what --idle measures: give --idle", id="needs-idle"
+            )
         for kind in self.excluded:
             if kind not in EXCLUDABLE:
                 known = ", ".join(EXCLUDABLE)
-                raise InvalidValueError(f"--exclude {self.exclude}: there are {known}")
+                raise InvalidValueError(
+                    f"--exclude {self.exclude}: there are {known}", id="unknown-exclusion"
+                )
         if self.ambient is not None and not COLDEST_C <= self.ambient <= HOTTEST_C:
             raise InvalidValueError(
-                f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C"
+                f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C",
+                id="out-of-range",
             )
         if self.sustain and self.until is not None:
-            raise InvalidValueError("--sustain and --until: a run ends for one reason, choose one")
+            raise InvalidValueError(
+                "--sustain and --until: a run ends for one reason, choose one", id="two-ends"
+            )
 
     @property
     def excluded(self) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ def open_leftovers(target: str, say: Say) -> Leftovers:
     parsed = parse_target(target)
     if parsed.scheme != "ssh":
         raise InvalidValueError(
-            f"a target {parsed.scheme}:...: only boards that are reached by ssh keep anything"
+            f"a target {parsed.scheme}:...: only boards that are reached by ssh keep anything",
+            id="not-a-board",
         )
     options = BoardOptions.parse(parsed.options)
     connection = SshConnection(Address.parse(parsed.name), say=say)

@@ -259,7 +259,7 @@ class Steering(Shell):
         (" look", b'{"format": "\x1b[2J"}', 0, "damaged-look", "wattstep_agent.py look"),
         ("umask", b"", 1, "remote-command-failed", "folder"),
         ("umask", b"/tmp/\x1b[31m/agent-0", 0, "no-folder-made", "board"),
-        ("mkdir started", b"", 1, "remote-command-failed", "started"),
+        ("mkdir started", b"", 1, "agent-not-started", "board"),
     ],
 )
 def test_what_a_board_complains_of_steers_no_terminal(

@@ -15,6 +15,7 @@ import typer.testing  # noqa: F401 - typer loads before standard streams are cap
 from tests.run.made import Sampled, make_run, power
 
 from wattstep.cli import COMMANDS, run_command_line
+from wattstep.errors import RecordingError
 
 
 class Ended:
@@ -51,9 +52,9 @@ def one_line(ended: Ended) -> str:
     return lines[0]
 
 
-def told(ended: Ended) -> tuple[str, dict[str, str]]:
+def told(ended: Ended) -> tuple[str, dict[str, Any]]:
     """The only line of an error, and the document beside it."""
-    document: dict[str, str] = json.loads(ended.out)
+    document: dict[str, Any] = json.loads(ended.out)
     return one_line(Ended(ended.code, "", ended.err)), document
 
 
@@ -186,6 +187,29 @@ def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
     assert (ended.code, ended.out) == (130, "")
     assert ended.err == "wattstep: stopped before anything of this run was recorded\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_trained_before_a_refusal_stands_with_it_in_one_document(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Board:
+        """Trains once, then its disk is full."""
+
+        def train(self, settings: Any, *_: Any) -> Path:
+            path = tmp_path / "runs" / "one"
+            if path.exists():
+                raise RecordingError("no room is left", id="remote-disk-full")
+            return make_run(path, [Sampled(channel=power(), raw=lambda t: 5000)]).path
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("wattstep.remote.ssh.board.open_execution_host", lambda *_: Board())
+    ended = command("run", "lenet", "--batch", "1,2", "--target", "ssh://board", "--json", "-q")
+    line, document = told(ended)
+    (run,) = document["runs"]
+    assert run["run"] == str(tmp_path / "runs" / "one")
+    assert (document["id"], document["kind"]) == ("remote-disk-full", "RecordingError")
+    assert line == f"wattstep: {document['error']}" == "wattstep: no room is left"
 
 
 def test_options_of_the_script_before_it_are_put_right(command: Any, tmp_path: Path) -> None:

@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from tests.fleet.made import MACHINE, Measured, Watched, opened, outcome, plan
 from tests.refusals import refused
 
+from wattstep.cli.sweep import _sweep
+from wattstep.errors import RecordingError
 from wattstep.schema.outcome import Evidence, Outcome
 from wattstep.sweep.folder import OUTCOMES, SWEEP, SweepFolder, load_sweep, read_outcomes
 from wattstep.sweep.outcomes import time_left
+from wattstep.sweep.plan import SweepPlan
 from wattstep.sweep.sweep import sweep_here
 
 
@@ -269,3 +273,20 @@ def test_how_long_it_took_adds_up_over_interruptions(tmp_path: Path) -> None:
         folder.close()
     assert load_sweep(tmp_path, print).duration == 5.5
     assert load_sweep(tmp_path, print).machine == MACHINE
+
+
+def test_what_a_sweep_has_stands_with_its_refusal_in_one_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sweep(chosen: SweepPlan, folder: SweepFolder, progress: Watched) -> None:
+        folder.add(outcome())
+        raise RecordingError("1 of 2 stay open", id="left-open")
+
+    with pytest.raises(typer.Exit) as ended:
+        _sweep(plan(batches=(1, 2)), tmp_path / "sweep", MACHINE, True, Watched(), sweep)
+    assert ended.value.exit_code == 2
+    out, error = capsys.readouterr()
+    document = json.loads(out)
+    assert [each["status"] for each in document["outcomes"]] == ["trained"]
+    assert (document["error"], document["id"]) == ("1 of 2 stay open", "left-open")
+    assert error.endswith("wattstep: 1 of 2 stay open\n")

@@ -278,7 +278,8 @@ class _Board:
         done = self._run(self._inside(f"{_WHO}{_START.format(line=line)}"))
         if done.code != 0:
             raise _NothingRecordedError(
-                f"{self._connection.shown}: the recording cannot be started: {complaint(done)}"
+                f"{self._connection.shown}: the recording cannot be started: {complaint(done)}",
+                id="agent-not-started",
             )
 
     def code(self) -> int | None:

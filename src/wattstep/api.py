@@ -135,12 +135,14 @@ def compare(
     from wattstep.insight.compare.sides import gathered, sides_of
 
     if not sides:
-        raise InvalidValueError("there is nothing to compare: give runs")
+        raise InvalidValueError("there is nothing to compare: give runs", id="nothing-to-compare")
     meant = check_across(list(across))
     groups = [_runs(side) for side in sides]
     compared_sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
     if metric is not None and metric not in UNITS:
-        raise InvalidValueError(f"--metric {metric}: there are {', '.join(UNITS)}")
+        raise InvalidValueError(
+            f"--metric {metric}: there are {', '.join(UNITS)}", id="unknown-metric"
+        )
     if on_read is not None:
         on_read(sum(len(side.paths) for side in compared_sides))
     if len(compared_sides) == 2 and metric is None:
@@ -381,7 +383,7 @@ def sweep(
 
     names = (workloads,) if isinstance(workloads, str) else tuple(workloads)
     if not names:
-        raise InvalidValueError("there is nothing to sweep: give workloads")
+        raise InvalidValueError("there is nothing to sweep: give workloads", id="nothing-to-sweep")
     for name in names:
         suite.check_name(name)
     shared = {"least_steps": SWEEP_STEPS, "trace": "none", **settings}
@@ -448,7 +450,9 @@ def _settings(**fields: Any) -> TrainingSettings:
 
     known = [each.name for each in fields_of(TrainingSettings)]
     if unknown := [name for name in fields if name not in known]:
-        raise InvalidValueError(f"there is no setting {', '.join(unknown)}: {', '.join(known)}")
+        raise InvalidValueError(
+            f"there is no setting {', '.join(unknown)}: {', '.join(known)}", id="unknown-setting"
+        )
     return TrainingSettings(**fields)
 
 

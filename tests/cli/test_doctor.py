@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 
 from wattstep.cli.doctor import _total, doctor
-from wattstep.errors import InvalidValueError
 from wattstep.recorded.series import NO_SENSOR
 from wattstep.train.doctor import diagnose
 
@@ -54,7 +54,7 @@ def test_doctor_says_whose_sensors_they_are_and_what_makes_the_total(
 
 
 def test_a_target_that_nobody_knows_is_refused_at_once() -> None:
-    with pytest.raises(InvalidValueError, match="--target 'replays:x'"):
+    with refused("unknown-target", "'replays:x'"):
         diagnose(target="replays:x")
 
 

@@ -332,7 +332,9 @@ class Engine(Protocol):
         try:
             import_module(self.name)
         except ModuleNotFoundError as error:
-            raise MissingPartError(f"{self.name} is not installed") from error
+            raise MissingPartError(
+                f"{self.name} is not installed", id="missing-framework"
+            ) from error
 
     @abstractmethod
     def prepare(

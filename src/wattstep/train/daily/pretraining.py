@@ -44,7 +44,8 @@ def prepare(
     if classifier is None:
         raise InvalidValueError(
             f"{settings.workload} does not sort samples into classes: daily training needs a "
-            "workload of image classification or the like; see wattstep suite"
+            "workload of image classification or the like; see wattstep suite",
+            id="no-classes",
         )
     return trainer, classifier, split(settings, *classifier.samples)
 

@@ -73,7 +73,9 @@ class FootprintSettings:
         check_processing(self.processor, self.precision, engines.find(engines.DEFAULT).processors)
         for name, folder in (("data", self.data_dir), ("folder", self.folder)):
             if folder is not None and not Path(folder).is_dir():
-                raise InvalidValueError(f"--{name} {folder}: there is no such folder")
+                raise InvalidValueError(
+                    f"--{name} {folder}: there is no such folder", id="no-such-folder"
+                )
 
     def preparation(self) -> Preparation:
         """As the workload takes it."""

@@ -12,6 +12,7 @@ from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.insight.compare.configuration import (
     CHOSEN,
     configuration_of,
+    differences,
     facets_of,
     label,
     refusal,
@@ -163,8 +164,17 @@ def why_not(a: Side, b: Side, across: frozenset[str]) -> str | None:
 
     Of the configurations of one folder, the settings of the training may differ without a word.
     """
-    meant = across | CHOSEN if a.chosen and b.chosen else across
-    return refusal(a.configuration, b.configuration, frozenset(meant), (a.letter, b.letter))
+    return refusal(a.configuration, b.configuration, _meant(a, b, across), (a.letter, b.letter))
+
+
+def unlike(a: Side, b: Side, across: frozenset[str]) -> tuple[str, ...]:
+    """Facets for whose difference two sides cannot be compared."""
+    facets = differences(a.configuration, b.configuration)
+    return tuple(facet for facet in facets if facet not in _meant(a, b, across))
+
+
+def _meant(a: Side, b: Side, across: frozenset[str]) -> frozenset[str]:
+    return across | CHOSEN if a.chosen and b.chosen else across
 
 
 def _runs_of(given: Path | RunReport) -> Sequence[Path | RunReport]:

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wattstep.cli.options import Json
+from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.settings_options import with_settings
 from wattstep.schema.diagnosis import Diagnosis, PowerTotal, ProcessorFacts, SensorFacts
 from wattstep.schema.run_documents import DeviceFacts
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from wattstep.record.hosts import Target as Parsed
 
 
-@with_settings("interval", "target", "json")
-def doctor(interval: str, target: str | None, json: Json = False) -> None:
+@with_settings("interval", "target", "full", "json", "quiet")
+def doctor(
+    interval: str,
+    target: str | None,
+    full: Full = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Show what this machine, or a target, can measure, at what cost, and what it cannot and why."""
+    from wattstep.cli.progress import stages_of
     from wattstep.record.hosts import parse_target
     from wattstep.train.doctor import diagnose
 
-    if not json:
-        print("sampling for two seconds ...", file=sys.stderr)
     parsed = parse_target(target)
-    diagnosis = (
-        _diagnose_there(parsed, interval)
-        if parsed.scheme == "ssh"
-        else diagnose(interval, target=target)
-    )
+    with stages_of("looking for sensors, and sampling for two seconds", quiet=quiet or json):
+        diagnosis = (
+            _diagnose_there(parsed, interval)
+            if parsed.scheme == "ssh"
+            else diagnose(interval, target=target)
+        )
     if json:
         from wattstep.report.json_document import dump
 

@@ -57,7 +57,7 @@ def explain(
         sections_of_runs: list[Section] = []
         if not json:
             console.print(f"[bold]{escape(plain(path))}[/bold]", highlight=False)
-        with bar_of(path.name, quiet=quiet) as show:
+        with bar_of(f"explaining {path.name}", quiet=quiet) as show:
             for number, name in enumerate(names):
                 show(name, number / len(names))
                 for section in explained(run, [name], beside):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,7 +71,11 @@ def side_document(side: Side) -> dict[str, Any]:
 
 
 def compare(
-    a: Side, b: Side, across: frozenset[str] = frozenset(), effect: float = EFFECT
+    a: Side,
+    b: Side,
+    across: frozenset[str] = frozenset(),
+    effect: float = EFFECT,
+    on_read: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compares two sides.
 
@@ -80,6 +84,7 @@ def compare(
         b: The one that is compared.
         across: Facets that may differ.
         effect: Relative difference that a plan for more processes is to show.
+        on_read: As of `sides.read`.
 
     Raises:
         InvalidValueError: They cannot be compared; the differences are named.
@@ -87,7 +92,7 @@ def compare(
     """
     if (reason := why_not(a, b, across)) is not None:
         raise InvalidValueError(reason)
-    mine, theirs = read((a, b), operations=True)
+    mine, theirs = read((a, b), operations=True, on_read=on_read)
     return compared((a, b), (mine, theirs), effect)
 
 

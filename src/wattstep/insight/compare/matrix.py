@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -89,7 +89,10 @@ class Matrix:
 
 
 def compare_all(
-    sides: Sequence[Side], metric: str | None = None, across: frozenset[str] = frozenset()
+    sides: Sequence[Side],
+    metric: str | None = None,
+    across: frozenset[str] = frozenset(),
+    on_read: Callable[[int, int], None] | None = None,
 ) -> Matrix:
     """Compares every pair of sides.
 
@@ -97,6 +100,7 @@ def compare_all(
         sides: Two or more.
         metric: One of `UNITS`; None: the time of a step, or throughput where steps differ in size.
         across: Facets that may differ.
+        on_read: As of `sides.read`.
 
     Raises:
         InvalidValueError: No pair can be compared.
@@ -105,7 +109,7 @@ def compare_all(
     reasons = {(a.letter, b.letter): why_not(a, b, across) for a, b in combinations(sides, 2)}
     if all(reason is not None for reason in reasons.values()):
         raise InvalidValueError(str(next(iter(reasons.values()))))
-    return all_compared(sides, read(sides, operations=False), metric, across)
+    return all_compared(sides, read(sides, operations=False, on_read=on_read), metric, across)
 
 
 def all_compared(

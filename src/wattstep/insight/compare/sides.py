@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,8 +142,18 @@ def by_choice(by: Mapping[Configuration, Sequence[Path | RunReport]]) -> list[Si
     return _titled(_each_once(sides), [])
 
 
-def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
+def read(
+    sides: Sequence[Side],
+    *,
+    operations: bool,
+    on_read: Callable[[int, int], None] | None = None,
+) -> list[list[Process]]:
     """Opens the runs of all sides, two at a time: much of it runs outside of Python's lock.
+
+    Args:
+        sides: All that are compared.
+        operations: Whether operations are read, too.
+        on_read: Told how many runs are read, and of how many, before the first and after each.
 
     Raises:
         DamagedRunError: A run cannot be read.
@@ -154,8 +164,15 @@ def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
             return process_of(run)
         return read_process(run, operations=operations)
 
+    runs = [run for side in sides for run in side.runs]
+    tell = on_read or (lambda done, count: None)
+    tell(0, len(runs))
+    read_ones = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        processes = iter(list(pool.map(opened, [run for side in sides for run in side.runs])))
+        for process in pool.map(opened, runs):
+            read_ones.append(process)
+            tell(len(read_ones), len(runs))
+    processes = iter(read_ones)
     return [[next(processes) for _ in side.runs] for side in sides]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @with_settings(
     "images_per_day", "days", "batch", "epochs_per_day", "pretrain", "pretrain_seconds", "judged",
-    "threads", "processor", "precision", "channels_last", "compiled", "rate_rule", "seed",
+    "threads", "engine", "processor", "precision", "channels_last", "compiled", "rate_rule", "seed",
     "data_dir", "power_model", "out", "json", "quiet",
     of=DailySettings,
 )  # fmt: skip

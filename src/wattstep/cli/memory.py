@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @with_settings(
-    "batch", "processor", "precision", "channels_last", "compiled", "accumulate", "classes",
+    "batch", "engine", "processor", "precision", "channels_last", "compiled", "accumulate", "classes",
     "image_size", "threads", "seed", "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
 )  # fmt: skip
 def memory(

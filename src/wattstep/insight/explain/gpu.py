@@ -38,7 +38,7 @@ MOST: Final = 10  # kernels of a kind on a processor that keep their name
 SHORT: Final = 32  # letters of a kernel's name on a terminal
 SPAN: Final = "from the begin of the first work to the end of the last"
 NO_GPU: Final = (
-    "No work ran on a GPU in this run.",
+    "Nothing was done on a GPU.",
     "Below is what the threads of the CPU that carry out operations did, the idle time of each of "
     "them included.",
 )
@@ -142,7 +142,7 @@ def _tables(traced: TracedWork, occupied: Sequence[Occupancy], source: str) -> t
         ),
         Table(
             name="kinds",
-            title=f"Kinds of work at once {SPAN}, each instant counted once",
+            title="Kinds of work at once, each instant of that time counted once",
             columns={"processor": where, "kinds": "Ran at once", "time": "Time", "share": "Of busy"},
             rows=[row for one in occupied for row in _together(one, source)],
         ),

@@ -8,6 +8,7 @@ each piece begins again when all of that is there, as long after it as it did in
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,13 +60,13 @@ def fit_host_cost(
         beside_s: Of the same phases in clean steps in s, same shape.
     """
     if not extra_s.size:
-        return float("nan"), float("nan"), float("nan")
+        return math.nan, math.nan, math.nan
 
     def fitted(rows: slice) -> tuple[float, float]:
         counts = np.median(np.stack([operations, calls])[:, rows], axis=1)
         return _two_costs(np.median(extra_s[rows], axis=0), *counts)
 
-    residual = float("nan")
+    residual = math.nan
     if len(extra_s) >= 4:
         operation, call = fitted(slice(0, None, 2))
         left = (extra_s - operation * operations - call * calls)[1::2]
@@ -92,21 +93,26 @@ def _two_costs(
 
 
 def fit_piece_cost(
-    extra_s: FloatArray, pieces: FloatArray, beside_s: FloatArray
+    extra_s: FloatArray, pieces: FloatArray, beside_s: FloatArray, measured_s: float = math.nan
 ) -> tuple[float, float]:
     """Cost of a piece of work, and the residual of what it predicts.
+
+    Where it was measured, that is it, and phases only tell how well it predicts them.
 
     Args:
         extra_s: By how much phases of traced steps last longer on the device than those of clean
             steps, shape (windows, phases); of phases in which it always works.
         pieces: Their pieces of work, same shape.
         beside_s: Of the same phases in clean steps in s, same shape.
+        measured_s: The cost as it was measured; NaN: it was not.
     """
     if not extra_s.size or not pieces.any():
-        return float("nan"), float("nan")
+        return measured_s, math.nan
     extra, count, beside = (each.sum(axis=1) for each in (extra_s, pieces, beside_s))
     each = extra / np.maximum(count, 1.0)
-    residual = float("nan")
+    if math.isfinite(measured_s):
+        return measured_s, float(np.median((extra - measured_s * count) / beside))
+    residual = math.nan
     if len(each) >= 4:
         cost = max(float(np.median(each[::2])), 0.0)
         residual = float(np.median((extra - cost * count)[1::2] / beside[1::2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -112,6 +113,7 @@ def untraced(
     marks: Marks,
     steps: Steps,
     clean: IntArray,
+    piece_s: float = math.nan,
 ) -> Timeline | None:
     """The traced steps as they would have run untraced; None where nothing tells when the host was where.
 
@@ -123,6 +125,7 @@ def untraced(
         marks: Of the run.
         steps: All of its steps.
         clean: Positions of clean ones.
+        piece_s: What tracing costs the device for each piece of work, where that was measured.
     """
     if steps.host_ns is None or marks.host_ns is None:
         return None
@@ -131,7 +134,9 @@ def untraced(
     clean, kind_of_clean = clean[of_known], kind_of_clean[of_known]
     if not len(clean) or not known[by_kind.windows].all():
         return None
-    return _Replays(traced, by_kind, kind_of_window, kind_of_clean, marks, steps, clean).timeline()
+    return _Replays(
+        traced, by_kind, kind_of_window, kind_of_clean, marks, steps, clean, piece_s
+    ).timeline()
 
 
 class _Replays:
@@ -146,9 +151,10 @@ class _Replays:
         marks: Marks,
         steps: Steps,
         clean: IntArray,
+        piece_s: float,
     ) -> None:
         assert steps.host_ns is not None
-        self._traced, self._by_kind = traced, by_kind
+        self._traced, self._by_kind, self._piece_s = traced, by_kind, piece_s
         self._of_window, self._of_clean = kind_of_window, kind_of_clean
         self._marks, self._steps, self._clean = marks, steps, clean
         self._host_ns = steps.host_ns.astype(np.int64, copy=False)
@@ -360,7 +366,7 @@ class _Replays:
         lasting = np.diff(edges, axis=1) * 1e-9
         beside = self._on_device(clean, names)
         if not len(beside):
-            return *fit_piece_cost(*np.zeros((3, 0, 0))), 0.0
+            beside = np.zeros((1, len(names)))
         idle, pieces, aside = np.zeros((3, *lasting.shape))
         delays = delays_of(windows)
         for at, window in enumerate(windows):
@@ -377,8 +383,11 @@ class _Replays:
         usable &= (low > 0) & (high - low <= STEADY * middle) & pieces.any(axis=0)
         usable &= ~aside.any(axis=0)
         middles = np.broadcast_to(middle, lasting.shape)[:, usable]
-        piece, residual = fit_piece_cost(lasting[:, usable] - middles, pieces[:, usable], middles)
-        within = 0.0 if np.isnan(piece) else max(piece - delays.between * 1e-9, 0.0)
+        piece, residual = fit_piece_cost(
+            lasting[:, usable] - middles, pieces[:, usable], middles, self._piece_s
+        )
+        any_queued = any(window.queued(delays.launch).any() for window in windows)
+        within = max(piece - delays.between * 1e-9, 0.0) if any_queued and piece > 0 else 0.0
         return piece, within, residual
 
     def _on_device(self, clean: IntArray, names: tuple[str, ...]) -> FloatArray:

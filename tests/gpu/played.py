@@ -217,9 +217,7 @@ class Gpu:
         """Asks for a fill."""
         self._asked("cudaMemsetAsync", "Memset (Device)", ns, stream, size)
 
-    def _asked(
-        self, call: str, name: str, ns: float, stream: Stream | None, size: int = 0
-    ) -> None:
+    def _asked(self, call: str, name: str, ns: float, stream: Stream | None, size: int = 0) -> None:
         stream = stream or self.current
         self.fail_if_lost()
         if name not in self._names:
@@ -243,7 +241,9 @@ class Gpu:
         start = max(stream.done_ns, host.now_ns + LATENCY_NS) + between
         stream.done_ns = start + round(ns) + within
         queue.append(stream.done_ns)
-        work = Work(name, stream.number, host.now_ns, start, stream.done_ns, called, round(ns), size)
+        work = Work(
+            name, stream.number, host.now_ns, start, stream.done_ns, called, round(ns), size
+        )
         self.ran.append(work)
         if profiler is not None:
             profiler.saw(work)

@@ -132,7 +132,9 @@ def _by_operation(recorded: Recorded, steps: Sequence[Step]) -> Pairs:
 
 def _often(name: str, recorded: Recorded) -> bool:
     """Whether traced steps have it: a loss that is read each 50 steps may be in none of them."""
-    traced = [recorded.steps[i] for i in recorded.run.series.steps.index[recorded.run.series.steps.traced]]
+    traced = [
+        recorded.steps[i] for i in recorded.run.series.steps.index[recorded.run.series.steps.traced]
+    ]
     return all(any(work.name == name for work in step.work) for step in traced)
 
 

@@ -224,7 +224,9 @@ class _Trained:
         is_, torch = self._is, self._torch
         name = "ConvolutionBackward0"
         with (
-            torch.operation(f"autograd::engine::evaluate_function: {name}", is_.own_ns, 100 + layer),
+            torch.operation(
+                f"autograd::engine::evaluate_function: {name}", is_.own_ns, 100 + layer
+            ),
             torch.operation(name, 0.0, 100 + layer),
             torch.operation("aten::convolution_backward", is_.own_ns),
         ):
@@ -265,7 +267,9 @@ def gaps_of(step: Step, activity: Mapping[str, Spans]) -> dict[str, float]:
         for name, each in spans.items()
     }
     called = np.array([(w.called_ns, w.start_ns) for w in step.work]).reshape(-1, 2)
-    edges = np.unique(np.concatenate([[begin, end], called.ravel(), *(x.ravel() for x in near.values())]))
+    edges = np.unique(
+        np.concatenate([[begin, end], called.ravel(), *(x.ravel() for x in near.values())])
+    )
     edges = edges[(edges >= begin) & (edges <= end)]
     middle = (edges[:-1] + edges[1:]) / 2
     covered = {

@@ -21,7 +21,9 @@ from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 DISTINCT: Final = 0.02  # of the product of their squares: below, two counts are as good as one
 CLOSE_NS: Final = 2_000  # what begins so soon after something else waited for nothing more
-SOON: Final = 0.25  # quantile of how long launched work takes to begin, that of what waits for nothing
+SOON: Final = (
+    0.25  # quantile of how long launched work takes to begin, that of what waits for nothing
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,9 +272,7 @@ class Delays:
 def delays_of(windows: Sequence[Window]) -> Delays:
     """Delays in traced steps."""
     launch = _quantile([window.alone_ns for window in windows], SOON)
-    between = [
-        (window.start_ns - window.before_ns)[window.queued(launch)] for window in windows
-    ]
+    between = [(window.start_ns - window.before_ns)[window.queued(launch)] for window in windows]
     wake = [_wakes(window) for window in windows]
     return Delays(launch=launch, between=_quantile(between, 0.5), wake=_quantile(wake, 0.5))
 

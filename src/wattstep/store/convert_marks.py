@@ -14,8 +14,8 @@ from wattstep.schema.run_info import RunInfo
 from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import known_codes, whole_rows
-from wattstep.store.tables import HOST_MARKS
 from wattstep.store.mark_rows import MARK, Ints, ended_steps, samples_of_steps
+from wattstep.store.tables import HOST_MARKS
 
 ON_DEVICE = (Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END, Mark.DEVICE_COST)
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)

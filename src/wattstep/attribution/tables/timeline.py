@@ -218,9 +218,7 @@ class _Replays:
             begin[number] = base + round(again.begin_ns)
             end[number] = base + round(again.end_ns)
             edges[number] = base + np.rint(again.host(edges[number] - base))
-        return Course(
-            start_ns=start, finish_ns=finish, begin_ns=begin, end_ns=end, edges_ns=edges
-        )
+        return Course(start_ns=start, finish_ns=finish, begin_ns=begin, end_ns=end, edges_ns=edges)
 
     def _base(self, number: int) -> int:
         """When the host began the step of a window."""
@@ -266,9 +264,7 @@ class _Replays:
         rows, base = self._traced.rows, self._base(number)
         part = np.arange(self._bounds[number], self._bounds[number + 1])
         own = part[self._own[part]]
-        each = np.where(
-            self._traced.runtime[own], _ns(cost.call_s), _ns(cost.operation_s)
-        )
+        each = np.where(self._traced.runtime[own], _ns(cost.call_s), _ns(cost.operation_s))
         stamps = np.concatenate([rows.start_ns[own], rows.end_ns[own]]) - base
         order = np.argsort(stamps, kind="stable")
         stamps = stamps[order]
@@ -339,7 +335,10 @@ class _Replays:
             part = np.arange(self._bounds[number], self._bounds[number + 1])
             part = part[self._own[part]]
             phase = np.searchsorted(edges[at], rows.start_ns[part], side="right") - 1
-            part, phase = part[(phase >= 0) & (phase < shape[1])], phase[(phase >= 0) & (phase < shape[1])]
+            part, phase = (
+                part[(phase >= 0) & (phase < shape[1])],
+                phase[(phase >= 0) & (phase < shape[1])],
+            )
             runtime = traced.runtime[part]
             operations[at] = np.bincount(phase[~runtime], minlength=shape[1])
             calls[at] = np.bincount(phase[runtime], minlength=shape[1])

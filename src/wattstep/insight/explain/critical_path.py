@@ -16,8 +16,8 @@ from wattstep.insight.explain.device_gaps import (
     FRAMEWORK,
     TracedStep,
     by_phase,
-    waits_of,
     traced_steps,
+    waits_of,
 )
 from wattstep.insight.explain.operations import attributed, nothing_traced
 from wattstep.insight.explain.section import Row, Section, Table

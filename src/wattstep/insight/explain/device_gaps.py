@@ -64,9 +64,10 @@ def cost_of_tracing(timeline: Timeline) -> tuple[str, ...]:
     if parts:
         lines.append(f"Tracing cost {', '.join(parts)}; it was taken off.")
     lines += [f"What tracing cost is not known of {each}." for each in unknown]
+    longer = "longer" if timeline.residual >= 0 else "shorter"
     lines.append(
-        "Times of host and devices are of traced steps whose queue was played again as it is in "
-        f"clean ones, which last {timeline.residual:+.1%} beside what these do."
+        "Times of host and devices are of traced steps, played again with the queue as full as it is "
+        f"in clean ones; so played they last {abs(timeline.residual):.1%} {longer} than those."
     )
     return tuple(lines)
 
@@ -260,7 +261,10 @@ def _rows(by_step: list[dict[str, float]], breakdown: RunBreakdown) -> list[dict
 
 
 def _figure(seconds: FloatArray, breakdown: RunBreakdown) -> Figure:
-    words, again = "time without work, cut by what the trace shows meanwhile", breakdown.timeline.cost
+    words, again = (
+        "time without work, cut by what the trace shows meanwhile",
+        breakdown.timeline.cost,
+    )
     source = breakdown.step_time.source or ""
     if again is None:
         return not_negative(mean_figure(seconds, "s", source, Status.MEASURED), words)

@@ -8,8 +8,8 @@ import numpy as np
 
 from wattstep.attribution.gaps import joined
 from wattstep.insight.explain.device_gaps import (
-    by_window,
     WORKING,
+    by_window,
     host_activity,
     traced_steps,
     work_of_device,
@@ -194,9 +194,7 @@ def _at_once(run: Run) -> list[Table]:
     rows: list[Row] = []
     for name, values_of in parts.items():
         values = by_window(breakdown, np.array(values_of))
-        time = attributed(
-            breakdown, values, "time in which both, one or none carries out work"
-        )
+        time = attributed(breakdown, values, "time in which both, one or none carries out work")
         rows.append({"who": name, "time": time, "share": time.scaled(1 / step_s, "ratio")})
     columns = {"who": "who works", "time": "time", "share": "of the step"}
     return [Table(name="at_once", title="At the same time", columns=columns, rows=tuple(rows))]

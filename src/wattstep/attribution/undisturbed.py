@@ -21,6 +21,7 @@ from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 DISTINCT: Final = 0.02  # of the product of their squares: below, two counts are as good as one
 CLOSE_NS: Final = 2_000  # what begins so soon after something else waited for nothing more
+Waited = Literal["call", "before", "aside"]
 SOON: Final = (
     0.25  # quantile of how long launched work takes to begin, that of what waits for nothing
 )
@@ -90,7 +91,7 @@ def _two_costs(
         if operation >= 0 and call >= 0:
             return float(operation), float(call)
     events = operations + calls
-    one = max(float(events @ extra_s / max(events @ events, 1.0)), 0.0)
+    one = max(float(events @ extra_s) / max(float(events @ events), 1.0), 0.0)
     return one, one
 
 
@@ -135,7 +136,7 @@ class Need:
     call_ns: int
     before: int
     aside: int
-    waited: Literal["call", "before", "aside"]
+    waited: Waited
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,7 +202,8 @@ class Window:
     def alone_ns(self) -> IntArray:
         """From its call to the begin of each piece whose stream had nothing to do, shape (m,)."""
         alone = (self.call_ns != UNKNOWN) & (self.before_ns < self.call_ns)
-        return (self.start_ns - self.call_ns)[alone]
+        alone_ns: IntArray = (self.start_ns - self.call_ns)[alone]
+        return alone_ns
 
     def needs(self, launch_ns: float) -> list[Need]:
         """What each piece needs before it begins.
@@ -217,7 +219,7 @@ class Window:
         for at, start in enumerate(self.start_ns.tolist()):
             call, prior = int(self.call_ns[at]), int(before[at])
             launched = call + launch_ns if call != UNKNOWN else -np.inf
-            waited = "call"
+            waited: Waited = "call"
             latest = launched
             if prior != UNKNOWN and self.finish_ns[prior] >= launched:
                 waited, latest = "before", self.finish_ns[prior]
@@ -358,7 +360,7 @@ class _Replay:
         if not len(self._stamps):
             return t_ns
         beyond = max(t_ns - self._stamps[-1], 0.0) + min(t_ns - self._stamps[0], 0.0)
-        return float(np.interp(t_ns, self._stamps, self._window.untraced_ns)) + beyond
+        return float(np.interp(t_ns, self._stamps, self._window.untraced_ns) + beyond)
 
     def _host(self, t_ns: float) -> float:
         """A time of the host, as far as its waits were played."""

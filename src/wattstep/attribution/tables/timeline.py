@@ -12,7 +12,7 @@ import numpy as np
 
 from wattstep.attribution.gaps import Spans
 from wattstep.attribution.gpu_idle import UNKNOWN
-from wattstep.attribution.overhead_compensation import TracedRows
+from wattstep.attribution.overhead_compensation import Numbers, TracedRows
 from wattstep.attribution.tables.step_kinds import KindPhases
 from wattstep.attribution.undisturbed import (
     SOON,
@@ -99,7 +99,7 @@ class Traced:
 
     rows: TracedRows
     names: Sequence[str]
-    name: IntArray
+    name: Numbers
     runtime: BoolArray
     launch: IntArray
     followed: BoolArray
@@ -129,7 +129,7 @@ def untraced(
     """
     if steps.host_ns is None or marks.host_ns is None:
         return None
-    known = np.isfinite(steps.host_ns).all(axis=1)
+    known: BoolArray = np.isfinite(steps.host_ns).all(axis=1)
     of_known = known[clean]
     clean, kind_of_clean = clean[of_known], kind_of_clean[of_known]
     if not len(clean) or not known[by_kind.windows].all():
@@ -348,8 +348,9 @@ class _Replays:
         extra = lasting - beside
         usable = np.median(waiting, axis=0) <= ALMOST * np.median(lasting, axis=0)
         usable &= (beside > 0) & (np.median(extra, axis=0) >= 0)
-        chosen = (each[:, usable] for each in (extra, operations, calls))
-        return fit_host_cost(*chosen, np.broadcast_to(beside, shape)[:, usable])
+        chosen = [each[:, usable] for each in (extra, operations, calls)]
+        middles = np.broadcast_to(beside, shape)[:, usable]
+        return fit_host_cost(chosen[0], chosen[1], chosen[2], middles)
 
     def _fit_device(
         self,

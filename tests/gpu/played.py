@@ -403,6 +403,9 @@ class Cuda:
         yield
         stream.gpu.current = before
 
+    def _sleep(self, cycles: int) -> None:
+        self._gpu(None).launch("spin_kernel", cycles)
+
     def Stream(self, number: int, priority: int = 0) -> Stream:
         self._gpu(number).host.work(CALL_NS)
         return self._gpu(number).stream()

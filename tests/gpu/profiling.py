@@ -152,6 +152,9 @@ class PlayedGpuTrace(GpuTrace):
         super().__init__(lambda _: None)
         self._cuda = cuda
 
+    def fill(self) -> None:
+        self._cuda.gpus[0].launch("fill", 2_000)
+
     def used(self) -> bool:
         return bool(self._cuda.memory_allocated())
 

@@ -8,6 +8,7 @@ each piece begins again when all of that is there, as long after it as it did in
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 DISTINCT: Final = 0.02  # of the product of their squares: below, two counts are as good as one
 CLOSE_NS: Final = 2_000  # what begins so soon after something else waited for nothing more
+Waited = Literal["call", "before", "aside"]
 SOON: Final = (
     0.25  # quantile of how long launched work takes to begin, that of what waits for nothing
 )
@@ -61,13 +63,13 @@ def fit_host_cost(
         beside_s: Of the same phases in clean steps in s, same shape.
     """
     if not extra_s.size:
-        return float("nan"), float("nan"), float("nan")
+        return math.nan, math.nan, math.nan
 
     def fitted(rows: slice) -> tuple[float, float]:
         counts = np.median(np.stack([operations, calls])[:, rows], axis=1)
         return _two_costs(np.median(extra_s[rows], axis=0), *counts)
 
-    residual = float("nan")
+    residual = math.nan
     if len(extra_s) >= 4:
         operation, call = fitted(slice(0, None, 2))
         left = (extra_s - operation * operations - call * calls)[1::2]
@@ -89,26 +91,31 @@ def _two_costs(
         if operation >= 0 and call >= 0:
             return float(operation), float(call)
     events = operations + calls
-    one = max(float(events @ extra_s / max(events @ events, 1.0)), 0.0)
+    one = max(float(events @ extra_s) / max(float(events @ events), 1.0), 0.0)
     return one, one
 
 
 def fit_piece_cost(
-    extra_s: FloatArray, pieces: FloatArray, beside_s: FloatArray
+    extra_s: FloatArray, pieces: FloatArray, beside_s: FloatArray, measured_s: float = math.nan
 ) -> tuple[float, float]:
     """Cost of a piece of work, and the residual of what it predicts.
+
+    Where it was measured, that is it, and phases only tell how well it predicts them.
 
     Args:
         extra_s: By how much phases of traced steps last longer on the device than those of clean
             steps, shape (windows, phases); of phases in which it always works.
         pieces: Their pieces of work, same shape.
         beside_s: Of the same phases in clean steps in s, same shape.
+        measured_s: The cost as it was measured; NaN: it was not.
     """
     if not extra_s.size or not pieces.any():
-        return float("nan"), float("nan")
+        return measured_s, math.nan
     extra, count, beside = (each.sum(axis=1) for each in (extra_s, pieces, beside_s))
     each = extra / np.maximum(count, 1.0)
-    residual = float("nan")
+    if math.isfinite(measured_s):
+        return measured_s, float(np.median((extra - measured_s * count) / beside))
+    residual = math.nan
     if len(each) >= 4:
         cost = max(float(np.median(each[::2])), 0.0)
         residual = float(np.median((extra - cost * count)[1::2] / beside[1::2]))
@@ -129,7 +136,7 @@ class Need:
     call_ns: int
     before: int
     aside: int
-    waited: Literal["call", "before", "aside"]
+    waited: Waited
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,7 +202,8 @@ class Window:
     def alone_ns(self) -> IntArray:
         """From its call to the begin of each piece whose stream had nothing to do, shape (m,)."""
         alone = (self.call_ns != UNKNOWN) & (self.before_ns < self.call_ns)
-        return (self.start_ns - self.call_ns)[alone]
+        alone_ns: IntArray = (self.start_ns - self.call_ns)[alone]
+        return alone_ns
 
     def needs(self, launch_ns: float) -> list[Need]:
         """What each piece needs before it begins.
@@ -211,7 +219,7 @@ class Window:
         for at, start in enumerate(self.start_ns.tolist()):
             call, prior = int(self.call_ns[at]), int(before[at])
             launched = call + launch_ns if call != UNKNOWN else -np.inf
-            waited = "call"
+            waited: Waited = "call"
             latest = launched
             if prior != UNKNOWN and self.finish_ns[prior] >= launched:
                 waited, latest = "before", self.finish_ns[prior]
@@ -352,7 +360,7 @@ class _Replay:
         if not len(self._stamps):
             return t_ns
         beyond = max(t_ns - self._stamps[-1], 0.0) + min(t_ns - self._stamps[0], 0.0)
-        return float(np.interp(t_ns, self._stamps, self._window.untraced_ns)) + beyond
+        return float(np.interp(t_ns, self._stamps, self._window.untraced_ns) + beyond)
 
     def _host(self, t_ns: float) -> float:
         """A time of the host, as far as its waits were played."""

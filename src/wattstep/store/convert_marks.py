@@ -17,6 +17,7 @@ from wattstep.store.journal_rows import known_codes, whole_rows
 from wattstep.store.mark_rows import MARK, Ints, ended_steps, samples_of_steps
 from wattstep.store.tables import HOST_MARKS
 
+ON_DEVICE = (Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END, Mark.DEVICE_COST)
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 
 
@@ -42,7 +43,7 @@ def device_times(journal: Folder) -> DeviceTimes | None:
 
     def read() -> Iterator[npt.NDArray[Any]]:
         for marks in whole_rows(journal, MARKS, MARK):
-            rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END])]
+            rows = marks[np.isin(marks["kind"], ON_DEVICE)]
             if len(rows):
                 yield rows
 

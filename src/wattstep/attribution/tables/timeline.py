@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import numpy as np
 
 from wattstep.attribution.gaps import Spans
 from wattstep.attribution.gpu_idle import UNKNOWN
-from wattstep.attribution.overhead_compensation import TracedRows
+from wattstep.attribution.overhead_compensation import Numbers, TracedRows
 from wattstep.attribution.tables.step_kinds import KindPhases
 from wattstep.attribution.undisturbed import (
     SOON,
@@ -98,7 +99,7 @@ class Traced:
 
     rows: TracedRows
     names: Sequence[str]
-    name: IntArray
+    name: Numbers
     runtime: BoolArray
     launch: IntArray
     followed: BoolArray
@@ -112,6 +113,7 @@ def untraced(
     marks: Marks,
     steps: Steps,
     clean: IntArray,
+    piece_s: float = math.nan,
 ) -> Timeline | None:
     """The traced steps as they would have run untraced; None where nothing tells when the host was where.
 
@@ -123,15 +125,18 @@ def untraced(
         marks: Of the run.
         steps: All of its steps.
         clean: Positions of clean ones.
+        piece_s: What tracing costs the device for each piece of work, where that was measured.
     """
     if steps.host_ns is None or marks.host_ns is None:
         return None
-    known = np.isfinite(steps.host_ns).all(axis=1)
+    known: BoolArray = np.isfinite(steps.host_ns).all(axis=1)
     of_known = known[clean]
     clean, kind_of_clean = clean[of_known], kind_of_clean[of_known]
     if not len(clean) or not known[by_kind.windows].all():
         return None
-    return _Replays(traced, by_kind, kind_of_window, kind_of_clean, marks, steps, clean).timeline()
+    return _Replays(
+        traced, by_kind, kind_of_window, kind_of_clean, marks, steps, clean, piece_s
+    ).timeline()
 
 
 class _Replays:
@@ -146,9 +151,10 @@ class _Replays:
         marks: Marks,
         steps: Steps,
         clean: IntArray,
+        piece_s: float,
     ) -> None:
         assert steps.host_ns is not None
-        self._traced, self._by_kind = traced, by_kind
+        self._traced, self._by_kind, self._piece_s = traced, by_kind, piece_s
         self._of_window, self._of_clean = kind_of_window, kind_of_clean
         self._marks, self._steps, self._clean = marks, steps, clean
         self._host_ns = steps.host_ns.astype(np.int64, copy=False)
@@ -342,8 +348,9 @@ class _Replays:
         extra = lasting - beside
         usable = np.median(waiting, axis=0) <= ALMOST * np.median(lasting, axis=0)
         usable &= (beside > 0) & (np.median(extra, axis=0) >= 0)
-        chosen = (each[:, usable] for each in (extra, operations, calls))
-        return fit_host_cost(*chosen, np.broadcast_to(beside, shape)[:, usable])
+        chosen = [each[:, usable] for each in (extra, operations, calls)]
+        middles = np.broadcast_to(beside, shape)[:, usable]
+        return fit_host_cost(chosen[0], chosen[1], chosen[2], middles)
 
     def _fit_device(
         self,
@@ -359,7 +366,7 @@ class _Replays:
         lasting = np.diff(edges, axis=1) * 1e-9
         beside = self._on_device(clean, names)
         if not len(beside):
-            return *fit_piece_cost(*np.zeros((3, 0, 0))), 0.0
+            beside = np.zeros((1, len(names)))
         idle, pieces, aside = np.zeros((3, *lasting.shape))
         delays = delays_of(windows)
         for at, window in enumerate(windows):
@@ -376,8 +383,11 @@ class _Replays:
         usable &= (low > 0) & (high - low <= STEADY * middle) & pieces.any(axis=0)
         usable &= ~aside.any(axis=0)
         middles = np.broadcast_to(middle, lasting.shape)[:, usable]
-        piece, residual = fit_piece_cost(lasting[:, usable] - middles, pieces[:, usable], middles)
-        within = 0.0 if np.isnan(piece) else max(piece - delays.between * 1e-9, 0.0)
+        piece, residual = fit_piece_cost(
+            lasting[:, usable] - middles, pieces[:, usable], middles, self._piece_s
+        )
+        any_queued = any(window.queued(delays.launch).any() for window in windows)
+        within = max(piece - delays.between * 1e-9, 0.0) if any_queued and piece > 0 else 0.0
         return piece, within, residual
 
     def _on_device(self, clean: IntArray, names: tuple[str, ...]) -> FloatArray:

@@ -206,6 +206,7 @@ class TracedSteps(TracedWindows):
                 self._tables.marks,
                 steps,
                 self.clean,
+                (self._tables.info.device_clock.get("piece_ns") or np.nan) * 1e-9,
             )
         return again or as_traced(self.rows, by_kind.traced)
 

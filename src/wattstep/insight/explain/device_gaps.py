@@ -64,9 +64,10 @@ def cost_of_tracing(timeline: Timeline) -> tuple[str, ...]:
     if parts:
         lines.append(f"Tracing cost {', '.join(parts)}; it was taken off.")
     lines += [f"What tracing cost is not known of {each}." for each in unknown]
+    longer = "longer" if timeline.residual >= 0 else "shorter"
     lines.append(
-        "Times of host and devices are of traced steps whose queue was played again as it is in "
-        f"clean ones, which last {timeline.residual:+.1%} beside what these do."
+        "Times of host and devices are of traced steps, played again with the queue as full as it is "
+        f"in clean ones; so played they last {abs(timeline.residual):.1%} {longer} than those."
     )
     return tuple(lines)
 

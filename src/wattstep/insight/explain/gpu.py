@@ -186,8 +186,8 @@ def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
 
 def _launch(one: Launches, source: str) -> dict[str, Any]:
     pieces, calls = len(one.queued_ns), len(one.call_ns)
-    queued = mean_figure(one.queued_ns * 1e-9, "s", source, Status.MEASURED)
-    call = mean_figure(one.call_ns * 1e-9, "s", source, Status.MEASURED)
+    queued = mean_figure(one.queued_ns * 1e-9, "s", source, _status(source))
+    call = mean_figure(one.call_ns * 1e-9, "s", source, _status(source))
     return {
         "processor": one.processor,
         "pieces": pieces,
@@ -320,7 +320,7 @@ def _mean(one: KernelTime, work: Work, source: str) -> Figure:
         return _seconds(one.mean_ns, one.calls, "mean of the calls of all others", source)
     calls = _calls(one, work)
     seconds = (work.end_ns - work.start_ns)[calls] * 1e-9
-    figure = within(mean_figure(seconds, "s", source, Status.MEASURED), most=math.inf)
+    figure = within(mean_figure(seconds, "s", source, _status(source)), most=math.inf)
     return _over(figure, "calls")
 
 
@@ -340,13 +340,18 @@ def _queued(one: KernelTime, traced: TracedWork, source: str) -> Figure:
     if not len(calls):
         return missing("s", NO_LAUNCH)
     seconds = (traced.work.start_ns[calls] - traced.call[calls, 0]) * 1e-9
-    figure = within(mean_figure(seconds, "s", source, Status.MEASURED), most=math.inf)
+    figure = within(mean_figure(seconds, "s", source, _status(source)), most=math.inf)
     return _over(figure, "calls")
+
+
+def _status(source: str) -> Status:
+    """Of times as they were traced, or as traced steps were played again."""
+    return Status.ATTRIBUTED if source == UNTRACED else Status.MEASURED
 
 
 def _seconds(ns: float, n: int, method: str, source: str) -> Figure:
     return Figure(
-        value=ns * 1e-9, unit="s", status=Status.MEASURED, n=n, method=method, source=source
+        value=ns * 1e-9, unit="s", status=_status(source), n=n, method=method, source=source
     )
 
 
@@ -354,7 +359,7 @@ def _share(ns: int, of_ns: int, n: int, method: str, source: str) -> Figure:
     if not of_ns:
         return missing("ratio", "no work took any time")
     return Figure(
-        value=ns / of_ns, unit="ratio", status=Status.MEASURED, n=n, method=method, source=source
+        value=ns / of_ns, unit="ratio", status=_status(source), n=n, method=method, source=source
     )
 
 

@@ -193,8 +193,8 @@ def _at_once(run: Run) -> list[Table]:
     step_s = breakdown.step_time.value or np.nan
     rows: list[Row] = []
     for name, values_of in parts.items():
-        values = by_window(breakdown, np.array(values_of))
-        time = attributed(breakdown, values, "time in which both, one or none carries out work")
+        seconds = by_window(breakdown, np.array(values_of))
+        time = attributed(breakdown, seconds, "time in which both, one or none carries out work")
         rows.append({"who": name, "time": time, "share": time.share_of(step_s)})
     columns = {"who": "who works", "time": "time", "share": "of the step"}
     return [Table(name="at_once", title="At the same time", columns=columns, rows=tuple(rows))]

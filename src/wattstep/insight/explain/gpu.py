@@ -24,6 +24,7 @@ from wattstep.attribution.gpu_launches import Launches, launches
 from wattstep.attribution.nesting import STREAMS
 from wattstep.attribution.tables.traced_work import TracedWork, traced_work
 from wattstep.device.utilization import within
+from wattstep.insight.explain.operations import not_seen
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
 from wattstep.schema.figure import Figure, Status, missing
@@ -53,8 +54,8 @@ def gpu(run: Run) -> Section:
         run: Any run; without work on a GPU the threads of the CPU are told of instead.
     """
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name=NAME, title=TITLE, reason=breakdown.reason)
+    if reason := not_seen(run):
+        return Section(name=NAME, title=TITLE, reason=reason)
     traced = traced_work(breakdown)
     if not len(traced.work):
         return Section(name=NAME, title=TITLE, reason="nothing ran in the traced steps")

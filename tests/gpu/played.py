@@ -269,7 +269,13 @@ class Gpu:
                 self._ask(name, ns, self._streams[number], called)
 
     def allocate(self, size: int) -> None:
-        """The allocator hands out so much more, or less; what it has from the driver stays."""
+        """The allocator hands out so much more, or less; what it has from the driver stays.
+
+        Raises:
+            RuntimeError: As torch's, where the device has no more.
+        """
+        if self.allocated + size > self.total:
+            raise RuntimeError(f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB.")
         self.allocated += size
         self.reserved = max(self.reserved, self.allocated)
         self.most_allocated = max(self.most_allocated, self.allocated)

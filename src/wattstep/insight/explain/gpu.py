@@ -26,6 +26,7 @@ from wattstep.attribution.nesting import STREAMS
 from wattstep.attribution.tables.traced_work import TracedWork, traced_work
 from wattstep.device.utilization import within
 from wattstep.insight.explain.device_gaps import UNTRACED, cost_of_tracing
+from wattstep.insight.explain.operations import not_seen
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
 from wattstep.schema.arrays import IntArray
@@ -58,8 +59,8 @@ def gpu(run: Run) -> Section:
         run: Any run; without work on a GPU the threads of the CPU are told of instead.
     """
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name=NAME, title=TITLE, reason=breakdown.reason)
+    if reason := not_seen(run):
+        return Section(name=NAME, title=TITLE, reason=reason)
     traced = traced_work(breakdown)
     if not len(traced.work):
         return Section(name=NAME, title=TITLE, reason="nothing ran in the traced steps")

@@ -21,7 +21,7 @@ from tests.refusals import refused
 from tests.waiting import until
 
 from wattstep import load
-from wattstep.errors import InvalidValueError, RunExistsError
+from wattstep.errors import InvalidValueError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
 from wattstep.remote.ssh.job import Job
@@ -413,7 +413,7 @@ def test_a_taken_folder_is_refused_before_anything_is_sent(server: Server, tmp_p
     said: list[str] = []
     with (
         board(server, said) as place,
-        pytest.raises(RunExistsError, match="exists already"),
+        refused("run-exists"),
     ):
         place.train(tiny(tmp_path), print, print, None)
     assert not any("to the board" in line for line in said)

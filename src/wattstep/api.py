@@ -106,7 +106,7 @@ def compare(
     *sides: RunPath | RunReport | Sequence[RunPath | RunReport],
     across: Sequence[str] = (),
     metric: str | None = None,
-    on_read: Callable[[int], None] | None = None,
+    on_read: Callable[[int, int], None] | None = None,
 ) -> Comparison | Matrix:
     """Compares runs: what differs, and how sure that is.
 
@@ -118,7 +118,7 @@ def compare(
             configuration, or several of these; one folder alone is split by configuration.
         across: What may differ because it is what is compared: "device", "batch", "threads", ...
         metric: Compares every pair by this one: "step_time", "energy_per_step", ...
-        on_read: Told how many runs are read, before they are.
+        on_read: Told how many runs are read, and of how many, before the first and after each.
 
     Returns:
         A `Comparison` of two sides in full; a `Matrix` of every pair where there are more, or
@@ -143,11 +143,9 @@ def compare(
         raise InvalidValueError(
             f"--metric {metric}: there are {', '.join(UNITS)}", id="unknown-metric"
         )
-    if on_read is not None:
-        on_read(sum(len(side.paths) for side in compared_sides))
     if len(compared_sides) == 2 and metric is None:
-        return compare_two(compared_sides[0], compared_sides[1], meant)
-    return compare_all(compared_sides, metric, meant)
+        return compare_two(compared_sides[0], compared_sides[1], meant, on_read=on_read)
+    return compare_all(compared_sides, metric, meant, on_read)
 
 
 def explain(

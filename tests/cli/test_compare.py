@@ -44,7 +44,9 @@ def test_two_paths_are_two_sides(wattstep, runs: Path) -> None:  # type: ignore[
     assert [side["letter"] for side in document["sides"]] == ["A", "B"]
     assert document["metrics"]["step_time"]["of_these_processes"] == "higher"
     assert document["metrics"]["step_time"]["verdict"] == "differs here"
-    assert err == "reading 2 runs\n"
+    assert all(
+        line.startswith("comparing: ") for line in err.splitlines()
+    )  # of two seconds or more
 
 
 def test_with_gathers_several_runs_into_a_side(wattstep, runs: Path) -> None:  # type: ignore[no-untyped-def]

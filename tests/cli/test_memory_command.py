@@ -18,7 +18,16 @@ def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Path) -> None:
     page = tmp_path / "memory.html"
     done = wattstep(
-        "lenet", "--batch", "2", "--threads", "1", "--no-evaluation", "--json", "-o", str(page)
+        "lenet",
+        "--batch",
+        "2",
+        "--threads",
+        "1",
+        "--no-evaluation",
+        "--json",
+        "--quiet",
+        "-o",
+        str(page),
     )
     assert done.returncode == 0, done.stderr
     (document,) = json.loads(done.stdout)["memory"]
@@ -26,7 +35,7 @@ def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Pa
     parts = document["memory_breakdown"].values()
     assert sum(part["value"] for part in parts) == document["peak_memory"]["value"]
     assert "evaluation" not in [stage["stage"] for stage in document["stages"]]
-    assert done.stderr == ""  # progress is for a terminal
+    assert done.stderr == ""
     assert page.stat().st_size > 4 * 10**5  # the plotting library, deflated
 
 

@@ -50,7 +50,7 @@ def wattstep(
 
 
 def test_a_table_says_how_many_rows_there_are(wattstep: Command) -> None:
-    code, out, err = wattstep("SELECT range AS n FROM range(100)", "--rows", 3)
+    code, out, err = wattstep("SELECT range AS n FROM range(100)", "--rows", 3, "--quiet")
     assert code == 0
     assert [line.strip() for line in out.splitlines()[2:]] == [
         "0", "1", "2", "100 rows, the first 3 of them above; --csv, --json, -o for all",

@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_json_says_what_was_written(to: str, run: Path, tmp_path: Path) -> None:
-    done = wattstep("export", run, "--to", to, "--json", cwd=tmp_path)
+    done = wattstep("export", run, "--to", to, "--json", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (told,) = json.loads(done.stdout)["exports"]
     path = tmp_path / told["path"]

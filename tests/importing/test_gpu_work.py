@@ -83,7 +83,8 @@ def test_idle_time_of_streams_has_the_peers_causes(name: str) -> None:
         (one.stream, cause): us / 1e3
         for one in gpu_breakdown_of_trace(TRACES / name).idle
         for cause, us in {
-            "host_wait": one.host_ns, "kernel_wait": one.launch_ns, "other": one.other_ns
+            "host_wait": one.host_ns + one.sync_ns, "kernel_wait": one.launch_ns,
+            "other": one.copy_ns + one.other_ns,
         }.items()
         if us
     }  # fmt: skip

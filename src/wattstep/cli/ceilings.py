@@ -143,9 +143,12 @@ def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> 
     from wattstep.store.ceilings import keep
     from wattstep.train.child.local_machine import one_at_a_time
 
+    begun = time.monotonic()
+
     def tell(text: str) -> None:
+        left_s = begun + seconds - time.monotonic()
         if not quiet:
-            say(text)
+            say(f"{text} (about {left_s:.0f} s left)" if left_s >= 1 else text)
 
     engine = engines.find(name)
     engine.load()

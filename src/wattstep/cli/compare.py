@@ -12,12 +12,12 @@ from typing import Annotated, Optional
 import typer
 
 from wattstep.cli.options import Full, Json, Quiet
-from wattstep.cli.saying import say
 from wattstep.cli.screen import screen
 from wattstep.errors import InvalidValueError
 
 WITH = "--with"  # stands among the paths, where an option can take one value only
 TOLERANCE = "5%"
+READING = 0.8  # of the time of a comparison, roughly
 CONTEXT = {"ignore_unknown_options": True}
 
 
@@ -115,15 +115,15 @@ def _compare(
     quiet: bool,
 ) -> None:
     from wattstep.api import compare as compare_runs
+    from wattstep.cli.progress import bar_of
     from wattstep.insight.compare.comparing import Comparison
 
     sides = groups if len(groups) > 1 else groups[0]
-    comparison = compare_runs(
-        *sides,
-        across=across,
-        metric=metric,
-        on_read=None if quiet else lambda count: say(f"reading {count} runs"),
-    )
+    with bar_of("comparing", quiet=quiet) as show:
+        comparison = compare_runs(
+            *sides, across=across, metric=metric,
+            on_read=lambda done, count: show(f"{done} of {count} runs read", READING * done / count),
+        )  # fmt: skip
     if as_json:
         _dump(comparison.document())
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Batches, Json, parse_batches
+from wattstep.cli.options import Batches, Json, Quiet, parse_batches
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def predict(
         ),
     ] = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
@@ -89,7 +90,7 @@ def predict(
         preparation = Preparation(
             batch_size=max(sizes), classes=None if own else classes, image_size=image_size
         )
-        with stages_of("predict", quiet=json) as stage:
+        with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
             captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
             predictor = Predictor(captured, device, engine=engine, precision=precision, mode=mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -76,6 +77,7 @@ def query(
         check_output(output)
     text = read_sql(sql, file, further or ())
     size = None if memory is None else _size(memory)
+    from wattstep.cli.progress import stages_of
     from wattstep.report.query import ask
     from wattstep.report.values import plain
 
@@ -84,7 +86,9 @@ def query(
             print(plain(line), file=sys.stderr)
 
     try:
-        with ask(text, runs or [DEFAULT], memory=size, warn=warn) as answer:
+        with ExitStack() as stack:
+            with stages_of("reading runs", quiet=quiet):
+                answer = stack.enter_context(ask(text, runs or [DEFAULT], memory=size, warn=warn))
             for name, reason in answer.left_out.items():
                 print(plain(f"wattstep: left out {name}: {reason}"), file=sys.stderr)
             if not answer.runs and not answer.left_out:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import JOURNAL, RUN
@@ -164,6 +165,7 @@ def _with_device_clock(info: RunInfo, device: DeviceTimes | None, names: list[st
             "uncertainty_ns": max(clock.uncertainty_ns for clock in clocks.values()),
             "rate": clocks[most].rate,
             "anchors": sum(clock.anchors for clock in clocks.values()),
+            "piece_ns": max(median(device.costs_ns), 0.0) if device.costs_ns else None,
         },
     )
 

@@ -10,7 +10,6 @@ from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
-from wattstep.schema.engine import ENGINE_OPTIONS
 from wattstep.schema.goal import Goal
 from wattstep.schema.run_documents import AskedLength, CalibrationFile, CooldownFacts
 from wattstep.schema.settings import (
@@ -221,7 +220,10 @@ class TrainingSettings:
             raise InvalidValueError(
                 f"--warmup {self.warmup}: it cannot be negative", id="out-of-range"
             )
-        self._check_engine()
+        check_engine(
+            self.engine, self.processor, self.precision,
+            channels_last=self.channels_last, compiled=self.compiled,
+        )  # fmt: skip
         from wattstep.train.environment import check_target  # which loads the recorder
 
         away = parse_target(self.target).scheme in EXECUTION_HOSTS
@@ -239,14 +241,6 @@ class TrainingSettings:
             raise InvalidValueError("--calibration is of this machine's sensors: without --target")
         self._check_environment()
         parse_interval(self.interval)
-
-    def _check_engine(self) -> None:
-        engine = engines.find(self.engine)
-        check_processing(self.processor, self.precision, engine.processors)
-        for name in ENGINE_OPTIONS:
-            if getattr(self, name) and name not in engine.options:
-                option = option_of(TrainingSettings, name)
-                raise InvalidValueError(f"--{option}: {engine.name} has no such thing")
 
     def _check_environment(self) -> None:
         from wattstep.train.environment import COLDEST_C, HOTTEST_C
@@ -312,3 +306,24 @@ class TrainingSettings:
         if self.trace != "auto" or self.steps is None or self.steps > 100 * WANTED:
             return self.trace
         return f"every:{max(LEAST_CLEAN, self.steps // WANTED)}"
+
+
+def check_engine(name: str, processor: str, precision: str, **options: bool) -> None:
+    """Refuses an engine that is not there, and what it cannot do.
+
+    Args:
+        name: Of the engine.
+        processor: As `check_processing` takes it.
+        precision: Likewise.
+        options: What only some engines heed, by name; see `Engine.options`.
+
+    Raises:
+        InvalidValueError: With the option.
+    """
+    engine = engines.find(name)
+    check_processing(processor, precision, engine.processors)
+    for each, wanted in options.items():
+        if wanted and each not in engine.options:
+            raise InvalidValueError(
+                f"--{option_of(TrainingSettings, each)}: {engine.name} has no such thing"
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.insight.compare.configuration import (
     CHOSEN,
     configuration_of,
+    differences,
     facets_of,
     label,
     refusal,
@@ -143,8 +144,18 @@ def by_choice(by: Mapping[Configuration, Sequence[Path | RunReport]]) -> list[Si
     return _titled(_each_once(sides), [])
 
 
-def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
+def read(
+    sides: Sequence[Side],
+    *,
+    operations: bool,
+    on_read: Callable[[int, int], None] | None = None,
+) -> list[list[Process]]:
     """Opens the runs of all sides, two at a time: much of it runs outside of Python's lock.
+
+    Args:
+        sides: All that are compared.
+        operations: Whether operations are read, too.
+        on_read: Told how many runs are read, and of how many, before the first and after each.
 
     Raises:
         DamagedRunError: A run cannot be read.
@@ -155,8 +166,15 @@ def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
             return process_of(run)
         return read_process(run, operations=operations)
 
+    runs = [run for side in sides for run in side.runs]
+    tell = on_read or (lambda done, count: None)
+    tell(0, len(runs))
+    read_ones = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        processes = iter(list(pool.map(opened, [run for side in sides for run in side.runs])))
+        for process in pool.map(opened, runs):
+            read_ones.append(process)
+            tell(len(read_ones), len(runs))
+    processes = iter(read_ones)
     return [[next(processes) for _ in side.runs] for side in sides]
 
 
@@ -165,8 +183,17 @@ def why_not(a: Side, b: Side, across: frozenset[str]) -> str | None:
 
     Of the configurations of one folder, the settings of the training may differ without a word.
     """
-    meant = across | CHOSEN if a.chosen and b.chosen else across
-    return refusal(a.configuration, b.configuration, frozenset(meant), (a.letter, b.letter))
+    return refusal(a.configuration, b.configuration, _meant(a, b, across), (a.letter, b.letter))
+
+
+def unlike(a: Side, b: Side, across: frozenset[str]) -> tuple[str, ...]:
+    """Facets for whose difference two sides cannot be compared."""
+    facets = differences(a.configuration, b.configuration)
+    return tuple(facet for facet in facets if facet not in _meant(a, b, across))
+
+
+def _meant(a: Side, b: Side, across: frozenset[str]) -> frozenset[str]:
+    return across | CHOSEN if a.chosen and b.chosen else across
 
 
 def _runs_of(given: Path | RunReport) -> Sequence[Path | RunReport]:

@@ -128,7 +128,7 @@ def main() -> int:
         tell({"error": f"{folder.path} cannot be written: {error.strerror or error}"})
         return 2
     except (MemoryError, RuntimeError) as error:
-        account = engines.find(engines.DEFAULT).memory_account
+        account = engines.find(folder.settings().engine).memory_account
         failure = news_of(error, lambda: account(folder.settings().processor))
         if failure is None:
             raise

@@ -244,13 +244,13 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
     with closing(Leftovers(server.connect(), BoardOptions(), print)) as leftovers:
         (job,) = leftovers.look().jobs
         assert (job.state, job.title, job.run) == ("running", "train.py", "mine")
-        with refused("job-not-done", "--force"):
+        with refused("job-runs", "--force"):
             leftovers.clean(force=False)
         assert leftovers.fetch(tmp_path / "fetched") == []
         (server.home / "go").touch()
         until_ended(server)
         assert leftovers.look().jobs[0].state == "finished"
-        with refused("job-not-done", "--fetch"):
+        with refused("job-not-fetched", "--fetch"):
             leftovers.clean(force=False)
         assert leftovers.fetch(tmp_path / "fetched") == [tmp_path / "fetched/mine"]
         assert load(tmp_path / "fetched/mine").info.workload == "train"

@@ -49,7 +49,7 @@ def test_kinds_of_steps_add_up_and_disturbed_ones_are_among_the_clean() -> None:
         "settling": 10,
         "disturbed": 30,
     }
-    (line,) = [each for each in shown(200, steps=steps).splitlines() if "58 steps" in each]
+    (line,) = [each for each in shown(200, steps=steps).splitlines() if "58 steps: " in each]
     kinds = line.partition("58 steps: ")[2].rstrip()
     assert kinds == "3 warmup, 34 clean (30 disturbed), 11 traced, 10 settling"
     assert sum(int(part.split()[0]) for part in kinds.split(", ")) == 58

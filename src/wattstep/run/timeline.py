@@ -77,7 +77,8 @@ def make_timeline(
     span = steps.span_ns or series.recorded_ns
     notes = [steps.absent, "" if channels else series.without("nothing was sampled")]
     if breakdown.reason is not None:
-        notes.append(f"no operations: {breakdown.reason}")
+        reason = breakdown.reason
+        notes.append(reason if "no operations" in reason else f"no operations: {reason}")
     elif left := int(steps.traced.sum()) - len(breakdown.window_steps):
         many = "a traced step" if left == 1 else f"{left:,} traced steps"
         notes.append(f"operations of {many} with other phases are left out")

@@ -194,7 +194,7 @@ def _print_unattributed(report: RunReport, console: Console) -> None:
 
 
 def _print_conditions(report: RunReport, console: Console) -> None:
-    lines = conditions.sentences(report)
+    lines = [*conditions.sentences(report), *conditions.counted_twice(report)]
     if lines:
         _print_title("Conditions", console)
     for sentence in lines:

@@ -76,9 +76,9 @@ def make_timeline(
     channels = [lane for lane in _channels(series) if np.isfinite(lane.value).any()]
     span = steps.span_ns or series.recorded_ns
     notes = [steps.absent, "" if channels else series.without("nothing was sampled")]
-    if breakdown.reason is not None:
-        reason = breakdown.reason
-        notes.append(reason if "no operations" in reason else f"no operations: {reason}")
+    if (reason := breakdown.reason) is not None:
+        told = reason == steps.absent or "no operations" in reason
+        notes.append(reason if told else f"no operations: {reason}")
     elif left := int(steps.traced.sum()) - len(breakdown.window_steps):
         many = "a traced step" if left == 1 else f"{left:,} traced steps"
         notes.append(f"operations of {many} with other phases are left out")

@@ -119,7 +119,7 @@ def test_a_reason_that_the_first_screen_tells_stands_nowhere_else() -> None:
     assert once["summary"] == ["One step took 1 s."]
     assert [title for title, *_ in once["explained"]["sections"]] == ["GPU"]
     assert once["how"] == [("a clock", "Time")]
-    assert [why for _, why in once["missing"]] == ["as for Energy per step", "no fan"]
+    assert [words for _, words, _ in once["missing"]] == ["as for Energy per step", "no fan"]
 
 
 def advised(title: str, *pieces: tuple[str, str, str]) -> Any:

@@ -58,7 +58,7 @@ def reasons_once(
     told = {**above, **reasons_of(run)}
 
     def fresh(texts: Iterable[str]) -> list[str]:
-        return [text for text in texts if not any(reason in text for reason in told)]
+        return [text for text in texts if not any(one.lower() in text.lower() for one in told)]
 
     once = dict(run)
     for part in ("operations", "layers", "step", "memory", "rails"):
@@ -77,12 +77,13 @@ def reasons_once(
     sentences = conditions["sentences"] if isinstance(conditions, Mapping) else conditions
     lanes = run.get("lanes")  # a list where it is of several runs
     if isinstance(lanes, Mapping):
-        once["lanes"] = {**lanes, "notes": [n for n in lanes["notes"] if n not in sentences]}
+        notes_left = [note for note in fresh(lanes["notes"]) if note not in sentences]
+        once["lanes"] = {**lanes, "notes": notes_left}
     elif lanes:
-        once["lanes"] = [note for note in lanes if note not in sentences]
+        once["lanes"] = [note for note in fresh(lanes) if note not in sentences]
     once["how"] = [one for one in run.get("how") or () if one[0] not in " ".join(sentences)]
     once["missing"] = [
-        (named, _referring(reason, told)) for named, reason in run.get("missing") or ()
+        (named, _referring(reason, told), reason) for named, reason in run.get("missing") or ()
     ]
     explained = run.get("explained")
     if isinstance(explained, Mapping):

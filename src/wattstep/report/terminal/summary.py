@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
-from wattstep.report import machines, wording
+from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Part, divisions, named_layers
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.run import STYLES
@@ -55,7 +55,7 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _bars, _costliest):
+    for part in (_head, _figures, _bars, _rails, _costliest):
         made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
@@ -158,6 +158,21 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
         bar = _bar(_foldable(division.parts), console, min(console.width, WIDEST) - sum(beside))
         grid.add_row(division.title, bar, status)
     return grid if grid.rows else None
+
+
+def _rails(report: RunReport, console: Console) -> Group | None:
+    """What each rail feeds and what the idle device takes, where the sum of the rails misleads."""
+    rails = conditions.rails(report)
+    if rails is None:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(overflow="fold")
+    for name, figure, role in rails.roles:
+        grid.add_row(brief(name), show(figure).value, role)
+    lines = [Text(line) for line in (rails.sum, rails.idle) if line]
+    return Group(grid, *lines)
 
 
 def _foldable(parts: Sequence[Part]) -> Sequence[Part]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 from tests.run.made import (
     BEGIN,
     EXTRA,
@@ -293,7 +294,7 @@ def test_runs_that_differ_are_refused_with_the_difference_named(
 
 
 def test_no_run_at_all_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match="no run"):
+    with refused("no-run"):
         pooled([])
 
 

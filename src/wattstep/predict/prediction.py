@@ -105,6 +105,14 @@ class Prediction:
         return self._figure(self.time.total, "s", "step_time", "kernels' roofline and launches")
 
     @property
+    def phase_times(self) -> dict[str, Figure]:
+        """Of each phase of a step, in s: in proportion to what it would take alone."""
+        return {
+            phase: self._figure(seconds, "s", "step_time", "its kernels and launches, overlapped")
+            for phase, seconds in self.time.phases.items()
+        }
+
+    @property
     def throughput(self) -> Figure:
         """Samples a second."""
         return self._figure(

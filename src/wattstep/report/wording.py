@@ -247,7 +247,7 @@ def cautions(report: RunReport) -> list[Caution]:
         texts.append((True, "This run is still being recorded; its figures will change."))
     if report.state == "recovered":
         texts.append((True, "This run was never closed; it was recovered from its journals."))
-    texts += [(True, plain(note)) for note in report.notes]
+    texts += [(True, _begun(plain(note))) for note in report.notes]
     for failure in report.failures:
         text = f"Failed inside, and left out: {failure.part} ({failure.reason})"
         texts.append((True, plain(text)))
@@ -269,6 +269,11 @@ def cautions(report: RunReport) -> list[Caution]:
         of = "" if recorded is None else f" of {recorded:,}"
         texts.append((False, f"Something disturbed {report.steps.disturbed:,}{of} steps."))
     return [Caution(grave=grave, text=text, slight=text == slight) for grave, text in texts]
+
+
+def _begun(note: str) -> str:
+    """A note as a sentence begins; one that begins with a name stays as it is spelt."""
+    return note[:1].upper() + note[1:] if note.partition(" ")[0].isalpha() else note
 
 
 def _only_traced(report: RunReport) -> bool:

@@ -70,10 +70,11 @@ def refuse_unless_alone(fit: Fit, others: Sequence[Fit]) -> None:
     rival = max(rivals, key=lambda each: each.r)
     # Chance placements of what is unrelated are many, and none is much better than the next.
     if len(rivals) >= MOST_PLACES // 2 and fit.r < 0.5:
-        raise AlignmentError(UNRELATED)
+        raise AlignmentError(UNRELATED, id="load-not-followed")
     raise AlignmentError(
         f"the load repeats itself: placements {abs(rival.lag - fit.lag):.3g} s apart fit as well "
-        f"(correlations {fit.r:.2f} and {rival.r:.2f}); {ADVICE}"
+        f"(correlations {fit.r:.2f} and {rival.r:.2f}); {ADVICE}",
+        id="ambiguous-load",
     )
 
 

@@ -95,21 +95,26 @@ def _values(rows: Sequence[CostRow], name: str) -> FloatArray:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _moved(breakdown: RunBreakdown, group: IntArray, members: IntArray, count: int) -> FloatArray:
-    """Bytes in a step that the operations of each row of the table move at least."""
+def moved_by_row(breakdown: RunBreakdown) -> FloatArray:
+    """Bytes that each traced row and all inside it move at least; NaN where not known."""
     traced = breakdown.rows
     names = breakdown.label("name")
     texts = [str(text) for text in names.texts]
     node = is_node(texts)[names.code]
     given = np.where(node, np.nan, breakdown.numbers("bytes"))
     made = breakdown.allocated
-    moved = moved_bytes(
+    return moved_bytes(
         traced.parent,
         given,
         np.zeros(len(given)) if made is None else made,
         is_view(texts)[names.code],
         is_choice(texts)[names.code] & (made is not None),
     )
+
+
+def _moved(breakdown: RunBreakdown, group: IntArray, members: IntArray, count: int) -> FloatArray:
+    """Bytes in a step that the operations of each row of the table move at least."""
+    moved = moved_by_row(breakdown)
     own = breakdown.outer[members] == members
     known = own & np.isfinite(moved[members])
     sums = np.bincount(group[known], moved[members[known]], minlength=count)
@@ -127,7 +132,7 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
-    return Missing(f"{ceilings}: measure them on the machine that trained, with `{where}`")
+    return Missing(f"{ceilings}: measure them on the machine that trained, by {where}")
 
 
 def under_ceilings(run: Run, work: Work, ceilings: Ceilings) -> Placed:

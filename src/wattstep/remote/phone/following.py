@@ -156,7 +156,9 @@ class Following:
             return
         if answer.boot != self._job.boot or self._recording.clock.restarted:
             self.rebooted = True
-            raise RecordingError("--target adb: the phone was rebooted, and the command ended")
+            raise RecordingError(
+                "--target adb: the phone was rebooted, and the command ended", id="phone-rebooted"
+            )
         if not answer.running:
             raise RecordingError(
                 "--target adb: what ran the command on the phone was ended there: no host had "

@@ -107,7 +107,14 @@ def _notes(
     shares |= {name: float(costs["share"]) for name, costs in last.unattributed.items()}
     largest_shares = sorted(shares.items(), key=lambda item: -item[1])[:LARGEST_KINDS]
     goes = ", ".join(f"{name} {100 * share:.0f} %" for name, share in largest_shares)
-    lines.append(f"At batch {predictions[-1].batch_size:,} time goes to: {goes}.")
+    total = predictions[-1].time.total
+    by_phase = ", ".join(
+        f"{phase} {100 * seconds / total:.0f} %"
+        for phase, seconds in predictions[-1].time.phases.items()
+    )
+    lines.append(
+        f"At batch {predictions[-1].batch_size:,} time goes to: {goes}; by phase {by_phase}."
+    )
     if predictor.fitted.checked and not all(one.within for one in predictions):
         rests = "Intervals are estimates: no prediction of such a training was ever checked."
     elif predictor.fitted.checked:

@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from wattstep import engines
-from wattstep.errors import RecordingError, WattstepError
-from wattstep.schema.processes import ChildNews, child_command, ends_with_us, listen, outwait
+from wattstep.errors import RecordingError, WattstepError, error_of
+from wattstep.schema.processes import (
+    ChildNews,
+    child_command,
+    ends_with_us,
+    listen,
+    outwait,
+    refusal_news,
+)
 from wattstep.train.child.watchdog import LOOK_EVERY_S, Watchdog, find_watchdog
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
@@ -64,12 +71,12 @@ def run_part(
         )
     finally:
         os.close(writing)
-    errors: list[str] = []
+    errors: list[ChildNews] = []
     starved: list[str] = []
 
     def hear(news: ChildNews) -> None:
         if "error" in news:
-            errors.append(str(news["error"]))
+            errors.append(news)
         else:
             on_news(news)
 
@@ -88,7 +95,7 @@ def run_part(
     if starved:
         raise WattstepError(f"{starved[0]}; {_GOES_ON}")
     if errors:
-        raise WattstepError(errors[-1])
+        raise error_of(errors[-1], str(errors[-1]["error"]))
     if code != 0:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise RecordingError(f"the training process {how}; {_GOES_ON}")
@@ -113,7 +120,7 @@ def main() -> int:
         else:
             train_days(folder.settings(), folder, asked["batch_size"], tell)
     except WattstepError as error:
-        tell({"error": str(error)})
+        tell(refusal_news(error))
         return 2
     except KeyboardInterrupt:
         return 130
@@ -121,7 +128,7 @@ def main() -> int:
         tell({"error": f"{folder.path} cannot be written: {error.strerror or error}"})
         return 2
     except (MemoryError, RuntimeError) as error:
-        account = engines.find(engines.DEFAULT).memory_account
+        account = engines.find(folder.settings().engine).memory_account
         failure = news_of(error, lambda: account(folder.settings().processor))
         if failure is None:
             raise

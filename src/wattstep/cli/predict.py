@@ -92,7 +92,9 @@ def predict(
         with stages_of("predict", quiet=json) as stage:
             stage("capturing a step")
             captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
-            predictor = predictor_for(captured, device, engine=engine, precision=precision, mode=mode)
+            predictor = predictor_for(
+                captured, device, engine=engine, precision=precision, mode=mode
+            )
             predictions = []
             for size in sizes:
                 stage(f"batch {size}")

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from wattstep.engines.torch.capture import StepCapture
-from wattstep.engines.torch.memory import bytes_of_tensors
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import RecordingError
-from wattstep.schema.arrays import FloatArray
-from wattstep.schema.step_graph import StepGraph
-from wattstep.schema.workload import Preparation
+from wattstep.schema.operation_times import OperationTimes
 
-WARM_UP: Final = 2
 CLEAN_S: Final = 1.0  # of steps that nothing is attached to
 LEAST_CLEAN: Final = 2
 MOST_CLEAN: Final = 50
 TIMED: Final = 3  # steps whose operations are timed; the least of each operation counts
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OperationTimes:
-    """Steps of a training and the operations in them.
-
-    Attributes:
-        graph: The operations with their sizes.
-        seconds: Least time of each, without what calls it, shape (n,).
-        steps: Time of each step that nothing was attached to, in s.
-    """
-
-    graph: StepGraph
-    seconds: FloatArray
-    steps: tuple[float, ...]
 
 
 class _TimedCapture(StepCapture):
@@ -44,7 +24,7 @@ class _TimedCapture(StepCapture):
 
     def __init__(self, trainer: TorchTrainer, clock: Callable[[], int]) -> None:
         optimizers = [each.optimizer for each in trainer.updates]
-        super().__init__(trainer.model, optimizers, before=bytes_of_tensors())
+        super().__init__(trainer.model, optimizers, before=0)  # all tensors are the training's
         self._clock = clock
         self.times: list[int] = []
 
@@ -55,23 +35,16 @@ class _TimedCapture(StepCapture):
         return made
 
 
-def time_operations(workload: Any, preparation: Preparation, *, threads: int) -> OperationTimes:
-    """Trains a few steps, in this process, which should be a fresh one.
+def time_operations(trainer: TorchTrainer) -> OperationTimes:
+    """Takes a few steps of a training that has made some.
 
     With one thread its own time counts, in which nothing else runs on its core; with several, time that goes by.
 
-    Args:
-        workload: As `TorchTrainer` takes it.
-        preparation: Batch size, and what it is built with.
-        threads: Of the operations.
-
     Raises:
-        RecordingError: Two steps of it have different operations.
+        RecordingError: No two steps of it have the same operations.
     """
-    clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
-    trainer = TorchTrainer(workload, preparation, threads=threads)
-    for _ in range(WARM_UP):
-        trainer.step()
+    alone = trainer.threads == 1
+    clock = time.thread_time_ns if alone else time.perf_counter_ns
     steps: list[float] = []
     while len(steps) < LEAST_CLEAN or (sum(steps) < CLEAN_S and len(steps) < MOST_CLEAN):
         begin = clock()
@@ -82,7 +55,7 @@ def time_operations(workload: Any, preparation: Preparation, *, threads: int) ->
         taking = _TimedCapture(trainer, clock)
         with taking:
             losses = [trainer.take(update, taking.phase) for update in trainer.updates]
-        graphs.append(taking.graph(preparation.batch_size, trainer.model))
+        graphs.append(taking.graph(trainer.samples_per_step, trainer.model))
         times.append(np.array(taking.times, float) / 1e9)
         del losses
     same = [i for i, one in enumerate(graphs) if one.names == graphs[-1].names]
@@ -92,4 +65,5 @@ def time_operations(workload: Any, preparation: Preparation, *, threads: int) ->
         graph=graphs[-1],
         seconds=np.min([times[i] for i in same], axis=0),
         steps=tuple(steps),
+        clock="thread" if alone else "wall",
     )

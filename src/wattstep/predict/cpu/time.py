@@ -128,6 +128,18 @@ def convolution_kind(one: Convolution, threads: int = 1) -> str:
     return IMAGE if one.inputs <= FEW else CONVOLUTION
 
 
+def operation_seconds(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> FloatArray:
+    """Time of each operation in s, shape (n,).
+
+    Args:
+        work: Of a step.
+        values: By kind, of `VALUES`.
+    """
+    table = np.array([[values[kind][name] for name in VALUES] for kind in KINDS])
+    seconds: FloatArray = (work.features * table[work.kinds]).sum(axis=1)
+    return seconds
+
+
 def step_time(
     work: CpuWork, graph: StepGraph, values: Mapping[str, Mapping[str, float]]
 ) -> CpuTime:
@@ -138,8 +150,7 @@ def step_time(
         graph: Of the step.
         values: By kind, of `VALUES`; "step": "forward_start_s", ... for each operation, "step_s".
     """
-    table = np.array([[values[kind][name] for name in VALUES] for kind in KINDS])
-    operations = (work.features * table[work.kinds]).sum(axis=1)
+    operations = operation_seconds(work, values)
     step = values["step"]
     starting = {phase: work.starts[phase] * step[f"{phase}_start_s"] for phase in STARTING}
     phases = {

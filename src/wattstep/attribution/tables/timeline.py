@@ -289,18 +289,21 @@ class _Replays:
         edges = np.zeros((self._count, len(traced.names) + 1), np.int64)
         for kind, (first, last) in enumerate(self._by_kind.spans):
             mine = np.flatnonzero(self._of_window == kind)
-            phases = self._on_host(self._by_kind.windows[mine], traced.names[first:last])
+            phases, _ = self._on_host(self._by_kind.windows[mine], traced.names[first:last])
             padding = [(0, 0), (first, len(traced.names) - last)]
             edges[mine] = np.pad(phases, padding, mode="edge")
         return edges
 
-    def _on_host(self, chosen: IntArray, names: tuple[str, ...]) -> IntArray:
-        """When the host began the phases of those of these steps that have them, shape (m, phases + 1)."""
+    def _on_host(self, chosen: IntArray, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
+        """When the host began the phases of those of these steps that have them, and which do.
+
+        Shape (m, phases + 1), and (m,), in the order of the steps.
+        """
         if len(names) == 1:
-            return self._host_ns[chosen]
-        phases = self._marks.host_phases(self._steps, chosen, names)
-        assert phases is not None
-        return phases[0].edges_ns
+            return self._host_ns[chosen], chosen
+        known = self._marks.host_phases(self._steps, chosen, names)
+        assert known is not None
+        return known[0].edges_ns, known[1]
 
     def _fit(self, edges: IntArray, windows: Sequence[Window]) -> TracingCost:
         """Costs by the kind of steps that was traced most."""
@@ -310,7 +313,7 @@ class _Replays:
         names = self._by_kind.traced.names[first:last]
         clean = self._clean[self._of_clean == kind] if len(self._by_kind.spans) > 1 else self._clean
         edges, on_device = edges[mine, first : last + 1], self._by_kind.traced.edges_ns
-        operation, call, host_residual = self._fit_host(mine, edges, self._on_host(clean, names))
+        operation, call, host_residual = self._fit_host(mine, edges, self._on_host(clean, names)[0])
         piece, within, device_residual = self._fit_device(
             [windows[number] for number in mine.tolist()],
             np.array([on_device[n, first : last + 1] - self._base(n) for n in mine.tolist()]),
@@ -417,16 +420,14 @@ class _Replays:
             alike = alike[np.argsort(late[alike], kind="stable")]
             count = len(mine) * times
             means = _means_of_parts(late[alike], count)
-            lasting = np.diff(self._on_host(alike, names[first:last]), axis=1)
-            free = np.quantile(lasting, SOON, axis=0) if len(lasting) else None
+            edges, marked = self._on_host(alike, names[first:last])
+            lasting, places = np.diff(edges, axis=1), np.flatnonzero(np.isin(alike, marked))
             for at, (steps, late_ns) in enumerate(
-                zip(np.array_split(alike, count), means, strict=True)
+                zip(np.array_split(np.arange(len(alike)), count), means, strict=True)
             ):
-                phases = free
-                edges = self._on_host(steps, names[first:last])
-                if free is not None and len(edges):
-                    shortest = np.quantile(np.diff(edges, axis=1), SOON, axis=0)
-                    phases = _with_full_queue(shortest, free)
+                phases = None
+                if len(places):
+                    phases = _with_full_queue(lasting, _near(places, steps))
                 round_, number = at % times, int(mine[at // times])
                 strata[round_][number] = _Stratum(
                     late_ns=late_ns, phases_ns=None if phases is None else np.pad(phases, padding)
@@ -447,18 +448,38 @@ class _Stratum:
     phases_ns: FloatArray | None
 
 
-def _with_full_queue(lasting: FloatArray, free: FloatArray) -> FloatArray:
-    """How long phases last on the host in steps whose queue may be full.
-
-    A full queue stops the host wherever it asks for work; a single longer phase waits in a call, which
-    a window has of its own.
+def _near(places: IntArray, wanted: IntArray) -> IntArray:
+    """Which of these places are among the wanted ones; the nearest where none is.
 
     Args:
-        lasting: In those steps, shape (phases,).
-        free: Where nothing stops the host, shape (phases,).
+        places: In order, at least one.
+        wanted: One after the other; none: none is near.
     """
-    longer = lasting > (1 + STEADY) * free
-    return lasting if longer.sum() > 1 else free
+    if not len(wanted):
+        return wanted
+    inside = np.flatnonzero((places >= wanted[0]) & (places <= wanted[-1]))
+    if len(inside):
+        return inside
+    return np.array([np.argmin(np.abs(places - wanted.mean()))])
+
+
+def _with_full_queue(lasting: FloatArray, steps: IntArray) -> FloatArray:
+    """How long phases last on the host in some steps, but for what it waits in a call, shape (phases,).
+
+    A full queue stops the host wherever it asks for work. A phase that is longer by more than any other
+    waits in a call, which a window has of its own.
+
+    Args:
+        lasting: Of all steps, shape (steps, phases).
+        steps: Which; none: as where nothing stops the host.
+    """
+    free = np.quantile(lasting, SOON, axis=0)
+    if not len(steps) or lasting.shape[1] < 2:
+        return free
+    ratio = lasting[steps] / np.maximum(free, 1.0)
+    second = np.sort(ratio, axis=1)[:, -2:-1]
+    phases: FloatArray = (np.minimum(ratio, second) * free).mean(axis=0)
+    return phases
 
 
 def _means_of_parts(values: IntArray, parts: int) -> list[float]:

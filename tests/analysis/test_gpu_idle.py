@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from tests.analysis.test_gpu_breakdown import work_of
+from tests.refusals import refused
 
 from wattstep.attribution.gaps import Spans
 from wattstep.attribution.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
-from wattstep.errors import InvalidValueError
 
 US = 1000
 
@@ -77,7 +76,7 @@ def test_nothing_between_two_stretches_of_a_recording_is_a_gap() -> None:
 
 def test_no_work_has_no_gaps_and_columns_must_fit() -> None:
     assert idle_of([]) == ()
-    with pytest.raises(InvalidValueError, match="differ in length"):
+    with refused("unequal-lengths"):
         idle_by_cause(
             work_of([("a", 0, 1)]), np.zeros(2), np.zeros(1, np.int64), np.zeros(1, bool),
             Spans.of([], []),

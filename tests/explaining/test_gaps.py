@@ -9,11 +9,13 @@ from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
 from tests.explaining.test_processors import machine
 
 from wattstep.attribution.gaps import COPY, DISPATCH, LAUNCHED, SYNCHRONISATION, WAITING
+from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
 from wattstep.insight.explain.gaps import KEPT, gaps
+from wattstep.insight.explain.operations import work_of
 from wattstep.insight.explain.section import Section
 from wattstep.run import load
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 
 def value(figure: Figure) -> float:
@@ -140,6 +142,18 @@ def test_what_keeps_the_training_from_running_is_a_cause_of_its_own(tmp_path: Pa
     # 5 ms of 20 it did not run: of the 10 ms of gaps, 2.5.
     assert value(found.figures["not_running_time"]) == pytest.approx(0.005, rel=0.02)
     assert times(found) == pytest.approx({FRAMEWORK: 0.0075, KEPT: 0.0025}, rel=0.05)
+
+
+def test_advice_counts_as_code_between_operations_what_the_section_of_gaps_does(
+    tmp_path: Path,
+) -> None:
+    path = trained(tmp_path / "run", phases=(("forward", 10 * MS), ("backward", 10 * MS)))
+    _drop_operations(path, "backward-op")
+    _set_cpu(path, 15 * MS)
+    run = load(path)
+    work = work_of(run)
+    assert not isinstance(work, Missing)
+    assert value(Facts(run, work).time_between) == pytest.approx(0.0075, rel=0.05)
 
 
 def test_data_that_are_too_short_to_tell_are_taken_to_be_waited_for(tmp_path: Path) -> None:

@@ -161,6 +161,9 @@ class Gpu:
         profiler: That is running.
         ran: All that ran.
         marks: Of each event: when the host asked for it, and when the device came to it.
+        blocks: Of the allocator's segments, each with its size and whether it is in use; None: one
+            segment, whose end is free.
+        flushes: How often the allocator gave its cache back before it could serve.
         waits: Of each call that waited: its begin and end on the host.
     """
 
@@ -185,6 +188,8 @@ class Gpu:
     uuid: str = ""
     bus: int = 1
     graph: list[tuple[str, float, int]] | None = None
+    blocks: list[list[tuple[int, bool]]] | None = None
+    flushes: int = 0
 
     def __post_init__(self) -> None:
         self.current = Stream(self)
@@ -264,7 +269,13 @@ class Gpu:
                 self._ask(name, ns, self._streams[number], called)
 
     def allocate(self, size: int) -> None:
-        """The allocator hands out so much more, or less; what it has from the driver stays."""
+        """The allocator hands out so much more, or less; what it has from the driver stays.
+
+        Raises:
+            RuntimeError: As torch's, where the device has no more.
+        """
+        if self.allocated + size > self.total:
+            raise RuntimeError(f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB.")
         self.allocated += size
         self.reserved = max(self.reserved, self.allocated)
         self.most_allocated = max(self.most_allocated, self.allocated)
@@ -325,6 +336,44 @@ class Cuda:
 
     def max_memory_reserved(self, number: int | None = None) -> int:
         return self._gpu(number).most_reserved
+
+    def reset_peak_memory_stats(self, number: int | None = None) -> None:
+        gpu = self._gpu(number)
+        gpu.most_allocated, gpu.most_reserved = gpu.allocated, gpu.reserved
+
+    def empty_cache(self) -> None:
+        gpu = self._gpu(None)
+        gpu.reserved = gpu.allocated
+
+    def mem_get_info(self, number: int | None = None) -> tuple[int, int]:
+        gpu = self._gpu(number)
+        return gpu.total - gpu.reserved, gpu.total
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        """Segments of all devices, as far as they are read."""
+        return [
+            {
+                "device": number,
+                "blocks": [
+                    {"size": size, "state": "active_allocated" if used else "inactive"}
+                    for size, used in segment
+                ],
+            }
+            for number, gpu in enumerate(self.gpus)
+            for segment in (
+                [[(gpu.allocated, True), (gpu.reserved - gpu.allocated, False)]]
+                if gpu.blocks is None
+                else gpu.blocks
+            )
+        ]
+
+    def memory_stats(self, number: int | None = None) -> dict[str, int]:
+        gpu = self._gpu(number)
+        split = gpu.most_reserved - gpu.allocated
+        return {"inactive_split_bytes.all.peak": split, "num_alloc_retries": gpu.flushes}
+
+    def get_device_name(self, number: int | None = None) -> str:
+        return self._gpu(number).name
 
     def get_device_properties(self, number: int | None = None) -> SimpleNamespace:
         gpu = self._gpu(number)

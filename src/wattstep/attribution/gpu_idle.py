@@ -58,7 +58,7 @@ def idle_by_cause(
         InvalidValueError: Columns differ in length.
     """
     if not len(work) == len(stream) == len(asked_ns) == len(copy):
-        raise InvalidValueError("columns of work differ in length")
+        raise InvalidValueError("columns of work differ in length", id="unequal-lengths")
     order = np.lexsort((work.end_ns, work.start_ns, work.stretch, stream, work.processor))
     keys = (work.processor[order], stream[order])
     changes = np.flatnonzero((np.diff(keys[0]) != 0) | (np.diff(keys[1]) != 0)) + 1

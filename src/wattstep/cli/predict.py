@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Batches, Json, parse_batches
+from wattstep.cli.options import Batches, Json, Quiet, parse_batches
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -47,6 +47,13 @@ def predict(
         typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
     ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
+    mode: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Power mode of the device, e.g. 30W; without it the one that its file is of.",
+            metavar="NAME",
+        ),
+    ] = None,
     engine: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -54,11 +61,12 @@ def predict(
         ),
     ] = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
     from wattstep.cli.progress import stages_of
-    from wattstep.predict import Predictor
+    from wattstep.predict import predictor_for
     from wattstep.schema.workload import OptimizerSettings, Preparation
 
     device = devices.find(on)
@@ -82,10 +90,12 @@ def predict(
         preparation = Preparation(
             batch_size=max(sizes), classes=None if own else classes, image_size=image_size
         )
-        with stages_of("predict", quiet=json) as stage:
+        with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
             captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
-            predictor = Predictor(captured, device, engine=engine, precision=precision)
+            predictor = predictor_for(
+                captured, device, engine=engine, precision=precision, mode=mode
+            )
             predictions = []
             for size in sizes:
                 stage(f"batch {size}")

@@ -68,6 +68,7 @@ def _report_runs(
     as_json: bool,
     quiet: bool,
 ) -> None:
+    from wattstep.cli.progress import stages_of
     from wattstep.report.html.report import Unreadable, write_report
 
     explained = len(contents.runs) <= MOST_EXPLAINED
@@ -85,7 +86,9 @@ def _report_runs(
     # A daily training has nothing else on a page: Figure 10 is what it tells.
     paper = paper or bool(contents.daily)
     failures = Failures()
-    _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
+    with stages_of("writing", quiet=quiet) as tell:
+        tell(str(output))
+        _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
     days = {"daily": [one.to_dict() for one in daily]} if daily else {}
     documents = {"runs": [run.report.to_dict() for run in reported], **days}
     _tell(documents, unreadable, failures, output, as_json)
@@ -109,18 +112,19 @@ def _read(
     runs: Mapping[Path, str], quiet: bool, *, explained: bool
 ) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
     """The runs that can be shown, and the others."""
+    from wattstep.cli.progress import list_progress
     from wattstep.report.html.report import Reported, read_run
 
     reported: list[Reported] = []
     unreadable: list[Unreadable] = []
-    for path, state in runs.items():
-        if not quiet:
-            say(f"reading {path}")
-        run = read_run(path, state, explained=explained)
-        if isinstance(run, Reported):
-            reported.append(run)
-        else:
-            unreadable.append(run)
+    with list_progress("reading", len(runs), quiet=quiet) as tell:
+        for path, state in runs.items():
+            tell(str(path))
+            run = read_run(path, state, explained=explained)
+            if isinstance(run, Reported):
+                reported.append(run)
+            else:
+                unreadable.append(run)
     return reported, unreadable
 
 

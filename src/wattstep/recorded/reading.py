@@ -29,7 +29,7 @@ from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
 from wattstep.store.convert import convert, recover
-from wattstep.store.files import read_info, why_no_run
+from wattstep.store.files import no_run, read_info
 from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
 from wattstep.store.tables import HOST_MARKS, NOT_TOLD
@@ -88,7 +88,7 @@ class Tables:
         self.path = run
         self.folder = run
         if not run.exists():
-            raise DamagedRunError(why_no_run(run))
+            raise no_run(run)
         if os.path.lexists(run / JOURNAL):
             self._open_journal(run)
         self.info: RunInfo = read_info(self.folder)
@@ -108,7 +108,8 @@ class Tables:
         except OSError as error:
             raise DamagedRunError(
                 f"{run} was never closed, and its tables cannot be written: "
-                f"{error.strerror or error}; make room, or copy it to another disk, then open it again"
+                f"{error.strerror or error}; make room, or copy it to another disk, then open it again",
+                id="unwritable-tables",
             ) from error
 
     def has(self, name: str) -> bool:
@@ -131,10 +132,12 @@ class Tables:
                     raise DamagedRunError(f"{name}.parquet of {self.path}: {wrong}")
                 yield file  # data sets' machinery takes a quarter of a second
         except FileNotFoundError as error:
-            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
+            raise DamagedRunError(
+                f"{self.path} lacks {name}.parquet", id="missing-table"
+            ) from error
         except TABLE_ERRORS as error:
             raise DamagedRunError(
-                f"{name}.parquet of {self.path} cannot be read: {error}"
+                f"{name}.parquet of {self.path} cannot be read: {error}", id="unreadable-table"
             ) from error
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:

@@ -472,6 +472,7 @@ class Series:
             window_s=channel.window_s,
             prompt=channel.kind == "counter" and not self.refresh(channel).slower,
             slow_s=self._slow_s(channel),
+            observed_share=channel.observed_share,
         )
 
     def _noted(self, *channels: Channel) -> str | None:

@@ -34,7 +34,7 @@ def feed_the_gpu(facts: Facts) -> Advice | Missing:
     value, step = time.value or 0.0, facts.step_s
     if value < WORTH * step:
         return Missing(f"{device} waits for the host {value / step:.1%} of a step")
-    saving = Saving(value=value, low=0.0, high=value)
+    saving = Saving(value=value, low=0.0, high=max(min(time.high or value, step), value))
     graphs = (
         "torch.compile(mode='reduce-overhead') or CUDA graphs"
         if facts.on_torch

@@ -23,7 +23,7 @@ from wattstep.insight.explain.device_gaps import (
     traced_steps,
 )
 from wattstep.insight.explain.gpu_roofline import bound_by_compute, gpu_ceilings
-from wattstep.insight.explain.operations import not_negative
+from wattstep.insight.explain.operations import not_negative, not_seen
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
 from wattstep.schema.arrays import IntArray
@@ -71,8 +71,8 @@ def bottleneck(run: Run) -> Section:
         run: Any run whose traced steps have work on a GPU.
     """
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name=NAME, title=TITLE, reason=breakdown.reason)
+    if reason := not_seen(run):
+        return Section(name=NAME, title=TITLE, reason=reason)
     if not breakdown.others:
         return Section(name=NAME, title=TITLE, reason=NO_GPU)
     tables, sentences = [], []

@@ -257,7 +257,7 @@ def _rows(paths: Sequence[_StepPath], step: float, breakdown: RunBreakdown) -> l
         rows.append(
             {
                 "name": label[0], "layer": label[1], "where": label[2], "time": time,
-                "share": time.scaled(1 / (length * step), "ratio") if length else None,
+                "share": time.share_of(length * step) if length else None,
                 "slack": _slack(slack.get(label), breakdown),
             }
         )  # fmt: skip

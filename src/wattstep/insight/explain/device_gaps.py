@@ -256,7 +256,7 @@ def _rows(by_step: list[dict[str, float]], breakdown: RunBreakdown) -> list[dict
         seconds = by_window(breakdown, np.array([one[cause] for one in by_step]))
         if seconds.any():
             time = _figure(seconds, breakdown)
-            rows.append({"cause": cause, "time": time, "share": time.scaled(1 / step, "ratio")})
+            rows.append({"cause": cause, "time": time, "share": time.share_of(step)})
     return sorted(rows, key=lambda row: -(row["time"].value or 0.0))
 
 

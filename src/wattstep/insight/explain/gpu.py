@@ -26,6 +26,7 @@ from wattstep.attribution.nesting import STREAMS
 from wattstep.attribution.tables.traced_work import TracedWork, traced_work
 from wattstep.device.utilization import within
 from wattstep.insight.explain.device_gaps import UNTRACED, cost_of_tracing
+from wattstep.insight.explain.operations import not_seen
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
 from wattstep.schema.arrays import IntArray
@@ -38,7 +39,7 @@ MOST: Final = 10  # kernels of a kind on a processor that keep their name
 SHORT: Final = 32  # letters of a kernel's name on a terminal
 SPAN: Final = "from the begin of the first work to the end of the last"
 NO_GPU: Final = (
-    "No work ran on a GPU in this run.",
+    "Nothing was done on a GPU.",
     "Below is what the threads of the CPU that carry out operations did, the idle time of each of "
     "them included.",
 )
@@ -58,8 +59,8 @@ def gpu(run: Run) -> Section:
         run: Any run; without work on a GPU the threads of the CPU are told of instead.
     """
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name=NAME, title=TITLE, reason=breakdown.reason)
+    if reason := not_seen(run):
+        return Section(name=NAME, title=TITLE, reason=reason)
     traced = traced_work(breakdown)
     if not len(traced.work):
         return Section(name=NAME, title=TITLE, reason="nothing ran in the traced steps")
@@ -142,7 +143,7 @@ def _tables(traced: TracedWork, occupied: Sequence[Occupancy], source: str) -> t
         ),
         Table(
             name="kinds",
-            title=f"Kinds of work at once {SPAN}, each instant counted once",
+            title="Kinds of work at once, each instant of that time counted once",
             columns={"processor": where, "kinds": "Ran at once", "time": "Time", "share": "Of busy"},
             rows=[row for one in occupied for row in _together(one, source)],
         ),

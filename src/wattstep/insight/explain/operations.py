@@ -46,11 +46,21 @@ class Work:
     touched: FloatArray
 
 
+NOT_SEEN = "no kernels of the device were seen: its phases and layers are by events alone"
+
+
 def nothing_traced(run: Run) -> str | None:
     """Reason why nothing can be said of the operations of a step; None where it can."""
+    seconds = run.breakdown.step_time.value
+    return not_seen(run) or (None if seconds else "its steps have no length")
+
+
+def not_seen(run: Run) -> str | None:
+    """Reason why what a step consists of was not traced; None where it was."""
     if run.breakdown.reason is not None:
         return run.breakdown.reason
-    return None if run.breakdown.step_time.value else "its steps have no length"
+    # The host's operations are not what the step of a device consists of.
+    return None if run.breakdown.by_events is None else NOT_SEEN
 
 
 def work_of(run: Run) -> Work | Missing:
@@ -122,7 +132,7 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
-    return Missing(f"{ceilings}: measure them on the machine that trained, with `{where}`")
+    return Missing(f"{ceilings}: measure them on the machine that trained, by {where}")
 
 
 def under_ceilings(run: Run, work: Work, ceilings: Ceilings) -> Placed:

@@ -195,6 +195,6 @@ def _at_once(run: Run) -> list[Table]:
     for name, values_of in parts.items():
         seconds = by_window(breakdown, np.array(values_of))
         time = attributed(breakdown, seconds, "time in which both, one or none carries out work")
-        rows.append({"who": name, "time": time, "share": time.scaled(1 / step_s, "ratio")})
+        rows.append({"who": name, "time": time, "share": time.share_of(step_s)})
     columns = {"who": "who works", "time": "time", "share": "of the step"}
     return [Table(name="at_once", title="At the same time", columns=columns, rows=tuple(rows))]

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.predict import Prediction, Predictor
+from wattstep.predict import CpuPredictor, Prediction, Predictor
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -27,7 +27,7 @@ ROWS = (
 
 def print_predictions(
     title: str,
-    predictor: Predictor,
+    predictor: Predictor | CpuPredictor,
     predictions: Sequence[Prediction],
     console: Console,
     *,
@@ -81,7 +81,7 @@ def _fits(one: Prediction) -> str:
 
 
 def _notes(
-    predictor: Predictor,
+    predictor: Predictor | CpuPredictor,
     predictions: Sequence[Prediction],
     largest: tuple[int | None, int | None],
 ) -> list[str]:
@@ -107,7 +107,14 @@ def _notes(
     shares |= {name: float(costs["share"]) for name, costs in last.unattributed.items()}
     largest_shares = sorted(shares.items(), key=lambda item: -item[1])[:LARGEST_KINDS]
     goes = ", ".join(f"{name} {100 * share:.0f} %" for name, share in largest_shares)
-    lines.append(f"At batch {predictions[-1].batch_size:,} time goes to: {goes}.")
+    total = predictions[-1].time.total
+    by_phase = ", ".join(
+        f"{phase} {100 * seconds / total:.0f} %"
+        for phase, seconds in predictions[-1].time.phases.items()
+    )
+    lines.append(
+        f"At batch {predictions[-1].batch_size:,} time goes to: {goes}; by phase {by_phase}."
+    )
     if predictor.fitted.checked and not all(one.within for one in predictions):
         rests = "Intervals are estimates: no prediction of such a training was ever checked."
     elif predictor.fitted.checked:

@@ -118,7 +118,7 @@ def test_run_beside_a_foreground_job(machine: Machine) -> None:
 
 
 def test_a_board_of_one_memory_has_a_watchdog_and_an_account(machine: Machine) -> None:
-    run = trained(machine, "--seconds", "2", "--memory-reserve", "1MiB", **{SHARES_MEMORY: "1"})
+    run = trained(machine, "--seconds", "2", "--memory-reserve", "16MiB", **{SHARES_MEMORY: "1"})
     check(run, machine.ran())
     account = run.metrics["shared_memory"]
     total = float(np.nanmax(run.series.raw("system.total_memory")[1]))

@@ -118,6 +118,20 @@ def test_steps_are_the_profilers_marks_and_keep_their_numbers(training: TraceTab
     assert not training.whole
 
 
+def test_a_trace_that_begins_within_a_step_has_the_steps_behind_it_and_no_work_of_that_one() -> (
+    None
+):
+    """Of the first step there are no mark and no begin; its last kernel runs on within the second."""
+    cut = [row for row in step_of(5, 100) if row["start_ns"] >= 650]
+    made = tables_of(trace_of([*cut, *step_of(6, 1100), *step_of(7, 2100)]))
+    assert made.steps["index"].tolist() == [6, 7]
+    rows = table(made)
+    assert len(rows) == 2 * 26
+    late = [(row["step"], row["start_ns"]) for row in rows if row["name"] == "multi_tensor"]
+    assert late == [(6, 2090), (7, 3090)]  # and not that of 1090, which step 5 launched
+    assert sum(each.events for each in made.left_out.values()) == len(cut)
+
+
 def test_every_event_is_a_row_a_mark_or_left_out_for_a_reason(training: TraceTables) -> None:
     assert training.events == 3 * 27 + 2
     assert training.rows == len(table(training)) == 3 * 26

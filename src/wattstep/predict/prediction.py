@@ -9,6 +9,7 @@ from math import exp, log
 from typing import Any, Final
 
 from wattstep.devices.table import Device, Value
+from wattstep.predict.cpu.time import CpuTime
 from wattstep.predict.fitted import widened
 from wattstep.predict.power import Ranged
 from wattstep.predict.time import StepTime
@@ -22,6 +23,7 @@ from wattstep.schema.step_graph import StepGraph
 CONFIDENCE: Final = 0.9
 EXACT: Final = ("parameters", "buffers", "optimizer_state")  # whose bytes the network itself says
 HOST: Final = "waiting for the host"
+BETWEEN: Final = "between operations"
 POWER_UNKNOWN: Final = "the device's file does not say what its parts draw"
 SURE: Final = 0.98
 
@@ -65,6 +67,7 @@ class Prediction:
         within: Whether it is like the trainings that values were fitted to.
         fitted: Where the values behind it were fitted.
         notes: What a reader must know.
+        processor: On which it trains, "cuda" or "cpu".
     """
 
     device: Device
@@ -72,7 +75,7 @@ class Prediction:
     precision: str
     batch_size: int
     graph: StepGraph
-    time: StepTime
+    time: StepTime | CpuTime
     operation_seconds: FloatArray
     memory: Memory
     fits_with: float
@@ -82,6 +85,7 @@ class Prediction:
     within: bool
     fitted: str
     notes: tuple[str, ...] = ()
+    processor: str = "cuda"
 
     # --- figures -------------------------------------------------------------------------------
 
@@ -121,7 +125,10 @@ class Prediction:
 
     @property
     def system_memory(self) -> Figure:
-        """In use by the whole system, less the idle one's, in B: what it would take, were there no end to it."""
+        """In use by the whole system, less the idle one's, in B: what it would take, were there no end to it.
+
+        On a CPU resident in the process, which is the same but for pages that others have, too.
+        """
         memory = self.memory
         low, high = widened(memory.used, self.reach["system"])
         if memory.used <= memory.floor.value:  # the floor decides, and is as sure as its range
@@ -215,7 +222,7 @@ class Prediction:
                 "energy_per_sample": per_sample,
                 "mean_power": self.mean_power,
                 "peak_memory": self.system_memory,
-                "device_peak_memory": self.reserved_memory,
+                **({} if self.processor == "cpu" else {"device_peak_memory": self.reserved_memory}),
                 "memory_breakdown": self.memory_breakdown,
             }
         )
@@ -227,7 +234,7 @@ class Prediction:
             engine=self.engine,
             batch_size=self.batch_size,
             precision=self.precision,
-            processor="cuda",
+            processor=self.processor,
             device={"model": self.device.title},
             target=f"predicted:{self.device.name}",
             notes=(
@@ -241,7 +248,9 @@ class Prediction:
             layers=self._rows(("layer",)),
             phases=self._rows(("phase",)),
             kinds=self._rows(("kind",)),
-            unattributed={HOST: Figures(self._costs(waits))},
+            unattributed={
+                HOST if self.processor != "cpu" else BETWEEN: Figures(self._costs(waits))
+            },
         )
 
     def _rows(self, labels: tuple[str, ...]) -> tuple[CostRow, ...]:
@@ -262,7 +271,7 @@ class Prediction:
         ordered = sorted(sums.items(), key=lambda item: -item[1][1])
         return tuple(
             CostRow(
-                labels={**dict(zip(labels, key, strict=True)), "processor": "cuda"},
+                labels={**dict(zip(labels, key, strict=True)), "processor": self.processor},
                 figures=Figures(self._costs(seconds, calls=calls, flops=flops, moved=size)),
             )
             for key, (calls, seconds, flops, size) in ordered

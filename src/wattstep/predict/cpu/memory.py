@@ -20,6 +20,8 @@ from wattstep.predict.cpu.arena import KEPT_EACH, SMALL, Arena
 from wattstep.predict.work import FLOAT
 from wattstep.schema.step_graph import Convolution, StepGraph
 
+# Of the arena, as it has become once torch is loaded and data are prepared.
+THRESHOLD: Final = 1_000_000
 STEPS: Final = (
     3  # the first makes the optimizer's state and what kernels keep; later ones find it there
 )

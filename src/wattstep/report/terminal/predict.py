@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.predict import Prediction, Predictor
+from wattstep.predict import CpuPredictor, Prediction, Predictor
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -27,7 +27,7 @@ ROWS = (
 
 def print_predictions(
     title: str,
-    predictor: Predictor,
+    predictor: Predictor | CpuPredictor,
     predictions: Sequence[Prediction],
     console: Console,
     *,
@@ -81,7 +81,7 @@ def _fits(one: Prediction) -> str:
 
 
 def _notes(
-    predictor: Predictor,
+    predictor: Predictor | CpuPredictor,
     predictions: Sequence[Prediction],
     largest: tuple[int | None, int | None],
 ) -> list[str]:

@@ -117,7 +117,7 @@ def test_what_the_file_prints_is_no_part_of_the_json(asked: object) -> None:
         ("lenet", ("--input", "3x32x32"), "needless-option", "--image-size"),
         ("lenet", ("--optimizer", "adam"), "needless-option", "FILE.py:make"),
         ("mine.py:make", (*INPUT, "--image-size", "32"), "needless-option", "--image-size"),
-        ("mine.py:leaves", INPUT, "file-fails", "SystemExit"),
+        ("mine.py:leaves", INPUT, "unfit-inputs", "SystemExit"),
         ("mine.py:make", (*INPUT, "--engine", "tflite"), "unknown-framework", "torch, torch-1.6"),
         ("mine.py:make", (*INPUT, "--batch", "100000000000000000000"), "out-of-range", "1,048,576"),
     ],

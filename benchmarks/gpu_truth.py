@@ -153,9 +153,10 @@ def recorded_step(
     steps = recorder.steps
 
     def marked() -> None:
-        steps.begin(machine.batch)
+        steps.samples = machine.batch
+        begun = steps.begin()
         step()
-        steps.end(float("nan"))
+        steps.end(begun, float("nan"))
 
     return marked
 
@@ -258,11 +259,12 @@ def marks_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             costs: dict[bool, list[int]] = {True: [], False: []}
             for _ in range(MARKED):
                 begin = time.perf_counter_ns()
-                steps.begin(machine.batch)
+                steps.samples = machine.batch
+                begun = steps.begin()
                 phases = steps.phases_on
                 for phase in ("data", "forward", "backward", "optimizer"):
                     steps.mark(phase)
-                steps.end(0.0)
+                steps.end(begun, 0.0)
                 costs[phases].append(time.perf_counter_ns() - begin)
             yield (
                 label,

@@ -66,10 +66,11 @@ def predict(
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
     from wattstep.cli.progress import stages_of
-    from wattstep.predict import predictor_for
+    from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import OptimizerSettings, Preparation
 
     device = devices.find(on)
+    check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
     of: Specification | ModuleSource
     own = ".py:" in what

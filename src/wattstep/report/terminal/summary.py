@@ -16,6 +16,7 @@ from wattstep.insight.advise.advice import Advice
 from wattstep.report import machines, wording
 from wattstep.report.divisions import Part, divisions, named_layers
 from wattstep.report.tables import seconds
+from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
@@ -204,6 +205,10 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
     for _ in ("time", "share", "energy"):
         grid.add_column(no_wrap=True, justify="right")
     grid.add_column(no_wrap=True)
+    narrow = Grid.grid(padding=(0, 2, 0, 0))  # figures below the names, where these would be cut
+    narrow.add_column(no_wrap=True)
+    narrow.add_column(overflow="fold")
+    cells_of_rows: list[list[str]] = []
     labels = ["top layer"] * len(layers) + ["costliest"] + [""] * len(rows)
     for label, row in zip(labels, (*layers, *rows), strict=False):
         place = ", ".join(
@@ -215,8 +220,12 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
         shown = [show(figure) for figure in known]
         cells = [each.value for each in shown] + [""] * (3 - len(shown))
         status = weakest(figure.status for figure in known).value if known else ""
-        grid.add_row(label, name, *cells, Text(status, style=STYLES.get(status, "dim")))
-    return grid
+        cells_of_rows.append([label, name, *cells, status])
+        state = Text(status, style=STYLES.get(status, "dim"))
+        grid.add_row(label, name, *cells, state)
+        beside = Text("  ").join([*(Text(cell) for cell in cells if cell), state])
+        narrow.add_row(label, Text.assemble(name, "\n  ", beside))
+    return grid if keeps_words(cells_of_rows, 1, console, gap=2) else narrow
 
 
 def _costs(row: CostRow) -> tuple[float, float]:

@@ -34,6 +34,8 @@ _FIRST: Final = tuple(
 )
 COSTLIEST: Final = 3  # operations
 MOST_CAUTIONS: Final = 5
+FEW_CAUTIONS: Final = 3  # where each takes two lines
+ROOMY: Final = 100  # columns
 BAR: Final = 30  # cells
 SMALL: Final = 0.03  # of a whole: at most a cell
 WIDEST: Final = 110  # columns that the screen takes
@@ -63,7 +65,7 @@ def print_summary(
     if advice is not None:
         console.print(_advised(advice), width=width)
     for line in (
-        *_cautions(report),
+        *_cautions(report, MOST_CAUTIONS if width >= ROOMY else FEW_CAUTIONS),
         *(f"{each.part}: failed inside: {each.reason}" for each in failures),
     ):
         console.print(_marked("!", plain(line)), width=width)
@@ -251,14 +253,14 @@ def _advised(advice: Sequence[Advice]) -> Group:
     )
 
 
-def _cautions(report: RunReport) -> list[str]:
-    """What mars the figures, the gravest first."""
+def _cautions(report: RunReport, most: int) -> list[str]:
+    """What mars the figures, the gravest first, and how many more there are."""
     known = [one for one in wording.cautions(report) if not one.slight]
     ranked = sorted(known, key=lambda one: not one.grave)
     lines = list(dict.fromkeys(one.text for one in ranked))
-    more = len(lines) - MOST_CAUTIONS
+    more = len(lines) - most
     return [
-        *lines[:MOST_CAUTIONS],
+        *lines[:most],
         *([f"{more} more: wattstep show RUN --full"] if more > 0 else []),
     ]
 

@@ -28,6 +28,14 @@ class UnknownFigureError(KeyError):
         return f"there is no figure {name!r} here{hint}"
 
 
+def _spelt(entry: Entry) -> str:
+    if isinstance(entry, Figure):
+        return str(entry)
+    if isinstance(entry, Mapping):
+        return "; ".join(f"{key} {figure}" for key, figure in entry.items())
+    return "; ".join(map(str, entry))
+
+
 class Figures(Mapping[str, Any]):
     """Figures by name, in order.
 
@@ -58,7 +66,9 @@ class Figures(Mapping[str, Any]):
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._entries!r})"
+        """A line a figure, as a prompt or a notebook shows them."""
+        lines = [f"  {name}: {_spelt(entry)}" for name, entry in self._entries.items()]
+        return "\n".join([f"{type(self).__name__}:", *lines])
 
     def figure(self, name: str) -> Figure | None:
         """An entry that is one figure; None where there is none of that name."""

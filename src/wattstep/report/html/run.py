@@ -127,7 +127,9 @@ def _costliest(report: RunReport) -> dict[str, Any] | None:
 
 
 def _cost(row: CostRow, what: str) -> tuple[str, Shown]:
-    texts = (row.layer,) if not row.name else (row.name, row.layer, row.phase)
+    # Layers of a Sequential have numbers for names.
+    layer = f"layer {row.layer}" if row.layer.isdecimal() else row.layer
+    texts = (layer,) if not row.name else (row.name, layer, row.phase)
     return plain(" · ".join(text for text in texts if text)), show(row.figures[what])
 
 

@@ -82,8 +82,6 @@ def _report_runs(
     daily = [_daily(path) for path in contents.daily]
     if not reported and not daily:
         raise DamagedRunError("; ".join(run.reason for run in unreadable))
-    # A daily training has nothing else on a page: Figure 10 is what it tells.
-    paper = paper or bool(contents.daily)
     failures = Failures()
     _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
     days = {"daily": [one.to_dict() for one in daily]} if daily else {}

@@ -241,6 +241,6 @@ def test_machines_and_versions_are_named_and_counted_where_they_differ() -> None
 
 
 def test_a_sweep_has_the_papers_figures_where_they_are_asked_for() -> None:
-    shown, runs = report(outcome("lenet", 4)), [synthetic.reported()]
+    shown, runs = report(outcome("lenet", 4)), [synthetic.reported(document=synthetic.document())]
     assert 'id="paper"' not in render_sweep(shown, runs)
     assert 'id="paper"' in render_sweep(shown, runs, paper=True)

@@ -8,7 +8,13 @@ from typing import Final
 
 from wattstep.recorded import memory
 from wattstep.schema.figure import Figure, Status, missing
-from wattstep.schema.step_memory import DEVICE, DeviceMemory
+from wattstep.schema.step_memory import (
+    CACHE_AT_PEAK,
+    CACHE_AT_REST,
+    DEVICE,
+    AllocatorCache,
+    DeviceMemory,
+)
 
 KEPT: Final = "kept_by_kernels"
 OUTSIDE: Final = "outside_allocator"
@@ -16,6 +22,11 @@ REST: Final = "activations_and_rest"
 HOST: Final = "training_on_host"
 ELSE: Final = "other_programs_and_system"
 LEFT: Final = "left"
+NO_BLOCKS: Final = (
+    "the allocator did not tell its blocks: torch's own does, CUDA's (cudaMallocAsync) and old releases "
+    "do not"
+)
+IN_STEP: Final = "at the end of the operation of a step during which most was in use"
 _METHODS: Final = {
     "kernel_scratch": (
         Status.MEASURED,
@@ -194,6 +205,68 @@ def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[s
     return named | {
         name: _figure(name, size, peak) for name, size in sizes.items() if name not in of_model
     }
+
+
+def allocator_cache(cache: AllocatorCache, allocator: str, when: str) -> dict[str, Figure]:
+    """What an allocator kept free at a moment, and what of it does not serve; bytes.
+
+    Args:
+        cache: At that moment.
+        allocator: As `Instruments.device_allocator` names it.
+        when: The moment in words.
+    """
+    methods = {
+        "free": (cache.free, "had from the driver and handed to nobody"),
+        "fragments": (cache.fragments, "of that, in segments of which a part was in use"),
+        "largest_free_block": (cache.largest, "the largest free block"),
+        "unusable": (
+            cache.unusable,
+            "free blocks smaller than the largest in use: an allocation as large finds no room "
+            "in them",
+        ),
+    }
+    return {
+        name: Figure(
+            value=float(size), unit="B", status=Status.MEASURED, source=allocator,
+            method=f"{method}, {when}",
+        )
+        for name, (size, method) in methods.items()
+    }  # fmt: skip
+
+
+def marked_cache(events: Sequence[memory.Event], allocator: str) -> dict[str, Figure]:
+    """What the allocator kept free by a run's marks: at the peak of a step that was followed, else between steps."""
+    figures = {"free": missing("B", NO_BLOCKS)}
+    for moment, when in (
+        (CACHE_AT_PEAK, IN_STEP),
+        (CACHE_AT_REST, "between steps, after the last one"),
+    ):
+        prefix = DEVICE + moment
+        sizes = {
+            name.removeprefix(prefix): size for name, size in events if name.startswith(prefix)
+        }
+        if sizes:
+            figures = allocator_cache(AllocatorCache(**sizes), allocator, when)
+            break
+    most = dict(events).get(f"{DEVICE}fragments")
+    if most is not None:
+        figures["most_fragments"] = Figure(
+            value=float(most), unit="B", status=Status.MEASURED, source=allocator,
+            method="most that lay free in segments of which a part was in use, at any time",
+        )  # fmt: skip
+    return figures
+
+
+def flushes(events: Sequence[memory.Event], allocator: str) -> Figure | None:
+    """How often the allocator gave its cache back to the driver to serve an allocation; None: not told."""
+    count = dict(events).get(f"{DEVICE}flushes")
+    if count is None:
+        return None
+    return Figure(
+        value=float(count), unit="count", status=Status.COUNTED, source=allocator,
+        method="allocations that were served only after all free memory had gone back to the "
+        "driver, since the process began: the device is waited for each time",
+    )  # fmt: skip
 
 
 def shared_account(

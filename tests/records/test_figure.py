@@ -177,6 +177,8 @@ def test_a_prompt_shows_a_figure_and_a_run_s_figures_as_one_would_write_them() -
             "cores": (time, time),
             "by_category": {"weights": Figure(value=4.0, unit="B", status=Status.COUNTED)},
             "energy": missing("J", "no sensor"),
+            "power": missing("W", "no sensor"),
+            "rails": {},
         }
     )
     assert repr(metrics).splitlines() == [
@@ -185,4 +187,6 @@ def test_a_prompt_shows_a_figure_and_a_run_s_figures_as_one_would_write_them() -
         "  cores: 18.4 ms (17.5 to 19.3, measured); 18.4 ms (17.5 to 19.3, measured)",
         "  by_category: weights 4.00 B (counted)",
         "  energy: missing: no sensor",
+        "  power: missing: as for energy",
+        "  rails: none",
     ]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import beside, divisions, named_layers
+from wattstep.report.divisions import beside, divisions, named_layers, spoken_layer
 from wattstep.report.html import charts
 from wattstep.report.html.flame import flame_chart
 from wattstep.report.html.learning import learning_charts
@@ -127,7 +127,8 @@ def _costliest(report: RunReport) -> dict[str, Any] | None:
 
 
 def _cost(row: CostRow, what: str) -> tuple[str, Shown]:
-    texts = (row.layer,) if not row.name else (row.name, row.layer, row.phase)
+    layer = spoken_layer(row.layer)
+    texts = (layer,) if not row.name else (row.name, layer, row.phase)
     return plain(" · ".join(text for text in texts if text)), show(row.figures[what])
 
 

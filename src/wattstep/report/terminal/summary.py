@@ -14,7 +14,7 @@ from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import Part, divisions, named_layers
+from wattstep.report.divisions import Part, divisions, named_layers, spoken_layer
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES
@@ -229,7 +229,9 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
     labels = ["top layer"] * len(layers) + ["costliest"] + [""] * len(rows)
     for label, row in zip(labels, (*layers, *rows), strict=False):
         place = ", ".join(
-            brief(part) for part in (row.layer, row.phase) if part and not part.startswith("(")
+            brief(part)
+            for part in (spoken_layer(row.layer), row.phase)
+            if part and not part.startswith("(")
         )
         name = f"{brief(row.name)} ({place})" if row.name and place else brief(row.name) or place
         figures = [row.figures.figure(key) for key in ("time", "share", "energy")]

@@ -214,12 +214,14 @@ def predict(
         InvalidValueError: An argument is none, the module cannot be captured, or the device's values do not reach.
     """
     from wattstep import devices, engines
-    from wattstep.predict import predictor_for
+    from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
     batch_size, *sample = _whole_numbers(getattr(inputs, "shape", inputs))
     if not callable(model):
-        raise InvalidValueError(f"{model!r} is no torch module, and no function that gives one")
+        raise InvalidValueError(
+            f"{model!r} is no torch module, and no function that gives one", id="not-a-module"
+        )
     if isinstance(optimizer, str):
         settings = OptimizerSettings.parse(optimizer)
     else:
@@ -232,10 +234,10 @@ def predict(
         classes=classes,
         integers="int" in str(getattr(inputs, "dtype", "")),
     )
+    where = devices.find(device)
+    check_device(where, engine=engine, precision=precision, mode=mode)
     captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), precision)
-    predictor = predictor_for(
-        captured, devices.find(device), engine=engine, precision=precision, mode=mode
-    )
+    predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
     return predictor.at(batch_size)
 
 
@@ -251,7 +253,8 @@ def _whole_numbers(shape: Any) -> list[int]:
         sizes = []
     if not sizes or min(sizes) < 1:
         raise InvalidValueError(
-            f"inputs {shape!r}: a batch, or its shape in whole numbers from 1 on, e.g. (16, 3, 224, 224)"
+            f"inputs {shape!r}: a batch, or its shape in whole numbers from 1 on, e.g. (16, 3, 224, 224)",
+            id="malformed-shape",
         )
     return sizes
 
@@ -272,7 +275,8 @@ def _settings_of(optimizer: Any, model: Any) -> OptimizerSettings:
         defaults, groups = optimizer.defaults, optimizer.param_groups
     except AttributeError:
         raise InvalidValueError(
-            f'optimizer {optimizer!r}: torch\'s object, or text as "adam" or "sgd,momentum=0.9"'
+            f'optimizer {optimizer!r}: torch\'s object, or text as "adam" or "sgd,momentum=0.9"',
+            id="not-an-optimizer",
         ) from None
     updated = {id(each) for group in groups for each in group["params"]}
     if hasattr(model, "parameters") and not isinstance(
@@ -283,7 +287,8 @@ def _settings_of(optimizer: Any, model: Any) -> OptimizerSettings:
         if others or not trained <= updated:
             raise InvalidValueError(
                 f"the optimizer has {len(updated & trained)} of the model's {len(trained)} parameters that train, and "
-                f"{len(others)} of other models: it must have all of the former (freeze what stays), and no others"
+                f"{len(others)} of other models: it must have all of the former (freeze what stays), and no others",
+                id="other-optimizer",
             )
     numbers = {
         key: value

@@ -174,7 +174,8 @@ def _layouts(
 def _layout(
     marks: Marks, phases: Phases, n: int, row: int, edges: FloatArray, parts: dict[Piece, int]
 ) -> Layout:
-    cuts, kinds = [0.0], []
+    cuts = [0.0]
+    kinds: list[int] = []
 
     def until(end: float, part: Part) -> None:
         if end > cuts[-1]:

@@ -16,6 +16,8 @@ from wattstep.schema.operation_times import OperationTimes
 CLEAN_S: Final = 1.0  # of steps that nothing is attached to
 LEAST_CLEAN: Final = 2
 MOST_CLEAN: Final = 50
+LEAST_TIMED: Final = 2
+TIMED_S: Final = 10.0
 TIMED: Final = 3  # steps whose operations are timed; the least of each operation counts
 
 
@@ -51,7 +53,9 @@ def time_operations(trainer: TorchTrainer) -> OperationTimes:
         trainer.step()
         steps.append((clock() - begin) / 1e9)
     graphs, times = [], []
-    for _ in range(TIMED):
+    while len(times) < LEAST_TIMED or (
+        len(times) < TIMED and sum(float(each.sum()) for each in times) < TIMED_S
+    ):
         taking = _TimedCapture(trainer, clock)
         with taking:
             losses = [trainer.take(update, taking.phase) for update in trainer.updates]

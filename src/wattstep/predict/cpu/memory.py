@@ -255,6 +255,8 @@ class _Replay:
                 ("data", shape), sizes.gradient, [data], ("out", *_layout(one, given=False)),
             )  # fmt: skip
         weights = sorted(rest, key=lambda k: -self.graph.sizes[k])
+        if not weights:  # they are frozen
+            return
         self._kernel(
             [given, (_layout(one, given=False), LAYOUT, sizes.taken)],
             ("weights", shape), sizes.weights, weights[:1], ("weights out", shape),

@@ -16,10 +16,11 @@ from wattstep.schema.step_graph import Convolution, StepGraph
 
 STARTING: Final = ("forward", "backward", "optimizer")
 LOOK: Final = "look"  # at a tensor: nothing is computed
-CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE = (
+CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED = (
     "convolution", "column convolution", "pointwise convolution", "image convolution", "depthwise convolution",
+    "transposed convolution",
 )  # fmt: skip
-CONVOLUTIONS: Final = (CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE)
+CONVOLUTIONS: Final = (CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED)
 PRODUCT: Final = "matrix product"
 OTHERS: Final = (
     PRODUCT, "attention", "recurrent", "normalization", "pooling", "embedding", "loss", "activation",
@@ -87,7 +88,7 @@ def work_of(graph: StepGraph, *, cache: float, threads: int = 1) -> CpuWork:
     for place, one in graph.convolutions.items():
         if takes_onednn(one, threads):  # copies into its layouts and out of them
             sizes = layouts_of(one)
-            passes = 1 if graph.phases[place] == "forward" else 2
+            passes = max(1, round(graph.flops[place] / flops_of_pass(one)))
             moved[place] += 2 * passes * (sizes.taken + sizes.given)
     inside = moved <= cache
     features = np.stack(
@@ -121,6 +122,8 @@ def kind_at(graph: StepGraph, place: int, threads: int = 1) -> str:
 
 def convolution_kind(one: Convolution, threads: int = 1) -> str:
     """Which of the kernels for convolutions runs."""
+    if one.transposed:
+        return TRANSPOSED
     if one.groups > 1 and one.groups == one.inputs:
         return DEPTHWISE
     if not takes_onednn(one, threads):
@@ -138,6 +141,13 @@ def operation_seconds(work: CpuWork, values: Mapping[str, Mapping[str, float]]) 
     table = np.array([[values[kind][name] for name in VALUES] for kind in KINDS])
     seconds: FloatArray = (work.features * table[work.kinds]).sum(axis=1)
     return seconds
+
+
+def flops_of_pass(one: Convolution) -> float:
+    """FLOPs of one pass of a convolution, multiply-adds as two: forward, or one of its gradients."""
+    pixels = prod(one.input_size if one.transposed else one.output_size)
+    pairs = one.inputs * one.outputs / one.groups
+    return 2 * one.images * pixels * pairs * prod(one.kernel)
 
 
 def step_time(

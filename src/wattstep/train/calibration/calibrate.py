@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from wattstep import devices, engines
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.predict.cpu.time import KINDS
 from wattstep.record.sensors.machine import caches, describe
 from wattstep.schema.ceilings import Asked, Ceilings, identity
 from wattstep.train.calibration.device_file import Machine, chosen, device_toml
@@ -34,7 +35,9 @@ PROBES: Final = (
     ProbeSettings(workload="gpt", batch_size=1),
     ProbeSettings(workload="alexnet", batch_size=4),
     ProbeSettings(workload="inceptionv1", batch_size=4),
-    ProbeSettings(workload="seq2seq", batch_size=4),
+    ProbeSettings(workload="ds-cnn", batch_size=16),
+    ProbeSettings(workload="mobilenetv1-vww", batch_size=4),
+    ProbeSettings(workload="resnet50", batch_size=1),
 )
 Tell = Callable[[str, float, str], None]
 Measure = Callable[[ProbeSettings], Probe]
@@ -145,7 +148,7 @@ def _left(begin: float, done: int, rest: int) -> str:
 
 
 def _header(version: str) -> dict[str, Any]:
-    return {"machine": dict(identity(describe())), "engine": version}
+    return {"machine": dict(identity(describe())), "engine": version, "kinds": list(KINDS)}
 
 
 def _machine() -> Machine:
@@ -216,7 +219,7 @@ class _Journal:
                 break  # cut off when it was killed
         if not documents or documents[0].get("header") != json.loads(json.dumps(header)):
             raise InvalidValueError(
-                f"{self._path} is of another machine or another version of the framework: remove it to begin anew"
+                f"{self._path} is of another machine or another version of the framework or of wattstep: remove it to begin anew"
             )
         self.entries = {each["name"]: each["value"] for each in documents[1:]}
         text = "".join(json.dumps(each) + "\n" for each in documents)

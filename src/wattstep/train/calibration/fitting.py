@@ -12,8 +12,16 @@ import numpy as np
 from scipy.optimize import nnls
 
 from wattstep.errors import RecordingError
-from wattstep.predict.cpu.time import CODES, LOOK, STARTING, VALUES, CpuWork, operation_seconds
-from wattstep.schema.arrays import FloatArray
+from wattstep.predict.cpu.time import (
+    CODES,
+    KINDS,
+    LOOK,
+    STARTING,
+    VALUES,
+    CpuWork,
+    operation_seconds,
+)
+from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.train.calibration.probe import Probe
 
 LEAST_PROBES: Final = 4
@@ -21,9 +29,15 @@ LEAST_ROWS: Final = 3  # of a kind that is fitted by itself
 LEAST_S: Final = 2e-7  # of an operation: what the clock tells apart
 UNITS: Final = np.array([1e-6, 1e-10, 1e-10, 1e-10])  # of `VALUES`, so that all are of like size
 LEAST_VALUES: Final = np.array([5e-7, 1e-12, 1e-11, 3e-11])  # of all kinds together
-PRIOR: Final = 1.0  # how many operations what all kinds have in common weighs against a kind's own
-LARGE: Final = 5.0  # weight of operations that take most of the time
-SMALL: Final = 0.2  # and of those that take least
+# How much what all kinds have in common weighs against a kind's own operations: as much as one that
+# takes this part of a step, squared.
+PRIOR: Final = 0.005
+# How much a value that is twice that of single operations weighs against a whole step that is off by all of its time.
+HOLD: Final = 0.15
+LEAST_START: Final = np.array(
+    [1e-7, 1e-7, 1e-7, 1e-6]
+)  # of what is between operations, and of steps
+STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), "step_s")
 DISTURBED: Final = 0.1  # cores that other processes take: more widens
 DISTURBED_SPREAD: Final = log(1.1)
 # Half intervals of memory: at least what trainings of this suite were off on the machine on which the
@@ -77,7 +91,7 @@ def fit(probes: Sequence[Probe]) -> Fit:
     Raises:
         RecordingError: They are too few.
     """
-    names = {probe.settings.workload for probe in probes if probe.rows}
+    names = {probe.settings.workload for probe in probes if probe.timed}
     if len(names) < LEAST_PROBES:
         raise RecordingError(
             f"{len(names)} trainings were measured: a fit takes {LEAST_PROBES} at least"
@@ -167,29 +181,38 @@ def peak_of(probe: Probe, floor: float, memory: Mapping[str, float]) -> float:
 
 def fit_time(probes: Sequence[Probe]) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Rooflines of kinds, and what the framework takes between operations."""
-    timed = [probe for probe in probes if probe.rows]
+    timed = [probe for probe in probes if probe.timed]
     works = [probe.work for probe in timed]
     features = np.concatenate([work.features for work in works])
     seconds = np.maximum(np.concatenate([p.operation_seconds for p in timed]), LEAST_S)
     codes = np.concatenate([work.kinds for work in works])
-    common = np.maximum(_roofline(features, seconds, codes != CODES[LOOK], None), LEAST_VALUES)
+    # What an operation may be off by grows with the root of its time; each training counts the same.
+    whole = np.concatenate([np.full(len(p.rows), p.operation_seconds.sum()) for p in timed])
+    weights = 1 / np.sqrt(seconds * whole)
+    computes = codes != CODES[LOOK]
+    common = _roofline(features, seconds, weights, computes, None)
+    common = np.maximum(common, LEAST_VALUES)
     kinds = {}
     for kind, code in CODES.items():
         mine = codes == code
-        own = _roofline(features, seconds, mine, common) if mine.sum() >= LEAST_ROWS else common
+        own = common
+        if mine.sum() >= LEAST_ROWS:
+            own = _roofline(features, seconds, weights, mine, common)
         kinds[kind] = dict(zip(VALUES, own.tolist(), strict=True))
-    return kinds, _between(timed, works, kinds)
+    return _to_whole_steps(probes, kinds, _between(timed, works, kinds))
 
 
 def _roofline(
-    features: FloatArray, seconds: FloatArray, mine: Any, prior: FloatArray | None
+    features: FloatArray,
+    seconds: FloatArray,
+    weights: FloatArray,
+    mine: BoolArray,
+    prior: FloatArray | None,
 ) -> FloatArray:
-    """Non-negative values whose sum of products with the features is the time: relative errors count."""
-    times = seconds[mine]
-    weights = np.clip(np.sqrt(times / times.mean()), SMALL, LARGE)
-    matrix = features[mine] * UNITS / times[:, None] * weights[:, None]
-    wanted = weights
-    if prior is not None:  # each value of the prior as so many operations that take it alone
+    """Non-negative values whose sum of products with the features is the time."""
+    matrix = features[mine] * UNITS * weights[mine][:, None]
+    wanted = seconds[mine] * weights[mine]
+    if prior is not None:
         matrix = np.vstack([matrix, np.diag(PRIOR * UNITS / prior)])
         wanted = np.concatenate([wanted, np.full(len(prior), PRIOR)])
     solution: FloatArray = nnls(matrix, wanted)[0] * UNITS
@@ -207,8 +230,36 @@ def _between(
         rows.append(np.array([*(1e-6 * each for each in starts), 1e-5]) / step)
         rests.append((step - float(probe.operation_seconds.sum())) / step)
     solution = nnls(np.array(rows), np.array(rests))[0] * np.array([1e-6, 1e-6, 1e-6, 1e-5])
-    names = [*(f"{phase}_start_s" for phase in STARTING), "step_s"]
-    return dict(zip(names, solution.tolist(), strict=True))
+    return dict(zip(STEP, solution.tolist(), strict=True))
+
+
+def _to_whole_steps(
+    probes: Sequence[Probe], kinds: Mapping[str, Mapping[str, float]], step: Mapping[str, float]
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Values with which whole steps take their time: as near to those of single operations as they allow."""
+    table = np.array([[kinds[kind][name] for name in VALUES] for kind in KINDS])
+    prior = np.maximum(table, LEAST_VALUES).ravel()
+    start = np.maximum([step[name] for name in STEP], LEAST_START)
+    prior = np.concatenate([prior, start])
+    rows = []
+    for probe in probes:
+        work = probe.work
+        amounts = np.zeros((len(KINDS), len(VALUES)))
+        np.add.at(amounts, work.kinds, work.features)
+        starts = [work.starts[phase] for phase in STARTING]
+        rows.append(np.concatenate([amounts.ravel(), starts, [1.0]]) * prior / probe.seconds)
+    matrix = np.vstack([np.array(rows), np.diag(np.full(len(prior), HOLD))])
+    wanted = np.concatenate([np.ones(len(rows)), np.full(len(prior), HOLD)])
+    solution = nnls(matrix, wanted, maxiter=50 * len(prior))[0] * prior
+    split = len(KINDS) * len(VALUES)
+    fitted = solution[:split].reshape(len(KINDS), len(VALUES))
+    return (
+        {
+            kind: dict(zip(VALUES, fitted[code].tolist(), strict=True))
+            for kind, code in CODES.items()
+        },
+        dict(zip(STEP, solution[split:].tolist(), strict=True)),
+    )
 
 
 def seconds_of(

@@ -39,13 +39,11 @@ class ProbeSettings:
         workload: Its name.
         batch_size: Samples of a step.
         threads: Of its operations.
-        operations: Whether these are timed, too.
     """
 
     workload: str
     batch_size: int
     threads: int = 1
-    operations: bool = True
 
     @property
     def name(self) -> str:
@@ -70,7 +68,7 @@ class Probe:
         steps: Time of steps that nothing was attached to.
         clock: As `OperationTimes.clock`.
         starts: Operations by phase that compute something.
-        rows: Of each operation: index into `cpu.time.KINDS`, its features, its time.
+        rows: Of each operation: index into `cpu.time.KINDS`, its features, its time; 0: it was not timed.
         others: Cores that other processes took meanwhile.
     """
 
@@ -93,6 +91,11 @@ class Probe:
     def seconds(self) -> float:
         """Time of a step: the least, since whatever disturbs only slows down."""
         return min(self.steps)
+
+    @property
+    def timed(self) -> bool:
+        """True if its operations were timed."""
+        return any(row[-1] for row in self.rows)
 
     @property
     def work(self) -> CpuWork:
@@ -169,7 +172,7 @@ def measure_probe(settings: ProbeSettings) -> Probe:
         steps=times.steps,
         clock=times.clock,
         starts=work.starts,
-        rows=_rows(work, times) if settings.operations else (),
+        rows=_rows(work, times),
         others=others,
     )
 

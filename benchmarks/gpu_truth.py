@@ -15,7 +15,9 @@ marks    what the marks of a step cost the host, with and without events in the 
 cost     recorded and plain steps in turns, 40 at a time, on-off-off-on; by a stopwatch that waits
 kernels  time of kernels in the table of operations beside the sums of Nsight Systems over other steps of
          the same training, where `nsys` is there, else of torch's own profiler; whether operations and
-         what no operation covers add up to the step, in time and in each rail's energy
+         what no operation covers add up to the step, in time and in each rail's energy; what tracing
+         costs the device for each piece of work, and how long traced steps are that were played again
+         without that, beside clean ones
 energy   energy of the whole run by the sampled power beside the difference of NVML's own counter
 memory   the allocator's peak, what the driver counts, and what it has left, beside the run's figures,
          and whether its categories add up to the peak
@@ -305,7 +307,7 @@ def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
 def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield (
         "training", "kernels, run", "kernels, profiler", "by", "off", "time of parts less step",
-        "energy of parts less step", "traced",
+        "energy of parts less step", "traced", "tracing costs a piece", "steps played untraced, off",
     )  # fmt: skip
     for name in in_time(options):
         training = Training(name, machine)
@@ -334,7 +336,16 @@ def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]
                 f"{time_off:+.1e}",
                 energy_off,
                 recorder.windows,
+                *_untraced(run),
             )
+
+
+def _untraced(run: Run) -> tuple[str, str]:
+    """What tracing cost the device for each piece of work, and how long replayed steps are beside clean ones."""
+    timeline = None if run.breakdown.reason is not None else run.breakdown.timeline
+    if timeline is None or timeline.cost is None:
+        return "no kernels", "no kernels"
+    return f"{timeline.cost.piece_s * 1e6:.2f} µs", f"{timeline.residual:+.2%}"
 
 
 def _not_conserved(document: dict[str, Any]) -> tuple[float, str]:

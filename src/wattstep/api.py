@@ -214,7 +214,7 @@ def predict(
         InvalidValueError: An argument is none, the module cannot be captured, or the device's values do not reach.
     """
     from wattstep import devices, engines
-    from wattstep.predict import Predictor
+    from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
     batch_size, *sample = _whole_numbers(getattr(inputs, "shape", inputs))
@@ -232,10 +232,10 @@ def predict(
         classes=classes,
         integers="int" in str(getattr(inputs, "dtype", "")),
     )
+    where = devices.find(device)
+    check_device(where, engine=engine, precision=precision, mode=mode)
     captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), precision)
-    predictor = Predictor(
-        captured, devices.find(device), engine=engine, precision=precision, mode=mode
-    )
+    predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
     return predictor.at(batch_size)
 
 

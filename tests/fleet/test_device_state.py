@@ -216,7 +216,7 @@ def test_a_folder_of_somebody_else_has_no_files_written(board: Path, tmp_path: P
         ("power mode", "0; reboot"),
     ):
         (tmp_path / ORIGINALS).write_text(json.dumps({key: value}))
-        with refused("unusable-restore-record", "restore.json"):
+        with refused("unusable-restore-record", "restore.json", f"{key} = {value!r}"):
             Keeper(tmp_path, root=board, warn=pytest.fail)
     assert victim.read_text() == "mine"
 

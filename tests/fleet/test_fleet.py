@@ -275,8 +275,8 @@ def test_larger_batches_are_skipped_on_the_device_that_ran_out_of_memory_only(
 
 
 def test_what_is_wrong_with_one_device_stops_that_one(tmp_path: Path) -> None:
-    refused = MissingPartError("torch is not installed on the board")
-    b = Fake("b", lambda name: refused)
+    lacking = MissingPartError("torch is not installed on the board")
+    b = Fake("b", lambda name: lacking)
 
     def full(name: str) -> Outcome:
         one = Configuration(workload="lenet", batch_size=1, threads=1, device="c")

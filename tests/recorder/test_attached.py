@@ -121,7 +121,13 @@ def test_there_are_no_steps_and_it_is_said(program: Program, tmp_path: Path) -> 
     for name in ("step_time", "energy_per_step"):
         assert "from outside" in (run.metrics[name].reason or "")
     assert not report.operations
-    assert "recorded from outside: no steps" in run.summary()
+    shown = " ".join(run.summary().split())
+    assert "recorded from outside: no steps" in shown
+    assert (
+        "Recorded from outside: its steps and operations cannot be told; wattstep profile" in shown
+    )
+    for known in ("Recorded time", "CPU time", "Peak memory", "Cores kept busy"):
+        assert known in shown
     wattstep.explain(tmp_path / "run")
 
 

@@ -129,10 +129,8 @@ def test_the_description_of_a_run_survives_the_disk(tmp_path: Path) -> None:
 @given(st.integers().filter(lambda version: version != SCHEMA_VERSION))
 def test_another_schema_is_refused_and_named(version: int) -> None:
     document = {**an_info().to_dict(), "schema_version": version}
-    with pytest.raises(DamagedRunError) as refused:
+    with refused("other-schema", version):
         RunInfo.from_dict(document)
-    assert refused.value.id == "other-schema"
-    assert str(version) in str(refused.value)
 
 
 @given(JSON)

@@ -145,5 +145,5 @@ def test_a_calibration_of_another_board_or_none_is_refused(
 def test_percentages() -> None:
     assert parse_percent("0.5%") == 0.005
     for wrong in ("0.5", "-1%", "100%", "a%"):
-        with pytest.raises(InvalidValueError, match="--accuracy"):
+        with refused("malformed-percentage", "--accuracy"):
             parse_percent(wrong)

@@ -6,10 +6,10 @@ the cost of an event lies outside of it, in the time of whatever encloses it. Th
 for each phase from traced and neighbouring clean steps, taken off the enclosing operation, and
 what then remains of difference to the clean step is stated before phases are scaled to match.
 
-Work on a GPU is stamped by the GPU: it lasts as long in a traced step as in a clean one, and what
-tracing it costs lies with the call that launched it. So only events on the host count as cost, and
-a kernel's own duration is neither shortened nor scaled; its share of wall time is scaled as that of
-all rows, for together they make the step.
+Work on a GPU is stamped by the GPU, and its duration is not scaled; its share of wall time is, as that
+of all rows, for together they make the step. So only events on the host count as cost here. What
+tracing costs the GPU itself, and the host where phases of a GPU do not show it, is fitted and measured
+in `attribution.tables.timeline`.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "ceilings": "wattstep.cli.ceilings:ceilings",
         "observe": "wattstep.cli.observe:observe",
         "calibrate": "wattstep.cli.calibrate:calibrate",
+        "calibrate-device": "wattstep.cli.calibrate_device:calibrate_device",
         "export": "wattstep.cli.export:export",
         "runs": "wattstep.cli.runs:runs",
         "show": "wattstep.cli.show:show",

@@ -66,10 +66,11 @@ def predict(
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
     from wattstep.cli.progress import stages_of
-    from wattstep.predict import Predictor
+    from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import OptimizerSettings, Preparation
 
     device = devices.find(on)
+    check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
     of: Specification | ModuleSource
     own = ".py:" in what
@@ -93,7 +94,9 @@ def predict(
         with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
             captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
-            predictor = Predictor(captured, device, engine=engine, precision=precision, mode=mode)
+            predictor = predictor_for(
+                captured, device, engine=engine, precision=precision, mode=mode
+            )
             predictions = []
             for size in sizes:
                 stage(f"batch {size}")

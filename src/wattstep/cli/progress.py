@@ -219,7 +219,10 @@ def list_progress(
 
         def advance(item: str) -> None:
             number, share = next(begun, (total, 1.0))
-            show(f"{item}, {number} of {total}" if total > 1 else item, share)
+            if total > 1:
+                show(f"{item}, {number} of {total}", share)
+            else:
+                show(item, None)
 
         yield advance
 

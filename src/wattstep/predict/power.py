@@ -48,7 +48,7 @@ def power_of(power: Power, load: Mapping[str, float]) -> tuple[Ranged, dict[str,
             return None
         share = min(1.0, load.get(name, max(load.values())))
         dynamic = _ends(part.dynamic)
-        if name == "gpu":
+        if name == "gpu" and "gpu" in load:
             share = BUSY * load["gpu"] + MOVING * load["memory"] + ARITHMETIC * load["arithmetic"]
             dynamic = Ranged(
                 value=dynamic.value,
@@ -56,7 +56,7 @@ def power_of(power: Power, load: Mapping[str, float]) -> tuple[Ranged, dict[str,
                 high=dynamic.high * ACTIVITY_SPREAD,
             )
         parts[name] = _sum(_ends(part.idle), _times(dynamic, share))
-    if "gpu" not in parts or "memory" not in parts:
+    if not {"gpu" if "gpu" in load else "cpu", "memory"} <= set(parts):
         return None
     at_rails = [part for name, part in parts.items() if name != "rest"]
     total = _sum(*at_rails)

@@ -35,7 +35,7 @@ class ChildNews(TypedDict, total=False):
     """A line of what a child says: how far it is, a warning, or how it ended.
 
     `progress` has the fields of `train.loop.Progress`, `life` is a document of
-    `train.memory.life.Life`; `error`, `id` and `kind` are as `WattstepError.document` has them,
+    `train.memory.life.Life`, `probe` one of `train.calibration.probe.Probe`; `error`, `id` and `kind` are as `WattstepError.document` has them,
     `run` is the folder of a run that was recorded, and `problem` why that ended early.
     """
 
@@ -46,6 +46,7 @@ class ChildNews(TypedDict, total=False):
     batch_size: int
     accuracy: float
     life: Mapping[str, Any]
+    probe: Mapping[str, Any]
     run: str
     warning: str
     error: str

@@ -21,7 +21,7 @@ from tests.refusals import refused
 from tests.waiting import until
 
 from wattstep import load
-from wattstep.errors import InvalidValueError, RunExistsError
+from wattstep.errors import InvalidValueError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
 from wattstep.remote.ssh.job import Job
@@ -244,13 +244,13 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
     with closing(Leftovers(server.connect(), BoardOptions(), print)) as leftovers:
         (job,) = leftovers.look().jobs
         assert (job.state, job.title, job.run) == ("running", "train.py", "mine")
-        with refused("job-not-done", "--force"):
+        with refused("job-runs", "--force"):
             leftovers.clean(force=False)
         assert leftovers.fetch(tmp_path / "fetched") == []
         (server.home / "go").touch()
         until_ended(server)
         assert leftovers.look().jobs[0].state == "finished"
-        with refused("job-not-done", "--fetch"):
+        with refused("job-not-fetched", "--fetch"):
             leftovers.clean(force=False)
         assert leftovers.fetch(tmp_path / "fetched") == [tmp_path / "fetched/mine"]
         assert load(tmp_path / "fetched/mine").info.workload == "train"
@@ -413,7 +413,7 @@ def test_a_taken_folder_is_refused_before_anything_is_sent(server: Server, tmp_p
     said: list[str] = []
     with (
         board(server, said) as place,
-        pytest.raises(RunExistsError, match="exists already"),
+        refused("run-exists"),
     ):
         place.train(tiny(tmp_path), print, print, None)
     assert not any("to the board" in line for line in said)

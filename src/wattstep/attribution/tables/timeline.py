@@ -129,7 +129,8 @@ def untraced(
     """
     if steps.host_ns is None or marks.host_ns is None:
         return None
-    known: BoolArray = np.isfinite(steps.host_ns).all(axis=1)
+    begun, ended = np.isfinite(steps.host_ns).T
+    known: BoolArray = begun & ended
     of_known = known[clean]
     clean, kind_of_clean = clean[of_known], kind_of_clean[of_known]
     if not len(clean) or not known[by_kind.windows].all():

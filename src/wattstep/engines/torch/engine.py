@@ -27,6 +27,7 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import ModuleSource, Preparation, Specification
 
 if TYPE_CHECKING:
+    from wattstep.schema.operation_times import OperationTimes
     from wattstep.schema.step_graph import StepFamily
 
 T = TypeVar("T")
@@ -161,6 +162,13 @@ class TorchEngine(Engine):
         """As `Engine.ceilings`."""
         measured: Ceilings = require("wattstep.engines.torch.ceilings").measure(asked, tell)
         return measured
+
+    def time_operations(self, trainer: Trainer) -> OperationTimes:
+        """As `Engine.time_operations`."""
+        times: OperationTimes = require("wattstep.engines.torch.operation_times").time_operations(
+            trainer
+        )
+        return times
 
     def capture(
         self, workload: Specification | ModuleSource, preparation: Preparation, precision: str

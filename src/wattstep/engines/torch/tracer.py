@@ -211,6 +211,9 @@ class TorchTracer(MarkedTracer):
         scopes = {node.name for node in nodes if node.scope}
         # After the end of the step it is our own.
         ended, events = self.stamps[self._end], events_beside(results.events(), scopes)
+        if flat.on_gpu and not events:
+            self._give_up(NOT_SEEN)
+            return None
         own = [event for event in events if event.processor == CPU and event.start > ended]
         of_own = {event.correlation for event in own}
         events = [
@@ -218,9 +221,6 @@ class TorchTracer(MarkedTracer):
             for event in events
             if (event.start <= ended if event.processor == CPU else event.correlation not in of_own)
         ]
-        if flat.on_gpu and not events:
-            self._give_up(NOT_SEEN)
-            return None
         window = WindowEvents(
             nodes,
             [node.number for node in nodes],

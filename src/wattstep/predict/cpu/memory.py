@@ -20,6 +20,8 @@ from wattstep.predict.cpu.arena import KEPT_EACH, SMALL, Arena
 from wattstep.predict.work import FLOAT
 from wattstep.schema.step_graph import Convolution, StepGraph
 
+# Of the arena, as it has become once torch is loaded and data are prepared.
+THRESHOLD: Final = 1_000_000
 STEPS: Final = (
     3  # the first makes the optimizer's state and what kernels keep; later ones find it there
 )
@@ -253,6 +255,8 @@ class _Replay:
                 ("data", shape), sizes.gradient, [data], ("out", *_layout(one, given=False)),
             )  # fmt: skip
         weights = sorted(rest, key=lambda k: -self.graph.sizes[k])
+        if not weights:  # they are frozen
+            return
         self._kernel(
             [given, (_layout(one, given=False), LAYOUT, sizes.taken)],
             ("weights", shape), sizes.weights, weights[:1], ("weights out", shape),

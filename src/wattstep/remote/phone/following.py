@@ -125,7 +125,8 @@ class Following:
             except ConnectionLostError as error:
                 if time.monotonic() > end:
                     raise ConnectionLostError(
-                        f"{error} (it was waited for {self._patience_s:.0f} s)"
+                        f"{error} (it was waited for {self._patience_s:.0f} s)",
+                        id="phone-unreachable",
                     ) from error
                 if not warned:
                     self._say(f"wattstep: {str(error).removeprefix('--target adb: ')}; waiting")

@@ -119,10 +119,14 @@ class Leftovers:
         """
         board = self.look()
         for job in board.jobs:
-            if not force and (job.state == "running" or job.recorded):
-                why = "still runs" if job.state == "running" else "was not fetched (--fetch)"
+            if job.state == "running" and not force:
                 raise RecordingError(
-                    f"{job.id} {why}: nothing was removed; --force removes it", id="job-not-done"
+                    f"{job.id} still runs: nothing was removed; --force removes it", id="job-runs"
+                )
+            if job.recorded and not force:
+                raise RecordingError(
+                    f"{job.id} was not fetched (--fetch): nothing was removed; --force removes it",
+                    id="job-not-fetched",
                 )
         for job in board.jobs:
             Job(self._connection, board.executable, board.folder, job.id).remove()

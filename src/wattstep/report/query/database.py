@@ -88,7 +88,7 @@ class Database:
         try:
             statements = self.connection.extract_statements(sql)
         except (self._duckdb.Error, ValueError) as error:
-            raise InvalidValueError(spoken(error)) from error
+            raise InvalidValueError(spoken(error), id="query-failed") from error
         if len(statements) != 1:
             raise InvalidValueError(
                 f"one SELECT is wanted, not {len(statements)} statements", id="not-a-select"

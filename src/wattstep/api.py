@@ -219,7 +219,9 @@ def predict(
 
     batch_size, *sample = _whole_numbers(getattr(inputs, "shape", inputs))
     if not callable(model):
-        raise InvalidValueError(f"{model!r} is no torch module, and no function that gives one")
+        raise InvalidValueError(
+            f"{model!r} is no torch module, and no function that gives one", id="not-a-module"
+        )
     if isinstance(optimizer, str):
         settings = OptimizerSettings.parse(optimizer)
     else:
@@ -251,7 +253,8 @@ def _whole_numbers(shape: Any) -> list[int]:
         sizes = []
     if not sizes or min(sizes) < 1:
         raise InvalidValueError(
-            f"inputs {shape!r}: a batch, or its shape in whole numbers from 1 on, e.g. (16, 3, 224, 224)"
+            f"inputs {shape!r}: a batch, or its shape in whole numbers from 1 on, e.g. (16, 3, 224, 224)",
+            id="malformed-shape",
         )
     return sizes
 
@@ -272,7 +275,8 @@ def _settings_of(optimizer: Any, model: Any) -> OptimizerSettings:
         defaults, groups = optimizer.defaults, optimizer.param_groups
     except AttributeError:
         raise InvalidValueError(
-            f'optimizer {optimizer!r}: torch\'s object, or text as "adam" or "sgd,momentum=0.9"'
+            f'optimizer {optimizer!r}: torch\'s object, or text as "adam" or "sgd,momentum=0.9"',
+            id="not-an-optimizer",
         ) from None
     updated = {id(each) for group in groups for each in group["params"]}
     if hasattr(model, "parameters") and not isinstance(
@@ -283,7 +287,8 @@ def _settings_of(optimizer: Any, model: Any) -> OptimizerSettings:
         if others or not trained <= updated:
             raise InvalidValueError(
                 f"the optimizer has {len(updated & trained)} of the model's {len(trained)} parameters that train, and "
-                f"{len(others)} of other models: it must have all of the former (freeze what stays), and no others"
+                f"{len(others)} of other models: it must have all of the former (freeze what stays), and no others",
+                id="other-optimizer",
             )
     numbers = {
         key: value

@@ -17,8 +17,8 @@ from wattstep.attribution.undisturbed import (
     delays_of,
     fit_host_cost,
     fit_piece_cost,
-    replay,
 )
+from wattstep.attribution.undisturbed import replay as replay_with
 
 US = 1_000
 FREE = TracingCost(
@@ -64,6 +64,11 @@ def window(
         followed=np.ones(len(columns), bool),
         backlog_ns=backlog * US,
     )
+
+
+def replay(step: Window, delays: Delays, cost: TracingCost) -> Replayed:
+    """The step, played again by what it needs."""
+    return replay_with(step, step.needs(delays.launch), delays, cost)
 
 
 def told(again: Replayed) -> list[tuple[float, float]]:

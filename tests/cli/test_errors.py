@@ -275,7 +275,14 @@ def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:
 def test_a_garbled_run_is_named(command: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "run.json").write_text(text)
-    one_line(command("report", "bad", "--quiet"))
+    line, document = told(command("report", "bad", "--quiet", "--json"))
+    assert "run.json" in line
+    assert document["id"] in (
+        "unreadable-run-file",
+        "run-file-holds-no-run",
+        "other-schema",
+        "damaged-field",
+    )
     ended = command("runs", "list", str(tmp_path))
     assert ended.code == 0
     assert "damaged" in ended.out

@@ -59,8 +59,8 @@ SCENARIOS: Mapping[str, Training] = {
     for kind, facts in KINDS.items()
     for waits, how in WAITS.items()
 }
-# Delays are told within 2 %, or 2 µs; gaps within 2 %, or 0.4 % of the step.
-LEAST_S = 100e-6
+# Delays are told within 2 %, or 3 µs; gaps within 2 %, or 0.4 % of the step.
+LEAST_S = 150e-6
 LEAST_GAP = 0.2  # of a step
 _CAUSES: Mapping[str, str] = {
     gaps.COPY: COPY,

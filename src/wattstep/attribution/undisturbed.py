@@ -122,18 +122,16 @@ def fit_piece_cost(
     return max(float(np.median(each)), 0.0), residual
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
     """What a piece of work needs before it begins.
 
     Attributes:
-        call_ns: Begin of its call, `UNKNOWN` where not known.
         before: The piece before it in its stream, `UNKNOWN` for none.
         aside: One of another stream, likewise.
         waited: Which of them it waited for in the trace.
     """
 
-    call_ns: int
     before: int
     aside: int
     waited: Waited
@@ -211,27 +209,24 @@ class Window:
         Args:
             launch_ns: From a call to the begin of its work, where nothing else keeps it.
         """
-        before = self._before
         by_finish = np.argsort(self.finish_ns, kind="stable")
-        ends = self.finish_ns[by_finish]
-        joined = self._joined
-        needs = []
-        for at, start in enumerate(self.start_ns.tolist()):
-            call, prior = int(self.call_ns[at]), int(before[at])
-            launched = call + launch_ns if call != UNKNOWN else -np.inf
-            waited: Waited = "call"
-            latest = launched
-            if prior != UNKNOWN and self.finish_ns[prior] >= launched:
-                waited, latest = "before", self.finish_ns[prior]
-            last = int(np.searchsorted(ends, start, side="right")) - 1
-            aside = int(joined[at])
-            if last >= 0:
-                other = int(by_finish[last])
-                apart = self.stream[other] != self.stream[at]
-                if apart and ends[last] > latest + CLOSE_NS and start - ends[last] < LAUNCH_NS:
-                    waited, aside = "aside", other
-            needs.append(Need(call_ns=call, before=prior, aside=aside, waited=waited))
-        return needs
+        last = np.searchsorted(self.finish_ns[by_finish], self.start_ns, side="right") - 1
+        other = by_finish[np.maximum(last, 0)]
+        ended = np.where(last >= 0, self.finish_ns[other], UNKNOWN)
+        launched = np.where(self.call_ns != UNKNOWN, self.call_ns + launch_ns, -np.inf)
+        behind = (self._before != UNKNOWN) & (self.before_ns >= launched)
+        latest = np.where(behind, self.before_ns, launched)
+        aside = (last >= 0) & (self.stream[other] != self.stream) & (ended > latest + CLOSE_NS)
+        aside &= self.start_ns - ended < LAUNCH_NS
+        columns = (self._before, np.where(aside, other, self._joined), behind, aside)
+        return [
+            Need(
+                before=before,
+                aside=beside,
+                waited="aside" if of_other else "before" if of_own else "call",
+            )
+            for before, beside, of_own, of_other in zip(*(c.tolist() for c in columns), strict=True)
+        ]
 
     @property
     def _joined(self) -> IntArray:
@@ -317,34 +312,28 @@ class Replayed:
 
     def host(self, t_ns: IntArray) -> FloatArray:
         """Times of the host."""
-        first, last = self.traced_ns[0], self.traced_ns[-1]
-        beyond = np.maximum(t_ns - last, 0.0) + np.minimum(t_ns - first, 0.0)
-        times: FloatArray = np.interp(t_ns, self.traced_ns, self.host_ns) + beyond
-        return times
+        return interpolated(t_ns.astype(np.float64), self.traced_ns, self.host_ns)
 
 
-def replay(window: Window, delays: Delays, cost: TracingCost) -> Replayed:
+def replay(window: Window, needs: Sequence[Need], delays: Delays, cost: TracingCost) -> Replayed:
     """Plays the queue of a traced step again.
 
     Args:
         window: The step.
+        needs: As its `needs`.
         delays: Of the run.
         cost: Of a piece of work; that of the host is in the window.
     """
-    return _Replay(window, delays, cost).played()
+    return _Replay(window, needs, delays, cost).played()
 
 
 class _Replay:
-    """The host's clock and the device's as they go on.
+    """The host's clock and the device's as they go on; arguments as of `replay`."""
 
-    Args:
-        window: The step.
-        delays: Of the run.
-        cost: Of a piece of work.
-    """
-
-    def __init__(self, window: Window, delays: Delays, cost: TracingCost) -> None:
-        self._window, self._delays = window, delays
+    def __init__(
+        self, window: Window, needs: Sequence[Need], delays: Delays, cost: TracingCost
+    ) -> None:
+        self._window, self._needs, self._delays = window, needs, delays
         self._within = cost.within_s * 1e9
         self._between = (0.0 if np.isnan(cost.piece_s) else cost.piece_s * 1e9) - self._within
         self._main = window.main
@@ -352,57 +341,62 @@ class _Replay:
         self._stamps = window.stamps_ns.astype(np.float64)
         self._ended: list[float] = []  # of the waits that were played: their ends in the trace
         # Before and after each; the step begins when it did: what tracing cost before is not its own.
-        self._shifts = [window.begin_ns - self._without_cost(window.begin_ns)]
-        self._start, self._finish = np.zeros(len(window.start_ns)), np.zeros(len(window.start_ns))
+        self._shifts = [0.0]
+        self._shifts = [window.begin_ns - self._host(window.begin_ns)]
+        self._called = self._without_cost(window.call_ns.astype(np.float64)).tolist()
+        self._start, self._finish = [0.0] * len(needs), [0.0] * len(needs)
 
-    def _without_cost(self, t_ns: float) -> float:
-        """A time of the host, had it waited as long as it did."""
-        if not len(self._stamps):
-            return t_ns
-        beyond = max(t_ns - self._stamps[-1], 0.0) + min(t_ns - self._stamps[0], 0.0)
-        return float(np.interp(t_ns, self._stamps, self._window.untraced_ns) + beyond)
+    def _without_cost(self, t_ns: FloatArray) -> FloatArray:
+        """Times of the host, had it waited as long as it did."""
+        return interpolated(t_ns, self._stamps, self._window.untraced_ns)
+
+    def _shift(self, t_ns: float) -> float:
+        """By how much it is later then, since it waited longer, as far as its waits were played."""
+        return self._shifts[bisect_right(self._ended, t_ns)]
 
     def _host(self, t_ns: float) -> float:
-        """A time of the host, as far as its waits were played."""
-        return self._without_cost(t_ns) + self._shifts[bisect_right(self._ended, t_ns)]
+        """A time of the host, likewise."""
+        return float(self._without_cost(np.array([t_ns]))[0]) + self._shift(t_ns)
 
     def played(self) -> Replayed:
         """The whole step."""
-        window, pieces = self._window, len(self._window.start_ns)
-        needs = window.needs(self._delays.launch)
+        window, pieces = self._window, len(self._needs)
         times = [*window.start_ns.tolist(), *window.waits_ns[:, 1].tolist()]
+        columns = (window.start_ns, window.finish_ns, window.call_ns, window.stream == self._main)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
         for at in sorted(range(len(times)), key=times.__getitem__):
             if at < pieces:
-                self._begin(at, needs[at])
+                self._begin(at, *rows[at])
             else:
                 self._wait(*window.waits_ns[at - pieces].tolist())
+        start, finish = np.array(self._start), np.array(self._finish)
         end = self._host(window.end_ns) + (window.reached_ns - window.begin_ns)
-        mine = self._finish[window.stream == self._main]
+        mine = finish[window.stream == self._main]
         traced, host = self._knots()
         return Replayed(
             begin_ns=self._reached, end_ns=float(mine.max(initial=max(end, self._reached))),
-            start_ns=self._start, finish_ns=self._finish, traced_ns=traced, host_ns=host,
+            start_ns=start, finish_ns=finish, traced_ns=traced, host_ns=host,
         )  # fmt: skip
 
-    def _begin(self, at: int, need: Need) -> None:
+    def _begin(self, at: int, start: int, finish: int, call: int, is_main: bool) -> None:
         """A piece begins when all is there that it needs, as long after what it waited for as it did."""
-        window, start = self._window, int(self._window.start_ns[at])
+        window, need = self._window, self._needs[at]
         # Other streams are free when the step begins: nothing tells by how much they are behind.
-        earliest = self._reached if window.stream[at] == self._main else float(window.begin_ns)
-        if need.call_ns != UNKNOWN:
-            delay = start - need.call_ns if need.waited == "call" else self._delays.launch
-            earliest = max(earliest, self._host(need.call_ns) + max(delay - self._between, 0.0))
+        earliest = self._reached if is_main else float(window.begin_ns)
+        if call != UNKNOWN:
+            delay = start - call if need.waited == "call" else self._delays.launch
+            called = self._called[at] + self._shift(call)
+            earliest = max(earliest, called + max(delay - self._between, 0.0))
         for other, waited in ((need.before, "before"), (need.aside, "aside")):
             if other != UNKNOWN:
                 delay = self._delays.between
                 if need.waited == waited:
                     delay = start - int(window.finish_ns[other])
                 earliest = max(earliest, self._finish[other] + max(delay - self._between, 0.0))
-        if need.call_ns == UNKNOWN and need.before == need.aside == UNKNOWN:
+        if call == UNKNOWN and need.before == need.aside == UNKNOWN:
             earliest = max(earliest, self._host(start))
         self._start[at] = earliest
-        lasting = int(window.finish_ns[at]) - start
-        self._finish[at] = earliest + max(lasting - self._within, 0.0)
+        self._finish[at] = earliest + max(finish - start - self._within, 0.0)
 
     def _wait(self, begin: int, end: int) -> None:
         """A call goes on when what it waited for has ended."""
@@ -413,13 +407,23 @@ class _Replay:
             last = asked[np.argmax(window.finish_ns[asked])]
             if window.finish_ns[last] > begin:
                 ended = max(began, self._finish[last] + end - window.finish_ns[last])
-            elif (latest := float(self._finish[asked].max())) > began:
+            elif (latest := max(self._finish[other] for other in asked.tolist())) > began:
                 ended = max(ended, latest + self._delays.wake)
-        self._shifts.append(ended - self._without_cost(end))
+        self._shifts.append(ended - self._host(end) + self._shift(end))
         self._ended.append(end)
 
     def _knots(self) -> tuple[FloatArray, FloatArray]:
         """Times of the host in the trace and as they were played."""
         edges = self._window.waits_ns.ravel().astype(np.float64)
         times = np.unique(np.concatenate([self._stamps, edges, [self._window.begin_ns]]))
-        return times, np.maximum.accumulate([self._host(t) for t in times.tolist()])
+        shifts = np.array(self._shifts)[np.searchsorted(self._ended, times, side="right")]
+        return times, np.maximum.accumulate(self._without_cost(times) + shifts)
+
+
+def interpolated(times: FloatArray, known: FloatArray, values: FloatArray) -> FloatArray:
+    """Values at times between and beyond known ones, which go on as time does, shape of the times."""
+    if not len(known):
+        return times
+    beyond = np.maximum(times - known[-1], 0.0) + np.minimum(times - known[0], 0.0)
+    between: FloatArray = np.interp(times, known, values) + beyond
+    return between

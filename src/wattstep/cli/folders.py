@@ -92,7 +92,7 @@ def asked(paths: Sequence[Path] | None, action: str) -> list[Path]:
         return expand(paths)
     files = list(Path("runs").glob("*/run.json"))
     if not files:
-        raise DamagedRunError(f"no run lies in runs: wattstep {action} RUN")
+        raise DamagedRunError(f"no run lies in runs: wattstep {action} RUN", id="no-run-yet")
     newest = max(files, key=lambda file: file.stat().st_mtime_ns).parent
     return [newest]
 

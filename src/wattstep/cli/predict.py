@@ -78,14 +78,22 @@ def predict(
     with redirect_stdout(sys.stderr):
         if own:
             if image_size is not None:
-                raise InvalidValueError("--image-size is of a workload; FILE.py:make takes --input")
+                raise InvalidValueError(
+                    "--image-size is of a workload; FILE.py:make takes --input",
+                    id="needless-option",
+                )
             of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
             name = title = of.name
         else:
             if input_ is not None:
-                raise InvalidValueError("--input is of FILE.py:make; a workload takes --image-size")
+                raise InvalidValueError(
+                    "--input is of FILE.py:make; a workload takes --image-size",
+                    id="needless-option",
+                )
             if optimizer is not None:
-                raise InvalidValueError("--optimizer is of FILE.py:make; a workload has its own")
+                raise InvalidValueError(
+                    "--optimizer is of FILE.py:make; a workload has its own", id="needless-option"
+                )
             of = workloads.find(what)
             name, title = of.facts.name, of.facts.title
         preparation = Preparation(
@@ -140,18 +148,21 @@ def module_source(
 
     file, _, name = what.rpartition(":")
     if shape is None:
-        raise InvalidValueError(f"{what} needs the shape of one sample: --input 3x224x224")
+        raise InvalidValueError(
+            f"{what} needs the shape of one sample: --input 3x224x224", id="needs-input"
+        )
     try:
         sizes = tuple(int(part) for part in shape.lower().split("x"))
     except ValueError:
         sizes = ()
     if not sizes or min(sizes) < 1:
         raise InvalidValueError(
-            f"--input {shape!r}: whole numbers with x between them, e.g. 3x224x224"
+            f"--input {shape!r}: whole numbers with x between them, e.g. 3x224x224",
+            id="malformed-shape",
         )
     make = getattr(_module(Path(file)), name, None)
     if not callable(make):
-        raise InvalidValueError(f"{file} has no function {name!r}")
+        raise InvalidValueError(f"{file} has no function {name!r}", id="no-such-function")
     return ModuleSource(
         make=make,
         name=f"{Path(file).stem}:{name}",
@@ -165,7 +176,7 @@ def _module(path: Path) -> Any:
     from importlib.util import module_from_spec, spec_from_file_location
 
     if not path.is_file():
-        raise InvalidValueError(f"{path} is no file")
+        raise InvalidValueError(f"{path} is no file", id="no-such-file")
     specification = spec_from_file_location(path.stem, path)
     assert specification is not None
     assert specification.loader is not None
@@ -174,7 +185,9 @@ def _module(path: Path) -> Any:
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise InvalidValueError(f"{path} fails: {type(error).__name__}: {error}") from error
+        raise InvalidValueError(
+            f"{path} fails: {type(error).__name__}: {error}", id="file-fails"
+        ) from error
     finally:
         sys.path.pop(0)
     return module

@@ -129,7 +129,9 @@ class Tables:
         try:
             with open_plain(self._file(name)) as plain, pq.ParquetFile(plain) as file:
                 if wrong := _unlike(name, file.schema_arrow):
-                    raise DamagedRunError(f"{name}.parquet of {self.path}: {wrong}")
+                    raise DamagedRunError(
+                        f"{name}.parquet of {self.path}: {wrong}", id="damaged-table"
+                    )
                 yield file  # data sets' machinery takes a quarter of a second
         except FileNotFoundError as error:
             raise DamagedRunError(
@@ -225,7 +227,7 @@ class Tables:
         """
         table = self.step_table
         if wrong := _not_forward(table, self.marks):
-            raise DamagedRunError(f"steps.parquet of {self.path}: {wrong}")
+            raise DamagedRunError(f"steps.parquet of {self.path}: {wrong}", id="damaged-steps")
         traced = table["traced"].to_numpy(zero_copy_only=False)
         foreign = self.imported.is_import
         absent = "" if len(table) else self._without_steps()

@@ -324,7 +324,8 @@ class OptimizerSettings:
                 options[key.strip()] = float(value)
             except ValueError:
                 raise InvalidValueError(
-                    f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9"
+                    f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9",
+                    id="malformed-optimizer",
                 ) from None
         return cls(name=name, rate=options.pop("lr", 0.01), options=options)
 

@@ -6,22 +6,26 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from wattstep.attribution.gaps import Spans
 from wattstep.attribution.gpu_idle import UNKNOWN
-from wattstep.attribution.overhead_compensation import Numbers, TracedRows
+from wattstep.attribution.overhead_compensation import TracedRows
+from wattstep.attribution.tables.naming import Names
 from wattstep.attribution.tables.step_kinds import KindPhases
 from wattstep.attribution.undisturbed import (
     SOON,
     Delays,
+    Need,
     TracingCost,
     Window,
     delays_of,
     fit_host_cost,
     fit_piece_cost,
+    interpolated,
     replay,
 )
 from wattstep.recorded.phases import Phases
@@ -71,7 +75,7 @@ class Timeline:
     rows: TracedRows
     courses: tuple[Course, ...]
     cost: TracingCost | None = None
-    residual: float = float("nan")
+    residual: float = math.nan
 
 
 def as_traced(rows: TracedRows, traced: Phases) -> Timeline:
@@ -90,16 +94,14 @@ class Traced:
 
     Attributes:
         rows: All of them.
-        names: Texts of names.
-        name: Position of each row's name, shape (n,).
+        name: Of each row.
         runtime: Which are calls of the runtime, shape (n,).
         launch: The row that asked for each, or -1, shape (n,).
         followed: Which are work of the device that is followed, shape (n,).
     """
 
     rows: TracedRows
-    names: Sequence[str]
-    name: Numbers
+    name: Names
     runtime: BoolArray
     launch: IntArray
     followed: BoolArray
@@ -114,8 +116,8 @@ def untraced(
     steps: Steps,
     clean: IntArray,
     piece_s: float = math.nan,
-) -> Timeline | None:
-    """The traced steps as they would have run untraced; None where nothing tells when the host was where.
+) -> Untraced | None:
+    """What the traced steps are untraced; None where nothing tells when the host was where.
 
     Args:
         traced: The rows.
@@ -135,13 +137,11 @@ def untraced(
     clean, kind_of_clean = clean[of_known], kind_of_clean[of_known]
     if not len(clean) or not known[by_kind.windows].all():
         return None
-    return _Replays(
-        traced, by_kind, kind_of_window, kind_of_clean, marks, steps, clean, piece_s
-    ).timeline()
+    return Untraced(traced, by_kind, kind_of_window, kind_of_clean, marks, steps, clean, piece_s)
 
 
-class _Replays:
-    """Fits what tracing cost, and replays each traced step without it."""
+class Untraced:
+    """Fits what tracing cost, and replays each traced step without it; arguments as of `untraced`."""
 
     def __init__(
         self,
@@ -162,54 +162,52 @@ class _Replays:
         self._count = len(by_kind.windows)
         rows = traced.rows
         self._bounds = np.searchsorted(rows.window, np.arange(self._count + 1))
-        texts = [str(text) for text in traced.names]
+        joins = np.array([bool(_JOINS.match(str(text))) for text in traced.name.texts], bool)
         none = np.zeros(len(rows.window), bool)
         self._waits = none if rows.waits is None else rows.waits
-        self._joins = np.array([bool(_JOINS.match(text)) for text in texts], bool)[traced.name]
+        self._joins = joins[traced.name.code] & rows.on_host
         on_gpu = ~rows.on_host
         threads = np.unique(rows.thread[np.unique(traced.launch[on_gpu & (traced.launch >= 0)])])
         # What other threads do costs the training's own nothing.
         self._own = rows.on_host & (np.isin(rows.thread, threads) if len(threads) else True)
 
+    @cached_property
+    def _windows(self) -> Sequence[Window]:
+        return [self._window(number) for number in range(self._count)]
+
+    @cached_property
     def timeline(self) -> Timeline:
-        """All of it."""
-        edges = self._host_edges()
-        windows = [self._window(number) for number in range(self._count)]
-        cost = self._fit(edges, windows)
-        delays = delays_of(windows)
-        pieces = sum(len(window.start_ns) for window in windows)
-        times = max(min(COURSES // self._count, MOST_PIECES // max(pieces, 1)), 1)
-        strata = self._strata(times)
-        (mean,), rows = self._strata(1), self._traced.rows
-        course = self._course(windows, edges, cost, delays, mean)
-        courses = [self._course(windows, edges, cost, delays, each) for each in strata]
-        start, finish = course.start_ns, course.finish_ns
-        self_ns = np.where(rows.on_host, rows.self_ns, finish - start)
+        """The traced steps as they would have run."""
+        delays = delays_of(self._windows)
+        needs = [window.needs(delays.launch) for window in self._windows]
+        times = max(min(COURSES // self._count, MOST_PIECES // max(sum(map(len, needs)), 1)), 1)
+        rows, (mean,) = self._traced.rows, self._strata(1)
+        course = self._course(needs, delays, mean)
+        courses = [course]
+        if times > 1:
+            courses = [self._course(needs, delays, strata) for strata in self._strata(times)]
         seconds = float(self._steps.seconds[self._clean].mean())
         lasting = float(np.mean([(each.end_ns - each.begin_ns).mean() for each in courses])) * 1e-9
         return Timeline(
-            rows=replace(rows, start_ns=start, end_ns=finish, self_ns=self_ns),
+            rows=replace(rows, start_ns=course.start_ns, end_ns=course.finish_ns),
             courses=tuple(courses),
-            cost=cost,
-            residual=lasting / seconds - 1 if seconds else float("nan"),
+            cost=self.cost,
+            residual=lasting / seconds - 1 if seconds else math.nan,
         )
 
     def _course(
         self,
-        windows: Sequence[Window],
-        edges: IntArray,
-        cost: TracingCost,
+        needs: Sequence[Sequence[Need]],
         delays: Delays,
         strata: Sequence[_Stratum],
     ) -> Course:
         """Each window replayed as the clean steps are for which it stands."""
-        rows, edges = self._traced.rows, edges.copy()
+        rows, edges = self._traced.rows, self._host_edges.copy()
         start, finish = rows.start_ns.copy(), rows.end_ns.copy()
         begin, end = np.zeros((2, self._count), np.int64)
-        for number, traced in enumerate(windows):
-            base = self._base(number)
-            window = self._as_clean(traced, number, cost, edges[number], strata[number])
-            again = replay(window, delays, cost)
+        for number, stratum in enumerate(strata):
+            base, window = self._base(number), self._as_clean(number, stratum)
+            again = replay(window, needs[number], delays, self.cost)
             part = np.arange(self._bounds[number], self._bounds[number + 1])
             host, device = part[rows.on_host[part]], self._pieces(number)
             start[host] = base + np.rint(again.host(rows.start_ns[host] - base))
@@ -240,7 +238,7 @@ class _Replays:
         launch = traced.launch[pieces]
         waits = part[self._waits[part]]
         waits = waits[np.argsort(rows.end_ns[waits], kind="stable")]
-        joins = part[self._joins[part] & rows.on_host[part]]
+        joins = part[self._joins[part]]
         step = self._by_kind.windows[number]
         return Window(
             begin_ns=0,
@@ -258,11 +256,10 @@ class _Replays:
             backlog_ns=0.0,
         )
 
-    def _as_clean(
-        self, window: Window, number: int, cost: TracingCost, edges: IntArray, clean: _Stratum
-    ) -> Window:
-        """With the host as fast as in clean steps, and streams as full as they are in those."""
-        rows, base = self._traced.rows, self._base(number)
+    def _as_clean(self, number: int, clean: _Stratum) -> Window:
+        """A window with the host as fast as in clean steps, and streams as full as they are in those."""
+        rows, base, cost = self._traced.rows, self._base(number), self.cost
+        window, edges = self._windows[number], self._host_edges[number]
         part = np.arange(self._bounds[number], self._bounds[number + 1])
         own = part[self._own[part]]
         each = np.where(self._traced.runtime[own], _ns(cost.call_s), _ns(cost.operation_s))
@@ -273,7 +270,7 @@ class _Replays:
         # What two stamps are too close to hold is taken off later ones.
         untraced = np.maximum.accumulate(stamps - np.cumsum(since))
         times = np.union1d(stamps, edges - base)
-        untraced = _interpolated(times, stamps, untraced)
+        untraced = interpolated(times.astype(np.float64), stamps.astype(np.float64), untraced)
         return replace(
             window,
             stamps_ns=times,
@@ -283,39 +280,44 @@ class _Replays:
 
     # --- what tracing cost --------------------------------------------------------------------
 
+    @cached_property
     def _host_edges(self) -> IntArray:
         """When the host began each phase of each window, and ended the last."""
         traced = self._by_kind.traced
         edges = np.zeros((self._count, len(traced.names) + 1), np.int64)
         for kind, (first, last) in enumerate(self._by_kind.spans):
             mine = np.flatnonzero(self._of_window == kind)
-            phases = self._on_host(self._by_kind.windows[mine], traced.names[first:last])
+            phases, _ = self._on_host(self._by_kind.windows[mine], traced.names[first:last])
             padding = [(0, 0), (first, len(traced.names) - last)]
             edges[mine] = np.pad(phases, padding, mode="edge")
         return edges
 
-    def _on_host(self, chosen: IntArray, names: tuple[str, ...]) -> IntArray:
-        """When the host began the phases of those of these steps that have them, shape (m, phases + 1)."""
-        if len(names) == 1:
-            return self._host_ns[chosen]
-        phases = self._marks.host_phases(self._steps, chosen, names)
-        assert phases is not None
-        return phases[0].edges_ns
+    def _on_host(self, chosen: IntArray, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
+        """When the host began the phases of those of these steps that have them, and which do.
 
-    def _fit(self, edges: IntArray, windows: Sequence[Window]) -> TracingCost:
-        """Costs by the kind of steps that was traced most."""
+        Shape (m, phases + 1), and (m,), in the order of the steps.
+        """
+        if len(names) == 1:
+            return self._host_ns[chosen], chosen
+        known = self._marks.host_phases(self._steps, chosen, names)
+        assert known is not None
+        return known[0].edges_ns, known[1]
+
+    @cached_property
+    def cost(self) -> TracingCost:
+        """What tracing cost, by the kind of steps that was traced most."""
         kind = int(np.bincount(self._of_window).argmax()) if self._count else 0
         first, last = self._by_kind.spans[kind]
         mine = np.flatnonzero(self._of_window == kind)
         names = self._by_kind.traced.names[first:last]
-        clean = self._clean[self._of_clean == kind] if len(self._by_kind.spans) > 1 else self._clean
-        edges, on_device = edges[mine, first : last + 1], self._by_kind.traced.edges_ns
-        operation, call, host_residual = self._fit_host(mine, edges, self._on_host(clean, names))
+        clean = self._clean[self._of_clean == kind]
+        edges = self._host_edges[mine, first : last + 1]
+        on_device = self._by_kind.traced.edges_ns[mine, first : last + 1]
+        begins = self._host_ns[self._by_kind.windows[mine], :1]
+        operation, call, host_residual = self._fit_host(mine, edges, self._on_host(clean, names)[0])
         piece, within, device_residual = self._fit_device(
-            [windows[number] for number in mine.tolist()],
-            np.array([on_device[n, first : last + 1] - self._base(n) for n in mine.tolist()]),
-            clean, names,
-        )  # fmt: skip
+            [self._windows[number] for number in mine.tolist()], on_device - begins, clean, names
+        )
         return TracingCost(
             operation_s=operation, call_s=call, piece_s=piece, within_s=within,
             host_residual=host_residual, device_residual=device_residual,
@@ -336,10 +338,8 @@ class _Replays:
             part = np.arange(self._bounds[number], self._bounds[number + 1])
             part = part[self._own[part]]
             phase = np.searchsorted(edges[at], rows.start_ns[part], side="right") - 1
-            part, phase = (
-                part[(phase >= 0) & (phase < shape[1])],
-                phase[(phase >= 0) & (phase < shape[1])],
-            )
+            inside = (phase >= 0) & (phase < shape[1])
+            part, phase = part[inside], phase[inside]
             runtime = traced.runtime[part]
             operations[at] = np.bincount(phase[~runtime], minlength=shape[1])
             calls[at] = np.bincount(phase[runtime], minlength=shape[1])
@@ -405,11 +405,10 @@ class _Replays:
         """
         nothing = _Stratum(late_ns=0.0, phases_ns=None)
         strata = [[nothing] * self._count for _ in range(times)]
-        several = len(self._by_kind.spans) > 1
         late = self._steps.start_ns - self._host_ns[:, 0]
         for kind, (first, last) in enumerate(self._by_kind.spans):
-            mine = np.flatnonzero(self._of_window == kind) if several else np.arange(self._count)
-            alike = self._clean[self._of_clean == kind] if several else self._clean
+            mine = np.flatnonzero(self._of_window == kind)
+            alike = self._clean[self._of_clean == kind]
             if not len(mine) or not len(alike):
                 continue
             names = self._by_kind.traced.names
@@ -417,18 +416,15 @@ class _Replays:
             alike = alike[np.argsort(late[alike], kind="stable")]
             count = len(mine) * times
             means = _means_of_parts(late[alike], count)
-            lasting = np.diff(self._on_host(alike, names[first:last]), axis=1)
-            free = np.quantile(lasting, SOON, axis=0) if len(lasting) else None
+            edges, marked = self._on_host(alike, names[first:last])
+            lasting, places = np.diff(edges, axis=1), np.flatnonzero(np.isin(alike, marked))
             for at, (steps, late_ns) in enumerate(
-                zip(np.array_split(alike, count), means, strict=True)
+                zip(np.array_split(np.arange(len(alike)), count), means, strict=True)
             ):
-                phases = free
-                edges = self._on_host(steps, names[first:last])
-                if free is not None and len(edges):
-                    shortest = np.quantile(np.diff(edges, axis=1), SOON, axis=0)
-                    phases = _with_full_queue(shortest, free)
-                round_, number = at % times, int(mine[at // times])
-                strata[round_][number] = _Stratum(
+                phases = None
+                if len(places):
+                    phases = _with_full_queue(lasting, _near(places, steps))
+                strata[at % times][int(mine[at // times])] = _Stratum(
                     late_ns=late_ns, phases_ns=None if phases is None else np.pad(phases, padding)
                 )
         return strata
@@ -447,18 +443,38 @@ class _Stratum:
     phases_ns: FloatArray | None
 
 
-def _with_full_queue(lasting: FloatArray, free: FloatArray) -> FloatArray:
-    """How long phases last on the host in steps whose queue may be full.
-
-    A full queue stops the host wherever it asks for work; a single longer phase waits in a call, which
-    a window has of its own.
+def _near(places: IntArray, wanted: IntArray) -> IntArray:
+    """Which of these places are among the wanted ones; the nearest where none is.
 
     Args:
-        lasting: In those steps, shape (phases,).
-        free: Where nothing stops the host, shape (phases,).
+        places: In order, at least one.
+        wanted: One after the other; none: none is near.
     """
-    longer = lasting > (1 + STEADY) * free
-    return lasting if longer.sum() > 1 else free
+    if not len(wanted):
+        return wanted
+    inside = np.flatnonzero((places >= wanted[0]) & (places <= wanted[-1]))
+    if len(inside):
+        return inside
+    return np.array([np.argmin(np.abs(places - wanted.mean()))])
+
+
+def _with_full_queue(lasting: FloatArray, steps: IntArray) -> FloatArray:
+    """How long phases last on the host in some steps, but for what it waits in a call, shape (phases,).
+
+    A full queue stops the host wherever it asks for work. A phase that is longer by more than any other
+    waits in a call, which a window has of its own.
+
+    Args:
+        lasting: Of all steps, shape (steps, phases).
+        steps: Which; none: as where nothing stops the host.
+    """
+    free = np.quantile(lasting, SOON, axis=0)
+    if not len(steps) or lasting.shape[1] < 2:
+        return free
+    ratio = lasting[steps] / np.maximum(free, 1.0)
+    second = np.sort(ratio, axis=1)[:, -2:-1]
+    phases: FloatArray = (np.minimum(ratio, second) * free).mean(axis=0)
+    return phases
 
 
 def _means_of_parts(values: IntArray, parts: int) -> list[float]:
@@ -468,15 +484,6 @@ def _means_of_parts(values: IntArray, parts: int) -> list[float]:
     sums = np.diff(np.interp(where, np.arange(len(values) + 1), total))
     means: list[float] = (sums * parts / len(values)).tolist()
     return means
-
-
-def _interpolated(times: IntArray, known: IntArray, values: FloatArray) -> FloatArray:
-    """Values at times between and beyond known ones, which go on as time does."""
-    if not len(known):
-        return times.astype(np.float64)
-    beyond = np.maximum(times - known[-1], 0) + np.minimum(times - known[0], 0)
-    between: FloatArray = np.interp(times, known, values) + beyond
-    return between
 
 
 def _scaled(

@@ -28,7 +28,7 @@ from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
 from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
 from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
 from wattstep.attribution.tables.taking_part import Side
-from wattstep.attribution.tables.timeline import Timeline, Traced, as_traced, untraced
+from wattstep.attribution.tables.timeline import Timeline, Traced, Untraced, as_traced, untraced
 from wattstep.attribution.tables.traced import TracedColumns, outermost_above
 from wattstep.attribution.tables.traced_windows import TracedWindows
 from wattstep.recorded.instruments import Instruments
@@ -166,7 +166,7 @@ class TracedSteps(TracedWindows):
                 compensated = match_layers(
                     self.rows, compensated, first + names.index("forward"), shares
                 )
-        cost = self.timeline.cost
+        cost = None if self._untraced is None else self._untraced.cost
         if cost is not None and cost.within_s:
             on_gpu = ~self.rows.on_host
             busy = compensated.busy_s.copy()
@@ -177,7 +177,7 @@ class TracedSteps(TracedWindows):
     @property
     def _event_s(self) -> float | None:
         """Cost of an event for the host, where steps lie on a device's timeline and it is known."""
-        cost = self.timeline.cost
+        cost = None if self._untraced is None else self._untraced.cost
         if cost is None or np.isnan(cost.operation_s):
             return None
         runtime = float(self.label("kind").named("runtime call")[self.rows.on_host].mean())
@@ -186,16 +186,21 @@ class TracedSteps(TracedWindows):
     @cached_property
     def timeline(self) -> Timeline:
         """When host and devices did what in traced steps: as untraced ones, where a device is followed."""
+        again = self._untraced
+        return as_traced(self.rows, self._by_kind.traced) if again is None else again.timeline
+
+    @cached_property
+    def _untraced(self) -> Untraced | None:
+        """The traced steps as untraced ones; None where no device is followed."""
         by_kind, steps, followed = self._by_kind, self.steps, self.steps.device
         again = None
         if followed in self.others and not steps.only_traced:
-            names, several = self.label("name"), len(by_kind.spans) > 1
+            several = len(by_kind.spans) > 1
             of_step = self.step_kinds.of_step if several else np.zeros(len(steps.index), np.int64)
             again = untraced(
                 Traced(
                     rows=self.rows,
-                    names=[str(text) for text in names.texts],
-                    name=names.code,
+                    name=self.label("name"),
                     runtime=self.label("kind").named("runtime call"),
                     launch=self.launch,
                     followed=self._processor.named(followed),
@@ -208,7 +213,7 @@ class TracedSteps(TracedWindows):
                 self.clean,
                 (self._tables.info.device_clock.get("piece_ns") or np.nan) * 1e-9,
             )
-        return again or as_traced(self.rows, by_kind.traced)
+        return again
 
     @property
     def _of_totals(self) -> bool:

@@ -83,11 +83,13 @@ class Unreadable:
         path: Its name.
         reason: Why, in words.
         failure: Text of the exception, where one is the cause; "" where the run is damaged.
+        id: Of the error, where the run is damaged.
     """
 
     path: str
     reason: str
     failure: str = ""
+    id: str = ""
 
 
 def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reported | Unreadable:
@@ -101,7 +103,7 @@ def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reporte
     try:
         return _reported(load(path), state, explained)
     except DamagedRunError as error:
-        return Unreadable(path=plain(path.name), reason=plain(error))
+        return Unreadable(path=plain(path.name), reason=plain(error), id=error.id)
     except Exception as error:
         reason = plain(contained(error))
         return Unreadable(path=plain(path.name), reason=f"it failed: {reason}", failure=reason)

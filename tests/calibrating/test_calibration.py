@@ -14,11 +14,17 @@ from wattstep import devices
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.predict.cpu.time import CODES, STARTING
 from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.power import power_of
+from wattstep.schema.figure import Figure, Status
+from wattstep.store import this_device
 from wattstep.train.calibration import calibrate as calibrating
 from wattstep.train.calibration.fitting import fit, fit_memory, fit_time, peak_of, seconds_of
+from wattstep.train.calibration.power import described
 from wattstep.train.calibration.probe import Probe, ProbeSettings
 
 MB = 1_000_000
+WATTS = Figure(value=9.0, low=8.5, high=9.5, unit="W", status=Status.MEASURED, source="a rail")
+IDLE_WATTS = Figure(value=3.0, low=2.9, high=3.1, unit="W", status=Status.MEASURED, source="a rail")
 WORKLOADS = ("lenet", "resnet8", "squeezenet", "char-cnn", "dcgan")
 # Of the machine that plays the real one: launch in s, s per FLOP, s per byte in the cache and beyond.
 TRUE = {
@@ -57,6 +63,11 @@ def probe(workload: str, seed: int, **changes: object) -> Probe:
         rows=tuple(rows),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -127,6 +138,7 @@ def calibrate(out: Path, measured: list[str], *, resume: bool = False, dies_at: 
         probes=[ProbeSettings(workload=name, batch_size=4) for name in WORKLOADS],
         measure=measure,
         ceilings=False,
+        power=lambda: described({"mean_power": WATTS, "idle_power": {"before": IDLE_WATTS}}),
     )
 
 
@@ -140,6 +152,30 @@ def test_the_file_of_a_device_is_one_that_predictions_read(tmp_path: Path) -> No
     assert values.values["memory"]["preparation"] == pytest.approx(70 * MB)
     assert values.engine.startswith("torch-")
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> None:
+    out = tmp_path / "mine.toml"
+    calibrate(out, [])
+    device = devices.find(str(out))
+    assert device.power.idle is not None
+    assert device.power.idle.value == 3.0
+    found = power_of(device.power, {"cpu": 0.25})
+    assert found is not None
+    assert found[0].value == pytest.approx(3.0 + 0.25 * 6.0)
+
+
+def test_this_is_the_machine_that_was_calibrated_last(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="was not calibrated"):
+        this_device.find("this")
+    calibrate(tmp_path / "mine.toml", [])
+    kept = devices.find(this_device.find("this"))
+    assert kept.floors == devices.find(str(tmp_path / "mine.toml")).floors
+    assert this_device.find("tx2") == "tx2"
+
+
+def test_what_no_sensor_tells_has_a_reason() -> None:
+    assert described({})["reasons"]["full"] == "no sensor tells"
 
 
 def test_a_calibration_goes_on_where_it_was_killed(tmp_path: Path) -> None:

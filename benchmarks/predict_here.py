@@ -138,7 +138,9 @@ def tracked(name: str, batch_size: int) -> float:
         tracker = MemTracker()
         tracker.track_external(trainer.model, *(each.optimizer for each in trainer.updates))
         with tracker:
-            for _ in range(STEPS):
+            for number in range(STEPS):
+                if number:
+                    tracker.reset_mod_stats()
                 for update in trainer.updates:
                     trainer.take(update, lambda phase: None)
         by_device = tracker.get_tracker_snapshot("peak")

@@ -387,7 +387,7 @@ def _touched(graph: StepGraph) -> FloatArray:
 
     Of what oneDNN keeps of an LSTM's layer half is never written to, and stays out where it gets pages of its own.
     """
-    sizes = graph.sizes.copy()
+    sizes: FloatArray = graph.sizes.copy()
     layers = [i + 1 for i, name in enumerate(graph.names) if name == LSTM]
     for number in layers:
         made = np.flatnonzero(graph.made == number)

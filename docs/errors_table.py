@@ -10,7 +10,7 @@ import ast
 import functools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Refusal:
 
     Attributes:
         id: Its id.
-        kind: Class of the error, or the one of `wattstep.errors` that it is a kind of.
+        kind: Class of the error.
         line: The error's line, with "…" for each value.
     """
 
@@ -73,18 +73,13 @@ def id_of(kind: ast.ClassDef) -> str | None:
 
 def refusals(modules: list[ast.Module]) -> list[Refusal]:
     """Every place that gives an error an id of its own, sorted by id."""
-    known = kinds(modules)
-    public = {name for name, kind in known.items() if kind in modules[0].body}
-    names = {}
-    for name, kind in known.items():
-        bases = [ast.unparse(base) for base in kind.bases]
-        names[name] = name if name in public else next(names[b] for b in bases if b in names)
+    names = kinds(modules).keys()
     return sorted({each for module in modules for each in _of(module, names)})
 
 
-def _of(module: ast.Module, names: Mapping[str, str]) -> Iterator[Refusal]:
+def _of(module: ast.Module, names: Collection[str]) -> Iterator[Refusal]:
     functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef)]
-    for scope in functions or [module]:
+    for scope in (module, *functions):
         for node in _own(scope):
             if not isinstance(node, ast.Call):
                 continue
@@ -92,13 +87,13 @@ def _of(module: ast.Module, names: Mapping[str, str]) -> Iterator[Refusal]:
             ids = [keyword.value for keyword in node.keywords if keyword.arg == "id"]
             if kind in names and ids and isinstance(ids[0], ast.Constant):
                 local = {
-                    ast.unparse(each.targets[0]): each.value
-                    for each in _own(scope)
-                    if isinstance(each, ast.Assign)
+                    ast.unparse(each.targets[0] if isinstance(each, ast.Assign) else each.target): each.value
+                    for each in (*module.body, *_own(scope))
+                    if isinstance(each, ast.Assign | ast.AnnAssign) and each.value is not None
                 }
                 words = _words(node.args[-1], local) if node.args else VALUE
                 line = re.sub(rf"{VALUE}+", VALUE, words)
-                yield Refusal(id=str(ids[0].value), kind=names[kind], line=line)
+                yield Refusal(id=str(ids[0].value), kind=kind, line=line)
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,3 +27,10 @@ def refused(id: str, *naming: object) -> Iterator[pytest.ExceptionInfo[WattstepE
     unnamed = [value for value in map(str, naming) if value not in line]
     if unnamed:
         raise AssertionError(f"{unnamed} not in: {line}") from error
+
+
+def id_in(document: str) -> str:
+    """The id that a command printed with `--json`, beside its line on standard error."""
+    refusal = json.loads(document)
+    assert {"error", "id", "kind"} <= set(refusal)
+    return str(refusal["id"])

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 from tests.faults.foreign import MALICE, TABLES, closed_run, outside, state_of, unclosed_run
 from tests.fleet.made import opened, outcome, plan
+from tests.refusals import refused
 
 from wattstep.cli import run_command_line
 from wattstep.errors import DamagedRunError, WattstepError
@@ -254,5 +255,5 @@ def test_a_description_that_never_ends_is_refused(
 
 def test_a_sweep_names_no_run_outside_of_itself() -> None:
     for run in ("../own", "/etc", "..", "", "a/b"):
-        with pytest.raises(DamagedRunError, match="not in its sweep"):
+        with refused("foreign-run"):
             Outcome.from_dict({**outcome().to_dict(), "run": run})

@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
+from tests.refusals import refused
 
 from wattstep import engines
-from wattstep.errors import InvalidValueError
 from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.report import memory_tables
 from wattstep.schema.footprint import Footprint
@@ -151,7 +150,5 @@ def test_no_gpu_is_said_in_one_line_and_the_cpu_has_none() -> None:
 
     assert engines.find("torch").device_memory("cpu") is None
     if not torch.cuda.is_available():
-        with pytest.raises(
-            InvalidValueError, match=r"--processor cuda: torch .* is a build for CPUs"
-        ):
+        with refused("no-gpu", "--processor cuda", "torch"):
             engines.find("torch").device_memory("cuda")

@@ -51,6 +51,29 @@ def test_of_two_gpus_each_has_its_own_and_a_release_without_snapshots_none() -> 
     assert GpuMemory(old).flushes() is None
 
 
+def test_an_allocator_that_tells_no_blocks_costs_its_free_memory_alone(tmp_path: Path) -> None:
+    """CUDA's own refuses a snapshot: what else is known stays, and the steps lie on the device."""
+    host, gpu, cuda = played()
+    cuda.memory_snapshot = refused  # type: ignore[method-assign]
+    with played_time(host):
+        recording = PlayedRecording(tmp_path / "run", cuda)
+        gpu.allocate(30 * MB)
+        for _ in range(10):
+            recording.steps.begin(4.0)
+            gpu.launch("kernel", 5 * MS)
+            recording.steps.end(0.5)
+        run = recording.close()
+    assert run.series.steps.device == "gpu0"
+    assert run.metrics["device_peak_memory"].value == 30 * MB + 1
+    free = run.metrics["allocator_cache"]["free"]
+    assert free.missing
+    assert "cudaMallocAsync" in free.reason
+
+
+def refused() -> Any:
+    raise RuntimeError("cudaMallocAsync does not yet support snapshot")
+
+
 class Old:
     """torch before snapshots."""
 

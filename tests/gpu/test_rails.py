@@ -16,9 +16,10 @@ from tests.run.imported.made import imported
 from tests.run.made import Worked, import_made
 
 import wattstep
+from wattstep.attribution.gpu_copies import copies_of
 from wattstep.attribution.overhead_compensation import TracedRows, compensate_device
 from wattstep.attribution.tables.regression_input import Process, process_of
-from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, copies_of, side_of
+from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, side_of
 from wattstep.attribution.tables.total_by_rails import rails_of_total
 from wattstep.recorded.phases import Phases
 from wattstep.run.run import Run, load

@@ -64,7 +64,8 @@ def test_every_part_makes_its_table_and_power_agrees_with_nvml_s_counter(tmp_pat
     summed, by, _, time_off, energy_off = (cell.strip() for cell in kernels.split("|")[3:8])
     assert (summed, by) == ("4.000 ms", "nsys")
     assert abs(float(time_off)) < 1e-6
-    assert energy_off == "no energy is told"  # the card averages over a second, the run is shorter
+    # The card averages over a second: of a run that a busy machine does not make longer nothing is told.
+    assert energy_off == "no energy is told" or abs(float(energy_off)) < 1e-6
     memory = next(line for line in sections["memory"].splitlines() if line.startswith("| lenet"))
     assert memory.split("|")[3].strip() == "0 B"
     run = wattstep.load(shipped / "gpu-lenet")

@@ -30,7 +30,7 @@ def unevenly_seen(share: float, start_ns: IntArray, end_ns: IntArray) -> float:
     """
     start, end = start_ns[:MOST_STEPS], end_ns[:MOST_STEPS]
     look_s = share * PERIOD_S
-    lasting: FloatArray = (end - start) * 1e-9
+    lasting: FloatArray = ((end - start) * 1e-9).astype(np.float64)
     places = int(np.clip(np.ceil(np.median(lasting) / look_s), 1, MOST_PLACES))
     if places == 1:  # a look is longer than a step: it sees all of it
         return 0.0

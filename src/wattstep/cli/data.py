@@ -56,7 +56,8 @@ def data(
         _unpack([Path(name) for name in things or []], folder, quiet, json)
     elif things:
         raise InvalidValueError(
-            "wattstep data [NAME], wattstep data check [NAME...] or wattstep data unpack ARCHIVE..."
+            "wattstep data [NAME], wattstep data check [NAME...] or wattstep data unpack ARCHIVE...",
+            id="one-data-set",
         )
     elif action == "list":
         _list(DATA_SETS, root, json)
@@ -202,7 +203,9 @@ def _unpack(archives: Sequence[Path], folder: Path, quiet: bool, as_json: bool) 
     from wattstep.workloads.data.catalogue import find_archive
 
     if not archives:
-        raise InvalidValueError("wattstep data unpack ARCHIVE...: name the archives")
+        raise InvalidValueError(
+            "wattstep data unpack ARCHIVE...: name the archives", id="no-archive-given"
+        )
     rows: list[dict[str, Any]] = []
     # All names are looked up before the first archive is touched.
     for path, file in [(path, find_archive(path.name)) for path in archives]:

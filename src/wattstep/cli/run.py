@@ -30,7 +30,7 @@ from wattstep.cli.options import (
 )
 from wattstep.cli.saying import refuse
 from wattstep.cli.settings_options import with_settings
-from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.errors import InvalidValueError, WattstepError, error_of
 from wattstep.schema.run_documents import CalibrationFile
 
 
@@ -108,7 +108,9 @@ def run(
         workloads.check_name(workload)
     ways = list(product(names, batches, precisions, rules))
     if name is not None and len(ways) > 1:
-        raise InvalidValueError("--name names one run: give one workload and one batch size")
+        raise InvalidValueError(
+            "--name names one run: give one workload and one batch size", id="one-name-for-several"
+        )
     all_settings = [
         TrainingSettings(
             workload=workload,
@@ -182,9 +184,13 @@ def read_calibration(path: Path, *, here: bool = True) -> CalibrationFile:
         document = loads(path.read_bytes())
         read_calibrations(document)
     except OSError as error:
-        raise InvalidValueError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise InvalidValueError(
+            f"{path}: {(error.strerror or str(error)).lower()}", id="unreadable-calibration"
+        ) from error
+    except InvalidValueError as error:
+        raise error_of(error.document(), f"{path}: {error}") from error
     except ValueError as error:
-        raise InvalidValueError(f"{path}: {error}") from error
+        raise InvalidValueError(f"{path}: {error}", id="unreadable-calibration") from error
     if here:
         check_device(document, describe())
     known: CalibrationFile = document

@@ -37,7 +37,7 @@ Threads = Annotated[
 
 
 @with_settings(
-    "workloads", "batch", "threads", "processor", "precision", "channels_last", "compiled",
+    "workloads", "batch", "threads", "engine", "processor", "precision", "channels_last", "compiled",
     "memory_limit", "memory_reserve", "repeat", "steps", "seconds",
     "warmup", "accumulate", "classes", "image_size", "rate_rule", "modes", "cores", "clocks",
     "cooldown", "interval", "trace", "seed", "data_dir", "power_model", "out", "scheduler",
@@ -140,7 +140,8 @@ def sweep(
 
     if names and workloads:
         raise InvalidValueError(
-            f"{' '.join(names)} and --workloads {workloads}: name the workloads in one of both ways"
+            f"{' '.join(names)} and --workloads {workloads}: name the workloads in one of both ways",
+            id="named-twice",
         )
     chosen = chosen_workloads(names or (workloads or "all").split(","))
     _check_where(scheduler, targets, device, on_devices=modes is not None or clocks is not None)
@@ -180,16 +181,17 @@ def _check_where(
     """
     elsewhere = "--scheduler" if scheduler is not None else "--targets"
     if scheduler is not None and targets is not None:
-        raise InvalidValueError("--scheduler and --targets: give one of them")
+        raise InvalidValueError("--scheduler and --targets: give one of them", id="one-place")
     if scheduler is None and targets is None:
         if device is not None:
             raise InvalidValueError(
                 "--device names workers of a cluster, or devices of a file: give --scheduler or "
-                "--targets as well"
+                "--targets as well",
+                id="device-without-devices",
             )
     elif on_devices:
         raise InvalidValueError(
-            f"--modes and --clocks are set on this machine: without {elsewhere}"
+            f"--modes and --clocks are set on this machine: without {elsewhere}", id="set-here-only"
         )
 
 
@@ -378,5 +380,6 @@ def _parse_threads(text: str) -> tuple[int, ...]:
         return tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise InvalidValueError(
-            f"--threads {text!r}: whole numbers with commas between them, e.g. 1,2"
+            f"--threads {text!r}: whole numbers with commas between them, e.g. 1,2",
+            id="malformed-list",
         ) from None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
+from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.cpu_predictor import CpuPredictor
+from wattstep.predict.fitted import fitted_values
 from wattstep.predict.prediction import Prediction
 from wattstep.predict.predictor import Predictor
 from wattstep.schema.step_graph import StepFamily
 
-__all__ = ["CpuPredictor", "Prediction", "Predictor", "predictor_for"]
+__all__ = ["CpuPredictor", "Prediction", "Predictor", "check_device", "predictor_for"]
 
 
 def predictor_for(
@@ -31,6 +34,27 @@ def predictor_for(
     Raises:
         InvalidValueError: The device's values do not reach, or it has no such mode.
     """
-    has_gpu = any(each.kind == "gpu" for each in device.processors.values())
-    kind = Predictor if has_gpu else CpuPredictor
+    kind = Predictor if _has_gpu(device) else CpuPredictor
     return kind(captured, device, engine=engine, precision=precision, mode=mode)
+
+
+def check_device(
+    device: Device, *, engine: str | None = None, precision: str = "fp32", mode: str | None = None
+) -> None:
+    """Refuses what `predictor_for` would refuse once a step was captured, which takes seconds.
+
+    Args:
+        device: As of `predictor_for`.
+        engine: Likewise.
+        precision: Likewise.
+        mode: Likewise.
+
+    Raises:
+        InvalidValueError: The device's values do not reach, or it has no such mode.
+    """
+    values = fitted_values if _has_gpu(device) else cpu_values
+    values(device if mode is None else in_mode(device, mode), engine, precision)
+
+
+def _has_gpu(device: Device) -> bool:
+    return any(each.kind == "gpu" for each in device.processors.values())

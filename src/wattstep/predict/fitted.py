@@ -94,17 +94,20 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     gpu = gpus[0]
     if precision not in COMPUTED_IN:
         raise InvalidValueError(
-            f"--precision {precision}: predictions know {', '.join(COMPUTED_IN)}"
+            f"--precision {precision}: predictions know {', '.join(COMPUTED_IN)}",
+            id="unknown-precision",
         )
     computed_in, element = COMPUTED_IN[precision]
     if computed_in not in gpu.peak:
         raise InvalidValueError(
-            f"--precision {precision}: {gpu.title} has no {computed_in}: its peaks are of {', '.join(gpu.peak)}"
+            f"--precision {precision}: {gpu.title} has no {computed_in}: its peaks are of {', '.join(gpu.peak)}",
+            id="precision-not-on-device",
         )
     known = sorted(name for name in {*device.kinds, *device.floors} if _framework(name) == TORCH)
     if engine is not None and known and engine not in known:
         raise InvalidValueError(
-            f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}"
+            f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}",
+            id="unknown-framework",
         )
     engine = engine or next(iter([*device.kinds, *known]), TORCH)
     of, name = device, engine
@@ -127,7 +130,8 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     ):
         if value is None:
             raise InvalidValueError(
-                f"{device.name} lacks {what}: see `wattstep devices {device.name}`"
+                f"{device.name} lacks {what}: see `wattstep devices {device.name}`",
+                id="device-lacks-values",
             )
     assert peak is not None
     assert bandwidth is not None
@@ -139,7 +143,9 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         for key in needed.values:
             if kind not in kinds or key not in kinds[kind].values:
                 place = ".".join(map(quoted, ("kinds", name, kind, key)))
-                raise InvalidValueError(f"{of.name} lacks {place}: predictions need it")
+                raise InvalidValueError(
+                    f"{of.name} lacks {place}: predictions need it", id="device-lacks-values"
+                )
     values = {
         kind: {key: value.value for key, value in each.values.items()}
         for kind, each in kinds.items()

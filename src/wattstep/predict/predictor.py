@@ -77,7 +77,9 @@ class Predictor(BatchSearch):
             InvalidValueError: It is less than 1 or more than `LARGEST`.
         """
         if not 1 <= batch_size <= LARGEST:
-            raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
+            raise InvalidValueError(
+                f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
+            )
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self._timed(graph)

@@ -22,6 +22,10 @@ REST: Final = "activations_and_rest"
 HOST: Final = "training_on_host"
 ELSE: Final = "other_programs_and_system"
 LEFT: Final = "left"
+NO_BLOCKS: Final = (
+    "the allocator did not tell its blocks: torch's own does, CUDA's (cudaMallocAsync) and old releases "
+    "do not"
+)
 IN_STEP: Final = "at the end of the operation of a step during which most was in use"
 _METHODS: Final = {
     "kernel_scratch": (
@@ -232,7 +236,7 @@ def allocator_cache(cache: AllocatorCache, allocator: str, when: str) -> dict[st
 
 def marked_cache(events: Sequence[memory.Event], allocator: str) -> dict[str, Figure]:
     """What the allocator kept free by a run's marks: at the peak of a step that was followed, else between steps."""
-    figures = {}
+    figures = {"free": missing("B", NO_BLOCKS)}
     for moment, when in (
         (CACHE_AT_PEAK, IN_STEP),
         (CACHE_AT_REST, "between steps, after the last one"),

@@ -292,7 +292,9 @@ class Series:
         try:
             return read_calibrations(document) if document else {}
         except InvalidValueError as error:
-            raise DamagedRunError(f"run.json garbles its calibration: {error}") from error
+            raise DamagedRunError(
+                f"run.json garbles its calibration: {error}", id="damaged-field"
+            ) from error
 
     def _calibrated(self, name: str, source: EnergySource) -> EnergySource:
         by = self.calibrations.get(name)

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from wattstep.schema.step_graph import StepFamily
 
 Mark = Callable[[str], None]
-ENGINE_OPTIONS: Final = ("channels_last", "compiled")
 
 
 def ignore_phase(name: str) -> None:
@@ -319,7 +318,7 @@ class Engine(Protocol):
             `sys.modules`, that the framework is loaded.
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
-        options: Of `ENGINE_OPTIONS`, those of a `Preparation` that it heeds.
+        options: "channels_last" and "compiled", where it heeds these of a `Preparation`.
     """
 
     name: str
@@ -335,7 +334,9 @@ class Engine(Protocol):
         try:
             import_module(self.name)
         except ModuleNotFoundError as error:
-            raise MissingPartError(f"{self.name} is not installed") from error
+            raise MissingPartError(
+                f"{self.name} is not installed", id="missing-framework"
+            ) from error
 
     @abstractmethod
     def prepare(

@@ -89,11 +89,15 @@ class Figure:
     def __post_init__(self) -> None:
         if self.status is Status.MISSING:
             if self.value is not None:
-                raise InvalidValueError("a missing figure has no value")
+                raise InvalidValueError("a missing figure has no value", id="missing-with-value")
             if not self.reason:
-                raise InvalidValueError("a missing figure needs a reason")
+                raise InvalidValueError(
+                    "a missing figure needs a reason", id="figure-without-reason"
+                )
         elif self.value is None or self.value != self.value:
-            raise InvalidValueError(f"a figure that is {self.status.value} needs a value")
+            raise InvalidValueError(
+                f"a figure that is {self.status.value} needs a value", id="figure-without-value"
+            )
 
     @property
     def missing(self) -> bool:
@@ -112,7 +116,7 @@ class Figure:
 
     def __float__(self) -> float:
         if self.value is None:
-            raise InvalidValueError(f"the figure has no value: {plain(self.reason)}")
+            raise InvalidValueError(f"the figure has no value: {plain(self.reason)}", id="no-value")
         return float(self.value)
 
     @property

@@ -226,6 +226,9 @@ _METRICS: Final = {
     "cpu_utilization": Metric(
         label="CPU utilization", meaning="Part of the time that the cores were busy", headline=True
     ),
+    "process_cpu_cores": Metric(
+        label="Cores kept busy", meaning="Number of cores that the training itself kept busy"
+    ),
     "gpu_utilization": Metric(
         label="GPU utilization", meaning="Part of the time that the GPU was busy", headline=True
     ),

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypedDict
 
+from wattstep.errors import WattstepError
+
 _START = """\
 import sys
 try:
@@ -51,6 +53,12 @@ class ChildNews(TypedDict, total=False):
     id: str
     kind: str
     problem: str | None
+
+
+def refusal_news(error: WattstepError) -> ChildNews:
+    """News of what ended a child that the user can mend."""
+    document = error.document()
+    return {"error": document["error"], "id": document["id"], "kind": document["kind"]}
 
 
 def child_command(entry: str, *arguments: str) -> list[str]:

@@ -20,7 +20,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews
+from wattstep.schema.processes import ChildNews, refusal_news
 from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
@@ -484,7 +484,7 @@ def main() -> int:
             lambda text: say({"warning": text}),
         )
     except WattstepError as error:
-        say(ChildNews(**error.document()))
+        say(refusal_news(error))
         return 2
     except KeyboardInterrupt:
         return 130

@@ -40,6 +40,21 @@ def test_a_run_takes_one_screen_and_stays_within_it(width: int, lines: int) -> N
     assert path.startswith("run: runs/lenet-")
 
 
+def test_kinds_of_steps_add_up_and_disturbed_ones_are_among_the_clean() -> None:
+    steps = {
+        "recorded": 58,
+        "warmup": 3,
+        "clean": 34,
+        "traced": 11,
+        "settling": 10,
+        "disturbed": 30,
+    }
+    (line,) = [each for each in shown(200, steps=steps).splitlines() if "58 steps: " in each]
+    kinds = line.partition("58 steps: ")[2].rstrip()
+    assert kinds == "3 warmup, 34 clean (30 disturbed), 11 traced, 10 settling"
+    assert sum(int(part.split()[0]) for part in kinds.split(", ")) == 58
+
+
 def test_figures_come_with_interval_and_status() -> None:
     text = " ".join(shown(120).split())
     assert "Step time (mean) 3.41 ms 3.30 to 3.52 measured" in text

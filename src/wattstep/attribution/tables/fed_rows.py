@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from wattstep.attribution.codes import Codes
+from wattstep.attribution.gpu_copies import copies_of
 from wattstep.attribution.overhead_compensation import (
     CompensatedRows,
     Sharing,
@@ -26,7 +27,6 @@ from wattstep.attribution.tables.taking_part import (
     TakingPart,
     bytes_of_rows,
     cards_of,
-    copies_of,
     rows_of,
     side_of,
 )
@@ -55,6 +55,7 @@ class FedRows:
         others: Processors beside the CPU; none: every rail can feed every row.
         phases: Of traced and clean steps.
         step_s: Length of the mean clean step.
+        event_s: Cost of an event for the host in s, where it is known; as `compensate` takes it.
     """
 
     series: Series
@@ -68,6 +69,7 @@ class FedRows:
     others: tuple[str, ...]
     phases: KindPhases
     step_s: float
+    event_s: float | None
     _parts_by_processors: dict[tuple[str, ...] | None, TakingPart] = field(default_factory=dict)
 
     def side(self, name: str) -> Side:
@@ -109,7 +111,9 @@ class FedRows:
             chosen, words = host, WORDS["host"]
             rows = rows_of(self.rows, chosen)
             beside = None if self.series.steps.only_traced else phases.beside_s
-            compensated = compensate(rows, phases.traced, beside, phases.share, self.step_s)
+            compensated = compensate(
+                rows, phases.traced, beside, phases.share, self.step_s, self.event_s
+            )
         else:
             chosen = np.zeros(len(host), bool)
             for name in processors:

@@ -28,6 +28,7 @@ from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
 from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
 from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
 from wattstep.attribution.tables.taking_part import Side
+from wattstep.attribution.tables.timeline import Timeline, Traced, Untraced, as_traced, untraced
 from wattstep.attribution.tables.traced import TracedColumns, outermost_above
 from wattstep.attribution.tables.traced_windows import TracedWindows
 from wattstep.recorded.instruments import Instruments
@@ -151,7 +152,9 @@ class TracedSteps(TracedWindows):
         """The rows on the mean clean step."""
         by_kind = self._by_kind
         beside = None if self.steps.only_traced else by_kind.beside_s
-        compensated = compensate(self.rows, by_kind.traced, beside, by_kind.share, self._step_s)
+        compensated = compensate(
+            self.rows, by_kind.traced, beside, by_kind.share, self._step_s, self._event_s
+        )
         for kind, (first, last) in enumerate(by_kind.spans):
             names = by_kind.traced.names[first:last]
             clean = self.clean
@@ -163,7 +166,54 @@ class TracedSteps(TracedWindows):
                 compensated = match_layers(
                     self.rows, compensated, first + names.index("forward"), shares
                 )
+        cost = None if self._untraced is None else self._untraced.cost
+        if cost is not None and cost.within_s:
+            on_gpu = ~self.rows.on_host
+            busy = compensated.busy_s.copy()
+            busy[on_gpu] = np.maximum(busy[on_gpu] - cost.within_s, 0.0)
+            compensated = replace(compensated, busy_s=busy)
         return compensated
+
+    @property
+    def _event_s(self) -> float | None:
+        """Cost of an event for the host, where steps lie on a device's timeline and it is known."""
+        cost = None if self._untraced is None else self._untraced.cost
+        if cost is None or np.isnan(cost.operation_s):
+            return None
+        runtime = float(self.label("kind").named("runtime call")[self.rows.on_host].mean())
+        return cost.operation_s + runtime * (cost.call_s - cost.operation_s)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """When host and devices did what in traced steps: as untraced ones, where a device is followed."""
+        again = self._untraced
+        return as_traced(self.rows, self._by_kind.traced) if again is None else again.timeline
+
+    @cached_property
+    def _untraced(self) -> Untraced | None:
+        """The traced steps as untraced ones; None where no device is followed."""
+        by_kind, steps, followed = self._by_kind, self.steps, self.steps.device
+        again = None
+        if followed in self.others and not steps.only_traced:
+            several = len(by_kind.spans) > 1
+            of_step = self.step_kinds.of_step if several else np.zeros(len(steps.index), np.int64)
+            again = untraced(
+                Traced(
+                    rows=self.rows,
+                    name=self.label("name"),
+                    runtime=self.label("kind").named("runtime call"),
+                    launch=self.launch,
+                    followed=self._processor.named(followed),
+                ),
+                by_kind,
+                of_step[by_kind.windows],
+                of_step[self.clean],
+                self._tables.marks,
+                steps,
+                self.clean,
+                (self._tables.info.device_clock.get("piece_ns") or np.nan) * 1e-9,
+            )
+        return again
 
     @property
     def _of_totals(self) -> bool:
@@ -214,6 +264,7 @@ class TracedSteps(TracedWindows):
             others=self.others,
             phases=self._by_kind,
             step_s=self._step_s,
+            event_s=self._event_s,
         )
 
     def side(self, name: str) -> Side:

@@ -264,7 +264,8 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         )
         if not lies_on_line(family, third, tolerance=VALUES_DIFFER):
             raise InvalidValueError(
-                "what its operations do depends on values, and does not grow in proportion to the batch"
+                "what its operations do depends on values, and does not grow in proportion to the batch",
+                id="data-dependent",
             )
         return family
 

@@ -75,11 +75,17 @@ class GpuMemory:
         return 0
 
     def cache(self) -> AllocatorCache | None:
-        """As `Meter.cache`."""
+        """As `Meter.cache`; CUDA's own allocator (cudaMallocAsync) and old releases tell no blocks."""
         if not hasattr(self._cuda, "memory_snapshot"):
             return None
         number = self._cuda.current_device() if self._number is None else self._number
-        return cache_of(each for each in self._cuda.memory_snapshot() if each["device"] == number)
+        try:
+            segments = self._cuda.memory_snapshot()
+        except (
+            RuntimeError
+        ):  # of an allocator that has none; a GPU that is gone says so at each call
+            return None
+        return cache_of(each for each in segments if each["device"] == number)
 
     def most_fragments(self) -> int | None:
         """The most of `AllocatorCache.fragments` since the peaks were reset; None: not told."""

@@ -199,7 +199,7 @@ def _of_user(source: ModuleSource, call: Callable[..., T]) -> Callable[..., T]:
             shape = "x".join(map(str, source.input_shape))
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             raise InvalidValueError(
-                f"{source.name} cannot be trained on inputs of {shape}: {line}"
+                f"{source.name} cannot be trained on inputs of {shape}: {line}", id="unfit-inputs"
             ) from error
 
     return refusing

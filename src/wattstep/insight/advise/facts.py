@@ -20,6 +20,9 @@ from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure, Missing
 
 WORTH: Final = 0.01  # of a step: advice that can bring less is none
+WITHOUT_CEILINGS: Final = Missing(
+    "which is faster here only ceilings tell (wattstep ceilings; why there are none: roofline)"
+)
 
 
 class Facts:

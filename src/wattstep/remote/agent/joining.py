@@ -81,7 +81,7 @@ def read_agent(folder: Path) -> dict[str, Any]:
         document = parse_json(read_bytes(path, MOST_BYTES))
     except FileNotFoundError as error:
         raise DamagedRunError(
-            f"{folder} is no recording of the agent: it has no {AGENT}"
+            f"{folder} is no recording of the agent: it has no {AGENT}", id="not-an-agent-recording"
         ) from error
     except (OSError, ValueError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error}") from error
@@ -101,7 +101,9 @@ def describe(document: Mapping[str, Any]) -> RunInfo:
     try:
         known = check_description(document)
     except ValueError as error:
-        raise DamagedRunError(f"{AGENT} lacks or garbles a field: {error}") from error
+        raise DamagedRunError(
+            f"{AGENT} lacks or garbles a field: {error}", id="damaged-field"
+        ) from error
     python, torch = known.pop("python"), known.pop("torch")
     notes = [f"recorded by wattstep_agent.py under Python {python} of the board"]
     if known["state"] != "closed":
@@ -149,7 +151,10 @@ def _copy_journals(folder: Path, run: Path, info: RunInfo) -> None:
         ):
             shutil.copyfileobj(source, copy)
     if not (journal / MARKS).exists():
-        raise DamagedRunError(f"{folder} has no marks of steps: a part of it did not come along")
+        raise DamagedRunError(
+            f"{folder} has no marks of steps: a part of it did not come along",
+            id="incomplete-recording",
+        )
     _copy_names(folder / JOURNAL / NAMES, journal / NAMES)
 
 

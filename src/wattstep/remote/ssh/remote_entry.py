@@ -92,7 +92,7 @@ def main() -> int:
     except KeyboardInterrupt:
         ending = {"interrupted": True}
     except WattstepError as error:
-        ending = error.document()
+        ending = {**error.document()}
     except BaseException as error:
         news.end({"error": f"a mistake of wattstep's: {error!r}", "kind": "RecordingError"})
         raise

@@ -69,6 +69,7 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
         "cores": (lambda: _cores(metrics), None),
         "memory": (lambda: _memory(metrics, plots), None),
         "rails": (lambda: _rails(report, plots), None),
+        "roles": (lambda: _roles(report), None),
         "conditions": (lambda: _conditions(report), None),
         "recording": (lambda: _recording(report), []),
         "facts": (lambda: _facts(report), []),
@@ -352,6 +353,15 @@ def _rails(report: RunReport, plots: Plots) -> dict[str, Any] | None:
         "table": table([*first, *rows], {"rail": "Rail"}, {"energy": "Energy"}),
         "plots": rankings(rows, "rail", {"energy": wording.label(of)}, plots),
     }
+
+
+def _roles(report: RunReport) -> dict[str, Any] | None:
+    """The rails for the first screen, where their sum misleads."""
+    rails = conditions.rails(report)
+    if rails is None:
+        return None
+    rows = [(name, show(figure), role) for name, figure, role in rails.roles]
+    return {"rows": rows, "idle": rails.idle, "sum": rails.sum}
 
 
 def _lone_total(report: RunReport) -> tuple[str, str]:

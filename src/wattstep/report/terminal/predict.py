@@ -80,6 +80,28 @@ def _fits(one: Prediction) -> str:
     return f"yes, {percent:.0f} %" if percent >= 50 else f"no, {100 - percent:.0f} %"
 
 
+def _heat(one: Prediction) -> list[str]:
+    """How warm the device gets, when it throttles, and what a battery lasts for; nothing where it is not known."""
+    if one.steady_temperature.value is None:
+        return []
+    line = (
+        f"A training of batch {one.batch_size:,} that lasts ends at {_cell(one.steady_temperature)}"
+    )
+    chance = one.heat.throttles
+    if one.time_to_throttle.value is not None:
+        line += f", throttled after {_cell(one.time_to_throttle)}"
+        if one.sustained_step_time.value is not None:
+            line += f"; a step then takes {_cell(one.sustained_step_time)}"
+    elif chance >= 0.05:
+        line += f"; it rather does not throttle ({100 * chance:.0f} % that it does)"
+    else:
+        line += " and does not throttle"
+    lines = [f"{line}."]
+    if one.samples_per_battery.value is not None:
+        lines.append(f"A full battery trains {_cell(one.samples_per_battery)}.")
+    return lines
+
+
 def _notes(
     predictor: Predictor | CpuPredictor,
     predictions: Sequence[Prediction],
@@ -122,6 +144,7 @@ def _notes(
     else:
         rests = "Intervals are estimates: no prediction for this device was ever checked."
     lines.append(f"{rests} Fitted to {predictor.fitted.fitted}.")
+    lines += _heat(predictions[-1])
     for one in predictions:
         reason = one.energy_per_step.reason
         if reason:

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
-from wattstep.report import machines, wording
+from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Part, divisions, named_layers
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.run import STYLES
@@ -26,7 +26,11 @@ from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
 NOT_KNOWN: Final = "not known"  # the engine of a log
-NOT_FIRST: Final = ("system_peak_memory",)
+# Busy cores of the machine may be busy with other programs: the training's own stand below them.
+_AFTER: Final = {"cpu_utilization": ("cpu_utilization", "process_cpu_cores")}
+_FIRST: Final = tuple(
+    each for name in HEADLINES if name != "system_peak_memory" for each in _AFTER.get(name, (name,))
+)
 COSTLIEST: Final = 3  # operations
 MOST_CAUTIONS: Final = 5
 BAR: Final = 30  # cells
@@ -51,7 +55,7 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _bars, _costliest):
+    for part in (_head, _figures, _bars, _rails, _costliest):
         made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
@@ -93,12 +97,15 @@ def _head(report: RunReport, console: Console) -> Group:
 def _steps(report: RunReport) -> str:
     """How many steps of which kind; kinds that there are none of are left out."""
     counts = report.steps.to_dict()
-    kinds = [f"{count:,} {plain(kind)}" for kind, count in counts.items()
-             if count and kind not in ("recorded", "settling")]  # fmt: skip
-    recorded = counts.get("recorded")
+    recorded = counts.pop("recorded", None)
     if not recorded:
         return wording.steps(report)
-    return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds)}"
+    marred = [f"{counts.pop(kind):,} {kind}" for kind in ("disturbed", "throttled")
+              if counts.get(kind)]  # fmt: skip
+    kinds = {kind: f"{count:,} {plain(kind)}" for kind, count in counts.items() if count}
+    if "clean" in kinds and marred:  # of those that figures are of, not beside them
+        kinds["clean"] += f" ({', '.join(marred)})"
+    return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds.values())}"
 
 
 def _figures(report: RunReport, console: Console) -> Grid | None:
@@ -130,9 +137,7 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
     """The first figures; of missing ones those that are always asked for, one a reason."""
     reasons: set[str] = set()
     always = wording.always_asked(report)
-    for name in HEADLINES:
-        if name in NOT_FIRST:
-            continue
+    for name in _FIRST:
         shown = wording.show_metric(report.metrics, name)
         if shown is None or (shown.missing and (name not in always or shown.reason in reasons)):
             continue
@@ -153,6 +158,21 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
         bar = _bar(_foldable(division.parts), console, min(console.width, WIDEST) - sum(beside))
         grid.add_row(division.title, bar, status)
     return grid if grid.rows else None
+
+
+def _rails(report: RunReport, console: Console) -> Group | None:
+    """What each rail feeds and what the idle device takes, where the sum of the rails misleads."""
+    rails = conditions.rails(report)
+    if rails is None:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(overflow="fold")
+    for name, figure, role in rails.roles:
+        grid.add_row(brief(name), show(figure).value, role)
+    lines = [Text(line) for line in (rails.sum, rails.idle) if line]
+    return Group(grid, *lines)
 
 
 def _foldable(parts: Sequence[Part]) -> Sequence[Part]:

@@ -15,6 +15,7 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.predict.cpu.time import KINDS
 from wattstep.record.sensors.machine import caches, describe
 from wattstep.schema.ceilings import Asked, Ceilings, identity
+from wattstep.schema.engine import Engine
 from wattstep.store import this_device
 from wattstep.train.calibration.device_file import Machine, chosen, device_toml
 from wattstep.train.calibration.fitting import Fit, fit
@@ -183,7 +184,7 @@ def _machine() -> Machine:
     )
 
 
-def _ceilings(engine: engines.Engine) -> Ceilings:
+def _ceilings(engine: Engine) -> Ceilings:
     threads = len(os.sched_getaffinity(0))
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     sizes = {

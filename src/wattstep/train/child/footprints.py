@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from wattstep.errors import RecordingError, WattstepError, error_of
-from wattstep.schema.processes import ChildNews, ends_with_us
+from wattstep.schema.processes import ChildNews, ends_with_us, refusal_news
 from wattstep.train.child.child import Ending, GuardedChild, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.verdict import judge
@@ -103,7 +103,9 @@ def conclude(news: News, ending: Ending, cage: Cage, output: str, began_s: float
     if ending.error is not None:
         raise error_of(ending.document(), ending.error)
     if status != "trained":
-        raise RecordingError(f"measuring came to no end in the stage {news.stage!r}: {reason}")
+        raise RecordingError(
+            f"measuring came to no end in the stage {news.stage!r}: {reason}", id="measuring-ended"
+        )
     return news.life
 
 
@@ -117,6 +119,6 @@ def main() -> int:
     try:
         measure(FootprintSettings(**json.loads(sys.argv[2])), say)
     except WattstepError as error:
-        say(ChildNews(**error.document()))
+        say(refusal_news(error))
         return 2
     return 0

@@ -13,7 +13,14 @@ from typing import Any
 
 from wattstep import engines
 from wattstep.errors import RecordingError, WattstepError, error_of
-from wattstep.schema.processes import ChildNews, child_command, ends_with_us, listen, outwait
+from wattstep.schema.processes import (
+    ChildNews,
+    child_command,
+    ends_with_us,
+    listen,
+    outwait,
+    refusal_news,
+)
 from wattstep.train.child.watchdog import LOOK_EVERY_S, Watchdog, find_watchdog
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
@@ -113,7 +120,7 @@ def main() -> int:
         else:
             train_days(folder.settings(), folder, asked["batch_size"], tell)
     except WattstepError as error:
-        tell(ChildNews(**error.document()))
+        tell(refusal_news(error))
         return 2
     except KeyboardInterrupt:
         return 130
@@ -121,7 +128,7 @@ def main() -> int:
         tell({"error": f"{folder.path} cannot be written: {error.strerror or error}"})
         return 2
     except (MemoryError, RuntimeError) as error:
-        account = engines.find(engines.DEFAULT).memory_account
+        account = engines.find(folder.settings().engine).memory_account
         failure = news_of(error, lambda: account(folder.settings().processor))
         if failure is None:
             raise

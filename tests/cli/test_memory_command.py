@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.command_line import wattstep as called
+from tests.refusals import id_in
 
 
 def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -17,7 +18,16 @@ def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Path) -> None:
     page = tmp_path / "memory.html"
     done = wattstep(
-        "lenet", "--batch", "2", "--threads", "1", "--no-evaluation", "--json", "-o", str(page)
+        "lenet",
+        "--batch",
+        "2",
+        "--threads",
+        "1",
+        "--no-evaluation",
+        "--json",
+        "--quiet",
+        "-o",
+        str(page),
     )
     assert done.returncode == 0, done.stderr
     (document,) = json.loads(done.stdout)["memory"]
@@ -25,22 +35,28 @@ def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Pa
     parts = document["memory_breakdown"].values()
     assert sum(part["value"] for part in parts) == document["peak_memory"]["value"]
     assert "evaluation" not in [stage["stage"] for stage in document["stages"]]
-    assert done.stderr == ""  # progress is for a terminal
+    assert done.stderr == ""
     assert page.stat().st_size > 4 * 10**5  # the plotting library, deflated
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "id", "named"),
     [
-        (["nosuch"], "no workload is called 'nosuch'"),
-        (["lenet", "--batch", "four"], "whole numbers with commas"),
-        (["lenet", "--batch", "0"], "--batch 0: it must be at least 1"),
-        (["lenet", "--memory-limit", "much"], "a size is wanted"),
-        (["lenet", "--processor", "tpu"], "--processor tpu: there are cpu, cuda"),
+        (["nosuch"], "unknown-workload", "'nosuch'"),
+        (["lenet", "--batch", "four"], "malformed-list", "four"),
+        (["lenet", "--batch", "0"], "out-of-range", "--batch 0"),
+        (["lenet", "--memory-limit", "much"], "malformed-size", "much"),
+        (
+            ["lenet", "--processor", "tpu"],
+            "unknown-processor",
+            "--processor tpu: there are cpu, cuda",
+        ),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
-    done = wattstep(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_what_cannot_be_is_one_line_and_exit_code_2(
+    arguments: list[str], id: str, named: str
+) -> None:
+    done = wattstep(*arguments, "--json")
+    assert (done.returncode, id_in(done.stdout)) == (2, id)
+    assert named in done.stderr
     assert len(done.stderr.splitlines()) == 1

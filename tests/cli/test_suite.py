@@ -34,7 +34,7 @@ WHOLE = pytest.mark.slow  # counting all of them takes most of a minute
 
 @pytest.fixture(scope="module")
 def suite(cache: Path) -> dict[str, dict[str, Any]]:
-    done = wattstep(cache, "suite", "--json")
+    done = wattstep(cache, "suite", "--json", "--quiet")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return {row["name"]: row for row in json.loads(done.stdout)["workloads"]}

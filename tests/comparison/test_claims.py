@@ -48,7 +48,7 @@ def test_one_run_of_each_says_what_cannot_be_claimed_and_why() -> None:
 def test_a_reason_not_to_claim_a_difference_stands_in_the_first_sentence_alone() -> None:
     found = compare_metric("step_time", side(0.10), side(0.20), STILL)
     words = sentence(found, (1, 1), found.not_claimed)
-    assert words.endswith("; nor is that shown to be the program's.")
+    assert "shown to be the program's" not in words
     assert "two runs of one" not in words
 
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from tests.comparison.made import INFO, edit, process, recorded
+from tests.refusals import refused
 from tests.run.made import MS, Sampled, make_run, power
 
-from wattstep.errors import InvalidValueError
 from wattstep.insight.compare.comparing import Comparison, compare, warnings_of
 from wattstep.insight.compare.configuration import configuration_of
 from wattstep.insight.compare.sides import Side, gathered
@@ -133,7 +133,7 @@ def test_different_configurations_are_refused_and_compared_where_it_is_meant(
     runs: Path, tmp_path: Path
 ) -> None:
     other = recorded(tmp_path / "threads", threads=4)
-    with pytest.raises(InvalidValueError, match=r"A and B differ in the number of threads"):
+    with refused("other-configuration", "A and B", "number of threads"):
         compared([runs / "a0"], [other])
     found = compared([runs / "a0"], [other], across=frozenset(["threads"]))
     assert found.meant == {"threads": ("1", "4")}
@@ -266,9 +266,7 @@ def test_disturbed_steps_are_told(
         return replace(found, disturbed=found.disturbed | noisy)
 
     monkeypatch.setattr(run_module, "find_step_flags", disturbed)
-    assert compared([runs / "a0"], [path]).warnings == (
-        "B: 100 % of the steps of its run were disturbed",
-    )
+    assert compared([runs / "a0"], [path]).warnings == ("steps that were disturbed: B 100 %",)
 
 
 def test_a_canary_that_changed_is_told_and_widens(runs: Path, tmp_path: Path) -> None:
@@ -296,9 +294,9 @@ def test_what_mars_many_runs_of_a_side_is_one_line() -> None:
     paths = tuple(Path(str(n)) for n in range(3))
     side = Side(letter="A", title="", runs=paths, configuration=members[0].configuration)
     assert warnings_of([side], [members]) == [
-        "A: up to 90 % of the steps of 2 of 3 runs were disturbed",
-        "A: the machine changed while 2 of 3 runs were made, at most: computing took 50 % more time "
-        "after than before",
+        "steps that were disturbed: A up to 90 % (2 of 3 runs)",
+        "the machine changed while runs were made (canary, after against before): A computing +50 % "
+        "at most (2 of 3 runs)",
     ]
 
 

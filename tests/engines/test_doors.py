@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 
 import wattstep
-from wattstep.errors import InvalidValueError, MissingPartError
+from wattstep.errors import InvalidValueError
 from wattstep.schema.ceilings import Asked
 from wattstep.schema.engine import Engine, Mark, Trainer, ignore_phase
 from wattstep.schema.workload import Preparation, Specification
@@ -341,6 +342,38 @@ except InvalidValueError as error:
     )
 
 
+OTHER_TRAININGS = """
+import sys
+from wattstep.cli import run_command_line
+
+def called(*arguments):
+    sys.argv = ["wattstep", *arguments, "--engine", "toyframe", "--quiet"]
+    return run_command_line()
+
+print(called("fits", "toy", "--batch", "2", "--out", "fits"))
+print(called("sweep", "toy", "--batch", "2", "--steps", "3", "--cooldown", "none", "--out", "sweep"))
+print(called("memory", "toy"), called("daily", "toy"), file=sys.stderr)
+"""
+
+
+def test_an_engine_is_asked_for_by_every_command_that_trains_and_what_it_lacks_is_refused(
+    installed: Path, tmp_path: Path
+) -> None:
+    path = os.pathsep.join(map(str, (installed, Path(wattstep.__file__).parents[1])))
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_TRAININGS], cwd=tmp_path, capture_output=True, text=True,
+        check=True, timeout=300, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert [line for line in done.stdout.splitlines() if line.isdecimal()] == ["0", "0"]
+    for folder in ("fits", "sweep"):
+        (run,) = (tmp_path / folder).rglob("run.json")
+        assert read(run)["engine"] == "toyframe 0.3"
+    *said, codes = done.stderr.splitlines()
+    assert codes == "2 2"
+    assert any("toyframe does not tell how much memory its tensors take" in line for line in said)
+    assert any("toy does not sort samples into classes on toyframe" in line for line in said)
+
+
 def test_a_sensor_of_another_package_is_looked_for_and_read(installed: Path, told: Path) -> None:
     absent = read(told / "one" / "run.json")["absent"]
     assert absent["toy_flow"] == "there is no cooling water"
@@ -422,7 +455,7 @@ class BareTrainer(Trainer):
 def test_what_a_framework_lacks_is_refused_by_its_name(tmp_path: Path) -> None:
     engine, trainer = Bare(), BareTrainer()
     asked = Asked(device={}, threads=1, precisions=(), caches={}, free=0, seconds=1.0)
-    with pytest.raises(MissingPartError, match="no_such_framework is not installed"):
+    with refused("missing-framework", "no_such_framework"):
         engine.load()
     for ask in (
         lambda: engine.bytes_of_tensors(),

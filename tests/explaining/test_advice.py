@@ -11,11 +11,14 @@ from tests.explaining.made import MS, ceilings, ran_on_gpu, trained
 from tests.explaining.test_processors import machine
 
 from wattstep.insight.advise import ADVICE
+from wattstep.insight.advise.advice import gain_of
 from wattstep.insight.advise.section import advice
 from wattstep.insight.explain import explain
 from wattstep.insight.explain.section import Section
+from wattstep.report.divisions import divisions
 from wattstep.run import load
 from wattstep.schema.figure import Figure, Status
+from wattstep.stats.speedup import Saving
 from wattstep.store.ceilings import keep
 
 WORK = {
@@ -259,6 +262,32 @@ def test_free_cores_are_those_of_the_processors_section(tmp_path: Path) -> None:
 def test_what_only_may_not_grow_with_the_batch_is_said_to_be_less_sure(tmp_path: Path) -> None:
     # The optimizer takes 12 of 20 ms; the rest is an operation far below both ceilings.
     keep(ceilings(flops=20e12))
-    row = given(advice(load(trained(tmp_path / "run", phases=OPTIMIZER))))["larger_batch"]
+    path = trained(tmp_path / "run", WORK, phases=OPTIMIZER)
+    row = given(advice(load(path)))["larger_batch"]
     assert row["gain"].low == pytest.approx(0.3, rel=0.05)
-    assert ("if what operations take" in row["why"]) == (row["gain"].low < row["gain"].value)
+    assert value(row["gain"]) == pytest.approx(0.5, rel=0.05)
+    assert "the optimizer, 60% of a step, cost the same" in row["why"]
+    assert "if what operations take" in row["why"]
+
+
+def test_the_optimizers_share_in_the_advice_is_the_one_of_the_bar(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", phases=OPTIMIZER, slow=lambda index: index % 2 * 30 * MS)
+    run = load(path)
+    (bar,) = [each for each in divisions(run.report()) if each.title == "time by phase"]
+    share = {part.name: part.share for part in bar.parts}["optimizer"]
+    why = given(advice(run))["fused_optimizer"]["why"]
+    assert why.startswith(
+        f"The optimizer's operations take {share:.0%} of a step, the code between"
+    )
+
+
+def test_a_gain_of_steps_that_differ_is_less_sure_than_its_own_value(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", phases=OPTIMIZER, slow=lambda index: index % 7 * 10 * MS)
+    gain = given(advice(load(path)))["larger_batch"]["gain"]
+    assert 0 < gain.low < 0.95 * value(gain)
+
+
+def test_the_lower_end_of_a_gain_is_as_unsure_as_the_time_it_is_a_part_of() -> None:
+    time = Figure(value=8.0, low=2.0, high=14.0, unit="s", status=Status.ATTRIBUTED)
+    gain = gain_of(Saving(value=4.0, low=4.0, high=8.0), 20.0, "half of it", time)
+    assert (gain.low, gain.value, gain.high) == (0.05, 0.2, 0.4)  # a quarter of the time is sure

@@ -8,12 +8,14 @@ import pytest
 from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
 from tests.explaining.test_processors import machine
 
-from wattstep.attribution.gaps import DISPATCH, LAUNCHED, WAITING
+from wattstep.attribution.gaps import COPY, DISPATCH, LAUNCHED, SYNCHRONISATION, WAITING
+from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
 from wattstep.insight.explain.gaps import KEPT, gaps
+from wattstep.insight.explain.operations import work_of
 from wattstep.insight.explain.section import Section
 from wattstep.run import load
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Missing
 
 
 def value(figure: Figure) -> float:
@@ -96,7 +98,33 @@ def test_a_gpu_waits_for_the_host_and_then_for_the_driver(tmp_path: Path) -> Non
     )
     # The host carries out nothing 0-20 (data), 50-60 and 90-100 (code), 60-90 (waits).
     assert times(found, "host") == pytest.approx({DATA: 0.020, FRAMEWORK: 0.020, WAITING: 0.030})
-    assert "gpu0 has no work for 50% of a step" in " ".join(found.sentences)
+    assert "gpu0 computes nothing for 50% of a step" in " ".join(found.sentences)
+
+
+def test_a_gpu_waits_for_a_copy_and_for_a_synchronisation(tmp_path: Path) -> None:
+    """100 ms: a copy 10-40 beside which a kernel runs from 30, to 60; the host waits 20-70, asks at 80."""
+    rows = [
+        worked("aten::copy_", 0, 0, 8),
+        worked("cudaMemcpyAsync", 0, 5, 8, kind="runtime call", inside=0),
+        worked("aten::mm", 0, 8, 15, kind="matrix product"),
+        worked("cudaLaunchKernel", 0, 10, 12, kind="runtime call", inside=2),
+        worked("Memcpy HtoD (Pinned -> Device)", 0, 10, 40, processor="gpu0", thread=20),
+        worked("cudaStreamSynchronize", 0, 20, 70, kind="runtime call"),
+        worked("gemm", 0, 30, 60, processor="gpu0", thread=7, kind="matrix product"),
+        worked("cudaLaunchKernel", 0, 80, 82, kind="runtime call"),
+        worked("gemm", 0, 85, 100, processor="gpu0", thread=7, kind="matrix product"),
+    ]
+    path = imported(tmp_path / "run", rows, end=100, launch={4: 1, 6: 3, 8: 7})
+    found = gaps(load(path))
+    assert times(found, "gpu0") == pytest.approx(
+        {
+            COPY: 0.020,  # 10-30
+            SYNCHRONISATION: 0.010,  # 60-70
+            FRAMEWORK: 0.010,  # 70-80
+            LAUNCHED: 0.010,  # 5-10 and 80-85
+            DISPATCH: 0.005,  # 0-5
+        }
+    )
 
 
 def test_time_in_which_nothing_ran_at_all_is_told_apart_from_waiting(tmp_path: Path) -> None:
@@ -114,6 +142,18 @@ def test_what_keeps_the_training_from_running_is_a_cause_of_its_own(tmp_path: Pa
     # 5 ms of 20 it did not run: of the 10 ms of gaps, 2.5.
     assert value(found.figures["not_running_time"]) == pytest.approx(0.005, rel=0.02)
     assert times(found) == pytest.approx({FRAMEWORK: 0.0075, KEPT: 0.0025}, rel=0.05)
+
+
+def test_advice_counts_as_code_between_operations_what_the_section_of_gaps_does(
+    tmp_path: Path,
+) -> None:
+    path = trained(tmp_path / "run", phases=(("forward", 10 * MS), ("backward", 10 * MS)))
+    _drop_operations(path, "backward-op")
+    _set_cpu(path, 15 * MS)
+    run = load(path)
+    work = work_of(run)
+    assert not isinstance(work, Missing)
+    assert value(Facts(run, work).time_between) == pytest.approx(0.0075, rel=0.05)
 
 
 def test_data_that_are_too_short_to_tell_are_taken_to_be_waited_for(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_without_a_gpu_the_threads_of_the_cpu_are_told_of_and_it_is_said(tmp_pat
         ],
     )
     found = section(run)
-    assert "No work ran on a GPU in this run" in found.sentences[0]
+    assert "Nothing was done on a GPU" in found.sentences[0]
     assert [table.name for table in found.tables] == ["time", "kinds"]
     first, second = rows(found, "time")
     assert (first["processor"], second["processor"]) == ("thread 1", "thread 2")

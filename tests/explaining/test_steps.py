@@ -60,6 +60,17 @@ def test_the_period_of_the_marks_stands_beside_that_of_the_samples(equal_steps):
     assert "aliases" in untold["why"]
 
 
+def test_the_period_is_named_as_a_median_beside_the_mean_that_run_and_show_give(tmp_path):
+    # Steps of 20 ms, one of ten 200 ms longer: 40 ms in the mean.
+    make_run(tmp_path / "run", [], steps=303, trace="none",
+             slow=lambda index: 200 * MS if index % 10 == 5 else 0)  # fmt: skip
+    assert load(tmp_path / "run").metrics["step_time"].value == pytest.approx(0.040, rel=0.01)
+    assert section(tmp_path / "run").sentences[0] == (
+        "A step takes 40 ms in the mean and begins every 20 ms in the median, by the marks: "
+        "a few steps are far longer than the others."
+    )
+
+
 def test_the_first_steps_foretell_the_rest(equal_steps):
     table = section(equal_steps).tables[-1]
     assert table.name == "forecasts"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
+from tests.command_line import wattstep
 from tests.gpu.played import Gpu, played
 from tests.gpu.recording import HostTracer, PlayedLayers, PlayedRecording, played_time
 from tests.run.made import Sampled
 
+from wattstep.insight.explain import explain
+from wattstep.report.terminal.run import print_run
 from wattstep.run.run import Run
 from wattstep.schema.channel import Channel, Domain
 
@@ -145,6 +150,25 @@ def test_rows_make_the_step_and_say_that_no_kernel_was_seen(run: Run) -> None:
     assert any("no kernels were seen" in note for note in document["operations_notes"])
     assert "launches" not in {row["name"] for row in document["operations"]}
     assert document["kinds"] == document["energy_groups"] == []
+
+
+def test_console_and_page_show_them_and_say_how_they_were_told(run: Run, tmp_path: Path) -> None:
+    out, page = io.StringIO(), tmp_path / "page.html"
+    print_run(run.report(), Console(file=out, width=200))
+    done = wattstep("report", run.path, "-o", page)
+    assert done.returncode == 0, done.stderr
+    for text in (out.getvalue(), page.read_text()):
+        assert "no kernels were seen" in " ".join(text.split())
+        for name in FORWARD:
+            assert name in text, name
+
+
+def test_nothing_is_explained_by_operations_of_the_host_alone(run: Run) -> None:
+    """Its only operation asks for all work: the device was busy nearly always, whatever lay between those."""
+    sections = {each.name: each for each in explain(run)}
+    assert not [each for each in sections.values() if each.failure]
+    for name in ("gaps", "critical_path", "processors", "roofline", "advice", "gpu", "bottleneck"):
+        assert "no kernels of the device were seen" in str(sections[name].reason), name
 
 
 def test_of_each_figure_an_interval_holds_the_truth(run: Run) -> None:

@@ -465,7 +465,7 @@ class Breakdown:
         """Of the step; of a step without length nothing is a share."""
         if not self.step_s:
             return missing("ratio", "the step has no length")
-        return time.scaled(1 / self.step_s, "ratio")
+        return time.share_of(self.step_s)
 
     def _utilization(self, row: dict[str, Figure]) -> None:
         """CPU time over wall time of all cores: equation 2 of the TX2 paper, for an operation."""

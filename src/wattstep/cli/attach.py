@@ -47,11 +47,15 @@ def attach(
     folder = Path(run_folder(out, name, new_name(program_of(pid))))
     with AttachedRecorder(pid, folder, **given) as recorder:
         if not quiet:
-            say(f"wattstep: recording {recorder.info.title}, process {pid}; Ctrl-C ends that")
+            say(
+                f"wattstep: recording {recorder.info.title}, process {pid}; Ctrl-C ends the recording only"
+            )
         with watched_script(folder, live=live, quiet=quiet), _interruptible():
             ended = recorder.watch(seconds)
             recorder.note(
-                "it ended while it was recorded" if ended else "it went on after the recording"
+                "the training ended while it was recorded"
+                if ended
+                else "the training went on after the recording"
             )
     show_runs([folder], json, full)
 

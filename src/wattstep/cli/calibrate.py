@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import OUTPUT, Json
+from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.errors import InvalidValueError
 
 
@@ -44,10 +44,12 @@ def calibrate(
         ),
     ] = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Fit gain and offset of a run's power to an external meter; its figures carry them from then on."""
     from dataclasses import replace
 
+    from wattstep.cli.progress import stages_of
     from wattstep.formats.power_meter import parse
     from wattstep.recorded.calibration import read_calibrations
     from wattstep.run import load
@@ -60,8 +62,11 @@ def calibrate(
     with Folder(run) as folder:
         if why := folder.foreign():
             raise InvalidValueError(f"{run} is not written into: {why}; make a copy that is yours")
-    recording = parse(read_bytes(meter))
-    fit = fit_run(opened, recording, channel=rail, shift_s=shift, accuracy=parse_percent(accuracy))
+    with stages_of("setting the meter's log beside the run", quiet=quiet or json):
+        recording = parse(read_bytes(meter))
+        fit = fit_run(
+            opened, recording, channel=rail, shift_s=shift, accuracy=parse_percent(accuracy)
+        )
     known = read_calibrations(opened.info.calibration) if opened.info.calibration else {}
     document = calibration_document(opened, {**known, rail: fit})
     write_info(run, replace(opened.info, calibration=document))
@@ -123,5 +128,7 @@ def parse_percent(text: str) -> float:
     except ValueError:
         ratio = -1.0
     if not text.endswith("%") or not 0 <= ratio < 1:
-        raise InvalidValueError(f"--accuracy {text!r}: write a percentage, e.g. 0.5%")
+        raise InvalidValueError(
+            f"--accuracy {text!r}: write a percentage, e.g. 0.5%", id="malformed-percentage"
+        )
     return ratio

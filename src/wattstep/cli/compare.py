@@ -12,12 +12,12 @@ from typing import Annotated, Optional
 import typer
 
 from wattstep.cli.options import Full, Json, Quiet
-from wattstep.cli.saying import say
 from wattstep.cli.screen import screen
 from wattstep.errors import InvalidValueError
 
 WITH = "--with"  # stands among the paths, where an option can take one value only
 TOLERANCE = "5%"
+READING = 0.8  # of the time of a comparison, roughly
 CONTEXT = {"ignore_unknown_options": True}
 
 
@@ -94,13 +94,15 @@ def _compare_or_hold(
     meant = check_across(facets)
     if baseline:
         if len(groups) > 1:
-            raise InvalidValueError(f"--baseline and {WITH}: runs are held against one baseline")
+            raise InvalidValueError(
+                f"--baseline and {WITH}: runs are held against one baseline", id="one-baseline"
+            )
         _hold(baseline, groups[0], meant, metric, parse_tolerance(tolerance), strict, as_json)
         return
     if strict:
-        raise InvalidValueError("--strict goes with --baseline")
+        raise InvalidValueError("--strict goes with --baseline", id="needs-baseline")
     if tolerance != TOLERANCE:
-        raise InvalidValueError("--tolerance goes with --baseline")
+        raise InvalidValueError("--tolerance goes with --baseline", id="needs-baseline")
     _compare(groups, facets, metric, full, as_json, quiet)
 
 
@@ -113,15 +115,15 @@ def _compare(
     quiet: bool,
 ) -> None:
     from wattstep.api import compare as compare_runs
+    from wattstep.cli.progress import bar_of
     from wattstep.insight.compare.comparing import Comparison
 
     sides = groups if len(groups) > 1 else groups[0]
-    comparison = compare_runs(
-        *sides,
-        across=across,
-        metric=metric,
-        on_read=None if quiet else lambda count: say(f"reading {count} runs"),
-    )
+    with bar_of("comparing", quiet=quiet) as show:
+        comparison = compare_runs(
+            *sides, across=across, metric=metric,
+            on_read=lambda done, count: show(f"{done} of {count} runs read", READING * done / count),
+        )  # fmt: skip
     if as_json:
         _dump(comparison.document())
         return
@@ -173,11 +175,13 @@ def split(paths: Sequence[str]) -> list[list[Path]]:
         if path == WITH:
             groups.append([])
         elif path.startswith("-"):
-            raise InvalidValueError(f"there is no option {path}: see wattstep compare --help")
+            raise InvalidValueError(
+                f"there is no option {path}: see wattstep compare --help", id="unknown-option"
+            )
         else:
             groups[-1].append(Path(path))
     if not all(groups):
-        raise InvalidValueError(f"{WITH} stands between runs: A1 A2 {WITH} B1 B2")
+        raise InvalidValueError(f"{WITH} stands between runs: A1 A2 {WITH} B1 B2", id="empty-side")
     return groups
 
 
@@ -193,7 +197,9 @@ def parse_tolerance(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise InvalidValueError(f"--tolerance {text}: a share such as 5% or 0.05 is wanted")
+        raise InvalidValueError(
+            f"--tolerance {text}: a share such as 5% or 0.05 is wanted", id="not-a-share"
+        )
     return value
 
 
@@ -206,7 +212,9 @@ def check_metric(name: str | None) -> None:
     from wattstep.insight.compare.process import UNITS
 
     if name is not None and name not in UNITS:
-        raise InvalidValueError(f"--metric {name}: there are {', '.join(UNITS)}")
+        raise InvalidValueError(
+            f"--metric {name}: there are {', '.join(UNITS)}", id="unknown-metric"
+        )
 
 
 def _dump(document: object) -> None:

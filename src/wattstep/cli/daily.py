@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @with_settings(
     "images_per_day", "days", "batch", "epochs_per_day", "pretrain", "pretrain_seconds", "judged",
-    "threads", "processor", "precision", "channels_last", "compiled", "rate_rule", "seed",
+    "threads", "engine", "processor", "precision", "channels_last", "compiled", "rate_rule", "seed",
     "data_dir", "power_model", "out", "json", "quiet",
     of=DailySettings,
 )  # fmt: skip
@@ -53,7 +53,7 @@ def daily(
     folder = DailyFolder(out or Path("daily") / workload)
     folder.open(settings)
     try:
-        train_daily(folder, sizes, _progress(workload, quiet))
+        train_daily(folder, sizes, _progress(workload, settings.days * len(sizes), quiet))
     finally:  # one that fails does not take those before it away
         if folder.batches():
             _show(folder, sizes, json)
@@ -68,15 +68,26 @@ def _batches(text: str, most: int) -> list[int]:
     return sizes
 
 
-def _progress(title: str, quiet: bool) -> Callable[[ChildNews], None]:
+def _progress(title: str, days: int, quiet: bool) -> Callable[[ChildNews], None]:
+    """Says what comes in; `days` there are in all, of all batch sizes."""
+    from wattstep.cli.progress import Course
+
+    course, first = Course(title), 0
+
     def tell(news: ChildNews) -> None:
+        nonlocal first, course
         if "warning" in news:
             say(f"wattstep: warning: {news['warning']}")
         elif not quiet:
-            where = f"batch {news['batch_size']}, day {news['day']}" if "day" in news else (
-                f"pre-training, step {news['step']}"
-            )  # fmt: skip
-            say(f"{title}: {where}, accuracy {news['accuracy']:.2%}")
+            where = f"pre-training, step {news['step']}"
+            if "day" in news:
+                where = f"batch {news['batch_size']}, day {news['day']}"
+                first += 1
+                if first == 1:  # time counts from the first day that is trained now
+                    course = Course(title)
+                course.stands(where, (first - 1) / max(days - 1, 1))
+            left = f", {course.left}" if course.left else ""
+            say(f"{title}: {where}, accuracy {news['accuracy']:.2%}{left}")
 
     return tell
 

@@ -2,41 +2,75 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
-from wattstep.cli.options import Json
+from rich.text import Text
+
+from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.settings_options import with_settings
-from wattstep.schema.diagnosis import Diagnosis, PowerTotal, ProcessorFacts, SensorFacts
+from wattstep.schema.diagnosis import (
+    ChannelFacts,
+    Diagnosis,
+    PowerTotal,
+    ProcessorFacts,
+    SensorFacts,
+)
 from wattstep.schema.run_documents import DeviceFacts
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from wattstep.record.hosts import Target as Parsed
 
+COUNTED: Final = (
+    "s",
+    "B",
+    "J",
+    "events",
+    "processes",
+)  # totals since the start tell nobody anything
+MOST_VALUES: Final = 6
+_OF_CORE: Final = re.compile(r"^cpu\d+\.")
+_Cell = Literal["value", "resolution_seen", "update_interval", "read_cost"]
+_CELLS: Final[tuple[tuple[_Cell, str], ...]] = (
+    ("value", ""),
+    ("resolution_seen", ""),
+    ("update_interval", "s"),
+    ("read_cost", "s"),
+)
 
-@with_settings("interval", "target", "json")
-def doctor(interval: str, target: str | None, json: Json = False) -> None:
+
+@with_settings("interval", "target", "full", "json", "quiet")
+def doctor(
+    interval: str,
+    target: str | None,
+    full: Full = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Show what this machine, or a target, can measure, at what cost, and what it cannot and why."""
+    from wattstep.cli.progress import stages_of
     from wattstep.record.hosts import parse_target
     from wattstep.train.doctor import diagnose
 
-    if not json:
-        print("sampling for two seconds ...", file=sys.stderr)
     parsed = parse_target(target)
-    diagnosis = (
-        _diagnose_there(parsed, interval)
-        if parsed.scheme == "ssh"
-        else diagnose(interval, target=target)
-    )
+    with stages_of("looking for sensors, and sampling for two seconds", quiet=quiet or json):
+        diagnosis = (
+            _diagnose_there(parsed, interval)
+            if parsed.scheme == "ssh"
+            else diagnose(interval, target=target)
+        )
     if json:
         from wattstep.report.json_document import dump
 
         dump(diagnosis, sys.stdout)
     else:
-        _show(diagnosis)
+        _show(diagnosis, full)
 
 
 def _diagnose_there(target: Parsed, interval: str) -> Diagnosis:
@@ -47,46 +81,132 @@ def _diagnose_there(target: Parsed, interval: str) -> Diagnosis:
         return board.diagnose(interval)
 
 
-def _show(diagnosis: Diagnosis) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
+def _show(diagnosis: Diagnosis, full: bool) -> None:
     from wattstep.cli.screen import screen
 
     console = screen()
     lines = [*_device(diagnosis["device"]), *_gpus(diagnosis.get("processors", ()))]
     for line in (*lines, *diagnosis["notes"], _total(diagnosis["total"])):
-        console.print(line, markup=False, highlight=False)
-    table = Table(
-        "channel", "value", "smallest change", "new value every", "read takes", box=None,
-        title="What is sampled", title_justify="left",
-    )  # fmt: skip
-    absent = Table("sensor", "reason", box=None, title="What is not", title_justify="left")
-    for sensor in diagnosis["sensors"]:
-        if not sensor["present"]:
-            absent.add_row(escape(sensor["name"]), escape(sensor["reason"] or ""))
-        for row in sensor["channels"]:
+        console.print(Text(line))
+    (_print_channels if full else _print_sensors)(diagnosis["sensors"], console)
+    for name, note in _channel_notes(diagnosis["sensors"], str(diagnosis["total"]["note"] or "")):
+        console.print(Text(f"  {name}: {note}"))
+    _print_absent(diagnosis["sensors"], console, full)
+    for line in (_all_of_sampler if full else _sampler)(diagnosis):
+        console.print(Text(line))
+
+
+def _print_sensors(sensors: Sequence[SensorFacts], console: Console) -> None:
+    """A row for each sensor: what it measures, how often there is something new, and what a read costs."""
+    from rich.table import Table
+
+    table = Table("What is measured", "new value every", "read takes", box=None, pad_edge=False)
+    table.padding = (0, 2, 0, 0)
+    for sensor in sensors:
+        if sensor["present"] and sensor["channels"]:
+            every = [c["update_interval"] for c in sensor["channels"] if c["update_interval"]]
+            costs = [c["read_cost"] for c in sensor["channels"] if c["read_cost"]]
+            values = _values(sensor["channels"])
             table.add_row(
-                escape(row["name"]),
-                _value(row["value"], row["unit"]),
-                _value(row["resolution_seen"], row["unit"]),
-                _value(row["update_interval"], "s"),
-                _value(row["read_cost"], "s"),
+                Text(sensor["description"] + (f": {values}" if values else "")),
+                _value(min(every, default=None), "s"),
+                _value(sum(costs) if costs else None, "s"),
             )
-    console.print(table)
-    for name, note in _channel_notes(diagnosis["sensors"]):
-        console.print(f"  {name}: {note}", markup=False, highlight=False)
     console.print()
-    console.print(absent)
-    console.print("\nThe sampler", style="italic")
+    console.print(table)
+
+
+def _values(channels: Sequence[ChannelFacts]) -> str:
+    """Last values of channels that are read as they are: equal ones of several cores as one."""
+    by_name: dict[tuple[str, str], list[float]] = {}
+    for channel in channels:
+        if channel["value"] is not None and channel["unit"] not in COUNTED:
+            name = _OF_CORE.sub("cores ", channel["name"])
+            by_name.setdefault((name, channel["unit"]), []).append(channel["value"])
+    shown = [
+        f"{name} {' to '.join(dict.fromkeys(_value(end, unit) for end in (min(those), max(those))))}"
+        for (name, unit), those in by_name.items()
+    ]
+    more = len(shown) - MOST_VALUES
+    return ", ".join(shown[:MOST_VALUES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _print_channels(sensors: Sequence[SensorFacts], console: Console) -> None:
+    """Every channel: a row each, or a line where the terminal is too narrow for its name beside numbers."""
+    from rich.table import Table
+
+    from wattstep.report.terminal.folding import has_room
+
+    headings = ("value", "smallest change", "new value every", "read takes")
+    table = Table("What is sampled", *headings, box=None, pad_edge=False)
+    rows = [
+        (channel["name"], *(_value(channel[key], unit or channel["unit"]) for key, unit in _CELLS))
+        for sensor in sensors
+        for channel in sensor["channels"]
+    ]
+    for name, *cells in rows:
+        table.add_row(Text(name), *cells)
+    console.print()
+    if has_room(table, console):
+        console.print(table)
+        return
+    console.print("What is sampled", style="bold")
+    for name, value, *cells in rows:
+        beside = ", ".join(
+            f"{heading} {cell}"
+            for heading, cell in zip(headings[1:], cells, strict=True)
+            if cell != "-"
+        )
+        console.print(Text(f"  {name}: {value}{f' ({beside})' if beside else ''}"))
+
+
+def _print_absent(sensors: Sequence[SensorFacts], console: Console, full: bool) -> None:
+    """The sensors that are not there, by name; in full by the reason."""
+    from rich.table import Table
+
+    absent = {each["name"]: each["reason"] or "" for each in sensors if not each["present"]}
+    if not absent:
+        return
+    console.print()
+    if not full:
+        console.print(Text(f"Not here: {', '.join(absent)} (why: --full)"))
+        return
+    table = Table("What is not", "reason", box=None, pad_edge=False)
+    names: dict[str, list[str]] = {}
+    for name, reason in absent.items():
+        names.setdefault(reason, []).append(name)
+    for reason, those in names.items():
+        table.add_row(Text(", ".join(those)), Text(reason))
+    console.print(table)
+
+
+def _sampler(diagnosis: Diagnosis) -> list[str]:
+    """Rate, lateness and cost of the sampler in a line."""
+    words = {
+        name: thing if isinstance(thing, str) else _value(thing["value"], thing["unit"])
+        for name, thing in diagnosis["sampler"].items()
+    }
+    lost, late, own = (
+        words.get(name, "-")
+        for name in ("lost ticks", "lateness, 99th percentile", "sampler, share of one core")
+    )
+    return [
+        f"The sampler: every {words['interval']}, {words['scheduling']}; lost ticks {lost}, 99 of 100 less "
+        f"than {late} late; it takes {own} of one core, and {_size(diagnosis['disk_bytes_an_hour'])} on "
+        "disk an hour",
+    ]
+
+
+def _all_of_sampler(diagnosis: Diagnosis) -> list[str]:
+    lines = ["", "The sampler"]
     for name, thing in diagnosis["sampler"].items():
         shown = thing if isinstance(thing, str) else _value(thing["value"], thing["unit"])
-        console.print(f"  {name}: {shown}", markup=False, highlight=False)
-    console.print(
+        lines.append(f"  {name}: {shown}")
+    return [
+        *lines,
         f"  an hour of samples takes {_size(diagnosis['disk_bytes_an_hour'])} on disk while it records; "
         "marks add 64 bytes a step and up to 10 kB a second",
-        highlight=False,
-    )
+    ]
 
 
 def _device(device: DeviceFacts) -> list[str]:
@@ -142,12 +262,13 @@ def _total(total: PowerTotal) -> str:
     return f"power in all{status}: {total['source']}{note}"
 
 
-def _channel_notes(sensors: list[SensorFacts]) -> list[tuple[str, str]]:
-    """Notes on channels, each text once: with the first channel it is of."""
+def _channel_notes(sensors: list[SensorFacts], of_the_total: str) -> list[tuple[str, str]]:
+    """Notes on channels, each text once: with the first channel it is of; without what the total says."""
     notes: dict[str, str] = {}
     for row in (row for sensor in sensors for row in sensor["channels"]):
-        if row.get("note"):
-            notes.setdefault(row["note"], row["name"])
+        note = (row.get("note") or "").removesuffix(of_the_total).removesuffix("; ")
+        if note:
+            notes.setdefault(note, row["name"])
     return [(name, note) for note, name in notes.items()]
 
 

@@ -47,6 +47,7 @@ def explain(
     console = screen()
     whole = not json and (full or bool(section))
     failures = Failures()
+    said: set[str] = set()  # of all runs: nothing is said twice
     opened, damaged = open_runs(asked(runs, "explain"), load, failures)
 
     def one(path: Path) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def explain(
         sections_of_runs: list[Section] = []
         if not json:
             console.print(f"[bold]{escape(plain(path))}[/bold]", highlight=False)
-        with bar_of(path.name, quiet=quiet) as show:
+        with bar_of(f"explaining {path.name}", quiet=quiet) as show:
             for number, name in enumerate(names):
                 show(name, number / len(names))
                 for section in explained(run, [name], beside):
@@ -67,12 +68,14 @@ def explain(
         for section in sections_of_runs if whole else ():
             if section.reason is None:
                 part = f"{path.name}: {section.name}, as it is printed"
-                failures.guard(part, partial(print_section, section, console), None)
+                failures.guard(part, partial(print_section, section, console, said), None)
         if whole:
-            print_undetermined(sections_of_runs, console)
+            print_undetermined(sections_of_runs, console, said)
         if not (json or whole):
             failures.guard(
-                f"{path.name}: printing", partial(print_brief, sections_of_runs, console), None
+                f"{path.name}: printing",
+                partial(print_brief, sections_of_runs, console, said),
+                None,
             )
         return {"run": str(path), "sections": sections}
 

@@ -25,6 +25,7 @@ STEPS = 2
     "memory_limit",
     "memory_reserve",
     "threads",
+    "engine",
     "processor",
     "precision",
     "channels_last",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @with_settings(
-    "batch", "processor", "precision", "channels_last", "compiled", "accumulate", "classes",
+    "batch", "engine", "processor", "precision", "channels_last", "compiled", "accumulate", "classes",
     "image_size", "threads", "seed", "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
 )  # fmt: skip
 def memory(
@@ -50,7 +50,7 @@ def memory(
 ) -> None:
     """Measure memory by category and batch size, and by stage of a training's life."""
     from wattstep import workloads
-    from wattstep.cli.progress import stages_of
+    from wattstep.cli.progress import bar_of
     from wattstep.train.child.footprints import measure_in_child
     from wattstep.train.memory import FootprintSettings
     from wattstep.train.memory.document import describe_life
@@ -71,12 +71,18 @@ def memory(
     ]
     footprints: list[Footprint] = []
     try:
-        for settings in wanted:
-            title = f"{settings.workload}, batch {settings.batch_size}"
-            with stages_of(title, quiet=quiet) as tell:
+        with bar_of("measuring memory", quiet=quiet) as show:
+            for number, settings in enumerate(wanted):
+                title = f"{settings.workload}, batch {settings.batch_size}"
+
+                def tell(
+                    stage: str, title: str = title, share: float = number / len(wanted)
+                ) -> None:
+                    show(f"{title}: {stage}", share if len(wanted) > 1 else None)
+
                 life = measure_in_child(settings, tell, limit)
-            described = None if limit is None else limit.described
-            footprints.append(describe_life(settings, life, described))
+                described = None if limit is None else limit.described
+                footprints.append(describe_life(settings, life, described))
     finally:  # one that fails does not take those before it away
         if footprints:
             _show(footprints, full, json, output)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -13,17 +11,13 @@ import typer
 
 from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Full, Json, Quiet
-from wattstep.cli.saying import say, say_failures
+from wattstep.cli.saying import say_failures
 from wattstep.errors import DamagedRunError
 from wattstep.schema.failures import Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from wattstep.insight.observe.evidence import Attempt, DailyCourse, Evidence, Observed
     from wattstep.schema.outcome import Outcome
-
-LINE_EVERY_S = 2.0
 
 
 def observe(
@@ -77,6 +71,7 @@ def _evidence(
         DamagedRunError: One of them is not there, holds nothing, or cannot be read.
     """
     from wattstep.cli.folders import find
+    from wattstep.cli.progress import list_progress
     from wattstep.insight.observe import gather
     from wattstep.insight.observe.evidence import Evidence
     from wattstep.run import load
@@ -84,7 +79,7 @@ def _evidence(
     contents = find(paths)
     daily = [course for path in contents.daily for course in _daily(path)]
     attempts = [one for path, own in contents.outcomes.items() for one in _attempts(path, own)]
-    with _progress(len(contents.runs), quiet) as tell:
+    with list_progress("reading", len(contents.runs), quiet=quiet) as tell:
 
         def one(path: Path) -> Observed:
             tell(str(path))
@@ -140,42 +135,3 @@ def _daily(path: Path) -> list[DailyCourse]:
     if not courses:
         raise DamagedRunError(f"{path} is a daily training of which no day has begun")
     return courses
-
-
-@contextmanager
-def _progress(count: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Tells on standard error which run is read: a bar in a terminal, a line now and then elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    if quiet or not count:
-        yield lambda name: None
-    elif console.is_terminal:
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}", markup=False),
-        )
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("reading", total=count)
-
-            def advance(name: str) -> None:
-                bar.update(task, description=name, advance=1)
-
-            yield advance
-    else:
-        yield _lines(count)
-
-
-def _lines(count: int) -> Callable[[str], None]:
-    done, told_at = 0, 0.0
-
-    def tell(name: str) -> None:
-        nonlocal done, told_at
-        done += 1
-        if done in (1, count) or time.monotonic() - told_at > LINE_EVERY_S:
-            told_at = time.monotonic()
-            say(f"reading run {done} of {count}: {name}")
-
-    return tell

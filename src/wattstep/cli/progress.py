@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from wattstep.cli.saying import say
+from wattstep.report.sweep_table import spell_duration
 from wattstep.train.loop import Progress as Stage
 
 if TYPE_CHECKING:
     from wattstep.cli.live_view import Beside
 
+SHOWN_FROM_S = 2.0  # what takes less is over before anybody asks
+LEAST_SHARE = 0.03  # done before its time says how long the others take
 LINE_EVERY_S = 5.0
 SCRIPT_LINE_EVERY_S = 10.0  # beside a script, which prints lines of its own
 
@@ -165,58 +177,134 @@ def watched_script(run: Path | None, *, live: bool, quiet: bool) -> Iterator[int
 
 
 @contextmanager
-def list_progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows how far a list is; what it yields is told each item as it begins."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda item: None
+def bar_of(title: str, *, quiet: bool) -> Iterator[Callable[[str, float | None], None]]:
+    """Shows how far one piece of work is, and for how long it goes on, once it has taken two seconds.
+
+    A bar in a terminal, a line now and then elsewhere, also while the work itself says nothing.
+    What it yields is told the stage, and how much is done (0 to 1; None: not known).
+    """
+    work = Course(title)
+    if quiet:
+        yield lambda stage, share: None
         return
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[item]}"),
-        console=console, transient=True,
-    ) as bar:  # fmt: skip
-        task = bar.add_task(title, total=total, item="", completed=-1)
-
-        def advance(item: str) -> None:
-            bar.update(task, advance=1, item=item)
-
-        yield advance
+    console = Console(stderr=True)
+    beside = _bar_beside(work, console) if console.is_terminal else _lines_beside(work)
+    with beside as show:
+        yield show
 
 
 @contextmanager
 def stages_of(title: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows, in a terminal, the stage of work whose length is unknown; what it yields is told each stage."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda stage: None
-        return
-    with console.status(Text(title)) as status:
-        yield lambda stage: status.update(Text(f"{title}: {stage}"))
+    """As `bar_of`, of work whose length is unknown; what it yields is told each stage."""
+    with bar_of(title, quiet=quiet) as show:
+        yield lambda stage: show(stage, None)
 
 
 @contextmanager
-def bar_of(title: str, *, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """Shows how far one piece of work is; what it yields is told what is done, and how much (0 to 1).
+def list_progress(
+    title: str, total: int, *, quiet: bool, weights: Sequence[float] | None = None
+) -> Iterator[Callable[[str], None]]:
+    """As `bar_of`, of a list; what it yields is told each item as it begins.
 
-    Outside of a terminal it writes a line now and then.
+    Args:
+        title: What is done with each.
+        total: Number of items.
+        quiet: Show nothing.
+        weights: How long each takes beside the others; None: alike.
     """
-    console = Console(stderr=True)
-    if quiet:
-        yield lambda stage, share: None
-        return
-    if not console.is_terminal:
-        due = [time.monotonic() + LINE_EVERY_S]
+    each = [1.0] * total if weights is None else weights
+    shares = [sum(each[:n]) / sum(each) for n in range(total)]
+    begun = iter(enumerate(shares, 1))
+    with bar_of(title, quiet=quiet) as show:
 
-        def line(stage: str, share: float) -> None:
-            if time.monotonic() > due[0]:
-                due[0] = time.monotonic() + LINE_EVERY_S
-                say(f"{title}: {stage} ({share:.0%})")
+        def advance(item: str) -> None:
+            number, share = next(begun, (total, 1.0))
+            if total > 1:
+                show(f"{item}, {number} of {total}", share)
+            else:
+                show(item, None)
 
-        yield line
-        return
+        yield advance
+
+
+class Course:
+    """How far a piece of work is, and what is left of it.
+
+    Args:
+        title: What is done.
+        clock: Seconds.
+    """
+
+    def __init__(self, title: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.title, self._clock = title, clock
+        self.stage = ""
+        self.share: float | None = None
+        self.begun = self._told_at = clock()
+
+    def stands(self, stage: str, share: float | None) -> None:
+        """Takes note of where the work is."""
+        self.stage, self.share, self._told_at = stage, share, self._clock()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since its begin."""
+        return self._clock() - self.begun
+
+    @property
+    def left(self) -> str:
+        """Time left, by what was done so far; "" where that tells nothing: at first, and once it is over."""
+        if self.share is None or self.share < LEAST_SHARE or self.elapsed_s < SHOWN_FROM_S:
+            return ""
+        took_s = self._told_at - self.begun
+        left_s = took_s / self.share - self.elapsed_s
+        return f"about {spell_duration(left_s)} left" if left_s >= 1 else ""
+
+    def __str__(self) -> str:
+        share = "" if self.share is None else f"{self.share:.0%}"
+        how_far = ", ".join(
+            filter(None, (share, self.left or f"{spell_duration(self.elapsed_s)} so far"))
+        )
+        return (
+            f"{self.title}: {self.stage} ({how_far})" if self.stage else f"{self.title} ({how_far})"
+        )
+
+
+@contextmanager
+def _lines_beside(work: Course) -> Iterator[Callable[[str, float | None], None]]:
+    """A line after two seconds and every five from then on."""
+    done = threading.Event()
+
+    def lines() -> None:
+        wait_s = SHOWN_FROM_S
+        while not done.wait(wait_s):
+            say(work)
+            wait_s = LINE_EVERY_S
+
+    thread = threading.Thread(target=lines, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield work.stands
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextmanager
+def _bar_beside(work: Course, console: Console) -> Iterator[Callable[[str, float | None], None]]:
+    class Stage(ProgressColumn):
+        """The stage and the time left, as they are when the bar is drawn."""
+
+        def render(self, task: Task) -> Text:
+            return Text(", ".join(filter(None, (work.stage, work.left))))
+
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stage]}"),
-        TimeElapsedColumn(), console=console, transient=True,
+        TextColumn("{task.description}", markup=False), BarColumn(), Stage(), TimeElapsedColumn(),
+        console=console, transient=True,
     ) as bar:  # fmt: skip
-        task = bar.add_task(title, total=1.0, stage="")
-        yield lambda stage, share: bar.update(task, completed=share, stage=stage)
+        task = bar.add_task(work.title, total=None)
+
+        def show(stage: str, share: float | None) -> None:
+            work.stands(stage, share)
+            bar.update(task, completed=share or 0.0, total=None if share is None else 1.0)
+
+        yield show

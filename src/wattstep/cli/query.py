@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from wattstep.cli.options import OUTPUT, Json, Quiet
-from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.errors import InvalidValueError, WattstepError, error_of
 
 if TYPE_CHECKING:
     from wattstep.report.query import Answer
@@ -71,11 +72,12 @@ def query(
         _list_tables(json)
         return
     if json and csv:
-        raise InvalidValueError("--json or --csv, not both")
+        raise InvalidValueError("--json or --csv, not both", id="two-forms")
     if output is not None:
         check_output(output)
     text = read_sql(sql, file, further or ())
     size = None if memory is None else _size(memory)
+    from wattstep.cli.progress import stages_of
     from wattstep.report.query import ask
     from wattstep.report.values import plain
 
@@ -84,14 +86,16 @@ def query(
             print(plain(line), file=sys.stderr)
 
     try:
-        with ask(text, runs or [DEFAULT], memory=size, warn=warn) as answer:
+        with ExitStack() as stack:
+            with stages_of("reading runs", quiet=quiet):
+                answer = stack.enter_context(ask(text, runs or [DEFAULT], memory=size, warn=warn))
             for name, reason in answer.left_out.items():
                 print(plain(f"wattstep: left out {name}: {reason}"), file=sys.stderr)
             if not answer.runs and not answer.left_out:
                 print(f"no runs in {', '.join(map(str, runs or [DEFAULT]))}", file=sys.stderr)
             _show(answer, json, csv, output, rows)
     except WattstepError as error:  # what it says may quote what stands in the runs
-        raise type(error)(plain(error)) from error
+        raise error_of(error.document(), plain(error)) from error
 
 
 def read_sql(sql: str | None, file: Path | None, further: Sequence[str] = ()) -> str:
@@ -105,18 +109,21 @@ def read_sql(sql: str | None, file: Path | None, further: Sequence[str] = ()) ->
         folders = " ".join(f"--runs {word}" for word in beside)
         raise InvalidValueError(
             f"{(beside or further)[0]}: runs are named by an option: "
-            f'wattstep query "SELECT ..." {folders or "--runs FOLDER"}'
+            f'wattstep query "SELECT ..." {folders or "--runs FOLDER"}',
+            id="runs-by-option",
         )
     if (sql is None) == (file is None):
         raise InvalidValueError(
-            'wattstep query "SELECT ..." (or -f FILE); --tables lists the tables'
+            'wattstep query "SELECT ..." (or -f FILE); --tables lists the tables', id="no-query"
         )
     try:
         if file is not None:
             return file.read_text(encoding="utf-8")
         return sys.stdin.read() if sql == "-" else sql or ""
     except (OSError, UnicodeError) as error:
-        raise InvalidValueError(f"{file or 'the input'} cannot be read: {error}") from error
+        raise InvalidValueError(
+            f"{file or 'the input'} cannot be read: {error}", id="unreadable-file"
+        ) from error
 
 
 def check_output(output: Path) -> None:
@@ -126,7 +133,9 @@ def check_output(output: Path) -> None:
         InvalidValueError: It is one.
     """
     if output.suffix not in SUFFIXES:
-        raise InvalidValueError(f"-o {output}: a file that ends in {', '.join(SUFFIXES)} is wanted")
+        raise InvalidValueError(
+            f"-o {output}: a file that ends in {', '.join(SUFFIXES)} is wanted", id="unknown-suffix"
+        )
     if (output.parent / "run.json").exists():
         raise InvalidValueError(f"-o {output} lies in a run: choose another place")
 
@@ -181,7 +190,7 @@ def _size(text: str) -> int:
         return parse_size(text)
     except InvalidValueError as error:
         raise InvalidValueError(
-            f"--memory {text}: a size is wanted, e.g. 2GiB or 512MiB"
+            f"--memory {text}: a size is wanted, e.g. 2GiB or 512MiB", id="malformed-size"
         ) from error
 
 

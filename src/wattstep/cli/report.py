@@ -12,7 +12,7 @@ import typer
 from wattstep.cli.folders import DAILY, SWEEP, FolderContents, find, read_sweep, trained
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
-from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.errors import DamagedRunError, RecordingError, error_of
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
 
@@ -68,6 +68,7 @@ def _report_runs(
     as_json: bool,
     quiet: bool,
 ) -> None:
+    from wattstep.cli.progress import stages_of
     from wattstep.report.html.report import Unreadable, write_report
 
     explained = len(contents.runs) <= MOST_EXPLAINED
@@ -81,11 +82,13 @@ def _report_runs(
     ]
     daily = [_daily(path) for path in contents.daily]
     if not reported and not daily:
-        raise DamagedRunError("; ".join(run.reason for run in unreadable))
-    # A daily training has nothing else on a page: Figure 10 is what it tells.
-    paper = paper or bool(contents.daily)
+        line = "; ".join(run.reason for run in unreadable)
+        only = {"id": unreadable[0].id} if len(unreadable) == 1 else {}
+        raise error_of(only, line, otherwise=DamagedRunError)
     failures = Failures()
-    _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
+    with stages_of("writing", quiet=quiet) as tell:
+        tell(str(output))
+        _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
     days = {"daily": [one.to_dict() for one in daily]} if daily else {}
     documents = {"runs": [run.report.to_dict() for run in reported], **days}
     _tell(documents, unreadable, failures, output, as_json)
@@ -109,18 +112,19 @@ def _read(
     runs: Mapping[Path, str], quiet: bool, *, explained: bool
 ) -> tuple[Sequence[Reported], Sequence[Unreadable]]:
     """The runs that can be shown, and the others."""
+    from wattstep.cli.progress import list_progress
     from wattstep.report.html.report import Reported, read_run
 
     reported: list[Reported] = []
     unreadable: list[Unreadable] = []
-    for path, state in runs.items():
-        if not quiet:
-            say(f"reading {path}")
-        run = read_run(path, state, explained=explained)
-        if isinstance(run, Reported):
-            reported.append(run)
-        else:
-            unreadable.append(run)
+    with list_progress("reading", len(runs), quiet=quiet) as tell:
+        for path, state in runs.items():
+            tell(str(path))
+            run = read_run(path, state, explained=explained)
+            if isinstance(run, Reported):
+                reported.append(run)
+            else:
+                unreadable.append(run)
     return reported, unreadable
 
 
@@ -136,9 +140,11 @@ def _daily(path: Path) -> DailyReport:
     try:
         daily = daily_report(DailyFolder(path))
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise DamagedRunError(f"{path}: its days are damaged") from error
+        raise DamagedRunError(f"{path}: its days are damaged", id="damaged-days") from error
     if not daily.batches:
-        raise DamagedRunError(f"{path} is a daily training of which no day has begun")
+        raise DamagedRunError(
+            f"{path} is a daily training of which no day has begun", id="no-day-yet"
+        )
     return daily
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.cli.progress import is_new
+from wattstep.cli.progress import LINE_EVERY_S, is_new
 from wattstep.report.sweep_table import spell_duration
 from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.train.loop import Progress as Stage
@@ -54,6 +55,7 @@ class SweepProgress(_OutcomeLines):
 
     _bar: Progress | None = None
     _now = ""
+    _line_at = 0.0
 
     def __enter__(self) -> SweepProgress:
         if self._draws:
@@ -81,6 +83,7 @@ class SweepProgress(_OutcomeLines):
     def begins(self, configuration: Configuration, done: int, total: int) -> None:
         """As `SweepListener.begins`."""
         self._now = configuration.name
+        self._line_at = time.monotonic() + LINE_EVERY_S
         if self._bar is not None:
             self._bar.update(self._task, description=self._now, completed=done, total=total)
 
@@ -88,6 +91,10 @@ class SweepProgress(_OutcomeLines):
         """As `SweepListener.progresses`."""
         if self._bar is not None:
             self._bar.update(self._task, description=f"{self._now}: {_where(progress)}")
+        elif time.monotonic() > self._line_at:
+            self._line_at = time.monotonic() + LINE_EVERY_S
+            left = f", {self._left}" if self._left else ""
+            self._print(f"{self._now}: {_where(progress)}{left}")
 
     def ends(self, outcome: Outcome, done: int, total: int, left_s: float | None) -> None:
         """As `SweepListener.ends`."""

@@ -36,7 +36,7 @@ class AttachedRecorder(Recorder):
         try:
             self._ends = os.pidfd_open(pid)
         except (OSError, OverflowError):  # also of a thread: EINVAL
-            raise RecordingError(f"there is no process {pid}") from None
+            raise RecordingError(f"there is no process {pid}", id="process-gone") from None
         self._pid = pid
         self._highest = 0.0
         called = program_of(pid)

@@ -92,9 +92,11 @@ class Recorder(StepRecorder):
         about: Mapping[str, Any] | None = None,
     ) -> None:
         if warmup < 0:
-            raise InvalidValueError(f"--warmup {warmup}: it cannot be negative")
+            raise InvalidValueError(f"--warmup {warmup}: it cannot be negative", id="out-of-range")
         if total_steps is not None and total_steps < 1:
-            raise InvalidValueError(f"--total-steps {total_steps}: it must be at least 1")
+            raise InvalidValueError(
+                f"--total-steps {total_steps}: it must be at least 1", id="out-of-range"
+            )
         self._interval_s = parse_duration(interval)
         self._mode = TraceMode.parse(trace)
         self._power_model = parse_power_model(power_model)
@@ -329,6 +331,13 @@ class Recorder(StepRecorder):
         if self._state == "recording" and self.problem is None:
             self._mark(Mark.MEMORY, ("memory", category), float(size))
 
+    def note_device_memory(self) -> None:
+        """Notes the memory of the device that trains: what comes next is none of the training's."""
+        device = self._steps.device
+        if self._state == "recording" and self.problem is None and device is not None:
+            with contextlib.suppress(*UNASKED):  # the next step says that the device is gone
+                self._guarded(device.note_memory)
+
     def about(self, **fields: Any) -> None:
         """Fields of `RunInfo` that became known only now (threads, model facts).
 
@@ -470,7 +479,8 @@ _active: list[Recorder] = []
 def _claim(recorder: Recorder) -> None:
     if _active:
         raise RecordingError(
-            f"another recorder is at work in this process (it writes {_active[0].path}): close it first"
+            f"another recorder is at work in this process (it writes {_active[0].path}): close it first",
+            id="second-recorder",
         )
     _active.append(recorder)
 

@@ -110,8 +110,13 @@ def _power_model(info: RunFacts) -> str:
     return " ".join([str(info.power_model.get("name")), *(["with"] if parts else []), *parts])
 
 
+def _engine(info: RunFacts) -> str:
+    """Name of the engine; an import may not know it."""
+    return info.engine if info.engine == NOT_TOLD else _as_text(info.engine.partition(" ")[0])
+
+
 def _version(info: RunFacts) -> str:
-    return _as_text(info.engine.partition(" ")[2])
+    return info.engine if info.engine == NOT_TOLD else _as_text(info.engine.partition(" ")[2])
 
 
 def _of_environment(name: str) -> Callable[[RunFacts], str]:
@@ -144,7 +149,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "gpu": _field("the GPU", _REFUSE, _gpu, facet="device"),
         "clocks": _field("the clock mode", _REFUSE, lambda info: clocks(info.device), facet="clocks"),
         "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
-        "engine": _field("the engine", _REFUSE, lambda info: _as_text(info.engine.partition(" ")[0]), facet="engine"),
+        "engine": _field("the engine", _REFUSE, _engine, facet="engine"),
         "processor": _field("the processor", _REFUSE, lambda info: _as_text(info.processor), facet="processor", chosen=True),
         "threads": _field("the number of threads", _REFUSE, lambda info: _as_text(info.threads), facet="threads", chosen=True),
         "batch": _field("the batch size", _REFUSE, lambda info: _as_text(info.batch_size), facet="batch", chosen=True),

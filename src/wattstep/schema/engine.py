@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
@@ -22,10 +22,12 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, ModuleSource, Preparation, Specification, kind_of
 
 if TYPE_CHECKING:
-    from wattstep.schema.step_graph import StepFamily  # needs numpy, which a board may lack
+    from wattstep.schema.operation_times import (
+        OperationTimes,  # needs numpy, which a board may lack
+    )
+    from wattstep.schema.step_graph import StepFamily
 
 Mark = Callable[[str], None]
-ENGINE_OPTIONS: Final = ("channels_last", "compiled")
 
 
 def ignore_phase(name: str) -> None:
@@ -316,7 +318,7 @@ class Engine(Protocol):
             `sys.modules`, that the framework is loaded.
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
-        options: Of `ENGINE_OPTIONS`, those of a `Preparation` that it heeds.
+        options: "channels_last" and "compiled", where it heeds these of a `Preparation`.
     """
 
     name: str
@@ -332,7 +334,9 @@ class Engine(Protocol):
         try:
             import_module(self.name)
         except ModuleNotFoundError as error:
-            raise MissingPartError(f"{self.name} is not installed") from error
+            raise MissingPartError(
+                f"{self.name} is not installed", id="missing-framework"
+            ) from error
 
     @abstractmethod
     def prepare(
@@ -472,6 +476,18 @@ class Engine(Protocol):
             MissingPartError: The framework is not installed.
         """
         raise InvalidValueError(f"{self.name} measures no ceilings")
+
+    def time_operations(self, trainer: Trainer) -> OperationTimes:
+        """Takes a few steps, and times the operations of some.
+
+        Args:
+            trainer: Of this engine, on the CPU; one that has made a step.
+
+        Raises:
+            InvalidValueError: The engine times none.
+            RecordingError: No two steps have the same operations.
+        """
+        raise InvalidValueError(f"{self.name} does not time operations one by one")
 
     def capture(
         self, workload: Specification | ModuleSource, preparation: Preparation, precision: str

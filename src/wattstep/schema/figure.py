@@ -89,11 +89,15 @@ class Figure:
     def __post_init__(self) -> None:
         if self.status is Status.MISSING:
             if self.value is not None:
-                raise InvalidValueError("a missing figure has no value")
+                raise InvalidValueError("a missing figure has no value", id="missing-with-value")
             if not self.reason:
-                raise InvalidValueError("a missing figure needs a reason")
+                raise InvalidValueError(
+                    "a missing figure needs a reason", id="figure-without-reason"
+                )
         elif self.value is None or self.value != self.value:
-            raise InvalidValueError(f"a figure that is {self.status.value} needs a value")
+            raise InvalidValueError(
+                f"a figure that is {self.status.value} needs a value", id="figure-without-value"
+            )
 
     @property
     def missing(self) -> bool:
@@ -107,12 +111,15 @@ class Figure:
         beside = ", ".join(part for part in (spelt.interval, self.status.value) if part)
         return f"{spelt.value} ({beside})"
 
+    def __repr__(self) -> str:
+        return f"<Figure: {self}>"
+
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)
 
     def __float__(self) -> float:
         if self.value is None:
-            raise InvalidValueError(f"the figure has no value: {plain(self.reason)}")
+            raise InvalidValueError(f"the figure has no value: {plain(self.reason)}", id="no-value")
         return float(self.value)
 
     @property
@@ -132,6 +139,18 @@ class Figure:
         return replace(
             self, value=times(self.value), low=times(self.low), high=times(self.high), unit=unit
         )
+
+    def share_of(self, whole: float) -> Figure:
+        """Share of a whole (positive, same unit) of which this is a part.
+
+        Few parts that differ much have a mean whose interval reaches beyond the whole, or below
+        nothing: it is cut where a share ends, which takes away no value that could be the true one.
+        """
+        share = self.scaled(1 / whole, "ratio")
+        if share.value is None or share.low is None or share.high is None:
+            return share
+        low, high = max(share.low, 0.0), min(share.high, 1.0)
+        return replace(share, low=min(low, share.value), high=max(high, share.value))
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, JSON-ready, in the order of the design."""

@@ -20,7 +20,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews
+from wattstep.schema.processes import ChildNews, refusal_news
 from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
@@ -368,6 +368,7 @@ class _Loop:
                 device = None
                 if processor != "cpu":
                     device = self._trainer.engine.device_memory(processor)
+                    self._recorder.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
@@ -485,7 +486,7 @@ def main() -> int:
             lambda text: say({"warning": text}),
         )
     except WattstepError as error:
-        say({"error": str(error), "kind": type(error).__name__})
+        say(refusal_news(error))
         return 2
     except KeyboardInterrupt:
         return 130

@@ -10,7 +10,6 @@ from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
-from wattstep.schema.engine import ENGINE_OPTIONS
 from wattstep.schema.goal import Goal
 from wattstep.schema.run_documents import AskedLength, CalibrationFile, CooldownFacts
 from wattstep.schema.settings import (
@@ -193,27 +192,45 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(
-                    f"--{option_of(TrainingSettings, name)} {value}: it must be at least 1"
+                    f"--{option_of(TrainingSettings, name)} {value}: it must be at least 1",
+                    id="out-of-range",
                 )
         if self.rate_rule not in RATE_RULES:
             known = ", ".join(RATE_RULES)
-            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
+            raise InvalidValueError(
+                f"--rate-rule {self.rate_rule}: there are {known}", id="unknown-rate-rule"
+            )
         if self.seconds is not None and not 0 < self.seconds < math.inf:
-            raise InvalidValueError(f"--seconds {self.seconds:g}: it must be above 0")
+            raise InvalidValueError(
+                f"--seconds {self.seconds:g}: it must be above 0", id="out-of-range"
+            )
         if self.foreground is not None and not 0 < self.foreground < math.inf:
-            raise InvalidValueError(f"--foreground-seconds {self.foreground:g}: it must be above 0")
+            raise InvalidValueError(
+                f"--foreground-seconds {self.foreground:g}: it must be above 0", id="out-of-range"
+            )
         if not 0 <= self.nice <= 19:
-            raise InvalidValueError(f"--nice {self.nice}: it lies between 0 and 19")
+            raise InvalidValueError(
+                f"--nice {self.nice}: it lies between 0 and 19", id="out-of-range"
+            )
         if self.nice and self.foreground is None:
-            raise InvalidValueError("--nice is for the training beside a job: give --foreground")
+            raise InvalidValueError(
+                "--nice is for the training beside a job: give --foreground", id="needs-foreground"
+            )
         if self.warmup < 0:
-            raise InvalidValueError(f"--warmup {self.warmup}: it cannot be negative")
-        self._check_engine()
+            raise InvalidValueError(
+                f"--warmup {self.warmup}: it cannot be negative", id="out-of-range"
+            )
+        check_engine(
+            self.engine, self.processor, self.precision,
+            channels_last=self.channels_last, compiled=self.compiled,
+        )  # fmt: skip
         from wattstep.train.environment import check_target  # which loads the recorder
 
         away = parse_target(self.target).scheme in EXECUTION_HOSTS
         if not (away or self.data_dir is None or Path(self.data_dir).is_dir()):
-            raise InvalidValueError(f"--data {self.data_dir}: there is no such folder")
+            raise InvalidValueError(
+                f"--data {self.data_dir}: there is no such folder", id="no-such-folder"
+            )
         if self.until is not None:
             Goal.parse(self.until)
         TraceMode.parse(self.trace)
@@ -225,14 +242,6 @@ class TrainingSettings:
         self._check_environment()
         parse_interval(self.interval)
 
-    def _check_engine(self) -> None:
-        engine = engines.find(self.engine)
-        check_processing(self.processor, self.precision, engine.processors)
-        for name in ENGINE_OPTIONS:
-            if getattr(self, name) and name not in engine.options:
-                option = option_of(TrainingSettings, name)
-                raise InvalidValueError(f"--{option}: {engine.name} has no such thing")
-
     def _check_environment(self) -> None:
         from wattstep.train.environment import COLDEST_C, HOTTEST_C
 
@@ -241,17 +250,24 @@ class TrainingSettings:
         if self.subtract_idle not in (None, "before", "after"):
             raise InvalidValueError(f"--subtract-idle {self.subtract_idle}: before or after")
         if self.subtract_idle is not None and self.idle is None:
-            raise InvalidValueError("--subtract-idle takes off what --idle measures: give --idle")
+            raise InvalidValueError(
+                "--subtract-idle takes off what --idle measures: give --idle", id="needs-idle"
+            )
         for kind in self.excluded:
             if kind not in EXCLUDABLE:
                 known = ", ".join(EXCLUDABLE)
-                raise InvalidValueError(f"--exclude {self.exclude}: there are {known}")
+                raise InvalidValueError(
+                    f"--exclude {self.exclude}: there are {known}", id="unknown-exclusion"
+                )
         if self.ambient is not None and not COLDEST_C <= self.ambient <= HOTTEST_C:
             raise InvalidValueError(
-                f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C"
+                f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C",
+                id="out-of-range",
             )
         if self.sustain and self.until is not None:
-            raise InvalidValueError("--sustain and --until: a run ends for one reason, choose one")
+            raise InvalidValueError(
+                "--sustain and --until: a run ends for one reason, choose one", id="two-ends"
+            )
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -290,3 +306,24 @@ class TrainingSettings:
         if self.trace != "auto" or self.steps is None or self.steps > 100 * WANTED:
             return self.trace
         return f"every:{max(LEAST_CLEAN, self.steps // WANTED)}"
+
+
+def check_engine(name: str, processor: str, precision: str, **options: bool) -> None:
+    """Refuses an engine that is not there, and what it cannot do.
+
+    Args:
+        name: Of the engine.
+        processor: As `check_processing` takes it.
+        precision: Likewise.
+        options: What only some engines heed, by name; see `Engine.options`.
+
+    Raises:
+        InvalidValueError: With the option.
+    """
+    engine = engines.find(name)
+    check_processing(processor, precision, engine.processors)
+    for each, wanted in options.items():
+        if wanted and each not in engine.options:
+            raise InvalidValueError(
+                f"--{option_of(TrainingSettings, each)}: {engine.name} has no such thing"
+            )

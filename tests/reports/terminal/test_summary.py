@@ -40,6 +40,21 @@ def test_a_run_takes_one_screen_and_stays_within_it(width: int, lines: int) -> N
     assert path.startswith("run: runs/lenet-")
 
 
+def test_kinds_of_steps_add_up_and_disturbed_ones_are_among_the_clean() -> None:
+    steps = {
+        "recorded": 58,
+        "warmup": 3,
+        "clean": 34,
+        "traced": 11,
+        "settling": 10,
+        "disturbed": 30,
+    }
+    (line,) = [each for each in shown(200, steps=steps).splitlines() if "58 steps: " in each]
+    kinds = line.partition("58 steps: ")[2].rstrip()
+    assert kinds == "3 warmup, 34 clean (30 disturbed), 11 traced, 10 settling"
+    assert sum(int(part.split()[0]) for part in kinds.split(", ")) == 58
+
+
 def test_figures_come_with_interval_and_status() -> None:
     text = " ".join(shown(120).split())
     assert "Step time (mean) 3.41 ms 3.30 to 3.52 measured" in text
@@ -114,12 +129,24 @@ def test_the_layer_that_costs_most_energy_comes_first_forward_and_backward_toget
     assert re.search(r"top layer +features\.5\.expand3x3 +3\.00 ms", text)  # in one piece
 
 
+def test_names_of_layers_and_operations_are_never_cut_within() -> None:
+    name = "ConvolutionBackward0"
+    operations = [synthetic.operation(name, "features.10.expand1x1", "backward", 1e-3, 1e-3)]
+    for width in (40, 60, 80, 120):
+        assert {name, "(features.10.expand1x1,"} <= set(shown(width, operations=operations).split())
+
+
 def test_operations_outside_of_all_layers_are_no_layer() -> None:
     layers = [
         {"layer": layer, "time": synthetic.figure(seconds, "s", "attributed")}
         for layer, seconds in (("", 9e-3), ("(outside modules)", 8e-3), ("fc", 1e-3))
     ]
     assert re.search(r"top layer +fc +1\.00 ms", shown(80, layers=layers))
+
+
+def test_a_layer_that_is_a_number_is_called_a_layer() -> None:
+    layers = [{"layer": "2", "time": synthetic.figure(1e-3, "s", "attributed")}]
+    assert re.search(r"top layer +layer 2 +1\.00 ms", shown(80, layers=layers))
 
 
 def test_a_reason_moves_no_other_row_and_folds_in_what_room_there_is() -> None:

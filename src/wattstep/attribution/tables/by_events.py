@@ -137,7 +137,7 @@ class EventTables:
         layer: str | None = None,
     ) -> CostRow:  # fmt: skip
         once = Figure(value=1.0, unit="count", status=Status.COUNTED, source=self.source)
-        share = time.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else NO_LENGTH
+        share = time.share_of(self.step_s) if self.step_s > 0 else NO_LENGTH
         energies = {
             name: energy.of(parts, alone=len(parts) == 1) for name, energy in self.energies.items()
         }

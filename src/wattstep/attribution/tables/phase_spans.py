@@ -54,7 +54,7 @@ class PhaseSpans:
         rows = []
         for (update, phase), values in self.seconds.items():
             span = self._figure(values)
-            share = span.scaled(1 / self.step_s, "ratio") if self.step_s > 0 else NO_LENGTH
+            share = span.share_of(self.step_s) if self.step_s > 0 else NO_LENGTH
             figures = {"span": span, "share": share}
             if update in self.updates:
                 figures["count"] = mean_figure(

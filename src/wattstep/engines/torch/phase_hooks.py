@@ -19,6 +19,7 @@ from wattstep.schema.engine import PhaseListener
 
 CLIPPERS = ("clip_grad_norm_", "clip_grad_value_")
 MOST_NAMED = 2  # networks of one optimizer that its name tells
+COMPILED = "_orig_mod"  # under which what torch.compile makes of a module holds it
 
 
 class PhaseHooks:
@@ -40,7 +41,8 @@ class PhaseHooks:
         self._networks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._counts: Counter[str] = Counter()  # networks of a class
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._discovery: list[Any] = []
+        self.discovering = False  # networks are looked for
+        self._discovery: list[Any] = []  # its hooks
         self._undo: list[Callable[[], None]] = []
         self._ends: list[Any] = []  # the hooks at the ends of networks
         self.ends_hooked = True
@@ -85,23 +87,27 @@ class PhaseHooks:
 
     # --- networks -----------------------------------------------------------------------------
 
-    @property
-    def discovering(self) -> bool:
-        """True if networks are looked for."""
-        return bool(self._discovery)
-
     def discover(self, on: bool) -> None:
         """Looks for networks, or stops to."""
-        if on and not self._discovery and hasattr(torch_module, "register_module_forward_hook"):
+        self.discovering = on and hasattr(torch_module, "register_module_forward_hook")
+        if self.discovering:
+            self._look_again()
+        else:
+            self._look_away()
+
+    def _look_again(self, *_: Any) -> None:
+        if self.discovering and not self._discovery:
             self._depth = 0
             self._discovery = around_modules(self._module_begins, self._module_ends)
-        elif not on:
-            for handle in self._discovery:
-                handle.remove()
-            self._discovery = []
+
+    def _look_away(self) -> None:
+        for handle in self._discovery:
+            handle.remove()
+        self._discovery = []
 
     def step_begins(self) -> None:
         """Nothing runs: what an exception left open is closed."""
+        self._look_again()
         self._depth = self._inside = self._backward = 0
         self._called = False
         if self._without_networks and self._phases.on:
@@ -126,12 +132,14 @@ class PhaseHooks:
         self._networks[module] = self._name(module)
         self._undo.append(module.register_forward_pre_hook(self._network_begins).remove)
         self._ends.append(module.register_forward_hook(self._network_ends))
+        if hasattr(module, COMPILED):
+            self._undo.append(module.register_forward_hook(self._look_again).remove)
         self._found(module)
 
     def _name(self, module: Any) -> str:
         """The network's class, with a number from the second of a class on."""
         # What compiles or distributes a module holds it under one of these names.
-        inner = getattr(module, "_orig_mod", module)
+        inner = getattr(module, COMPILED, module)
         name = type(getattr(inner, "module", inner)).__name__
         self._counts[name] += 1
         return name if self._counts[name] == 1 else f"{name} {self._counts[name]}"
@@ -141,7 +149,11 @@ class PhaseHooks:
         outermost = self._depth == 0 and not self._backward
         if outermost and next(module.parameters(), None) is not None:
             self.watch(module)  # its own hook, which comes after this one, tells of it
-        self._depth += 1
+        if hasattr(module, COMPILED):
+            # What is compiled is compiled with the hooks that are there, and again once they are not.
+            self._look_away()
+        else:
+            self._depth += 1
 
     def _module_ends(self, module: Any, inputs: Any, output: Any) -> None:
         self._depth = max(self._depth - 1, 0)

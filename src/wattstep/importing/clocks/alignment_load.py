@@ -94,7 +94,9 @@ def load_of_intervals(start_ns: ArrayLike, end_ns: ArrayLike) -> Load:
     start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
     lasting = end > start
     if not lasting.any():
-        raise AlignmentError("nothing in the trace lasts: there is no load to align by")
+        raise AlignmentError(
+            "nothing in the trace lasts: there is no load to align by", id="no-load"
+        )
     times = np.concatenate([start[lasting], end[lasting]])
     change = np.repeat(np.array([1, -1]), np.count_nonzero(lasting))
     at, where = np.unique(times, return_inverse=True)
@@ -148,11 +150,12 @@ def from_load(
     if len(times) < LEAST_SAMPLES:
         raise AlignmentError(
             f"{len(times)} values are too few to align by load: {LEAST_SAMPLES} at least; "
-            "give marks or an offset"
+            "give marks or an offset",
+            id="too-few-values",
         )
     if values.std() == 0 or load.level.std() == 0:
         which = "the load of the trace" if load.level.std() == 0 else "the sensor's value"
-        raise AlignmentError(f"{which} never changes: give marks or an offset")
+        raise AlignmentError(f"{which} never changes: give marks or an offset", id="constant-load")
     interval = float(np.median(np.diff(times))) / _SECOND
     return placed(_search_of(load, times, values, interval, window_s, search_ns))
 

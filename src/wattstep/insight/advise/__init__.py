@@ -38,7 +38,8 @@ def all_advice(facts: Facts) -> dict[str, Advice | Missing]:
     for name, place in ADVICE.items():
         if facts.cores.crowded and name not in OF_CROWDED:
             pieces[name] = Missing(
-                f"{facts.cores.crowded_words}; other times say little until they do not"
+                "its threads wait for each other, for want of free cores: other times say little "
+                "until they do not"
             )
             continue
         module, _, function = place.partition(":")

@@ -29,12 +29,21 @@ class Advice:
     how: str
 
 
-def gain_of(saving: Saving, step_s: float, method: str) -> Figure:
-    """A saving of a step as a share of it; nobody ran it."""
+def gain_of(saving: Saving, step_s: float, method: str, of: Figure | None = None) -> Figure:
+    """A saving of a step as a share of it; nobody ran it.
+
+    Args:
+        saving: Time that it should save of a step.
+        step_s: The step.
+        method: How it was worked out.
+        of: The time that it is a part of, where `saving` does not know how sure that is: the lower
+            end is then as much lower as that of this time is.
+    """
+    sure = 1.0 if of is None or of.low is None or not of.value else of.low / of.value
     return Figure(
         value=saving.value / step_s,
         unit="ratio",
-        low=saving.low / step_s,
+        low=saving.low * sure / step_s,
         high=saving.high / step_s,
         status=Status.PREDICTED,
         source="measured shares of the step",

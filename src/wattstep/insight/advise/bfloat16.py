@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattstep.insight.advise.advice import Advice, gain_of
-from wattstep.insight.advise.facts import WORTH, Facts
+from wattstep.insight.advise.facts import WITHOUT_CEILINGS, WORTH, Facts
 from wattstep.insight.explain.operations import NARROW
 from wattstep.insight.explain.threads import near
 from wattstep.schema.figure import Missing
@@ -17,7 +17,7 @@ def bfloat16(facts: Facts) -> Advice | Missing:
     if facts.run.info.precision not in (None, "fp32"):
         return Missing(f"it trains in {facts.run.info.precision} already")
     if isinstance(facts.ceilings, Missing):
-        return facts.ceilings
+        return WITHOUT_CEILINGS
     wide, narrow = facts.ceilings.peak("fp32"), facts.ceilings.peak("bf16")
     if wide is None or narrow is None or not wide.value or not narrow.value:
         return Missing("the ceilings of both precisions were not measured")
@@ -50,6 +50,7 @@ def bfloat16(facts: Facts) -> Advice | Missing:
             saving,
             facts.step_s,
             "products near their ceiling scaled with the ceilings of both precisions; at most all",
+            time,
         ),
         evidence={"products_time": time, "peak_fp32": wide, "peak_bf16": narrow},
         how=f"{facts.tried_by} --precision amp"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattstep.insight.advise.advice import Advice, gain_of
-from wattstep.insight.advise.facts import WORTH, Facts
+from wattstep.insight.advise.facts import WITHOUT_CEILINGS, WORTH, Facts
 from wattstep.insight.explain.operations import precision_of
 from wattstep.insight.explain.threads import near
 from wattstep.schema.ceilings import CHANNELS_LAST, CONVOLUTION
@@ -16,7 +16,7 @@ from wattstep.stats.speedup import with_higher_ceilings
 def channels_last(facts: Facts) -> Advice | Missing:
     """Convolutions get faster as those that were measured in both layouts differ, and only then."""
     if isinstance(facts.ceilings, Missing):
-        return facts.ceilings
+        return WITHOUT_CEILINGS
     precision = precision_of(facts.run, "convolution")
     first = facts.ceilings.compute.get(f"{CONVOLUTION}.{precision}")
     last = facts.ceilings.compute.get(f"{CHANNELS_LAST}.{precision}")
@@ -51,6 +51,7 @@ def channels_last(facts: Facts) -> Advice | Missing:
             facts.step_s,
             "convolutions near their ceiling scaled with those that were measured in both layouts; "
             "at most all of them",
+            time,
         ),
         evidence={"convolution_time": time, "channels_first": first, "channels_last": last},
         how=f"{facts.tried_by} --channels-last"

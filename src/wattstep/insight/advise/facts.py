@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from wattstep.device.roofline import Placed
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
-from wattstep.insight.explain.gaps import Idle, idle_of
+from wattstep.insight.explain.gaps import idle_by_cause
 from wattstep.insight.explain.operations import Work, attributed, ceilings_of, under_ceilings
 from wattstep.insight.explain.threads import Cores, cores_of
 from wattstep.recorded.instruments import TORCH
@@ -20,6 +20,9 @@ from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure, Missing
 
 WORTH: Final = 0.01  # of a step: advice that can bring less is none
+WITHOUT_CEILINGS: Final = Missing(
+    "which is faster here only ceilings tell (wattstep ceilings; why there are none: roofline)"
+)
 
 
 class Facts:
@@ -42,9 +45,9 @@ class Facts:
         return self.run.breakdown.step_time.value or float("nan")
 
     @cached_property
-    def idle(self) -> Idle:
-        """Time without operations by cause."""
-        return idle_of(self.run.breakdown)
+    def idle_s(self) -> Mapping[str, FloatArray]:
+        """Time in s without operations by cause, of each traced step, as the section of gaps has it."""
+        return idle_by_cause(self.run)
 
     @cached_property
     def ceilings(self) -> Ceilings | Missing:
@@ -170,11 +173,11 @@ class Facts:
     @cached_property
     def time_between(self) -> Figure:
         """Time of a step in code between operations, data and the game apart."""
-        seconds = self.idle.seconds[FRAMEWORK] + self.idle.seconds[OPTIMIZER]
+        seconds = self.idle_s[FRAMEWORK] + self.idle_s[OPTIMIZER]
         return attributed(self.run.breakdown, seconds, "gaps of the framework and the optimizer")
 
     @cached_property
     def data_time(self) -> Figure:
         """Time of a step in its data phase: operations and waiting."""
-        seconds = self._seconds_of(self.in_phase("data")) + self.idle.seconds[DATA]
+        seconds = self._seconds_of(self.in_phase("data")) + self.idle_s[DATA]
         return attributed(self.run.breakdown, seconds, "operations and gaps of the phase `data`")

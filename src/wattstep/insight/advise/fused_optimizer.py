@@ -23,13 +23,15 @@ def fused_optimizer(facts: Facts) -> Advice | Missing:
     """
     rows, step = facts.in_phase("optimizer") & facts.within(STEP), facts.step_s
     names = [row.name for row, mine in zip(facts.work.rows, rows, strict=True) if mine]
-    gap = float(np.mean(facts.idle.seconds[OPTIMIZER]))
+    gap = float(np.mean(facts.idle_s[OPTIMIZER]))
     its = facts.time_of(rows, "operations within the steps of optimizers")
     phase = facts.span_of("optimizer")
     # Clipping and clearing gradients stay; and no more can go than the phase takes in clean steps.
     time = min((its.value or 0.0) + gap, phase)
     if time < WORTH * step:
-        return Missing(f"{time / step:.1%} of a step is its optimizer")
+        return Missing(
+            f"the optimizer and the code between its calls take {time / step:.1%} of a step"
+        )
     if any(word in name for name in names for word in FUSED):
         return Missing("the optimizer updates lists of parameters at once already")
     calls = sum(
@@ -42,8 +44,8 @@ def fused_optimizer(facts: Facts) -> Advice | Missing:
     saving = Saving(value=value, low=0.0, high=time)
     return Advice(
         title="Use a fused optimizer",
-        why=f"{time / step:.0%} of a step is its optimizer: {calls:.0f} calls, one parameter after "
-        "another, and the code between them.",
+        why=f"The optimizer's operations take {(facts.optimizer_time.value or 0.0) / step:.0%} of a "
+        f"step, the code between them {gap / step:.0%}: {calls:.0f} calls, one parameter after another.",
         gain=gain_of(
             saving,
             step,

@@ -27,11 +27,12 @@ def larger_batch(facts: Facts) -> Advice | Missing:
         return Missing("the run does not say its batch size")
     fitted = _fitted(facts)
     saving, method = _of_line(fitted, facts) if fitted is not None else _of_shares(facts)
+    least = saving.value if fitted is not None else _fixed_s(facts) / TIMES
     if saving.value < WORTH * step:
         return Missing(f"{TIMES * saving.value / step:.1%} of a step does not grow with its batch")
     return Advice(
         title=f"Train batches of {TIMES * batch} instead of {batch}, where the task and memory allow",
-        why=_why(saving, step, from_line=fitted is not None),
+        why=_why(saving, step, least),
         gain=gain_of(saving, step, f"time of a sample with {TIMES} times the batch; {method}"),
         evidence={"idle_framework": facts.time_between, "optimizer_time": facts.optimizer_time},
         how=facts.run_with(batch=TIMES * batch)
@@ -40,36 +41,41 @@ def larger_batch(facts: Facts) -> Advice | Missing:
     )
 
 
-def _why(saving: Saving, step: float, *, from_line: bool) -> str:
+def _why(saving: Saving, step: float, least: float) -> str:
     """Sentence on the time that does not grow with the batch, and how much of that is only likely."""
-    about, least = (f"{TIMES * seconds / step:.0%}" for seconds in (saving.value, saving.low))
-    if from_line or about == least:
+    about, surely = (f"{TIMES * seconds / step:.0%}" for seconds in (saving.value, least))
+    if about == surely:
         return (
             f"About {about} of a step costs the same whatever its batch: code between operations, "
             "the optimizer, calls."
         )
     return (
-        f"Code between operations and the optimizer, {least} of a step, cost the same whatever its "
+        f"Code between operations and the optimizer, {surely} of a step, cost the same whatever its "
         f"batch; it would be {about} if what operations take beyond both ceilings did not grow either."
     )
 
 
 def _of_shares(facts: Facts) -> tuple[Saving, str]:
     """From the shares of one run."""
-    between = facts.time_between.value or 0.0
-    least = between + (facts.optimizer_time.value or 0.0)
+    least = _fixed_s(facts)
+    low = sum(each.low or 0.0 for each in (facts.time_between, facts.optimizer_time))
     if facts.placed is None:
-        return _saving(least, least, facts.step_s, facts.step_s), (
+        return _saving(least, low, facts.step_s, facts.step_s), (
             "code between operations and the optimizer do not grow; without ceilings it is not "
             "known of which operations more"
         )
     small = np.nan_to_num(facts.placed.share, nan=1.0) < FAR_BELOW
     rows = small & ~facts.in_phase("optimizer")
     above = (facts.time_s - np.nan_to_num(facts.placed.least_s))[rows].clip(0.0)
-    return _saving(least + float(above.sum()), least, facts.step_s, facts.step_s), (
+    return _saving(least + float(above.sum()), low, facts.step_s, facts.step_s), (
         "code between operations, the optimizer, and what operations far below both ceilings take "
         "beyond them do not grow; at least the first two do not, at most nothing does"
     )
+
+
+def _fixed_s(facts: Facts) -> float:
+    """Time in s of a step that does not grow with its batch, whatever operations do."""
+    return (facts.time_between.value or 0.0) + (facts.optimizer_time.value or 0.0)
 
 
 def _of_line(fitted: tuple[float, float], facts: Facts) -> tuple[Saving, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
+from wattstep.insight.explain.threads import is_cut
 from wattstep.insight.explain.threads import more_threads as saved
 from wattstep.schema.ceilings import Ceilings, spoken_threads
 from wattstep.schema.figure import Missing
@@ -38,6 +39,7 @@ def more_threads(facts: Facts) -> Advice | Missing:
             if from_ceilings
             else "nothing is expected, for the ceilings with so many threads were not measured or "
             "are not higher; the upper end is Amdahl's bound",
+            facts.time_of(is_cut(facts.work), "operations that are cut for threads"),
         ),
         evidence={"cores_idle": cores.idle, "cores_free": cores.free},
         how=_how(facts, threads),

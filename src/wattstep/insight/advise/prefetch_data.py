@@ -23,7 +23,7 @@ def prefetch_data(facts: Facts) -> Advice | Missing:
         return Missing(f"{time / step:.1%} of a step is data loading")
     hidden = min(time, step - time)
     idle = facts.cores.idle
-    gap = float(np.mean(facts.idle.seconds[DATA]))
+    gap = float(np.mean(facts.idle_s[DATA]))
     free = idle.value is None or idle.value >= 1 or hidden <= (idle.value or 0.0) * step
     expected = hidden if free else min(gap, hidden)
     saving = Saving(

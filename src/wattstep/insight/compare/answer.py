@@ -20,6 +20,9 @@ _NUMBERS = (
 )  # fmt: skip
 LARGEST: Final = 3  # operations that are named
 MANY_TIMES: Final = 3.0  # from here on a change is told as a factor
+ALMOST_NOTHING: Final = 0.005  # of the other: "100 % less"
+DIFFER_TOO_MUCH: Final = "steps of each differ too much"
+MOST_TIMES: Final = 100.0  # from here on as no more than that it is beyond
 
 
 def number(count: int) -> str:
@@ -53,8 +56,8 @@ def answer(
     mentioned: set[str] = set()
     for name in _spoken_of(metrics):
         if (compared := metrics.get(name)) is not None:
-            yield sentence(compared, counts, mentioned)
-            mentioned.update(compared.not_claimed)
+            yield (words := sentence(compared, counts, mentioned))
+            mentioned.update(mentioned_by(compared, words))
     yield from _waiting(metrics)
     yield from drift.sentences
     yield _of_operations(operations)
@@ -104,16 +107,17 @@ def sentence(
         clause = f"{words.subject} {words.verb} {change(compared.ratio)} {words.thing}"
         if compared.not_claimed:
             reasons = " and ".join(one for one in compared.not_claimed if one not in mentioned)
-            not_shown = f"that is not shown to be the program's: {reasons}"
-            clause = f"{_of_these(counts)}, {clause}; " + (
-                not_shown if reasons else "nor is that shown to be the program's"
-            )
+            clause = f"{_of_these(counts)}, {clause}"
+            if reasons:
+                clause += f"; that is not shown to be the program's: {reasons}"
         return f"{topic}: {clause}.{_beside(compared.ratio)}"
     if compared.ratio.low is None or compared.ratio.high is None:
         if None not in (compared.a.low, compared.b.low):  # they reach 0: the ratio may be anything
-            return f"{topic}: no difference that can be shown: steps of each differ too much."
+            return _unlike_steps(topic, mentioned)
         clause = f"{words.subject} {words.verb} {_value_in_words(compared.ratio)} {words.thing}"
         return f"{topic}: {clause}, with unknown certainty: no interval is known."
+    if compared.ratio.low < ALMOST_NOTHING and compared.ratio.high > MANY_TIMES:
+        return _unlike_steps(topic, mentioned)
     limits = f"{words.subject} {words.verb} {between(compared.ratio)} {words.thing}"
     if single:
         return f"{topic}: no difference between these two runs that their steps can show: {limits}."
@@ -121,12 +125,25 @@ def sentence(
     return f"{topic}: no difference that {who} can show: {limits}{_planned(compared.plan)}."
 
 
+def _unlike_steps(topic: str, mentioned: Collection[str]) -> str:
+    if DIFFER_TOO_MUCH in mentioned:
+        return f"{topic}: likewise."
+    return f"{topic}: no difference that can be shown: {DIFFER_TOO_MUCH}."
+
+
+def mentioned_by(compared: Compared, words: str) -> tuple[str, ...]:
+    """Reasons that a sentence on a metric gives: further ones need not."""
+    return (*compared.not_claimed, *([DIFFER_TOO_MUCH] if DIFFER_TOO_MUCH in words else []))
+
+
 def change(ratio: Figure) -> str:
     """Change in words, from an interval that excludes 1: "12 % to 15 % less"."""
     assert ratio.low is not None
     assert ratio.high is not None
+    if ratio.low >= MOST_TIMES:
+        return f"more than {MOST_TIMES:g} times the"
     if ratio.low > 2 or (ratio.low > 1 and ratio.high >= MANY_TIMES):
-        return f"{ratio.low:.2g} to {ratio.high:.2g} times the"
+        return f"{ratio.low:.2g} to {_times(ratio.high)} times the"
     low, high = sorted((abs(ratio.low - 1), abs(ratio.high - 1)))
     ends = percent(low) if percent(low) == percent(high) else f"{percent(low)} to {percent(high)}"
     return f"{ends} {'less' if ratio.high < 1 else 'more'}"
@@ -136,7 +153,7 @@ def _value_in_words(ratio: Figure) -> str:
     """Change in words, from a ratio without an interval: "8.4 % more", "12 times the"."""
     value = ratio.value or 1.0
     if value >= MANY_TIMES:
-        return f"{value:.2g} times the"
+        return f"{_times(value)} times the"
     share = percent(value - 1)
     return "as much" if share == "0 %" else f"{share} {'less' if value < 1 else 'more'}"
 
@@ -146,8 +163,13 @@ def between(ratio: Figure) -> str:
     assert ratio.low is not None
     assert ratio.high is not None
     low, high = min(ratio.low, 1.0), max(ratio.high, 1.0)
-    more = f"{percent(high - 1)} more" if high < 2 else f"{high:.2g} times as much"
+    more = f"{percent(high - 1)} more" if high < 2 else f"{_times(high)} times as much"
     return f"between {percent(low - 1)} less and {more}"
+
+
+def _times(ratio: float) -> str:
+    """A factor: two digits, and beyond a hundred no figure of runs so unlike."""
+    return f"{ratio:.2g}" if ratio < MOST_TIMES else f"more than {MOST_TIMES:g}"
 
 
 def _who(counts: tuple[int, int]) -> str:
@@ -216,7 +238,7 @@ def signed_percent(ratio: float) -> str:
     if not math.isfinite(ratio):
         return "?"
     if ratio >= MANY_TIMES:
-        return f"×{ratio:.2g}" if ratio < 100 else "×100 or more"
+        return f"×{ratio:.2g}" if ratio < MOST_TIMES else f"×{MOST_TIMES:g} or more"
     change = percent(ratio - 1)
     return change if change == "0 %" else f"{'-' if ratio < 1 else '+'}{change}"
 

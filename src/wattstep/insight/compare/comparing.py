@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,7 +71,11 @@ def side_document(side: Side) -> dict[str, Any]:
 
 
 def compare(
-    a: Side, b: Side, across: frozenset[str] = frozenset(), effect: float = EFFECT
+    a: Side,
+    b: Side,
+    across: frozenset[str] = frozenset(),
+    effect: float = EFFECT,
+    on_read: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compares two sides.
 
@@ -80,14 +84,15 @@ def compare(
         b: The one that is compared.
         across: Facets that may differ.
         effect: Relative difference that a plan for more processes is to show.
+        on_read: As of `sides.read`.
 
     Raises:
         InvalidValueError: They cannot be compared; the differences are named.
         DamagedRunError: A run cannot be read.
     """
     if (reason := why_not(a, b, across)) is not None:
-        raise InvalidValueError(reason)
-    mine, theirs = read((a, b), operations=True)
+        raise InvalidValueError(reason, id="other-configuration")
+    mine, theirs = read((a, b), operations=True, on_read=on_read)
     return compared((a, b), (mine, theirs), effect)
 
 
@@ -136,47 +141,53 @@ def warnings_of(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -
         for process in members:
             name = f"{side.letter}, {process.path.name}"
             notes += [f"{name} {words}" for words in process.warnings]
-        notes += _marred(side, members)
-        notes += _unsteady(side, members)
+    notes += _marred(sides, processes)
+    notes += _unsteady(sides, processes)
     everyone = [process for members in processes for process in members]
     notes += _unknown(everyone)
     notes += _unlike_recordings(everyone)
     return notes + _between(sides, processes)
 
 
-def _marred(side: Side, members: Sequence[Process]) -> list[str]:
-    """Throttled and disturbed steps of a side's runs, in one line each."""
+def _marred(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -> list[str]:
+    """Throttled and disturbed steps of the runs of all sides, in one line each."""
     notes = []
     for state in ("throttled", "disturbed"):
-        shares = [process.marred.get(state, 0.0) for process in members]
-        many = [share for share in shares if share > MARRED]
-        if many:
-            runs = f"{len(many)} of {len(members)} runs" if len(members) > 1 else "its run"
-            up_to = "up to " if len(many) > 1 else ""
-            notes.append(
-                f"{side.letter}: {up_to}{max(many):.0%} of the steps of {runs} were {state}".replace(
-                    "%", " %"
+        parts = []
+        for side, members in zip(sides, processes, strict=True):
+            shares = [process.marred.get(state, 0.0) for process in members]
+            many = [share for share in shares if share > MARRED]
+            if many:
+                up_to = "up to " if len(many) > 1 else ""
+                parts.append(
+                    f"{side.letter} {up_to}{100 * max(many):.0f} %{_of_runs(many, members)}"
                 )
-            )
+        if parts:
+            notes.append(f"steps that were {state}: {', '.join(parts)}")
     return notes
 
 
-def _unsteady(side: Side, members: Sequence[Process]) -> list[str]:
-    """Machines that changed while a run was made: the one that changed most, and how many did."""
-    changes = [drift for process in members if (drift := drift_within(process.canary))]
-    if not changes:
+def _unsteady(sides: Sequence[Side], processes: Sequence[Sequence[Process]]) -> list[str]:
+    """Machines that changed while a run was made, in one line: of each side the run with the largest change."""
+    parts = []
+    for side, members in zip(sides, processes, strict=True):
+        changes = [drift for process in members if (drift := drift_within(process.canary))]
+        if changes:
+            change, words = max(changes, key=lambda one: abs(one[0]))
+            at_most = " at most" if len(changes) > 1 else ""
+            parts.append(
+                f"{side.letter} {words} {100 * change:+.0f} %{at_most}{_of_runs(changes, members)}"
+            )
+    if not parts:
         return []
-    change, words = max(changes, key=lambda one: abs(one[0]))
-    which = (
-        "its run was made"
-        if len(members) == 1
-        else f"{len(changes)} of {len(members)} runs were made"
-    )
-    most = ", at most" if len(changes) > 1 else ""
     return [
-        f"{side.letter}: the machine changed while {which}{most}: {words} took "
-        f"{100 * abs(change):.0f} % {'more' if change > 0 else 'less'} time after than before"
+        f"the machine changed while runs were made (canary, after against before): {', '.join(parts)}"
     ]
+
+
+def _of_runs(those: Sequence[object], members: Sequence[Process]) -> str:
+    """How many of a side's runs, where it has several."""
+    return f" ({len(those)} of {len(members)} runs)" if len(members) > 1 else ""
 
 
 def _unknown(processes: Sequence[Process]) -> list[str]:

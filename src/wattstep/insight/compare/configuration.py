@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -24,7 +24,7 @@ def _facets() -> dict[str, str]:
 FACETS: Final[Mapping[str, str]] = MappingProxyType(_facets())
 # Settings of the training itself: in one folder of runs they differ because somebody chose so.
 CHOSEN: Final = frozenset(field.facet for field in FIELDS.values() if field.chosen)
-_SAYS_ITSELF: Final = ("workload", "device", "data", "engine", "options")
+_SAYS_ITSELF: Final = ("workload", "device", "data", "engine")
 
 
 def configuration_of(info: RunFacts) -> Configuration:
@@ -46,7 +46,22 @@ def facets_of(configuration: Configuration) -> dict[str, str]:
 def differences(a: Configuration, b: Configuration) -> dict[str, tuple[str, str]]:
     """By facet: what it is of one and of the other, where that is not the same."""
     mine, theirs = facets_of(a), facets_of(b)
-    return {name: (mine[name], theirs[name]) for name in FACETS if mine[name] != theirs[name]}
+    unlike = {name: (mine[name], theirs[name]) for name in FACETS if mine[name] != theirs[name]}
+    if "options" in unlike:  # of many settings those that differ
+        unlike["options"] = (_options(a, b), _options(b, a))
+    return unlike
+
+
+def _options(one: Configuration, other: Configuration) -> str:
+    """The settings of building and training that differ from those of another, as they are here."""
+    values = (
+        (name, value)
+        for name, value in one.values
+        if FIELDS[name].facet == "options" and value != other[name]
+    )
+    return ", ".join(
+        f"no {name}" if value == ITS_OWN else f"{name} {value}" for name, value in values
+    )
 
 
 def check_across(names: Sequence[str]) -> frozenset[str]:
@@ -57,7 +72,9 @@ def check_across(names: Sequence[str]) -> frozenset[str]:
     """
     for name in names:
         if name not in FACETS:
-            raise InvalidValueError(f"--across {name}: there are {', '.join(FACETS)}")
+            raise InvalidValueError(
+                f"--across {name}: there are {', '.join(FACETS)}", id="unknown-facet"
+            )
     return frozenset(names)
 
 
@@ -76,17 +93,30 @@ def refusal(
     if not differing:
         return None
     parts = [f"{FACETS[key]} ({mine} and {theirs})" for key, (mine, theirs) in differing.items()]
-    return (
-        f"{names[0]} and {names[1]} differ in {'; '.join(parts)}: if that is what is to be "
-        f"compared, say --across {','.join(sorted(across | set(differing)))}"
-    )
+    return f"{names[0]} and {names[1]} differ in {'; '.join(parts)}{_meant(across, differing)}"
+
+
+def refusal_of(pairs: str, facets: Collection[str], across: frozenset[str]) -> str:
+    """The same of several pairs, which differ in the same facets, by whatever values."""
+    words = ", ".join(FACETS[facet] for facet in facets)
+    return f"{pairs} differ in {words}{_meant(across, facets)}"
+
+
+def _meant(across: frozenset[str], facets: Collection[str]) -> str:
+    option = ",".join(sorted(across | set(facets)))
+    return f": if that is what is to be compared, say --across {option}"
 
 
 def label(configuration: Configuration, others: Sequence[Configuration]) -> str:
-    """Settings that set a configuration apart from others: "batch 16, threads 2"; "" for nothing."""
-    telling = {name for other in others for name in differences(configuration, other)}
-    return ", ".join(
-        value if name in _SAYS_ITSELF else f"{name} {value}"
-        for name, value in facets_of(configuration).items()
-        if name in telling
-    )
+    """Settings that set a configuration apart from others: "batch 16, threads 2"; "" for nothing.
+
+    What goes with a network, its data among that, sets it apart from the same network only.
+    """
+    akin = [other for other in others if other["workload"] == configuration["workload"]]
+    parts = []
+    for name, value in configuration.values:
+        field = FIELDS[name]
+        beside = akin if field.of_model and name != "workload" else others
+        if value != ITS_OWN and any(other[name] != value for other in beside):
+            parts.append(value if field.facet in _SAYS_ITSELF else f"{name} {value}")
+    return ", ".join(parts)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wattstep.errors import InvalidValueError
-from wattstep.insight.compare.answer import joined, percent, sentence
+from wattstep.insight.compare.answer import joined, mentioned_by, percent, sentence
 from wattstep.insight.compare.comparing import drift_of, side_document, warnings_of
 from wattstep.insight.compare.drift import Drift
 from wattstep.insight.compare.metrics import Compared, compare_metric
@@ -16,6 +16,7 @@ from wattstep.schema.figure import Figure
 
 METRICS: Final = ("step_time", "energy_per_step", "peak_memory")
 BY_SAMPLE: Final = {"step_time": "throughput", "energy_per_step": "energy_per_sample"}
+ONE_EACH: Final = "one process of each cannot tell what the configuration does"
 REGRESSION: Final = 1  # the exit code
 Outcome = Literal["regression", "cannot exclude", "no regression", "not compared"]
 
@@ -118,27 +119,31 @@ def hold(
         DamagedRunError: A run cannot be read.
     """
     if (reason := why_not(baseline, runs, across)) is not None:
-        raise InvalidValueError(reason)
+        raise InvalidValueError(reason, id="other-configuration")
     a, b = read((baseline, runs), operations=False)
     drift = drift_of(a, b)
     effect = tolerance or 0.02
     counts = (len(a), len(b))
-    gated = {}
+    gated: dict[str, Gated] = {}
+    mentioned: set[str] = set()
     sizes = {process.samples for process in (*a, *b)}
     for asked in metrics:
         name = BY_SAMPLE.get(asked, asked) if len(sizes) > 1 else asked
         compared = compare_metric(name, a, b, drift, effect)
         outcome = judge(compared, tolerance)
-        gated[name] = Gated(
-            compared=compared, outcome=outcome, line=_line(compared, outcome, tolerance, counts)
-        )
+        line = _line(compared, outcome, tolerance, counts, mentioned)
+        gated[name] = Gated(compared=compared, outcome=outcome, line=line)
+        mentioned.update(mentioned_by(compared, line))
     return Gate(
         sides=(baseline, runs),
         tolerance=tolerance,
         strict=strict,
         metrics=gated,
         drift=drift,
-        warnings=tuple(warnings_of((baseline, runs), (a, b))),
+        warnings=(
+            *([ONE_EACH] if counts == (1, 1) else []),
+            *warnings_of((baseline, runs), (a, b)),
+        ),
     )
 
 
@@ -168,7 +173,13 @@ def worsening(compared: Compared) -> tuple[float, float] | None:
     return low, high
 
 
-def _line(compared: Compared, outcome: Outcome, tolerance: float, counts: tuple[int, int]) -> str:
+def _line(
+    compared: Compared,
+    outcome: Outcome,
+    tolerance: float,
+    counts: tuple[int, int],
+    mentioned: Collection[str],
+) -> str:
     head = f"{compared.name}: {outcome}"
     if outcome == "not compared":
         return f"{head}: {compared.ratio.reason}"
@@ -176,11 +187,8 @@ def _line(compared: Compared, outcome: Outcome, tolerance: float, counts: tuple[
     if outcome == "cannot exclude":
         head = f"{compared.name}: cannot exclude {beyond}"
     value = _worse(compared.ratio, compared.name)
-    words = sentence(compared, counts).partition(": ")[2]
-    one = (
-        " One process of each cannot tell what the configuration does." if counts == (1, 1) else ""
-    )
-    return f"{head}; {value}{words[:1].upper()}{words[1:]}{one}"
+    words = sentence(compared, counts, mentioned).partition(": ")[2]
+    return f"{head}; {value}{words[:1].upper()}{words[1:]}"
 
 
 def _worse(ratio: Figure, name: str) -> str:

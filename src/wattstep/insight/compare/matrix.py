@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -11,11 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.errors import InvalidValueError
+from wattstep.insight.compare.answer import joined
 from wattstep.insight.compare.comparing import drift_of, side_document, warnings_of
+from wattstep.insight.compare.configuration import refusal_of
 from wattstep.insight.compare.metrics import Compared, Verdict, compare_metric, of_side
 from wattstep.insight.compare.operations import RATE
 from wattstep.insight.compare.process import UNITS, Process
-from wattstep.insight.compare.sides import Side, read, why_not
+from wattstep.insight.compare.sides import Side, read, unlike, why_not
 from wattstep.schema.figure import Figure, missing
 from wattstep.stats.false_discovery import false_discovery
 
@@ -63,6 +65,7 @@ class Matrix:
         figures: The metric of each side, by letter.
         cells: Each pair once, the earlier side as A.
         warnings: Warnings about it.
+        not_compared: Why cells are empty, pairs of one reason together.
     """
 
     metric: str
@@ -70,6 +73,7 @@ class Matrix:
     figures: dict[str, Figure]
     cells: tuple[Cell, ...]
     warnings: tuple[str, ...]
+    not_compared: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -85,7 +89,10 @@ class Matrix:
 
 
 def compare_all(
-    sides: Sequence[Side], metric: str | None = None, across: frozenset[str] = frozenset()
+    sides: Sequence[Side],
+    metric: str | None = None,
+    across: frozenset[str] = frozenset(),
+    on_read: Callable[[int, int], None] | None = None,
 ) -> Matrix:
     """Compares every pair of sides.
 
@@ -93,6 +100,7 @@ def compare_all(
         sides: Two or more.
         metric: One of `UNITS`; None: the time of a step, or throughput where steps differ in size.
         across: Facets that may differ.
+        on_read: As of `sides.read`.
 
     Raises:
         InvalidValueError: No pair can be compared.
@@ -100,8 +108,8 @@ def compare_all(
     """
     reasons = {(a.letter, b.letter): why_not(a, b, across) for a, b in combinations(sides, 2)}
     if all(reason is not None for reason in reasons.values()):
-        raise InvalidValueError(str(next(iter(reasons.values()))))
-    return all_compared(sides, read(sides, operations=False), metric, across)
+        raise InvalidValueError(str(next(iter(reasons.values()))), id="other-configuration")
+    return all_compared(sides, read(sides, operations=False, on_read=on_read), metric, across)
 
 
 def all_compared(
@@ -132,20 +140,61 @@ def all_compared(
             compared = compare_metric(metric, processes[a], processes[b], drift)
             reason = compared.ratio.reason if compared.ratio.missing else None
         pairs.append((a, b, compared, reason))
+    figures = {letter: _value(metric, members) for letter, members in processes.items()}
     return Matrix(
         metric=metric,
         sides=tuple(sides),
-        figures={letter: _value(metric, members) for letter, members in processes.items()},
+        figures=figures,
         cells=tuple(_cells(pairs)),
         warnings=(*warnings_of(sides, list(processes.values())), *_drifts(drifted)),
-    )
+        not_compared=(
+            *_without(figures), *_refused(sides, across),
+            *_otherwise(pairs, figures),
+        ),
+    )  # fmt: skip
+
+
+def _without(figures: Mapping[str, Figure]) -> list[str]:
+    """Sides that lack the metric, those of one reason together."""
+    letters: dict[str, list[str]] = {}
+    for letter, figure in figures.items():
+        if figure.missing:
+            letters.setdefault(figure.reason or "", []).append(letter)
+    return [f"missing in {joined(those)}: {reason}" for reason, those in letters.items()]
+
+
+def _refused(sides: Sequence[Side], across: frozenset[str]) -> list[str]:
+    """Pairs of configurations that are not compared, those that differ in the same facets together."""
+    by: dict[tuple[str, ...], list[str]] = {}
+    for a, b in combinations(sides, 2):
+        if facets := unlike(a, b, across):
+            by.setdefault(facets, []).append(f"{a.letter} and {b.letter}")
+    return [refusal_of(_named(pairs), facets, across) for facets, pairs in by.items()]
+
+
+def _otherwise(
+    pairs: Sequence[tuple[str, str, Compared | None, str | None]], figures: Mapping[str, Figure]
+) -> list[str]:
+    """Reasons of pairs that have the metric and may be compared."""
+    reasons = [
+        reason
+        for a, b, compared, reason in pairs
+        if reason and compared is not None and not (figures[a].missing or figures[b].missing)
+    ]
+    return list(dict.fromkeys(reasons))
+
+
+def _named(pairs: Sequence[str]) -> str:
+    """The first pairs, and how many there are beside."""
+    more = len(pairs) - MOST_NAMED
+    return ", ".join(pairs[:MOST_NAMED]) + (f" and {more} more pairs" if more > 0 else "")
 
 
 def _drifts(pairs: Sequence[str]) -> list[str]:
     """That the machine changed between sides, by its canary."""
     if not pairs:
         return []
-    which = f"{', '.join(pairs[:MOST_NAMED])}{' and more' if len(pairs) > MOST_NAMED else ''}"
+    which = _named(pairs)
     return [
         f"the machine itself changed, by its canary, from {which}: intervals of time and energy are "
         "widened by so much; compare two sides alone for the figures"

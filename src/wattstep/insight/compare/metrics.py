@@ -222,11 +222,16 @@ def here_only(verdict: Verdict) -> Verdict:
 
 def _lacking(sides: Sequence[Sequence[Figure]]) -> str | None:
     """Reason why a metric is missing on a side; None where it is on both."""
-    for letter, figures in zip("AB", sides, strict=True):
-        for figure in figures:
-            if figure.missing:
-                return f"missing in {letter}: {figure.reason}"
-    return None
+    reasons = {
+        letter: figure.reason
+        for letter, figures in zip("AB", sides, strict=True)
+        for figure in reversed(figures)
+        if figure.missing
+    }
+    if not reasons:
+        return None
+    letter, reason = next(iter(reasons.items()))
+    return f"missing in {'both' if reasons.get('B') == reasons.get('A') else letter}: {reason}"
 
 
 def _unlike(

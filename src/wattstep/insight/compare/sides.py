@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.insight.compare.configuration import (
     CHOSEN,
     configuration_of,
+    differences,
     facets_of,
     label,
     refusal,
@@ -19,7 +20,7 @@ from wattstep.insight.compare.configuration import (
 from wattstep.insight.compare.process import Process, process_of, read_process
 from wattstep.schema.configuration import Configuration
 from wattstep.schema.run_report import RunReport
-from wattstep.store.files import read_info, why_no_run
+from wattstep.store.files import no_run, read_info
 
 MOST_SIDES = 26
 AT_ONCE = 2  # more would take memory for each
@@ -61,12 +62,12 @@ def runs_in(path: Path) -> list[Path]:
         DamagedRunError: There is none.
     """
     if not path.is_dir():
-        raise DamagedRunError(why_no_run(path))
+        raise no_run(path)
     if (path / "run.json").exists():
         return [path]
     runs = sorted(inside.parent for inside in path.glob("*/run.json"))
     if not runs:
-        raise DamagedRunError(f"{path} is not a run, and holds none")
+        raise DamagedRunError(f"{path} is not a run, and holds none", id="not-a-run")
     return runs
 
 
@@ -87,7 +88,8 @@ def gathered(groups: Sequence[Sequence[Path | RunReport]]) -> list[Side]:
             what = (reason or "").partition(" differ in ")[2].partition(": if that")[0]
             raise InvalidValueError(
                 f"side {letter} ({', '.join(map(_name_of, group))}) is not one configuration: its runs "
-                f"differ in {what}; compare a folder alone to set its configurations side by side"
+                f"differ in {what}; compare a folder alone to set its configurations side by side",
+                id="mixed-side",
             )
         ((configuration, runs),) = by.items()
         sides.append(Side(letter=letter, title="", runs=tuple(runs), configuration=configuration))
@@ -120,7 +122,8 @@ def sides_among(runs: Sequence[Path | RunReport], what: str) -> list[Side]:
     by = _by_configuration(runs)
     if len(by) < 2:
         raise InvalidValueError(
-            f"{what} holds one configuration: give a second path to compare it with"
+            f"{what} holds one configuration: give a second path to compare it with",
+            id="one-configuration",
         )
     return by_choice(by)
 
@@ -141,8 +144,18 @@ def by_choice(by: Mapping[Configuration, Sequence[Path | RunReport]]) -> list[Si
     return _titled(_each_once(sides), [])
 
 
-def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
+def read(
+    sides: Sequence[Side],
+    *,
+    operations: bool,
+    on_read: Callable[[int, int], None] | None = None,
+) -> list[list[Process]]:
     """Opens the runs of all sides, two at a time: much of it runs outside of Python's lock.
+
+    Args:
+        sides: All that are compared.
+        operations: Whether operations are read, too.
+        on_read: Told how many runs are read, and of how many, before the first and after each.
 
     Raises:
         DamagedRunError: A run cannot be read.
@@ -153,8 +166,15 @@ def read(sides: Sequence[Side], *, operations: bool) -> list[list[Process]]:
             return process_of(run)
         return read_process(run, operations=operations)
 
+    runs = [run for side in sides for run in side.runs]
+    tell = on_read or (lambda done, count: None)
+    tell(0, len(runs))
+    read_ones = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        processes = iter(list(pool.map(opened, [run for side in sides for run in side.runs])))
+        for process in pool.map(opened, runs):
+            read_ones.append(process)
+            tell(len(read_ones), len(runs))
+    processes = iter(read_ones)
     return [[next(processes) for _ in side.runs] for side in sides]
 
 
@@ -163,8 +183,17 @@ def why_not(a: Side, b: Side, across: frozenset[str]) -> str | None:
 
     Of the configurations of one folder, the settings of the training may differ without a word.
     """
-    meant = across | CHOSEN if a.chosen and b.chosen else across
-    return refusal(a.configuration, b.configuration, frozenset(meant), (a.letter, b.letter))
+    return refusal(a.configuration, b.configuration, _meant(a, b, across), (a.letter, b.letter))
+
+
+def unlike(a: Side, b: Side, across: frozenset[str]) -> tuple[str, ...]:
+    """Facets for whose difference two sides cannot be compared."""
+    facets = differences(a.configuration, b.configuration)
+    return tuple(facet for facet in facets if facet not in _meant(a, b, across))
+
+
+def _meant(a: Side, b: Side, across: frozenset[str]) -> frozenset[str]:
+    return across | CHOSEN if a.chosen and b.chosen else across
 
 
 def _runs_of(given: Path | RunReport) -> Sequence[Path | RunReport]:
@@ -201,7 +230,9 @@ def _in_order(
 
 def _letter(number: int) -> str:
     if number >= MOST_SIDES:
-        raise InvalidValueError(f"more than {MOST_SIDES} sides: compare fewer at a time")
+        raise InvalidValueError(
+            f"more than {MOST_SIDES} sides: compare fewer at a time", id="too-many-sides"
+        )
     return chr(ord("A") + number)
 
 
@@ -212,7 +243,8 @@ def _each_once(sides: list[Side]) -> list[Side]:
             itself = id(run) if isinstance(run, RunReport) else run.resolve()
             if itself in seen:
                 raise InvalidValueError(
-                    f"{_name_of(run)} is given twice: a run is no evidence beside itself"
+                    f"{_name_of(run)} is given twice: a run is no evidence beside itself",
+                    id="repeated-run",
                 )
             seen.add(itself)
     return sides

@@ -98,7 +98,7 @@ def gaps(run: Run) -> Section:
         return Section(name="gaps", title=TITLE, reason=reason)
     idle, step = idle_of(breakdown), breakdown.step_time
     not_running = not_running_time(run)
-    parts = _with_off_core(run, idle, not_running)
+    parts = idle_by_cause(run, idle, not_running)
     whole = np.sum(list(parts.values()), axis=0)
     total = attributed(breakdown, whole, "time of a step that no operation covers")
     figures: dict[str, Figure] = {"idle_time": total}
@@ -131,7 +131,7 @@ def _row(cause: str, values: FloatArray, idle: Idle, run: Run) -> dict[str, Any]
     return {
         "cause": cause,
         "time": time,
-        "share": time.scaled(1 / step, "ratio"),
+        "share": time.share_of(step),
         "off_cpu": _off_cpu(cause, values, idle, run),
     }
 
@@ -196,13 +196,19 @@ def _from_samples(run: Run) -> Figure:
     )
 
 
-def _with_off_core(run: Run, idle: Idle, not_running: Figure) -> dict[str, FloatArray]:
-    """The causes, with the time taken out of them in which the training was kept from running.
+def idle_by_cause(
+    run: Run, idle: Idle | None = None, not_running: Figure | None = None
+) -> dict[str, FloatArray]:
+    """Time in s without operations by cause, of each traced step as it lies on the mean step.
+
+    The time in which the training was kept from running is a cause of its own, taken out of others.
 
     What others take strikes operations and gaps alike: of the time in which the training did not
     run, less its own waits for data or a game, gaps have the share that they have of the step.
     Waits that are too short to tell from work are taken to be waits throughout.
     """
+    idle = idle_of(run.breakdown) if idle is None else idle
+    not_running = not_running_time(run) if not_running is None else not_running
     parts = {cause: values.copy() for cause, values in idle.seconds.items()}
     waits = [cause for cause in WAITS if parts[cause].any()]
     if not_running.value is None:
@@ -271,7 +277,7 @@ def _scopes(breakdown: RunBreakdown) -> Table:
 
 
 def _of_step(time: Figure, breakdown: RunBreakdown) -> Figure:
-    return time.scaled(1 / (breakdown.step_time.value or np.nan), "ratio")
+    return time.share_of(breakdown.step_time.value or np.nan)
 
 
 def _sentences(parts: Mapping[str, FloatArray], step: Figure, run: Run) -> list[str]:

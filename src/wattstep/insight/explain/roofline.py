@@ -64,7 +64,9 @@ def roofline(run: Run) -> Section:
         sentences += _sentences(run, bounds, ceilings)
     cores = cores_of(run)
     if cores.crowded:
-        sentences.append(f"{cores.crowded_words}: that is in all times below. See processors.")
+        sentences.append(
+            "More threads were used than cores were free: times below hold their waits. See processors."
+        )
     waited, step = not_running_time(run).value or 0.0, run.breakdown.step_time.value
     if step and waited > NOTED * step:
         sentences.append(

@@ -24,6 +24,7 @@ from wattstep.stats.statistics import median_figure
 
 NAME: Final = "steps"
 TITLE: Final = "Steps: period, repetition, changes, forecast"
+UNLIKE: Final = 1.2  # mean over median: from here on a reader asks why they differ
 # What may show the steps, the most telling first; temperatures are too slow to.
 ROLES: Final = (
     "power_total", "energy_total", "power_part", "energy_part", "power_outside", "battery_current",
@@ -89,7 +90,7 @@ def steps(run: Run) -> Section:
         *forecasts.tables,
     )
     sentences = (
-        *_of_period(best, marked), *_of_repetition(rows), *changes.sentences, *forecasts.sentences,
+        *_of_period(best, marked, run.breakdown.step_time), *_of_repetition(rows), *changes.sentences, *forecasts.sentences,
     )  # fmt: skip
     return Section(name=NAME, title=TITLE, sentences=sentences, figures=figures, tables=tables)
 
@@ -172,11 +173,21 @@ def _width(figure: Figure) -> float:
     return (figure.high - figure.low) / figure.value
 
 
-def _of_period(best: Repeating | None, marked: Figure) -> list[str]:
+def _of_marks(period_s: float, mean_s: float | None) -> str:
+    """The period beside the step time that `run` and `show` give, which long steps raise."""
+    period = f"begins every {spoken(period_s)} in the median, by the marks"
+    if mean_s is None:
+        return f"A step {period}."
+    unlike = mean_s > UNLIKE * period_s
+    why = ": a few steps are far longer than the others" if unlike else ""
+    return f"A step takes {spoken(mean_s)} in the mean and {period}{why}."
+
+
+def _of_period(best: Repeating | None, marked: Figure, mean: Figure) -> list[str]:
     lines = []
     if not marked.missing:
         assert marked.value is not None
-        lines.append(f"A step begins every {spoken(marked.value)}, by the marks.")
+        lines.append(_of_marks(marked.value, mean.value))
     elif marked.reason == FOUND:
         lines.append("Steps are counted by the period of the power: nothing marks them.")
     if best is None:

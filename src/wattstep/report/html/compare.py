@@ -66,7 +66,6 @@ def render_matrix(matrix: Matrix) -> str:
     cells = {(cell.a, cell.b): cell for cell in matrix.cells}
     letters = [side.letter for side in matrix.sides]
     square = [(row, [_of_pair(cells, column, row) for column in letters]) for row in letters]
-    reasons = dict.fromkeys(plain(cell.reason) for cell in matrix.cells if cell.reason)
     name = metric(matrix.metric).label
     return _render(
         title=f"{len(letters)} sides",
@@ -81,7 +80,7 @@ def render_matrix(matrix: Matrix) -> str:
             "values": [(_title(s), _shown(matrix.figures[s.letter])) for s in matrix.sides],
             "letters": letters,
             "rows": square,
-            "notes": [_NOTE, *(f"{NO_VALUE} {reason}" for reason in reasons)],
+            "notes": [_NOTE, *(f"{NO_VALUE} {plain(reason)}" for reason in matrix.not_compared)],
         },
     )
 

@@ -31,7 +31,7 @@ _SHOWN: dict[Verdict, str] = {
     "higher": "more",
     "differs here": "differs here",
     "not shown": "not shown",
-    "not compared": "",
+    "not compared": "not compared",
 }
 _STYLES = {"regression": "red", "cannot exclude": "yellow", "no regression": "green"}
 
@@ -77,7 +77,7 @@ def print_matrix(matrix: Matrix, console: Console) -> None:
             style="dim",
         )
     )
-    for reason in dict.fromkeys(cell.reason for cell in matrix.cells if cell.reason):
+    for reason in matrix.not_compared:
         console.print(Text(f"{NO_VALUE} {plain(reason)}", style="dim"))
     _print_warnings(matrix.warnings, console)
 
@@ -143,9 +143,11 @@ def _print_metrics(comparison: Comparison, console: Console) -> None:
         for figure in (compared.a, compared.b)
     )
     _print_statuses(sides, console)
+    answers = " ".join(comparison.sentences)
     for reason, names in reasons.items():
-        words = plain(f"not compared: {', '.join(names)}: {reason}")
-        console.print(Padding(Text(words, style="dim"), INDENT))
+        if reason not in answers:
+            words = plain(f"not compared: {', '.join(names)}: {reason}")
+            console.print(Padding(Text(words, style="dim"), INDENT))
 
 
 def _print_operations(operations: ComparedOperations, console: Console) -> None:

@@ -23,29 +23,47 @@ MOST_ROWS = 15
 MOST_OF_NAME = 12  # characters that names keep on a narrow terminal
 
 
-def print_brief(sections: Sequence[Section], console: Console) -> None:
+def print_brief(
+    sections: Sequence[Section], console: Console, said: set[str] | None = None
+) -> None:
     """Prints the advice, what each other section comes to, and in one line what cannot be determined.
 
     Args:
         sections: Of one run.
         console: Where to print.
+        said: Sentences that stand above, of other runs: none is printed again.
     """
+    said = set() if said is None else said
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    undetermined = []
+    undetermined, as_above = [], []
     for section in sections:
         if isinstance(section, AdviceSection) and section.reason is None:
             _print_advice(section, console)
         elif section.reason is None and section.sentences:
-            grid.add_row(section.name, Text(plain(section.sentences[0])))
+            if _first_time(section.sentences[0], said):
+                grid.add_row(section.name, Text(plain(section.sentences[0])))
+            else:
+                as_above.append(section.name)
         else:
             undetermined.append(section.name)
+    if as_above:
+        grid.add_row("as above", Text(", ".join(as_above), style="dim"))
     if undetermined:
         names = ", ".join(undetermined)
         grid.add_row("undetermined", Text(f"{names} (why: --section NAME)", style="dim"))
     console.print(Padding(grid, INDENT))
-    console.print(Padding(Text(EVIDENCE, style="dim"), INDENT))
+    if _first_time(EVIDENCE, said):
+        console.print(Padding(Text(EVIDENCE, style="dim"), INDENT))
+
+
+def _first_time(sentence: str, said: set[str]) -> bool:
+    """True if a sentence was not said yet; from then on it was."""
+    if sentence in said:
+        return False
+    said.add(sentence)
+    return True
 
 
 def _print_advice(section: AdviceSection, console: Console) -> None:
@@ -62,23 +80,35 @@ def _print_advice(section: AdviceSection, console: Console) -> None:
     console.print()
 
 
-def print_section(section: Section, console: Console) -> None:
-    """Prints one section; long tables end with how many rows were left out."""
+def print_section(section: Section, console: Console, said: set[str] | None = None) -> None:
+    """Prints one section; long tables end with how many rows were left out.
+
+    Args:
+        section: Of one run.
+        console: Where to print.
+        said: Sentences and reasons that stand above: none is printed again.
+    """
+    said = set() if said is None else said
     console.print()
     console.print(Text(plain(section.title), style="bold"))
     for sentence in section.sentences:
-        console.print(Padding(Text(plain(sentence)), INDENT))
+        if _first_time(sentence, said):
+            console.print(Padding(Text(plain(sentence)), INDENT))
     if section.figures:
         console.print(Padding(_figures(section), INDENT))
     for reason, names in _unknown(section).items():
-        console.print(Padding(Text(f"missing: {', '.join(names)}: {reason}"), INDENT))
+        why = reason if _first_time(reason, said) else "as above"
+        console.print(Padding(Text(f"missing: {', '.join(names)}: {why}"), INDENT))
     for table in section.tables:
         if table.rows:
             _print_table(table, console)
 
 
-def print_undetermined(sections: Sequence[Section], console: Console) -> None:
-    """Prints the sections that cannot be determined, by the reason."""
+def print_undetermined(
+    sections: Sequence[Section], console: Console, said: set[str] | None = None
+) -> None:
+    """Prints the sections that cannot be determined, by the reason; one that stands above is not repeated."""
+    said = set() if said is None else said
     titles: dict[str, list[str]] = {}
     for section in sections:
         if section.reason is not None:
@@ -87,7 +117,8 @@ def print_undetermined(sections: Sequence[Section], console: Console) -> None:
         console.print()
         for title in those:
             console.print(Text(title, style="bold"))
-        console.print(Padding(Text(f"cannot be determined: {reason}"), INDENT))
+        why = reason if _first_time(reason, said) else "as above"
+        console.print(Padding(Text(f"cannot be determined: {why}"), INDENT))
 
 
 def _figures(section: Section) -> Grid:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -16,6 +17,7 @@ from wattstep.report.conditions import TextTable
 from wattstep.report.html.thermal import sentences
 from wattstep.report.several import summary_of_all
 from wattstep.report.tables import Column, Row, Table, costs, groups, seconds, table
+from wattstep.report.terminal.folding import has_room
 from wattstep.report.values import BYTES_NOTE, Shown, brief, plain, show
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure
@@ -25,7 +27,6 @@ from wattstep.schema.run_report import RunReport
 _TOP_OPERATIONS = 12
 _MOST_STRETCHES = 12
 _MOST_WORDS = 400  # characters of evidence
-_TEXT_WIDTH = 12  # layers and phases; what is over is left to the name of the operation
 STYLES = {
     "modelled": "yellow",
     "predicted": "magenta",
@@ -35,23 +36,26 @@ STYLES = {
 }
 
 
-def print_run(report: RunReport, console: Console) -> None:
+def print_run(report: RunReport, console: Console, said: set[str] | None = None) -> None:
     """Prints one run: what ran and where, its figures, what cost most, and what is not known.
 
     Args:
         report: Of the run.
         console: Where to print.
+        said: Notes and reasons that stand above, of other runs, too: none is printed again.
     """
+    said = set() if said is None else said
     for name, print_part in _PARTS.items():
-        _guarded(name, partial(print_part, report, console), console)
+        _guarded(name, partial(print_part, report, console, said), console)
 
 
 def print_runs(reports: Sequence[RunReport], console: Console) -> None:
     """Prints each run, and below several of them one table that compares them."""
+    said: set[str] = set()
     for report in reports:
-        print_run(report, console)
+        print_run(report, console, said)
     if len(reports) > 1:
-        _guarded("Comparison", partial(print_comparison, reports, console), console)
+        _guarded("Comparison", partial(print_comparison, reports, console, said), console)
 
 
 def _guarded(name: str, print_part: Callable[[], None], console: Console) -> None:
@@ -63,7 +67,7 @@ def _guarded(name: str, print_part: Callable[[], None], console: Console) -> Non
         _print_note(text, console, mark="!", style="bold yellow")
 
 
-def _print_head(report: RunReport, console: Console) -> None:
+def _print_head(report: RunReport, console: Console, said: set[str]) -> None:
     console.print()
     console.print(Text(wording.title(report), style="bold"))
     for line in (
@@ -78,10 +82,10 @@ def _print_head(report: RunReport, console: Console) -> None:
             console.print(Padding(Text(line), (0, 0, 0, 2)))
     for caution in wording.cautions(report):
         style = "bold yellow" if caution.grave else ""
-        _print_note(caution.text, console, mark="!", style=style)
+        _print_note(caution.text, console, mark="!", style=style, said=said)
 
 
-def _print_metrics(report: RunReport, console: Console) -> None:
+def _print_metrics(report: RunReport, console: Console, said: set[str]) -> None:
     rows = _metric_rows(report)
     if not rows:
         return
@@ -95,8 +99,10 @@ def _print_metrics(report: RunReport, console: Console) -> None:
             grid.add_row(Text(brief(name)), Text(value), Text(interval), _status(status))
     console.print(grid)
     for reason, names in _unknown(rows).items():
-        _print_note(f"missing: {', '.join(names)}: {reason}", console, mark="-")
-    _print_note(BYTES_NOTE, console)
+        why = "as above" if reason in said else reason
+        said.add(reason)
+        _print_note(f"missing: {', '.join(names)}: {why}", console, mark="-")
+    _print_note(BYTES_NOTE, console, said=said)
 
 
 def _metric_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
@@ -143,15 +149,11 @@ def _list_row(name: str, shown: Sequence[Shown]) -> tuple[str, str, str, str]:
     return name, f"{len(shown)} cores", listed, "mixed"
 
 
-def _print_course(report: RunReport, console: Console) -> None:
-    lines = sentences(report)
-    if lines:
-        _print_title("In the course of the run", console)
-    for sentence in lines:
-        _print_note(sentence, console, mark="-")
+def _print_course(report: RunReport, console: Console, said: set[str]) -> None:
+    _print_list("In the course of the run", sentences(report), console, said)
 
 
-def _print_operations(report: RunReport, console: Console) -> None:
+def _print_operations(report: RunReport, console: Console, said: set[str]) -> None:
     top = sorted(report.operations, key=seconds, reverse=True)[:_TOP_OPERATIONS]
     if not top:
         return
@@ -160,45 +162,40 @@ def _print_operations(report: RunReport, console: Console) -> None:
     texts = {"name": "operation", "layer": "layer", "phase": "phase", "processor": "processor"}
     texts["step_kinds"] = "steps"
     figures = {"time": "time", "share": "share", "energy": "energy"}
-    reasons = _unknown(_metric_rows(report))
-    _print_table(name, table([row.to_dict() for row in top], texts, figures), console, reasons)
+    _print_table(name, table([row.to_dict() for row in top], texts, figures), console, said)
     for note in report.operations_notes:
-        _print_note(plain(note), console)
+        _print_note(plain(note), console, said=said)
 
 
-def _print_groups(report: RunReport, console: Console) -> None:
+def _print_groups(report: RunReport, console: Console, said: set[str]) -> None:
     energies = report.energy_groups
     if energies:
         name = (
             f"Energy known together only, {min(len(energies), _TOP_OPERATIONS)} of {len(energies)}"
         )
-        _print_table(name, groups(energies[:_TOP_OPERATIONS]), console)
+        _print_table(name, groups(energies[:_TOP_OPERATIONS]), console, said)
 
 
-def _print_unattributed(report: RunReport, console: Console) -> None:
+def _print_unattributed(report: RunReport, console: Console, said: set[str]) -> None:
     rows: list[Row] = [
         {"name": wording.unattributed_name(name, report), **figures}
         for name, figures in report.unattributed.items()
     ]
     if rows:
-        reasons = _unknown(_metric_rows(report))
         shown = costs(rows, name="unattributed")
-        _print_table("Unattributed: what no operation covers", shown, console, reasons)
+        _print_table("Unattributed: what no operation covers", shown, console, said)
         if "energy_per_step_with_idle" in report.metrics:
             _print_note(wording.whole_step(report), console)
     rows = [{"name": name, **vars(span)} for name, span in report.outside_steps.items()]
     if rows:
         in_all = {"total": "time in all", "energy": "energy in all"}
         shown = table(rows, {"name": "beside the steps"}, in_all)
-        _print_table("Beside the steps, in all", shown, console)
+        _print_table("Beside the steps, in all", shown, console, said)
 
 
-def _print_conditions(report: RunReport, console: Console) -> None:
-    lines = conditions.sentences(report)
-    if lines:
-        _print_title("Conditions", console)
-    for sentence in lines:
-        _print_note(sentence, console, mark="-")
+def _print_conditions(report: RunReport, console: Console, said: set[str]) -> None:
+    lines = [*conditions.sentences(report), *conditions.counted_twice(report)]
+    _print_list("Conditions", lines, console, said)
     _print_texts(conditions.stretches(report), console, _MOST_STRETCHES)
     _print_texts(conditions.power_channels(report), console)
 
@@ -219,19 +216,17 @@ def _print_texts(shown: TextTable | None, console: Console, most: int | None = N
         _print_note(f"and {more:,} more, in the report and in the JSON document", console, "-")
 
 
-def _print_missing(report: RunReport, console: Console) -> None:
+def _print_missing(report: RunReport, console: Console, said: set[str]) -> None:
     """Sensors by the reason why they are not there; what metrics lack stands below these."""
     sensors: dict[str, list[str]] = {}
     for entry in report.missing:
         if entry.what not in report.metrics:
             sensors.setdefault(plain(entry.reason), []).append(plain(entry.what))
-    if sensors:
-        _print_title("Not measured, and why", console)
-    for reason, names in sensors.items():
-        _print_note(f"{', '.join(names)}: {reason}", console, mark="-")
+    lines = [f"{', '.join(names)}: {reason}" for reason, names in sensors.items()]
+    _print_list("Not measured, and why", lines, console, said)
 
 
-def _print_recording(report: RunReport, console: Console) -> None:
+def _print_recording(report: RunReport, console: Console, said: set[str]) -> None:
     if not report.recording:
         return
     grid = _grid("What recording cost")
@@ -246,8 +241,11 @@ def _print_recording(report: RunReport, console: Console) -> None:
     console.print(grid)
 
 
-def print_comparison(reports: Sequence[RunReport], console: Console) -> None:
+def print_comparison(
+    reports: Sequence[RunReport], console: Console, said: set[str] | None = None
+) -> None:
     """Prints one table of several runs, and what can be said of them together."""
+    said = set() if said is None else said
     sides = wording.side_by_side(reports)
     rows = [
         {"run": title, **metrics}
@@ -256,28 +254,48 @@ def print_comparison(reports: Sequence[RunReport], console: Console) -> None:
     figures = {
         name: wording.among(sides[0], name).label.lower() for name in wording.compared(reports)
     }
-    _print_table("Comparison", table(rows, {"run": "run"}, figures), console)
+    _print_table("Comparison", table(rows, {"run": "run"}, figures), console, said)
     for sentence in summary_of_all(reports):
         _print_note(sentence, console, mark="-")
 
 
-def _print_table(name: str, shown: Table, console: Console, reasons: Collection[str] = ()) -> None:
-    """Prints a table and its notes, but for reasons why figures are missing that were told before."""
-    grid = _grid(name)
-    for column in shown.columns:
-        grid.add_column(
-            _heading(column),
-            justify="right" if column.numeric else "left",
-            no_wrap=column.numeric,
-            overflow="fold",
-            max_width=None if column.numeric or column is shown.columns[0] else _TEXT_WIDTH,
+def _print_table(name: str, shown: Table, console: Console, said: set[str]) -> None:
+    """Prints a table and its notes, but for reasons why figures are missing that stand above."""
+    numeric = [column.numeric for column in shown.columns]
+    headings = [_heading(column) for column in shown.columns]
+    rows = [
+        [_cell(c, cell) for c, cell in zip(shown.columns, row, strict=True)] for row in shown.rows
+    ]
+    grid = _grid_of(name, numeric, headings, rows)
+    if not has_room(grid, console):
+        narrowed = partial(_narrowed, numeric)
+        grid = _grid_of(
+            name, [False, *filter(None, numeric)], narrowed(headings), map(narrowed, rows)
         )
-    for row in shown.rows:
-        grid.add_row(*(_cell(c, cell) for c, cell in zip(shown.columns, row, strict=True)))
     console.print(grid)
     for note in shown.notes:
-        if note.partition(" missing: ")[2] not in reasons:  # of all rows, not of some
-            _print_note(note, console, mark="-")
+        if note.partition(" missing: ")[2] not in said:  # of all rows, not of some
+            _print_note(note, console, mark="-", said=said)
+
+
+def _grid_of(
+    name: str, numeric: Sequence[bool], headings: Sequence[Text], rows: Iterable[Sequence[Text]]
+) -> RichTable:
+    grid = _grid(name)
+    for is_number, heading in zip(numeric, headings, strict=True):
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        grid.add_column(heading, justify=justify, no_wrap=is_number, overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def _narrowed(numeric: Sequence[bool], row: Sequence[Text]) -> list[Text]:
+    """A row whose texts stand below each other in its first cell: layers have long names."""
+    first, *more = (cell for cell, is_number in zip(row, numeric, strict=True) if not is_number)
+    beside = ", ".join(cell.plain for cell in more if cell.plain)
+    figures = [cell for cell, is_number in zip(row, numeric, strict=True) if is_number]
+    return [Text.assemble(first, f"\n  {beside}") if beside else first, *figures]
 
 
 def _heading(column: Column) -> Text:
@@ -316,8 +334,25 @@ def _print_title(name: str, console: Console) -> None:
     console.print(Text(name, style="bold"))
 
 
-def _print_note(text: str, console: Console, mark: str = "", style: str = "") -> None:
-    """A note that keeps its indent where it wraps."""
+def _print_list(name: str, lines: Sequence[str], console: Console, said: set[str]) -> None:
+    """A title and its notes; those that stand above are counted."""
+    new = [line for line in lines if line not in said]
+    if lines:
+        _print_title(name, console)
+    for line in new:
+        _print_note(line, console, mark="-", said=said)
+    if len(new) < len(lines):
+        _print_note(f"{len(lines) - len(new)} as above", console, mark="-")
+
+
+def _print_note(
+    text: str, console: Console, mark: str = "", style: str = "", said: set[str] | None = None
+) -> None:
+    """A note that keeps its indent where it wraps; one that was said is left out."""
+    if said is not None:
+        if text in said:
+            return
+        said.add(text)
     grid = RichTable.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=2, justify="right")
     grid.add_column(overflow="fold")
@@ -325,7 +360,7 @@ def _print_note(text: str, console: Console, mark: str = "", style: str = "") ->
     console.print(grid)
 
 
-_PARTS: Mapping[str, Callable[[RunReport, Console], None]] = {
+_PARTS: Mapping[str, Callable[[RunReport, Console, set[str]], None]] = {
     "Head": _print_head,
     "Metrics": _print_metrics,
     "Course": _print_course,

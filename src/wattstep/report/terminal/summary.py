@@ -13,9 +13,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
-from wattstep.report import machines, wording
-from wattstep.report.divisions import Part, divisions, named_layers
+from wattstep.report import conditions, machines, wording
+from wattstep.report.divisions import Part, divisions, named_layers, spoken_layer
 from wattstep.report.tables import seconds
+from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
@@ -26,9 +27,15 @@ from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 
 NOT_KNOWN: Final = "not known"  # the engine of a log
-NOT_FIRST: Final = ("system_peak_memory",)
+# Busy cores of the machine may be busy with other programs: the training's own stand below them.
+_AFTER: Final = {"cpu_utilization": ("cpu_utilization", "process_cpu_cores")}
+_FIRST: Final = tuple(
+    each for name in HEADLINES if name != "system_peak_memory" for each in _AFTER.get(name, (name,))
+)
 COSTLIEST: Final = 3  # operations
 MOST_CAUTIONS: Final = 5
+FEW_CAUTIONS: Final = 3  # where each takes two lines
+ROOMY: Final = 100  # columns
 BAR: Final = 30  # cells
 SMALL: Final = 0.03  # of a whole: at most a cell
 WIDEST: Final = 110  # columns that the screen takes
@@ -51,14 +58,14 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _bars, _costliest):
+    for part in (_head, _figures, _bars, _rails, _costliest):
         made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
     if advice is not None:
         console.print(_advised(advice), width=width)
     for line in (
-        *_cautions(report),
+        *_cautions(report, MOST_CAUTIONS if width >= ROOMY else FEW_CAUTIONS),
         *(f"{each.part}: failed inside: {each.reason}" for each in failures),
     ):
         console.print(_marked("!", plain(line)), width=width)
@@ -93,12 +100,15 @@ def _head(report: RunReport, console: Console) -> Group:
 def _steps(report: RunReport) -> str:
     """How many steps of which kind; kinds that there are none of are left out."""
     counts = report.steps.to_dict()
-    kinds = [f"{count:,} {plain(kind)}" for kind, count in counts.items()
-             if count and kind not in ("recorded", "settling")]  # fmt: skip
-    recorded = counts.get("recorded")
+    recorded = counts.pop("recorded", None)
     if not recorded:
         return wording.steps(report)
-    return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds)}"
+    marred = [f"{counts.pop(kind):,} {kind}" for kind in ("disturbed", "throttled")
+              if counts.get(kind)]  # fmt: skip
+    kinds = {kind: f"{count:,} {plain(kind)}" for kind, count in counts.items() if count}
+    if "clean" in kinds and marred:  # of those that figures are of, not beside them
+        kinds["clean"] += f" ({', '.join(marred)})"
+    return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds.values())}"
 
 
 def _figures(report: RunReport, console: Console) -> Grid | None:
@@ -130,9 +140,7 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
     """The first figures; of missing ones those that are always asked for, one a reason."""
     reasons: set[str] = set()
     always = wording.always_asked(report)
-    for name in HEADLINES:
-        if name in NOT_FIRST:
-            continue
+    for name in _FIRST:
         shown = wording.show_metric(report.metrics, name)
         if shown is None or (shown.missing and (name not in always or shown.reason in reasons)):
             continue
@@ -153,6 +161,21 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
         bar = _bar(_foldable(division.parts), console, min(console.width, WIDEST) - sum(beside))
         grid.add_row(division.title, bar, status)
     return grid if grid.rows else None
+
+
+def _rails(report: RunReport, console: Console) -> Group | None:
+    """What each rail feeds and what the idle device takes, where the sum of the rails misleads."""
+    rails = conditions.rails(report)
+    if rails is None:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(overflow="fold")
+    for name, figure, role in rails.roles:
+        grid.add_row(brief(name), show(figure).value, role)
+    lines = [Text(line) for line in (rails.sum, rails.idle) if line]
+    return Group(grid, *lines)
 
 
 def _foldable(parts: Sequence[Part]) -> Sequence[Part]:
@@ -199,10 +222,16 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
     for _ in ("time", "share", "energy"):
         grid.add_column(no_wrap=True, justify="right")
     grid.add_column(no_wrap=True)
+    narrow = Grid.grid(padding=(0, 2, 0, 0))  # figures below the names, where these would be cut
+    narrow.add_column(no_wrap=True)
+    narrow.add_column(overflow="fold")
+    cells_of_rows: list[list[str]] = []
     labels = ["top layer"] * len(layers) + ["costliest"] + [""] * len(rows)
     for label, row in zip(labels, (*layers, *rows), strict=False):
         place = ", ".join(
-            brief(part) for part in (row.layer, row.phase) if part and not part.startswith("(")
+            brief(part)
+            for part in (spoken_layer(row.layer), row.phase)
+            if part and not part.startswith("(")
         )
         name = f"{brief(row.name)} ({place})" if row.name and place else brief(row.name) or place
         figures = [row.figures.figure(key) for key in ("time", "share", "energy")]
@@ -210,8 +239,12 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
         shown = [show(figure) for figure in known]
         cells = [each.value for each in shown] + [""] * (3 - len(shown))
         status = weakest(figure.status for figure in known).value if known else ""
-        grid.add_row(label, name, *cells, Text(status, style=STYLES.get(status, "dim")))
-    return grid
+        cells_of_rows.append([label, name, *cells, status])
+        state = Text(status, style=STYLES.get(status, "dim"))
+        grid.add_row(label, name, *cells, state)
+        beside = Text("  ").join([*(Text(cell) for cell in cells if cell), state])
+        narrow.add_row(label, Text.assemble(name, "\n  ", beside))
+    return grid if keeps_words(cells_of_rows, 1, console, gap=2) else narrow
 
 
 def _costs(row: CostRow) -> tuple[float, float]:
@@ -237,14 +270,14 @@ def _advised(advice: Sequence[Advice]) -> Group:
     )
 
 
-def _cautions(report: RunReport) -> list[str]:
-    """What mars the figures, the gravest first."""
+def _cautions(report: RunReport, most: int) -> list[str]:
+    """What mars the figures, the gravest first, and how many more there are."""
     known = [one for one in wording.cautions(report) if not one.slight]
     ranked = sorted(known, key=lambda one: not one.grave)
     lines = list(dict.fromkeys(one.text for one in ranked))
-    more = len(lines) - MOST_CAUTIONS
+    more = len(lines) - most
     return [
-        *lines[:MOST_CAUTIONS],
+        *lines[:most],
         *([f"{more} more: wattstep show RUN --full"] if more > 0 else []),
     ]
 

@@ -33,7 +33,7 @@ def prepare(
         InvalidValueError: The workload does not classify samples, or there are too few.
     """
     workload = workloads.find(settings.workload)
-    trainer = engines.find(engines.DEFAULT).prepare(
+    trainer = engines.find(settings.engine).prepare(
         workload,
         settings.preparation(batch_size),
         threads=settings.threads,
@@ -43,8 +43,10 @@ def prepare(
     classifier = trainer.classifier
     if classifier is None:
         raise InvalidValueError(
-            f"{settings.workload} does not sort samples into classes: daily training needs a "
-            "workload of image classification or the like; see wattstep suite"
+            f"{settings.workload} does not sort samples into classes on {settings.engine}: daily "
+            "training needs a workload of image classification or the like, and an engine that "
+            "restricts it to a day's samples; see wattstep suite",
+            id="no-classes",
         )
     return trainer, classifier, split(settings, *classifier.samples)
 

@@ -9,7 +9,8 @@ from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.schema.goal import Goal
 from wattstep.schema.settings import parse_power_model, setting
-from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
+from wattstep.schema.workload import RATE_RULES, Preparation
+from wattstep.train.settings import check_engine
 
 SERVER_BATCH = 32
 
@@ -33,6 +34,7 @@ class DailySettings:
     pretrain_seconds: float = setting(3600.0, "The most that the server's training may take.", "S")
     judged: int = setting(2000, "Samples, at most, on which an accuracy is taken.", "N")
     threads: int | None = None
+    engine: str = engines.DEFAULT
     processor: str = "cpu"
     precision: str = "fp32"
     channels_last: bool = False
@@ -47,18 +49,27 @@ class DailySettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(
-                    f"--{name.replace('_', '-')} {value}: it must be at least 1"
+                    f"--{name.replace('_', '-')} {value}: it must be at least 1", id="out-of-range"
                 )
-        check_processing(self.processor, self.precision, engines.find(engines.DEFAULT).processors)
+        check_engine(
+            self.engine, self.processor, self.precision,
+            channels_last=self.channels_last, compiled=self.compiled,
+        )  # fmt: skip
         if self.rate_rule not in RATE_RULES:
             known = ", ".join(RATE_RULES)
-            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
+            raise InvalidValueError(
+                f"--rate-rule {self.rate_rule}: there are {known}", id="unknown-rate-rule"
+            )
         if Goal.parse(self.pretrain).measure != "accuracy":
-            raise InvalidValueError(f"--pretrain {self.pretrain}: write accuracy=0.6")
+            raise InvalidValueError(
+                f"--pretrain {self.pretrain}: write accuracy=0.6", id="malformed-goal"
+            )
         if self.pretrain_seconds <= 0:
-            raise InvalidValueError("--pretrain-seconds must be above 0")
+            raise InvalidValueError("--pretrain-seconds must be above 0", id="out-of-range")
         if self.data_dir is not None and not Path(self.data_dir).is_dir():
-            raise InvalidValueError(f"--data {self.data_dir}: there is no such folder")
+            raise InvalidValueError(
+                f"--data {self.data_dir}: there is no such folder", id="no-such-folder"
+            )
         parse_power_model(self.power_model)
 
     def preparation(self, batch_size: int) -> Preparation:

@@ -21,9 +21,10 @@ from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.processes import ChildNews
 from wattstep.schema.settings import setting
 from wattstep.schema.step_memory import DeviceMemory
-from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts, check_processing
+from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.memory.step import StepFootprint, follow_step, rest_of_process
+from wattstep.train.settings import check_engine
 
 _UNDIVIDED = "preparation"  # of a workload that does not say which of `PARTS` begins
 STAGES: Final = (
@@ -49,6 +50,7 @@ class FootprintSettings:
     workload: str
     batch_size: int
     accumulate: int = 1
+    engine: str = engines.DEFAULT
     precision: str = "fp32"
     processor: str = "cpu"
     threads: int | None = None
@@ -70,10 +72,15 @@ class FootprintSettings:
         for name, value in numbers:
             if value is not None and value < 1:
                 raise InvalidValueError(f"--{name} {value}: it must be at least 1")
-        check_processing(self.processor, self.precision, engines.find(engines.DEFAULT).processors)
+        check_engine(
+            self.engine, self.processor, self.precision,
+            channels_last=self.channels_last, compiled=self.compiled,
+        )  # fmt: skip
         for name, folder in (("data", self.data_dir), ("folder", self.folder)):
             if folder is not None and not Path(folder).is_dir():
-                raise InvalidValueError(f"--{name} {folder}: there is no such folder")
+                raise InvalidValueError(
+                    f"--{name} {folder}: there is no such folder", id="no-such-folder"
+                )
 
     def preparation(self) -> Preparation:
         """As the workload takes it."""
@@ -147,7 +154,7 @@ class Life:
             **{
                 **document,
                 "stages": tuple(Stage(**stage) for stage in document["stages"]),
-                "step": None if step is None else StepFootprint(**step),
+                "step": None if step is None else StepFootprint.from_dict(step),
                 "device": None if device is None else DevicePeak(**device),
             }
         )
@@ -190,7 +197,7 @@ class _Training:
         self._file = folder / "checkpoint.pt"
         self._say = say
         self._device: DeviceMemory | None = None
-        self._engine = engines.find(engines.DEFAULT)
+        self._engine = engines.find(settings.engine)
         self._trainer: Trainer | None = None
         self._prepare: Callable[..., Trainer]
         self._running = Stage(name=STAGES[0])

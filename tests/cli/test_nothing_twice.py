@@ -1,0 +1,84 @@
+"""No sentence stands twice in one output, least of all the reason why there is no energy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.repeated import repeated, sentences
+from tests.comparison.made import recorded
+from tests.matrix.answers import Caller
+
+from wattstep.recorded.series import NO_SENSOR
+
+ABSENT = {
+    "thermal": "no thermal zone below /sys/class/thermal on this machine",
+    "fan": "no fan below /sys/class/hwmon, and none of a board that is known",
+}
+
+
+@pytest.fixture(scope="module", params=["without a sensor", "with one"])
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of two batch sizes, and two of one."""
+    home = tmp_path_factory.mktemp("home")
+    watts = None if request.param == "without a sensor" else 5.0
+    for name, batch in (("a", 4), ("again", 4), ("b", 16)):
+        more = {} if watts else {"absent": ABSENT}
+        slower = batch / 4 * (1.01 if name == "again" else 1)
+        recorded(home / "runs" / name, slower, watts=watts, batch_size=batch, jitter=1000, cpu=0.9, **more)  # fmt: skip
+    return home
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Caller:
+    return Caller(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show runs/a",
+        "show runs/a --full",
+        "show runs/a runs/b",
+        "show runs/a --steps 1000 --price 0.3",
+        "explain runs/a",
+        "explain runs/a --full",
+        "compare runs/a runs/b --across batch",
+        "compare runs/a runs/b --across batch --full",
+        "compare runs/a runs/again runs/b --across batch --metric energy_per_sample",
+        "compare runs",
+        "compare runs/a --baseline runs/again",
+        "observe runs/a runs/b",
+        "runs list",
+        "report runs/a runs/b -o page.html",
+    ],
+)
+def test_no_sentence_stands_twice_in_an_output(
+    command: str, width: int, home: Path, call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = call(*command.split()).out
+    assert repeated(out) == [], out
+    assert " ".join(out.split()).count(NO_SENSOR) <= 1
+
+
+@pytest.mark.parametrize(
+    "command", ["show runs/a runs/b", "explain runs/a runs/b", "observe runs/a runs/b"]
+)
+@pytest.mark.parametrize("full", [[], ["--full"]])
+def test_of_several_runs_what_holds_of_each_is_said_of_the_first(
+    command: str, full: list[str], home: Path, call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    out = call(*command.split(), *full).out
+    told = sentences(out)
+    assert [one for one in set(told) if told.count(one) > 1] == []
+    assert " ".join(out.split()).count(NO_SENSOR) <= 1
+
+
+def test_a_reason_within_different_sentences_is_found() -> None:
+    reason = "no sensor of power was found on this machine here"
+    assert repeated(f"Energy is missing: {reason} of ours, power: {reason} too") == [reason]
+    assert repeated("time by phase 3.41 ms measured " * 9) == []

@@ -1,0 +1,98 @@
+"""A compiled model is compiled as without wattstep: no warning, no graph break, no recompilation more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wattstep
+
+# Backend aot_eager compiles without a compiler of C++; TORCH_LOGS tells on standard error what
+# breaks a graph and what is compiled again, the counters of torch how often.
+SCRIPT = """
+import json, sys
+import torch
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+layers = [torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)]
+model = torch.compile(torch.nn.Sequential(*layers), backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn(240, 8), torch.randint(0, 2, (240,)))
+
+def train(recorder):
+    for inputs, targets in torch.utils.data.DataLoader(data, batch_size=4):
+        if recorder is None:
+            step(inputs, targets)
+        else:
+            with recorder.step(samples=len(inputs)):
+                step(inputs, targets)
+
+def step(inputs, targets):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+
+if sys.argv[1:] == ["recorder"]:
+    import wattstep
+    with wattstep.Recorder("runs/by-hand", trace="every:8") as recorder:
+        train(recorder)
+else:
+    train(None)
+from torch._dynamo.utils import counters
+told = {name: sum(each.values()) for name, each in counters.items() if name in ("graph_break", "recompiles")}
+print("COUNTED", json.dumps({**told, "graphs": counters["stats"]["unique_graphs"]}))
+"""
+TELLING = ("warning", "graph break", "graph_break", "recompil")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled")
+    (folder / "train.py").write_text(SCRIPT)
+    return folder
+
+
+def trained(folder: Path, *command: str) -> tuple[dict[str, Any], list[str]]:
+    """What torch counted of a training, and the lines that it logged or warned."""
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False,
+        timeout=300, env={**os.environ, "TORCH_LOGS": "graph_breaks,recompiles"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (counted,) = [line for line in done.stdout.splitlines() if line.startswith("COUNTED ")]
+    lines = (done.stdout + done.stderr).splitlines()
+    telling = [line for line in lines if any(word in line.lower() for word in TELLING)]
+    return json.loads(counted.removeprefix("COUNTED ")), [
+        line for line in telling if not line.startswith(("COUNTED", "wattstep: warning: other"))
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    counted, lines = trained(folder, "train.py")
+    assert counted["graphs"] >= 1  # it was compiled, indeed
+    return counted, lines
+
+
+@pytest.mark.parametrize(
+    ("command", "run"),
+    [
+        (("-m", "wattstep", "profile", "-q", "--name", "profiled", "--trace", "every:8", "train.py"), "profiled"),
+        (("train.py", "recorder"), "by-hand"),
+    ],
+    ids=["profile", "Recorder"],
+)  # fmt: skip
+def test_hooks_do_not_make_torch_compile_warn_or_compile_again(
+    command: tuple[str, ...], run: str, folder: Path, alone: tuple[dict[str, Any], list[str]]
+) -> None:
+    assert trained(folder, *command) == alone
+    report = wattstep.load(folder / "runs" / run).report()
+    assert report.steps.recorded == 60
+    assert report.steps.traced  # traced steps hook most

@@ -70,7 +70,7 @@ class Probe:
         clock: As `OperationTimes.clock`.
         starts: Operations by phase that compute something.
         rows: Of each operation: index into `cpu.time.KINDS`, its features, its time; 0: it was not timed.
-        others: Cores that other processes took meanwhile.
+        others: Cores that other processes took meanwhile; not a number: it was not noted.
     """
 
     settings: ProbeSettings

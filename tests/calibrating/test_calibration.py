@@ -135,7 +135,7 @@ def calibrate(out: Path, measured: list[str], *, resume: bool = False, dies_at: 
     return calibrating.calibrate(
         out,
         resume=resume,
-        tell=lambda stage, share, left: None,
+        tell=lambda stage, share: None,
         probes=[ProbeSettings(workload=name, batch_size=4) for name in WORKLOADS],
         measure=measure,
         ceilings=False,

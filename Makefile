@@ -133,11 +133,13 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/truth.py
 	.venv/bin/python benchmarks/export.py
 
-# The pictures in the documents: of the first run of the demo (needs Debian's chromium), and of a run that goes on.
+# The pictures in the documents: of the demo's report (needs Debian's chromium; a test compares what it
+# shows with today's page), and of a run that goes on.
 picture: .venv/.tests
 	.venv/bin/python docs/live_picture.py docs/live.svg
-	.venv/bin/wattstep report $$(ls -d $(DEMO)/runs/squeezenet-* | tail -1) -o $(DEMO)/one.html
-	.venv/bin/python docs/picture.py $(DEMO)/one.html docs/report.png 1180 1150
+	rm -rf build/picture
+	.venv/bin/wattstep demo --quiet --out build/picture
+	.venv/bin/python docs/picture.py build/picture/report.html docs/report.png
 
 clean:
 	rm -rf .venv $(DEMO)

@@ -2,26 +2,33 @@
 
     python benchmarks/gpu_truth.py [--processor cuda] [--workloads lenet,squeezenet,mobilenetv2,gpt]
                                    [--parts steps,marks,cost,kernels,energy,memory] [--seconds 10]
-                                   [--output gpu-truth.md]
+                                   [--minutes 8] [--output gpu-truth.md] [--keep FOLDER]
 
-At most eight minutes with the defaults. Each part writes a table; what is not there (NVML, its energy
-counter, CUPTI) is said in a line, and the others go on. `--processor cpu` tries the script itself
-where there is no GPU; its tables say nothing of one.
+At most eight minutes: what these leave out says so. Each part writes a table; what is not there (NVML,
+its energy counter, CUPTI) is said in a line, and the others go on. `--keep` leaves the traced run of
+the first training in a folder, to be shipped. `--processor cpu` tries the script itself where there is
+no GPU; its tables say nothing of one.
 
 steps    step time of a run beside a stopwatch around the same steps that waits for the device before and
          after; the host waits at each step, or at every tenth
 marks    what the marks of a step cost the host, with and without events in the device's queue
 cost     recorded and plain steps in turns, 40 at a time, on-off-off-on; by a stopwatch that waits
-kernels  time of kernels in the table of operations beside the profiler's own sums over the same window,
-         and whether operations and what no operation covers add up to the step
+kernels  time of kernels in the table of operations beside the sums of Nsight Systems over other steps of
+         the same training, where `nsys` is there, else of torch's own profiler; whether operations and
+         what no operation covers add up to the step, in time and in each rail's energy; what tracing
+         costs the device for each piece of work, and how long traced steps are that were played again
+         without that, beside clean ones
 energy   energy of the whole run by the sampled power beside the difference of NVML's own counter
-memory   the allocator's peak, what the driver counts, and what it has left, beside the run's figures
+memory   the allocator's peak, what the driver counts, and what it has left, beside the run's figures,
+         and whether its categories add up to the peak
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -35,6 +42,8 @@ import numpy as np
 import torch
 
 from wattstep import engines, workloads
+from wattstep.formats import nsys
+from wattstep.formats.trace import GPU_WORK
 from wattstep.record.recorder import Recorder
 from wattstep.run.run import Run
 from wattstep.schema.engine import Engine, Trainer
@@ -43,6 +52,8 @@ from wattstep.schema.workload import Preparation
 PARTS: Final = ("steps", "marks", "cost", "kernels", "energy", "memory")
 MARKED: Final = 3000  # empty steps by which marks are measured
 SETTLE_S: Final = 0.3  # after which samples of the last steps are there
+PROFILED: Final = 5  # steps that another profiler sums up
+NSYS_S: Final = 120  # that Nsight Systems may take for one training
 Row = Sequence[Any]
 
 
@@ -144,9 +155,10 @@ def recorded_step(
     steps = recorder.steps
 
     def marked() -> None:
-        steps.begin(machine.batch)
+        steps.samples = machine.batch
+        begun = steps.begin()
         step()
-        steps.end(float("nan"))
+        steps.end(begun, float("nan"))
 
     return marked
 
@@ -164,6 +176,15 @@ def recorded(
         work(recorder, step)
         recorder.close()
         yield Run(path)
+
+
+def in_time(options: argparse.Namespace) -> Iterator[str]:
+    """The trainings, until the minutes are over."""
+    for number, name in enumerate(options.workloads):
+        if time.perf_counter() > options.deadline:
+            options.left_out.append(", ".join(options.workloads[number:]))
+            return
+        yield name
 
 
 def percent(value: float, true: float) -> str:
@@ -184,17 +205,16 @@ def steps_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
         "host ahead by",
         "clock ±",
     )
-    trainings: list[tuple[str, Callable[[], object], Any]] = []
-    for name in options.workloads:
+    for name in in_time(options):
         training = Training(name, machine)
-        trainings.append((name, training.trainer.step, training.trainer.model))
+        step, model = training.trainer.step, training.trainer.model
+        yield _one_of_steps(name, step, model, machine, options.seconds)
     for every in (1, 10):
         ahead = Ahead(machine, every)
         for _ in range(machine.warmup):
             ahead.step()
-        trainings.append((f"host waits every {every}", ahead.step, ahead.model))
-    for name, step, model in trainings:
-        yield _one_of_steps(name, step, model, machine, options.seconds)
+        name = f"host waits every {every}"
+        yield _one_of_steps(name, ahead.step, ahead.model, machine, options.seconds)
 
 
 def _one_of_steps(
@@ -240,11 +260,12 @@ def marks_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             costs: dict[bool, list[int]] = {True: [], False: []}
             for _ in range(MARKED):
                 begin = time.perf_counter_ns()
-                steps.begin(machine.batch)
+                steps.samples = machine.batch
+                begun = steps.begin()
                 phases = steps.phases_on
                 for phase in ("data", "forward", "backward", "optimizer"):
                     steps.mark(phase)
-                steps.end(0.0)
+                steps.end(begun, 0.0)
                 costs[phases].append(time.perf_counter_ns() - begin)
             yield (
                 label,
@@ -257,7 +278,7 @@ def marks_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
 
 def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield ("training", "plain", "recorded adds", "from", "to")
-    for name in options.workloads[:2]:
+    for name in in_time(options):
         training = Training(name, machine)
         with recording(training.machine, "none", training.trainer.model) as (recorder, _):
             marked = recorded_step(recorder, training.trainer.step, training.machine)
@@ -265,6 +286,8 @@ def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             found, until = [], time.perf_counter() + options.seconds
             base = []
             while time.perf_counter() < until or len(found) < 4:
+                if found and time.perf_counter() > options.deadline:
+                    break
                 times = [
                     training.stopwatch(machine.block, step)
                     for step in (marked, plain, plain, marked)
@@ -283,33 +306,73 @@ def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
 
 
 def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
-    yield ("training", "kernels, run", "kernels, profiler", "off", "parts less step", "traced")
-    for name in options.workloads:
+    yield (
+        "training", "kernels, run", "kernels, profiler", "by", "off", "time of parts less step",
+        "energy of parts less step", "traced", "tracing costs a piece", "steps played untraced, off",
+    )  # fmt: skip
+    for name in in_time(options):
         training = Training(name, machine)
         with recording(machine, "every:6", training.trainer.model) as (recorder, path):
             until = time.perf_counter() + options.seconds / 2
             marked = recorded_step(recorder, training.trainer.step, training.machine)
-            latest = until + options.seconds
+            latest = min(until + options.seconds, max(until, options.deadline))
             while time.perf_counter() < until or (
                 recorder.windows < 5 and time.perf_counter() < latest
             ):
                 marked()
             recorder.close()
             run = Run(path)
+            if options.keep is not None and name == options.workloads[0]:
+                shutil.copytree(path, options.keep / f"gpu-{name}", dirs_exist_ok=True)
             own = _kernel_s(run)
-            profiled = _profiled_s(training)
+            profiled, by = _profiled_s(training, name, options)
             document = run.document()
-            total = sum(row["time"]["value"] for row in document["operations"])
-            total += sum(row["time"]["value"] for row in document["rests"].values())
-            step = document["metrics"]["step_time"]["value"]
+            time_off, energy_off = _not_conserved(document)
             yield (
                 name,
                 f"{own * 1e3:.3f} ms",
                 f"{profiled * 1e3:.3f} ms",
+                by,
                 percent(own, profiled) if profiled else "no kernels",
-                f"{total / step - 1:+.1e}",
+                f"{time_off:+.1e}",
+                energy_off,
                 recorder.windows,
+                *_untraced(run),
             )
+
+
+def _untraced(run: Run) -> tuple[str, str]:
+    """What tracing cost the device for each piece of work, and how long replayed steps are beside clean ones."""
+    timeline = None if run.breakdown.reason is not None else run.breakdown.timeline
+    if timeline is None or timeline.cost is None:
+        return "no kernels", "no kernels"
+    return f"{timeline.cost.piece_s * 1e6:.2f} µs", f"{timeline.residual:+.2%}"
+
+
+def _not_conserved(document: dict[str, Any]) -> tuple[float, str]:
+    """By how much operations and what none of them covers miss the step: time, and the worst rail's energy."""
+    rests = [row for name, row in document["rests"].items() if name != "not_resolved"]
+    rows = [*document["operations"], *rests]
+    metrics = document["metrics"]
+    off = sum(row["time"]["value"] for row in rows) / metrics["step_time"]["value"] - 1
+    left = document.get("not_resolved", {}).get("operations", {})
+    steps = {
+        **document.get("energy_by_rail", {}),
+        "": metrics["energy_per_step"],
+    }  # "": the machine's
+    found = []
+    for name, step in steps.items():
+        if not step["value"]:
+            continue
+        parts = [
+            row.get("energy_by_rail", {}).get(name, {}) if name else row["energy"] for row in rows
+        ]
+        beside = left.get("energy_by_rail", {}).get(name) if name else left.get("energy")
+        told = sum(part.get("value") or 0.0 for part in parts)
+        told += (beside or {}).get("value") or 0.0
+        if told:  # else no part of it is told at all, with a reason
+            found.append(told / step["value"] - 1)
+    return off, f"{max(found, key=abs):+.1e}" if found else "no energy is told"
 
 
 def _kernel_s(run: Run) -> float:
@@ -320,13 +383,59 @@ def _kernel_s(run: Run) -> float:
     return float(lasting.sum()) * 1e-9 / max(len(set(table["step"].to_pylist())), 1)
 
 
-def _profiled_s(training: Training) -> float:
-    """The same by torch's own profiler and its own sum, over five steps."""
+def _profiled_s(training: Training, name: str, options: argparse.Namespace) -> tuple[float, str]:
+    """The same by another profiler's own sum, and which one that was."""
+    if shutil.which("nsys") is None:
+        return _by_torch_s(training), "torch.profiler (nsys is not there)"
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report"
+        child = [
+            sys.executable, __file__, "--train", name, "--processor", training.machine.processor,
+        ]  # fmt: skip
+        between = ("--capture-range=cudaProfilerApi", "--capture-range-end=stop")
+        trace = ("stats", "--report", "cuda_gpu_trace", "--format", "csv", f"{report}.nsys-rep")
+        try:
+            _call("nsys", "profile", "-t", "cuda", *between, "-o", str(report), *child)
+            table = _call("nsys", *trace)
+            return _sum_s(table), "nsys"
+        except (subprocess.SubprocessError, OSError, ValueError) as error:
+            return _by_torch_s(training), f"torch.profiler (nsys: {type(error).__name__})"
+
+
+def _call(*command: str) -> bytes:
+    """What a command prints."""
+    return subprocess.run(command, capture_output=True, check=True, timeout=NSYS_S).stdout
+
+
+def _sum_s(table: bytes) -> float:
+    """Work on the device a step, of `PROFILED` steps, from what nsys says of each piece."""
+    trace = nsys.parse(table)
+    if trace.events is None:
+        raise ValueError("nsys tells no single pieces of work")
+    categories = [trace.names[code] for code in trace.events.category]
+    on = np.array([each in GPU_WORK for each in categories], bool)
+    lasting = (trace.events.end_ns - trace.events.start_ns)[on]
+    return float(lasting.sum()) * 1e-9 / PROFILED
+
+
+def profiled_training(name: str, machine: Machine) -> None:
+    """What Nsight Systems profiles: a training that is warm, between begin and end of CUDA's profiler."""
+    training = Training(name, machine)
+    training.wait()
+    machine.cuda.profiler.start()
+    for _ in range(PROFILED):
+        training.trainer.step()
+    training.wait()
+    machine.cuda.profiler.stop()
+
+
+def _by_torch_s(training: Training) -> float:
+    """The same by torch's own profiler and its own sum."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if training.machine.processor != "cpu":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities) as profile:
-        for _ in range(5):
+        for _ in range(PROFILED):
             training.trainer.step()
         training.wait()
     kernels = [
@@ -335,7 +444,7 @@ def _profiled_s(training: Training) -> float:
         if "CUDA" in str(getattr(event, "device_type", ""))
         and not getattr(event, "is_user_annotation", False)
     ]
-    return sum(event.time_range.elapsed_us() for event in kernels) * 1e-6 / 5
+    return sum(event.time_range.elapsed_us() for event in kernels) * 1e-6 / PROFILED
 
 
 def energy_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
@@ -351,7 +460,7 @@ def energy_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
 
     pynvml.nvmlInit()
     handle = _nvml_handle(pynvml, machine)
-    for name in options.workloads[:2]:
+    for name in in_time(options):
         training = Training(name, machine)
         moments: list[tuple[int, float]] = []  # ns of the run's clock, J by the counter
         numbers: list[int] = []  # of the steps that began then
@@ -408,17 +517,29 @@ def _nvml_handle(nvml: Any, machine: Machine) -> Any:
 
 
 def memory_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
-    yield ("training", "run's peak", "allocator's peak", "driver counts", "free on the device")
-    for name in options.workloads[:2]:
+    yield (
+        "training", "run's peak", "categories less peak", "allocator's peak", "fragments",
+        "driver counts", "free on the device",
+    )  # fmt: skip
+    if machine.processor == "cpu":
+        raise RuntimeError("there is no memory of a device with --processor cpu")
+    for name in in_time(options):
         training = Training(name, machine)
         with recorded(training, lambda recorder, step: None) as run:
             figure = run.metrics.get("device_peak_memory")
+            parts = run.metrics.get("device_memory_breakdown") or {}
+            cache = run.metrics.get("allocator_cache") or {}
+            off = sum(part.value or 0.0 for part in parts.values()) - (
+                figure.value if figure else 0
+            )
         cuda = machine.cuda
         free, total = cuda.mem_get_info()
         yield (
             name,
             str(figure),
+            f"{off:.0f} B" if parts else "-",
             f"{cuda.max_memory_reserved() / 2**20:.0f} MiB",
+            str(cache.get("fragments", "not told")),
             f"{machine.engine.device_memory(machine.processor).used_by_process()}",
             f"{free / 2**20:.0f} of {total / 2**20:.0f} MiB",
         )
@@ -456,17 +577,28 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
     parser.add_argument("--workloads", default="lenet,squeezenet,mobilenetv2,gpt")
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--train", help=argparse.SUPPRESS)  # as Nsight Systems calls it
     options = parser.parse_args(arguments)
     options.workloads = options.workloads.split(",")
+    ends = time.perf_counter() + options.minutes * 60
     machine = machine or machine_of(options.processor)
     if machine.processor == "cuda" and not machine.cuda.is_available():
         print("torch sees no GPU here: nothing is measured (see wattstep doctor)", file=sys.stderr)
         return 2
+    if options.train is not None:
+        profiled_training(options.train, machine)
+        return 0
     page = ["# What a GPU tells", "", about(machine), ""]
-    for part in options.parts.split(","):
+    parts = options.parts.split(",")
+    for number, part in enumerate(parts):
         begin = time.perf_counter()
+        # Each has its share of what is left: a slow one takes no other's.
+        options.deadline = begin + (ends - begin) / (len(parts) - number)
         rows: list[Row] = []
+        options.left_out = []
         lines = [f"## {part}", ""]
         try:
             rows.extend(globals()[f"{part}_part"](options, machine))
@@ -474,6 +606,9 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
             lines += [f"Not measured: {type(error).__name__}: {error}", ""]
         if len(rows) > 1:
             lines += [table(rows), ""]
+        if options.left_out:
+            words = f"its share of the {options.minutes:g} minutes was over"
+            lines += [f"Left out, because {words}: {', '.join(options.left_out)}", ""]
         lines += [f"({time.perf_counter() - begin:.0f} s)", ""]
         print("\n".join(lines), flush=True)
         page += lines

@@ -1,9 +1,11 @@
 """What the marks of a step take around a small training that empties the caches, on a machine that others use, too.
 
-    python benchmarks/marks.py [--seconds 40] [--json] [--device]
+    python benchmarks/marks.py [--seconds 40] [--json] [--device] [--behind MS]
 
 With `--device` each mark has an event beside it, as on a GPU. The events are a stand-in's, whose calls
 do nothing: what the driver takes for them comes on top (`gpu_truth.py` measures it where there is one).
+With `--behind` the device comes to them so much later, as where it is never idle: they wait to be read,
+and its clock is told once a second by an event in a stream beside.
 
 Steps with marks and without take turns, each compared with the two beside it, by the CPU time of their
 thread: the median of thousands of such differences is sure to a tenth of a microsecond where whole
@@ -36,30 +38,34 @@ Step = Callable[[], object]
 
 
 class StandIn:
-    """The parts of `torch.cuda` that are called, for a device that is always done at once."""
+    """The parts of `torch.cuda` that are called.
+
+    Args:
+        behind_ms: So much later the device comes to events; those in a stream beside it comes to at once.
+    """
+
+    def __init__(self, behind_ms: float) -> None:
+        self.behind_ms = behind_ms
+        self._stream = StandIn.Stream(behind_ms=behind_ms)
 
     class Event:
-        """An event that the device has come to."""
+        """An event that the device comes to."""
 
         def __init__(self, enable_timing: bool = True) -> None:
             self.at_ms = 0.0
 
-        def record(self, stream: object) -> None:
-            self.at_ms = time.perf_counter_ns() * 1e-6
+        def record(self, stream: StandIn.Stream) -> None:
+            self.at_ms = time.perf_counter_ns() * 1e-6 + stream.behind_ms
 
         def query(self) -> bool:
-            return True
+            return time.perf_counter_ns() * 1e-6 >= self.at_ms
 
         def elapsed_time(self, other: StandIn.Event) -> float:
             return other.at_ms - self.at_ms
 
     class Stream:
-        cuda_stream = 0
-
-        def __init__(self, number: int = 0, priority: int = 0) -> None:
-            pass
-
-    _stream = Stream()
+        def __init__(self, number: int = 0, priority: int = 0, behind_ms: float = 0.0) -> None:
+            self.cuda_stream, self.behind_ms = priority, behind_ms
 
     def device_count(self) -> int:
         return 1
@@ -123,24 +129,37 @@ def differences(steps: dict[str, Step], plain: Step, seconds: float) -> dict[str
     return found
 
 
+def anchors_us(device: DeviceTimeline, count: int = 200) -> list[float]:
+    """CPU time of what tells the clock once a second, in µs: in the training's stream, or beside it."""
+    found = []
+    for _ in range(count):
+        before = time.thread_time_ns()
+        device.anchor()
+        found.append((time.thread_time_ns() - before) * 1e-3)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--device", action="store_true", help="an event beside each mark")
+    parser.add_argument("--behind", type=float, default=0.0, metavar="MS")
     options = parser.parse_args()
     training = Training()
     folder = Path(tempfile.mkdtemp())
     recorder = Recorder(folder / "run", trace="none").start()
     steps = recorder.steps
     if options.device:
-        queue = find_queue(StandIn())
+        queue = find_queue(StandIn(options.behind))
         assert queue is not None
-        steps.follow_device(DeviceTimeline(queue, recorder._marks))
+        steps.follow_device(DeviceTimeline(queue, steps))
 
     def run() -> None:
-        steps.begin(4.0)
-        steps.end(training.step(steps.mark))
+        steps.samples = 4.0
+        begin = steps.begin
+        begun = begin()
+        steps.end(begun, training.step(steps.mark))
 
     def script() -> None:
         with recorder.step(samples=4) as step:
@@ -160,6 +179,7 @@ def main() -> None:
     with_phases = differences(
         {name: kinds[name] for name in kinds}, training.step, options.seconds / 2
     )
+    anchors = anchors_us(steps.device) if steps.device is not None else []
     abandon(recorder)
     shutil.rmtree(folder)
     medians = {
@@ -167,13 +187,15 @@ def main() -> None:
         for name in list(kinds)[1:]
     }
     if options.json:
-        found_cost = {"event_us": steps.device.cost_ns * 1e-3} if steps.device else {}
+        found_cost = {"anchor_us": float(np.median(anchors))} if anchors else {}
         document = {"steps_with_phases_every": every, "us": medians, **found_cost}
         print(json.dumps(document, indent=1))
         return
     print("CPU time of a step's marks, median in µs (plain step, step with marks of phases)")
     for name, (plain, phases) in medians.items():
         print(f"  {name:32} {plain:6.2f} {phases:6.2f}")
+    if anchors:
+        print(f"what tells the device's clock, once a second: {np.median(anchors):.1f} µs")
 
 
 if __name__ == "__main__":

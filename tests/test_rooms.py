@@ -43,6 +43,9 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "engines.torch.precision:Scaling.state_dict": (
         "torch's own document of a scaler, in a checkpoint"
     ),
+    "errors:error_of": (
+        "what another process ended with: an id and a class by its name are taken, the rest passed over"
+    ),
     "formats.trace:no_events": "columns of a table, by name",
     "importing.operations:TraceTables.operations": (
         "columns of a table, by name, on their way to Parquet"

@@ -135,12 +135,14 @@ def compare(
     from wattstep.insight.compare.sides import gathered, sides_of
 
     if not sides:
-        raise InvalidValueError("there is nothing to compare: give runs")
+        raise InvalidValueError("there is nothing to compare: give runs", id="nothing-to-compare")
     meant = check_across(list(across))
     groups = [_runs(side) for side in sides]
     compared_sides = gathered(groups) if len(groups) > 1 else sides_of(groups[0])
     if metric is not None and metric not in UNITS:
-        raise InvalidValueError(f"--metric {metric}: there are {', '.join(UNITS)}")
+        raise InvalidValueError(
+            f"--metric {metric}: there are {', '.join(UNITS)}", id="unknown-metric"
+        )
     if len(compared_sides) == 2 and metric is None:
         return compare_two(compared_sides[0], compared_sides[1], meant, on_read=on_read)
     return compare_all(compared_sides, metric, meant, on_read)
@@ -187,6 +189,8 @@ def predict(
     optimizer: Any = "sgd,momentum=0.9",
     classes: int | None = None,
     engine: str | None = None,
+    precision: str = "fp32",
+    mode: str | None = None,
 ) -> Prediction:
     """Predicts what training a module costs on a device that is not here; nothing of it runs.
 
@@ -200,6 +204,8 @@ def predict(
         optimizer: Of its parameters: torch's object, or text as "adam" or "sgd,momentum=0.9".
         classes: That cross entropy tells apart; None: as many as the module gives scores.
         engine: Framework as the device's file names it; None: the one that its values are of.
+        precision: Of the training: "fp32", "tf32", "bf16", "amp" or "amp-fp16".
+        mode: Power mode of the device, e.g. "30W"; None: the one that its file is of.
 
     Returns:
         The prediction: `fits()`, `step_time`, `system_memory`, `energy_per_step`, `report()`, ...
@@ -208,12 +214,14 @@ def predict(
         InvalidValueError: An argument is none, the module cannot be captured, or the device's values do not reach.
     """
     from wattstep import devices, engines
-    from wattstep.predict import Predictor
+    from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
     batch_size, *sample = _whole_numbers(getattr(inputs, "shape", inputs))
     if not callable(model):
-        raise InvalidValueError(f"{model!r} is no torch module, and no function that gives one")
+        raise InvalidValueError(
+            f"{model!r} is no torch module, and no function that gives one", id="not-a-module"
+        )
     if isinstance(optimizer, str):
         settings = OptimizerSettings.parse(optimizer)
     else:
@@ -226,8 +234,11 @@ def predict(
         classes=classes,
         integers="int" in str(getattr(inputs, "dtype", "")),
     )
-    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), "fp32")
-    return Predictor(captured, devices.find(device), engine=engine).at(batch_size)
+    where = devices.find(device)
+    check_device(where, engine=engine, precision=precision, mode=mode)
+    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), precision)
+    predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
+    return predictor.at(batch_size)
 
 
 def _whole_numbers(shape: Any) -> list[int]:
@@ -242,7 +253,8 @@ def _whole_numbers(shape: Any) -> list[int]:
         sizes = []
     if not sizes or min(sizes) < 1:
         raise InvalidValueError(
-            f"inputs {shape!r}: a batch, or its shape in whole numbers from 1 on, e.g. (16, 3, 224, 224)"
+            f"inputs {shape!r}: a batch, or its shape in whole numbers from 1 on, e.g. (16, 3, 224, 224)",
+            id="malformed-shape",
         )
     return sizes
 
@@ -263,7 +275,8 @@ def _settings_of(optimizer: Any, model: Any) -> OptimizerSettings:
         defaults, groups = optimizer.defaults, optimizer.param_groups
     except AttributeError:
         raise InvalidValueError(
-            f'optimizer {optimizer!r}: torch\'s object, or text as "adam" or "sgd,momentum=0.9"'
+            f'optimizer {optimizer!r}: torch\'s object, or text as "adam" or "sgd,momentum=0.9"',
+            id="not-an-optimizer",
         ) from None
     updated = {id(each) for group in groups for each in group["params"]}
     if hasattr(model, "parameters") and not isinstance(
@@ -274,7 +287,8 @@ def _settings_of(optimizer: Any, model: Any) -> OptimizerSettings:
         if others or not trained <= updated:
             raise InvalidValueError(
                 f"the optimizer has {len(updated & trained)} of the model's {len(trained)} parameters that train, and "
-                f"{len(others)} of other models: it must have all of the former (freeze what stays), and no others"
+                f"{len(others)} of other models: it must have all of the former (freeze what stays), and no others",
+                id="other-optimizer",
             )
     numbers = {
         key: value
@@ -372,7 +386,7 @@ def sweep(
 
     names = (workloads,) if isinstance(workloads, str) else tuple(workloads)
     if not names:
-        raise InvalidValueError("there is nothing to sweep: give workloads")
+        raise InvalidValueError("there is nothing to sweep: give workloads", id="nothing-to-sweep")
     for name in names:
         suite.check_name(name)
     shared = {"least_steps": SWEEP_STEPS, "trace": "none", **settings}
@@ -439,7 +453,9 @@ def _settings(**fields: Any) -> TrainingSettings:
 
     known = [each.name for each in fields_of(TrainingSettings)]
     if unknown := [name for name in fields if name not in known]:
-        raise InvalidValueError(f"there is no setting {', '.join(unknown)}: {', '.join(known)}")
+        raise InvalidValueError(
+            f"there is no setting {', '.join(unknown)}: {', '.join(known)}", id="unknown-setting"
+        )
     return TrainingSettings(**fields)
 
 

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypedDict
+
+LONGEST_ID = 60
+ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+class ErrorDocument(TypedDict):
+    """A refusal as JSON.
+
+    Attributes:
+        error: The line.
+        id: Which refusal it is.
+        kind: Its class, or the one of this module that it is a kind of.
+    """
+
+    error: str
+    id: str
+    kind: str
 
 
 class WattstepError(Exception):
@@ -11,7 +29,7 @@ class WattstepError(Exception):
 
     Args:
         args: The line.
-        id: Which refusal it is, where that is more than the class says.
+        id: Which refusal it is, where that is more than the class says: docs/errors.md lists them.
 
     Attributes:
         id: Stays the same whatever the line says: what scripts and tests ask for.
@@ -23,6 +41,11 @@ class WattstepError(Exception):
         super().__init__(*args)
         if id:
             self.id = id
+
+    def document(self) -> ErrorDocument:
+        """JSON-ready: what `--json` prints, and what a child tells its parent."""
+        kinds = (kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+        return {"error": str(self), "id": self.id, "kind": next(kinds).__name__}
 
 
 class InvalidValueError(WattstepError, ValueError):
@@ -69,6 +92,23 @@ class MissingPartError(WattstepError):
 
 class UnrecordedInterrupt(KeyboardInterrupt):
     """Ctrl-C before anything of a run was recorded."""
+
+
+def error_of(
+    document: Mapping[str, object], line: str, otherwise: type[WattstepError] = WattstepError
+) -> WattstepError:
+    """The error that another process told of.
+
+    Args:
+        document: As `WattstepError.document` gives it; what does not name one of ours is passed over.
+        line: Of the error to be.
+        otherwise: Its class where the document names none.
+    """
+    kind, id = globals().get(str(document.get("kind"))), document.get("id")
+    if not (isinstance(kind, type) and issubclass(kind, WattstepError)):
+        kind = otherwise
+    known = isinstance(id, str) and len(id) <= LONGEST_ID and set(id) <= ID_CHARACTERS
+    return kind(line, id=str(id) if known else "")
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
-from wattstep.errors import RecordingError
 from wattstep.remote.agent import bundling
 from wattstep.remote.agent.bundling import bundle
 from wattstep.remote.agent.making import bare_agent
@@ -60,16 +61,16 @@ def test_a_name_for_two_things_is_refused(modules: Path) -> None:
         "from wattstep.one import first\nfrom wattstep.two import second\n\nprint(first, second)\n"
     )
     one, two = "LIMIT = 1\nfirst = LIMIT\n", "LIMIT = 2\nsecond = LIMIT\n"
-    with pytest.raises(RecordingError, match=r"wattstep\.two has another LIMIT than wattstep\.one"):
+    with refused("bundled-name-clash", "wattstep.two", "LIMIT", "wattstep.one"):
         made(modules, entry=entry, one=one, two=two)
-    with pytest.raises(RecordingError, match="has another math than wattstep"):
+    with refused("bundled-name-clash", "math", "wattstep"):
         made(
             modules, entry=entry, one="math = 1\nfirst = math\n", two="import math\nsecond = math\n"
         )
 
 
 def test_a_name_that_is_imported_under_another_is_refused(modules: Path) -> None:
-    with pytest.raises(RecordingError, match="in a way that one file cannot have"):
+    with refused("bundled-import", "wattstep.entry", "first"):
         made(
             modules,
             entry="from wattstep.one import first as other\nprint(other)\n",
@@ -88,5 +89,5 @@ def test_the_file_holds_one_recorder_s_parts() -> None:
         "StepPhases",
         "TorchHooks",
     ):
-        assert text.count(f"\nclass {part}:") == 1
+        assert len(re.findall(rf"\nclass {part}[(:]", text)) == 1
     assert text.count("\nMARK = struct.Struct(") == 1

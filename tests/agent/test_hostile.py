@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.agent.boards import agent_in, python, run_in
 from tests.agent.test_tracing import STUBBED
+from tests.refusals import refused
 
 import wattstep
-from wattstep.errors import DamagedRunError, WattstepError
+from wattstep.errors import WattstepError
 from wattstep.remote.agent.joining import join
 
 DEEP = "[" * 100_000
@@ -175,7 +176,7 @@ def test_a_garbled_field_is_refused_by_its_name(
     recording: Path, tmp_path: Path, field: str, value: Any
 ) -> None:
     folder = changed(recording, tmp_path / "folder", lambda known: known.update({field: value}))
-    with pytest.raises(DamagedRunError, match=f"garbles a field: {field}: "):
+    with refused("damaged-field", f"{field}: "):
         join(folder, tmp_path / "run")
 
 
@@ -247,5 +248,5 @@ def test_a_garbled_journal_is_named_as_the_user_knows_it(recording: Path, tmp_pa
     for at in range(0, len(marks), 32):  # kinds and codes that there are not
         marks[at + 24 : at + 28] = b"\x0b\x00\xff\xff"
     (folder / "journal/marks.bin").write_bytes(bytes(marks))
-    with pytest.raises(DamagedRunError, match=f"journal of {folder} is garbled"):
+    with refused("damaged-journal", folder):
         join(folder, tmp_path / "run")

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.agent.boards import HERE, python
 from tests.agent.test_tracing import STUBBED
+from tests.refusals import refused
 
-from wattstep.errors import DamagedRunError, InvalidValueError, RecordingError, RunExistsError
+from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
 from wattstep.remote.agent.joining import join
 from wattstep.remote.ssh import ConnectionLostError, Finished
 from wattstep.remote.ssh.agent import profile_with_agent
@@ -182,26 +183,26 @@ def test_ctrl_c_here_ends_the_script_there_and_keeps_what_was_recorded(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "id", "named"),
     [
-        ({"module": True, "script": "json.tool"}, "not -m"),
-        ({"step_marker": "backward"}, "step-marker"),
-        ({"power_model": "vcpu"}, "what the board measures"),
-        ({"script": "nowhere.py"}, "no such script"),
+        ({"module": True, "script": "json.tool"}, "agent-needs-file", "-m"),
+        ({"step_marker": "backward"}, "agent-step-marker", "--step-marker backward"),
+        ({"power_model": "vcpu"}, "agent-power-model", "--power-model"),
+        ({"script": "nowhere.py"}, "no-such-script", "nowhere.py"),
     ],
 )
 def test_what_the_agent_cannot_do_is_refused_before_anything_travels(
-    tmp_path: Path, changed: dict[str, object], said: str
+    tmp_path: Path, changed: dict[str, object], id: str, named: str
 ) -> None:
     shell = Shell(tmp_path / "board")
-    with pytest.raises(InvalidValueError, match=said):
+    with refused(id, named):
         profile_with_agent(shell, settings(tmp_path, **changed), "run", lambda _: None)
     assert shell.commands == []
 
 
 def test_a_python_that_is_too_old_or_missing_is_named(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "board")
-    with pytest.raises(RecordingError, match=r"needs Python 3\.6 or later, and python0 is none"):
+    with refused("no-python", "Python 3.6", "python0"):
         profile_with_agent(
             shell, settings(tmp_path), str(tmp_path / "run"), lambda _: None, python="python0"
         )
@@ -210,7 +211,7 @@ def test_a_python_that_is_too_old_or_missing_is_named(tmp_path: Path) -> None:
 
 def test_an_agent_that_cannot_record_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "board")
-    with pytest.raises(RecordingError, match="1ms is the finest"):
+    with refused("nothing-recorded", "1ms"):
         profile_with_agent(
             shell, settings(tmp_path, interval="1.0 ms", trace="none"),
             str(tmp_path / "run"), lambda _: None, python=_refusing(tmp_path), sleep=soon,
@@ -251,21 +252,21 @@ class Steering(Shell):
 
 
 @pytest.mark.parametrize(
-    ("action", "answer", "code", "words"),
+    ("action", "answer", "code", "id", "named"),
     [
-        ("version_info", b"", 1, "is none"),
-        (" look", b"", 1, "the agent cannot look"),
-        (" look", b'{"format": "\x1b[2J"}', 0, "no look at a board"),
-        ("umask", b"", 1, "no folder can be made there"),
-        ("umask", b"/tmp/\x1b[31m/agent-0", 0, "it has made no folder"),
-        ("mkdir started", b"", 1, "cannot be started"),
+        ("version_info", b"", 1, "no-python", "3.6"),
+        (" look", b"", 1, "remote-command-failed", "look"),
+        (" look", b'{"format": "\x1b[2J"}', 0, "damaged-look", "wattstep_agent.py look"),
+        ("umask", b"", 1, "remote-command-failed", "folder"),
+        ("umask", b"/tmp/\x1b[31m/agent-0", 0, "no-folder-made", "board"),
+        ("mkdir started", b"", 1, "agent-not-started", "board"),
     ],
 )
 def test_what_a_board_complains_of_steers_no_terminal(
-    tmp_path: Path, action: str, answer: bytes, code: int, words: str
+    tmp_path: Path, action: str, answer: bytes, code: int, id: str, named: str
 ) -> None:
     shell, told = Steering(tmp_path / "board", action, answer, code), list[str]()
-    with pytest.raises((RecordingError, InvalidValueError), match=words) as raised:
+    with refused(id, named) as raised:
         profile_with_agent(
             shell, settings(tmp_path), str(tmp_path / "run"), told.append,
             python=python("3.6"), sleep=soon,

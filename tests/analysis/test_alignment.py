@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from wattstep.errors import InvalidValueError
-from wattstep.importing.clocks.alignment import AlignmentError, ClockMap, from_marks, from_offset
+from wattstep.importing.clocks.alignment import ClockMap, from_marks, from_offset
 
 SECOND = 10**9
 EPOCH = 1_790_000_000 * SECOND
@@ -64,7 +65,7 @@ def test_a_document_gives_the_same_map(steps: list[int], first: int, times: list
 
 @pytest.mark.parametrize("document", [{}, {"from_ns": [1], "to_ns": ["x"]}, {"from_ns": [[1]]}])
 def test_a_damaged_document_is_said(document: dict[str, object]) -> None:
-    with pytest.raises(InvalidValueError, match="no map of clocks"):
+    with refused("damaged-clock-map"):
         ClockMap.from_document(document)
 
 
@@ -117,9 +118,9 @@ def test_a_clock_whose_rate_changes_is_followed_from_mark_to_mark() -> None:
 
 
 def test_marks_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(AlignmentError, match="contradict each other"):
+    with refused("contradicting-marks", "1000 ppm"):
         from_marks([[0, 0], [SECOND, 5 * SECOND]])
-    with pytest.raises(AlignmentError, match="no marks"):
+    with refused("no-marks"):
         from_marks(np.empty((0, 2)))
 
 

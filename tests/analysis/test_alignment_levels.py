@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.importing.clocks.alignment_levels import added, held_out, whitened, without
+from wattstep.importing.clocks.alignment_grids import added, held_out, whitened, without
 
 
 def levels(kinds: int, n: int, seed: int = 0) -> np.ndarray:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from wattstep.errors import InvalidValueError
 from wattstep.recorded.curves import (
@@ -113,9 +114,9 @@ def test_unsorted_repeated_fractional_and_absurd_times_are_refused(times):
 
 
 def test_infinite_samples_and_backward_intervals_are_refused():
-    with pytest.raises(InvalidValueError, match="infinite"):
+    with refused("not-finite"):
         curve_of_gauge([0, 1], [1.0, float("inf")])
-    with pytest.raises(InvalidValueError, match="before it starts"):
+    with refused("backward-interval"):
         curve_of_gauge([0, 1], [1.0, 1.0]).difference([1], [0])
 
 
@@ -139,7 +140,7 @@ def test_a_counter_without_wrap_is_left_alone():
 
 
 def test_raw_values_beyond_the_wrap_are_refused():
-    with pytest.raises(InvalidValueError, match="100"):
+    with refused("out-of-range", "100"):
         unwrap([1, 101], wrap=100)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from wattstep.attribution.spread import ENOUGH, Spreads
 from wattstep.attribution.variation import Instances, variation
-from wattstep.errors import InvalidValueError
 from wattstep.schema.figure import Figure
 
 
@@ -77,7 +77,7 @@ def test_an_operation_without_instances_is_refused() -> None:
     instances = Instances(
         group=np.ones(3, np.int64), groups=2, window=np.arange(3), windows=3, seconds=np.ones(3)
     )
-    with pytest.raises(InvalidValueError, match="no instances"):
+    with refused("no-instances"):
         Spreads(instances, variation(instances), "made").measures(0)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from wattstep.attribution.variation import Instances, Variation, between_shapes, variation
-from wattstep.errors import InvalidValueError
 
 
 def of(windows: list[list[tuple[int, float]]]) -> Instances:
@@ -156,18 +156,18 @@ def test_spread_is_that_of_numpy_for_every_operation(rows: list[list[tuple[int, 
 
 
 @pytest.mark.parametrize(
-    ("group", "window", "seconds", "reason"),
+    ("group", "window", "seconds", "id"),
     [
-        ([0], [0, 0], [1.0], "needs an operation"),
-        ([0], [0], [np.nan], "finite"),
-        ([0], [0], [-1.0], "not negative"),
-        ([0, 0], [1, 0], [1.0, 1.0], "order of their windows"),
+        ([0], [0, 0], [1.0], "unequal-lengths"),
+        ([0], [0], [np.nan], "not-finite"),
+        ([0], [0], [-1.0], "not-finite"),
+        ([0, 0], [1, 0], [1.0, 1.0], "unordered-instances"),
     ],
 )
 def test_what_cannot_be_instances_is_refused(
-    group: list[int], window: list[int], seconds: list[float], reason: str
+    group: list[int], window: list[int], seconds: list[float], id: str
 ) -> None:
-    with pytest.raises(InvalidValueError, match=reason):
+    with refused(id):
         Instances(
             group=np.array(group), groups=1, window=np.array(window), windows=2,
             seconds=np.array(seconds),

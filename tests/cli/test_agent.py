@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.agent.boards import agent_in, python, run_in
 from tests.command_line import wattstep
+from tests.refusals import refused
 
 from wattstep.cli.agent import agent
-from wattstep.errors import WattstepError
 from wattstep.remote.agent.making import bare_agent
 
 
@@ -41,19 +41,19 @@ def test_the_file_is_made_in_two_steps_and_its_recording_becomes_a_run(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "id", "named"),
     [
-        ({"look": "nowhere"}, "no such file"),
-        ({"look": "no_look"}, "no look at a board"),
-        ({"look": "a", "join": "b"}, "one at a time"),
-        ({"join": "."}, "no recording of the agent"),
-        ({"output": "missing/x.py"}, "no such file"),
+        ({"look": "nowhere"}, "unusable-file", "nowhere"),
+        ({"look": "no_look"}, "damaged-look", "python3 wattstep_agent.py look"),
+        ({"look": "a", "join": "b"}, "one-at-a-time", "--join"),
+        ({"join": "."}, "not-an-agent-recording", "agent.json"),
+        ({"output": "missing/x.py"}, "unusable-file", "missing/x.py"),
     ],
 )
-def test_bad_input_is_refused(tmp_path: Path, given: dict[str, str], said: str) -> None:
+def test_bad_input_is_refused(tmp_path: Path, given: dict[str, str], id: str, named: str) -> None:
     (tmp_path / "no_look").write_text("{}")
     paths = {name: tmp_path / path for name, path in {"output": "x.py", **given}.items()}
-    with pytest.raises(WattstepError, match=said):
+    with refused(id, named):
         agent(**paths)
     assert not (tmp_path / "x.py").exists()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.explaining.made import ceilings, trained
+from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 from wattstep.record.sensors.machine import describe
@@ -79,31 +80,30 @@ def test_those_of_another_machine_can_be_added_and_are_then_found(
 def test_ceilings_of_a_run_of_another_machine_are_refused(
     wattstep: Callable[..., Ended], tmp_path: Path
 ) -> None:
-    ended = wattstep("ceilings", "--for", str(trained(tmp_path / "run", WORK)))
-    assert ended.code == 2
-    assert "ran on another machine" in ended.err
+    ended = wattstep("ceilings", "--json", "--for", str(trained(tmp_path / "run", WORK)))
+    assert (ended.code, id_in(ended.out)) == (2, "ran-elsewhere")
     assert "cpu:" in ended.err
     assert "--add FILE" in ended.err
     assert ended.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "named"),
     [
-        (["--threads", "0"], "whole numbers from 1 on"),
-        (["--threads", "many"], "whole numbers from 1 on"),
-        (["--seconds", "0"], "must be more than 0"),
-        (["--threads", "1", "--for", "run"], "exclude each other"),
-        (["--add", "nothing.json"], "cannot be read"),
-        (["--for", "nothing"], "there is no such run"),
+        (["--threads", "0"], "malformed-list", "--threads '0'"),
+        (["--threads", "many"], "malformed-list", "--threads 'many'"),
+        (["--seconds", "0"], "out-of-range", "--seconds 0"),
+        (["--threads", "1", "--for", "run"], "excluding-options", "--for"),
+        (["--add", "nothing.json"], "unreadable-file", "nothing.json"),
+        (["--for", "nothing"], "no-such-run", "nothing"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line(
-    wattstep: Callable[..., Ended], arguments: list[str], words: str
+    wattstep: Callable[..., Ended], arguments: list[str], id: str, named: str
 ) -> None:
-    ended = wattstep("ceilings", *arguments)
-    assert ended.code == 2
-    assert words in ended.err
+    ended = wattstep("ceilings", "--json", *arguments)
+    assert (ended.code, id_in(ended.out)) == (2, id)
+    assert named in ended.err
     assert ended.err.count("\n") == 1
 
 

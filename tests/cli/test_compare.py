@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.comparison.made import recorded
+from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 from wattstep.cli.compare import parse_tolerance, split
@@ -104,32 +105,31 @@ def test_a_gate_prints_one_line_a_metric(wattstep, runs: Path) -> None:  # type:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "named"),
     [
-        (["a0", "nothing"], "there is no such run"),
-        (["a0", "a0"], "is given twice"),
-        (["a0", "many"], "is not one configuration"),
-        (["a0", "many/2-0"], "differ in the number of threads"),
-        (["a0", "--with"], "--with stands between runs"),
-        (["a0", "b0", "--jsn"], "there is no option --jsn"),
-        (["a0", "b0", "--across", "speed"], "--across speed: there are"),
-        (["a0", "b0", "--metric", "speed"], "--metric speed: there are step_time"),
-        (["a0", "b0", "--strict"], "--strict goes with --baseline"),
-        (["a0", "b0", "--tolerance", "3%"], "--tolerance goes with --baseline"),
-        (["a0/run.json", "b0"], "is a file, and a run is a folder"),
-        (["a0", "--with", "b0", "--baseline", "a1"], "runs are held against one baseline"),
-        (["a0", "--baseline", "a1", "--tolerance", "lots"], "a share such as 5% or 0.05"),
-        (["a0", "--baseline", "a1", "--metric", "x"], "--metric x"),
+        (["a0", "nothing"], "no-such-run", "nothing"),
+        (["a0", "a0"], "repeated-run", "a0"),
+        (["a0", "many"], "mixed-side", "many"),
+        (["a0", "many/2-0"], "other-configuration", "number of threads"),
+        (["a0", "--with"], "empty-side", "--with"),
+        (["a0", "b0", "--jsn"], "unknown-option", "--jsn"),
+        (["a0", "b0", "--across", "speed"], "unknown-facet", "--across speed"),
+        (["a0", "b0", "--metric", "speed"], "unknown-metric", "step_time"),
+        (["a0", "b0", "--strict"], "needs-baseline", "--strict"),
+        (["a0", "b0", "--tolerance", "3%"], "needs-baseline", "--tolerance"),
+        (["a0/run.json", "b0"], "file-not-run", "a0/run.json"),
+        (["a0", "--with", "b0", "--baseline", "a1"], "one-baseline", "--baseline"),
+        (["a0", "--baseline", "a1", "--tolerance", "lots"], "not-a-share", "5%"),
+        (["a0", "--baseline", "a1", "--metric", "x"], "unknown-metric", "--metric x"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(  # type: ignore[no-untyped-def]
-    wattstep, runs: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+    wattstep, runs: Path, arguments: list[str], id: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(runs)
-    code, out, err = wattstep(*arguments, "--quiet")
-    assert code == 2
-    assert out == ""
-    assert words in err
+    code, out, err = wattstep(*arguments, "--quiet", "--json")
+    assert (code, id_in(out)) == (2, id)
+    assert named in err
     assert len(err.splitlines()) == 1
 
 

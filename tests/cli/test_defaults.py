@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import typer
+from tests.refusals import refused
 
 from wattstep.cli.defaults import defaults
 from wattstep.cli.report import report
 from wattstep.cli.run import run
 from wattstep.cli.show import show
-from wattstep.errors import InvalidValueError
 
 
 def commands() -> Any:
@@ -63,15 +63,15 @@ def test_without_a_file_or_a_table_of_ours_there_are_none(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "id", "named"),
     [
-        ("[tool.wattstep.run]\nsecond = 1\n", "did you mean seconds"),
-        ("[tool.wattstep.runn]\nseconds = 1\n", "did you mean run"),
-        ("[tool.wattstep\n", "cannot be read"),
-        ("[tool]\nwattstep = 3\n", "is no table"),
+        ("[tool.wattstep.run]\nsecond = 1\n", "unknown-default", "did you mean seconds"),
+        ("[tool.wattstep.runn]\nseconds = 1\n", "unknown-default", "did you mean run"),
+        ("[tool.wattstep\n", "unreadable-defaults", "pyproject.toml"),
+        ("[tool]\nwattstep = 3\n", "malformed-defaults", "tool.wattstep"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, text: str, id: str, named: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(InvalidValueError, match=told):
+    with refused(id, named):
         found(tmp_path)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 
 from wattstep.cli.doctor import _show, _total, doctor
-from wattstep.errors import InvalidValueError
 from wattstep.recorded.series import NO_SENSOR
 from wattstep.train.doctor import diagnose
 
@@ -54,7 +54,7 @@ def test_doctor_says_whose_sensors_they_are_and_what_makes_the_total(
 
 
 def test_a_target_that_nobody_knows_is_refused_at_once() -> None:
-    with pytest.raises(InvalidValueError, match="--target 'replays:x'"):
+    with refused("unknown-target", "'replays:x'"):
         diagnose(target="replays:x")
 
 
@@ -108,3 +108,18 @@ def test_a_machine_of_many_cores_takes_one_screen_and_in_full_every_channel(
     assert all(f"cpu{n}.frequency" in full for n in range(64))
     assert "no /sys/class/number9 on this machine" in " ".join(full.split())
     assert max(map(len, full.splitlines())) <= width
+
+
+def test_what_the_total_leaves_out_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    leaves_out = "the total is A + B; leaves out the carrier board"
+    diagnosis = _diagnosis(cores=1)
+    diagnosis["total"]["note"] = leaves_out
+    (rail,) = diagnosis["sensors"][2]["channels"]
+    diagnosis["sensors"][2]["channels"] = [
+        {**rail, "name": "A", "note": f"feeds the GPU; {leaves_out}"},
+        {**rail, "name": "B", "note": leaves_out},
+    ]
+    _show(diagnosis, full=False)
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count(leaves_out) == 1
+    assert "A: feeds the GPU" in text

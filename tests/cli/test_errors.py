@@ -15,6 +15,7 @@ import typer.testing  # noqa: F401 - typer loads before standard streams are cap
 from tests.run.made import Sampled, make_run, power
 
 from wattstep.cli import COMMANDS, run_command_line
+from wattstep.errors import RecordingError
 
 
 class Ended:
@@ -51,73 +52,115 @@ def one_line(ended: Ended) -> str:
     return lines[0]
 
 
+def told(ended: Ended) -> tuple[str, dict[str, Any]]:
+    """The only line of an error, and the document beside it."""
+    document: dict[str, Any] = json.loads(ended.out)
+    return one_line(Ended(ended.code, "", ended.err)), document
+
+
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "words"),
     [
-        (["run", "lenett"], ["lenett", "lenet"]),
-        (["run", "lenet", "--batch", "0"], ["--batch 0", "at least 1"]),
-        (["sweep", "lenett"], ["lenett", "lenet"]),
+        (["run", "lenett"], "unknown-workload", ["lenett", "lenet"]),
+        (["run", "lenet", "--batch", "0"], "out-of-range", ["--batch 0", "1"]),
+        (["sweep", "lenett"], "unknown-workload", ["lenett", "lenet"]),
         (
             ["sweep", "lenet", "--workloads", "dqn"],
-            ["lenet", "--workloads dqn", "one of both ways"],
+            "named-twice",
+            ["lenet", "--workloads dqn"],
         ),
-        (["run", "lenet", "--batch", "-4"], ["--batch -4", "at least 1"]),
-        (["run", "lenet", "--batch", "x"], ["--batch 'x'", "4,16"]),
-        (["run", "lenet", "--batch", "4,"], ["--batch '4,'", "4,16"]),
-        (["run", "lenet", "--steps", "0"], ["--steps 0", "at least 1"]),
-        (["run", "lenet", "--seconds", "0"], ["--seconds 0", "above 0"]),
-        (["run", "lenet", "--seconds", "nan"], ["--seconds nan"]),
-        (["run", "lenet", "--warmup", "-1"], ["--warmup -1"]),
-        (["run", "lenet", "--threads", "0"], ["--threads 0", "at least 1"]),
-        (["run", "lenet", "--interval", "0.1ms"], ["--interval 0.1ms", "1ms"]),
-        (["run", "lenet", "--interval", "soon"], ["soon", "10ms"]),
-        (["run", "lenet", "--trace", "every:0"], ["--trace 'every:0'", "auto, none, every:N"]),
-        (["run", "lenet", "--trace", "often"], ["--trace 'often'", "auto, none, every:N"]),
-        (["run", "lenet", "--power-model", "nuclear"], ["--power-model 'nuclear'", "vcpu"]),
-        (["run", "lenet", "--power-model", "linear:3,1"], ["linear:3,1"]),
-        (["run", "lenet", "--data", "nowhere"], ["--data nowhere", "no such folder"]),
-        (["run", "lenet", "--engine", "abacus"], ["abacus", "torch"]),
-        (["run", "lenet", "--precision", "fp8"], ["--precision fp8", "fp32, tf32, bf16, amp"]),
-        (["run", "lenet", "--accumulate", "0"], ["--accumulate 0", "at least 1"]),
-        (["run", "lenet", "--rate-rule", "log"], ["--rate-rule log", "linear, sqrt, fixed"]),
-        (["run", "lenet", "--until", "soon"], ["--until 'soon'", "accuracy=0.6"]),
-        (["run", "lenet", "--name", "a/b"], ["--name", "--out"]),
-        (["run", "lenet", "--batch", "4,16", "--name", "x"], ["--name"]),
-        (["suite", "resnet"], ["resnet", "resnet50"]),
-        (["suite", "--classes", "100"], ["--classes", "NAME"]),
-        (["doctor", "--json", "--interval", "0.1ms"], ["1ms"]),
-        (["report", "nowhere"], ["nowhere", "no such run"]),
-        (["runs", "show", "nowhere"], ["nowhere", "no such run"]),
-        (["runs", "show"], ["wattstep runs"]),
-        (["runs", "delete"], ["wattstep runs"]),
-        (["profile"], ["SCRIPT"]),
-        (["profile", "nowhere.py"], ["nowhere.py", "no such script"]),
-        (["profile", "-m", "nowhere.at.all"], ["nowhere.at.all", "no such module"]),
+        (["run", "lenet", "--batch", "-4"], "out-of-range", ["--batch -4", "1"]),
+        (["run", "lenet", "--batch", "x"], "malformed-list", ["--batch 'x'", "4,16"]),
+        (["run", "lenet", "--batch", "4,"], "malformed-list", ["--batch '4,'", "4,16"]),
+        (["run", "lenet", "--steps", "0"], "out-of-range", ["--steps 0", "1"]),
+        (["run", "lenet", "--seconds", "0"], "out-of-range", ["--seconds 0"]),
+        (["run", "lenet", "--seconds", "nan"], "out-of-range", ["--seconds nan"]),
+        (["run", "lenet", "--warmup", "-1"], "out-of-range", ["--warmup -1"]),
+        (["run", "lenet", "--threads", "0"], "out-of-range", ["--threads 0", "1"]),
+        (["run", "lenet", "--interval", "0.1ms"], "interval-too-fine", ["--interval 0.1ms", "1ms"]),
+        (["run", "lenet", "--interval", "soon"], "malformed-duration", ["soon", "10ms"]),
+        (
+            ["run", "lenet", "--trace", "every:0"],
+            "malformed-trace-mode",
+            ["--trace 'every:0'", "auto, none, every:N"],
+        ),
+        (
+            ["run", "lenet", "--trace", "often"],
+            "malformed-trace-mode",
+            ["--trace 'often'", "auto, none, every:N"],
+        ),
+        (
+            ["run", "lenet", "--power-model", "nuclear"],
+            "unknown-power-model",
+            ["--power-model 'nuclear'", "vcpu"],
+        ),
+        (
+            ["run", "lenet", "--power-model", "linear:3,1"],
+            "unknown-power-model",
+            ["linear:3,1"],
+        ),
+        (["run", "lenet", "--data", "nowhere"], "no-such-folder", ["--data nowhere"]),
+        (["run", "lenet", "--engine", "abacus"], "unknown-engine", ["abacus", "torch"]),
+        (
+            ["run", "lenet", "--precision", "fp8"],
+            "unknown-precision",
+            ["--precision fp8", "fp32, tf32, bf16, amp"],
+        ),
+        (["run", "lenet", "--accumulate", "0"], "out-of-range", ["--accumulate 0", "1"]),
+        (
+            ["run", "lenet", "--rate-rule", "log"],
+            "unknown-rate-rule",
+            ["--rate-rule log", "linear, sqrt, fixed"],
+        ),
+        (["run", "lenet", "--until", "soon"], "malformed-goal", ["--until 'soon'", "accuracy=0.6"]),
+        (["run", "lenet", "--name", "a/b"], "not-a-plain-name", ["--name", "--out"]),
+        (["run", "lenet", "--batch", "4,16", "--name", "x"], "one-name-for-several", ["--name"]),
+        (["suite", "resnet"], "unknown-workload", ["resnet", "resnet50"]),
+        (["suite", "--classes", "100"], "needs-one-workload", ["--classes", "NAME"]),
+        (["doctor", "--interval", "0.1ms"], "interval-too-fine", ["1ms"]),
+        (["report", "nowhere"], "no-such-run", ["nowhere"]),
+        (["runs", "show", "nowhere"], "no-such-run", ["nowhere"]),
+        (["runs", "show"], "needs-a-run", ["wattstep runs"]),
+        (["runs", "delete"], "needs-a-run", ["wattstep runs"]),
+        (["profile"], "no-script-given", ["SCRIPT"]),
+        (["profile", "nowhere.py"], "no-such-script", ["nowhere.py"]),
+        (["profile", "-m", "nowhere.at.all"], "no-such-module", ["nowhere.at.all"]),
     ],
 )
-def test_bad_input_ends_with_one_line_that_says_what_is_wrong(
-    command: Any, arguments: list[str], words: list[str]
+def test_bad_input_ends_with_one_line_and_with_json_a_document_that_says_which_refusal_it_is(
+    command: Any, arguments: list[str], id: str, words: list[str]
 ) -> None:
-    line = one_line(command(*arguments))
+    name, *rest = arguments
+    line, document = told(command(name, "--json", *rest))
+    assert document["id"] == id
+    assert line == f"wattstep: {document['error']}"
     for word in words:
         assert word in line
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "words"),
     [
-        (["run", "lenet", "--classes", "5", "--quiet"], ["--classes 5", "has 10"]),
-        (["run", "lenet", "--image-size", "64", "--quiet"], ["--image-size", "no image size"]),
-        (["run", "resnet50", "--image-size", "8", "--quiet"], ["--image-size 8", "from 9×9 on"]),
-        (["run", "dqn", "--until", "loss=1", "--quiet"], ["loss=1", "no measure"]),
+        (["lenet", "--classes", "5"], "too-few-classes", ["--classes 5", "10"]),
+        (["lenet", "--image-size", "64"], "no-image-size", ["--image-size"]),
+        (["resnet50", "--image-size", "8"], "image-too-small", ["--image-size 8", "9×9"]),
+        (["dqn", "--until", "loss=1"], "no-measure", ["loss=1"]),
     ],
 )
 def test_what_a_training_process_refuses_is_one_line_too(
-    command: Any, arguments: list[str], words: list[str]
+    command: Any, arguments: list[str], id: str, words: list[str]
 ) -> None:
-    line = one_line(command(*arguments))
+    line, document = told(command("run", *arguments, "--quiet", "--json"))
+    assert document["id"] == id
     for word in words:
         assert word in line
+
+
+def test_wrong_defaults_are_refused_as_the_command_would_be(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.wattstep.run]\nsecond = 1\n")
+    line, document = told(command("run", "lenet", "--json"))
+    assert document["id"] == "unknown-default"
+    assert "second" in line
 
 
 def test_bad_input_leaves_no_run_behind(command: Any, tmp_path: Path) -> None:
@@ -153,10 +196,34 @@ def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_was_trained_before_a_refusal_stands_with_it_in_one_document(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Board:
+        """Trains once, then its disk is full."""
+
+        def train(self, settings: Any, *_: Any) -> Path:
+            path = tmp_path / "runs" / "one"
+            if path.exists():
+                raise RecordingError("no room is left", id="remote-disk-full")
+            return make_run(path, [Sampled(channel=power(), raw=lambda t: 5000)]).path
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("wattstep.remote.ssh.board.open_execution_host", lambda *_: Board())
+    ended = command("run", "lenet", "--batch", "1,2", "--target", "ssh://board", "--json", "-q")
+    line, document = told(ended)
+    (run,) = document["runs"]
+    assert run["run"] == str(tmp_path / "runs" / "one")
+    assert (document["id"], document["kind"]) == ("remote-disk-full", "RecordingError")
+    assert line == f"wattstep: {document['error']}" == "wattstep: no room is left"
+
+
 def test_options_of_the_script_before_it_are_put_right(command: Any, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    line = one_line(command("profile", "--epochs", "1", "train.py", "--lr", "0.1"))
-    assert "no such option" in line
+    misplaced = command("profile", "--json", "--epochs", "1", "train.py", "--lr", "0.1")
+    line, document = told(misplaced)
+    assert document["id"] == "misplaced-option"
     assert line.endswith("wattstep profile train.py --epochs 1 --lr 0.1")
     assert "SCRIPT --epochs 3" in one_line(command("profile", "--epochs", "1"))
 
@@ -168,11 +235,12 @@ def test_a_file_in_place_of_a_run_says_what_to_write_instead(
     (tmp_path / "train.py").write_text("")
     (tmp_path / "power.log").write_text("")
     more = {"export": ["--to", "csv"]}.get(name, [])
-    line = one_line(command(name, "train.py", *more, "--quiet"))
-    assert "train.py is a script, and a run is a folder" in line
+    line, document = told(command(name, "train.py", *more, "--quiet", "--json"))
+    assert document["id"] == "script-not-run"
     assert "wattstep profile train.py" in line
-    line = one_line(command(name, "power.log", *more, "--quiet"))
-    assert "power.log is a file, and a run is a folder" in line
+    line, document = told(command(name, "power.log", *more, "--quiet", "--json"))
+    assert document["id"] == "file-not-run"
+    assert "power.log" in line
     assert "wattstep import" in line
 
 
@@ -214,7 +282,14 @@ def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:
 def test_a_garbled_run_is_named(command: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "run.json").write_text(text)
-    one_line(command("report", "bad", "--quiet"))
+    line, document = told(command("report", "bad", "--quiet", "--json"))
+    assert "run.json" in line
+    assert document["id"] in (
+        "unreadable-run-file",
+        "run-file-holds-no-run",
+        "other-schema",
+        "damaged-field",
+    )
     ended = command("runs", "list", str(tmp_path))
     assert ended.code == 0
     assert "damaged" in ended.out
@@ -285,7 +360,11 @@ def test_what_needs_torch_names_the_extra_to_install(bare: Any) -> None:
     for arguments in (["run", "lenet"], ["run", "lenet", "--json"]):
         # With one thread nobody is warned of a crowded machine, which it may be.
         ended = bare(*arguments, "--quiet", "--threads", "1")
-        line = one_line(ended)
+        if "--json" in arguments:
+            line, document = told(ended)
+            assert document["id"] == "missing-extra"
+        else:
+            line = one_line(ended)
         assert "torch" in line
         assert "pip install" in line
 

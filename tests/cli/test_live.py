@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.conftest import Trainer, trainer  # noqa: F401 - a fixture
+from tests.refusals import id_in
 from tests.waiting import until
 
 import wattstep
@@ -99,8 +100,8 @@ def test_a_closed_run_is_said_to_be_and_has_a_still_picture(tmp_path: Path) -> N
     document = json.loads(told("live", str(run), "--json").stdout)["snapshot"]
     assert document["state"] == "closed"
     assert document["figures"]["energy"]["status"] == "modelled"
-    assert told("live", str(tmp_path)).returncode == 2
-    assert "no run is being recorded" in told("live", str(tmp_path)).stderr
+    refusal = told("live", str(tmp_path), "--json")
+    assert (refusal.returncode, id_in(refusal.stdout)) == (2, "nothing-recording")
 
 
 def test_without_a_terminal_lines_are_shown_until_the_run_is_over(

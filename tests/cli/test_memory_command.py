@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.command_line import wattstep as called
+from tests.refusals import id_in
 
 
 def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,17 +40,23 @@ def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "id", "named"),
     [
-        (["nosuch"], "no workload is called 'nosuch'"),
-        (["lenet", "--batch", "four"], "whole numbers with commas"),
-        (["lenet", "--batch", "0"], "--batch 0: it must be at least 1"),
-        (["lenet", "--memory-limit", "much"], "a size is wanted"),
-        (["lenet", "--processor", "tpu"], "--processor tpu: there are cpu, cuda"),
+        (["nosuch"], "unknown-workload", "'nosuch'"),
+        (["lenet", "--batch", "four"], "malformed-list", "four"),
+        (["lenet", "--batch", "0"], "out-of-range", "--batch 0"),
+        (["lenet", "--memory-limit", "much"], "malformed-size", "much"),
+        (
+            ["lenet", "--processor", "tpu"],
+            "unknown-processor",
+            "--processor tpu: there are cpu, cuda",
+        ),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
-    done = wattstep(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_what_cannot_be_is_one_line_and_exit_code_2(
+    arguments: list[str], id: str, named: str
+) -> None:
+    done = wattstep(*arguments, "--json")
+    assert (done.returncode, id_in(done.stdout)) == (2, id)
+    assert named in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import id_in
 from tests.run.made import MS, make_run
 
 from wattstep.cli import run_command_line
@@ -93,11 +94,11 @@ def test_the_same_run_named_twice_counts_once(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "named"),
     [
-        (["nowhere"], "there is no such run"),
-        (["{folder}", "--only", "13"], "there is no observation '13'"),
-        (["{folder}", "--only", "x,4"], "there is no observation 'x'"),
+        (["nowhere"], "no-such-run", "nowhere"),
+        (["{folder}", "--only", "13"], "unknown-observation", "'13'"),
+        (["{folder}", "--only", "x,4"], "unknown-observation", "'x'"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(
@@ -105,12 +106,14 @@ def test_what_cannot_be_done_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: Sequence[str],
-    words: str,
+    id: str,
+    named: str,
 ) -> None:
     given = [argument.format(folder=folder) for argument in arguments]
-    assert called(monkeypatch, *given) == 2
-    err = capsys.readouterr().err
-    assert words in err
+    assert called(monkeypatch, *given, "--json") == 2
+    out, err = capsys.readouterr()
+    assert id_in(out) == id
+    assert named in err
     assert len(err.strip().splitlines()) == 1
 
 

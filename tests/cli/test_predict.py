@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 
@@ -89,35 +90,47 @@ def test_what_the_file_prints_is_no_part_of_the_json(asked: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "arguments", "words"),
+    ("what", "arguments", "id", "named"),
     [
-        ("mine.py:make", (), "--input 3x224x224"),
-        ("mine.py:make", ("--input", "3by32"), "whole numbers with x"),
-        ("mine.py:make", ("--input", "4x32x32"), "cannot be trained on inputs of 4x32x32"),
-        ("mine.py:make", ("--input", "3x32x32", "--classes", "7"), "gives 10 scores"),
-        ("mine.py:make", (*INPUT, "--optimizer", "newton"), "adam, adamw, rmsprop, sgd"),
-        ("mine.py:make", (*INPUT, "--optimizer", "sgd,momentum"), "--optimizer 'sgd,momentum'"),
-        ("mine.py:make", (*INPUT, "--batch", "0"), "--batch 0"),
-        ("mine.py:other", INPUT, "no function 'other'"),
-        ("mine.py:nothing", INPUT, "no parameters that train"),
-        ("mine.py:number", INPUT, "no torch.nn.Module"),
-        ("yours.py:make", INPUT, "is no file"),
-        ("lenett", (), "lenet"),
-        ("lenet", ("--input", "3x32x32"), "--image-size"),
-        ("lenet", ("--optimizer", "adam"), "--optimizer is of FILE.py:make"),
-        ("mine.py:make", (*INPUT, "--image-size", "32"), "--image-size is of a workload"),
-        ("mine.py:leaves", INPUT, "SystemExit"),
-        ("mine.py:make", (*INPUT, "--engine", "tflite"), "torch, torch-1.6"),
-        ("mine.py:make", (*INPUT, "--batch", "100000000000000000000"), "from 1 to 1,048,576"),
+        ("mine.py:make", (), "needs-input", "--input 3x224x224"),
+        ("mine.py:make", ("--input", "3by32"), "malformed-shape", "3by32"),
+        ("mine.py:make", ("--input", "4x32x32"), "unfit-inputs", "4x32x32"),
+        ("mine.py:make", ("--input", "3x32x32", "--classes", "7"), "other-scores", "10"),
+        (
+            "mine.py:make",
+            (*INPUT, "--optimizer", "newton"),
+            "unknown-optimizer",
+            "adam, adamw, rmsprop, sgd",
+        ),
+        (
+            "mine.py:make",
+            (*INPUT, "--optimizer", "sgd,momentum"),
+            "malformed-optimizer",
+            "--optimizer 'sgd,momentum'",
+        ),
+        ("mine.py:make", (*INPUT, "--batch", "0"), "out-of-range", "--batch 0"),
+        ("mine.py:other", INPUT, "no-such-function", "'other'"),
+        ("mine.py:nothing", INPUT, "nothing-to-train", "nothing"),
+        ("mine.py:number", INPUT, "not-a-module", "torch.nn.Module"),
+        ("yours.py:make", INPUT, "no-such-file", "yours.py"),
+        ("lenett", (), "unknown-workload", "lenet"),
+        ("lenet", ("--input", "3x32x32"), "needless-option", "--image-size"),
+        ("lenet", ("--optimizer", "adam"), "needless-option", "FILE.py:make"),
+        ("mine.py:make", (*INPUT, "--image-size", "32"), "needless-option", "--image-size"),
+        ("mine.py:leaves", INPUT, "unfit-inputs", "SystemExit"),
+        ("mine.py:make", (*INPUT, "--engine", "tflite"), "unknown-framework", "torch, torch-1.6"),
+        ("mine.py:make", (*INPUT, "--batch", "100000000000000000000"), "out-of-range", "1,048,576"),
     ],
 )
 def test_what_cannot_be_predicted_is_one_line(
-    asked: object, what: str, arguments: tuple[str, ...], words: str
+    asked: object, what: str, arguments: tuple[str, ...], id: str, named: str
 ) -> None:
-    code, out, errors = asked(what, "--on", "tx2", *arguments)  # type: ignore[operator]
-    assert (code, out) == (2, "")
-    (line,) = errors.strip().splitlines()
-    assert words in line
+    code, out, errors = asked(what, "--on", "tx2", "--json", *arguments)  # type: ignore[operator]
+    assert (code, id_in(out)) == (2, id)
+    # A capture that takes long says so before.
+    *progress, line = errors.strip().splitlines()
+    assert all(each.startswith("predicting: ") for each in progress)
+    assert named in line
 
 
 def test_an_unknown_device_is_one_line(asked: object) -> None:

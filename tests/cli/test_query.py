@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from tests.querying.made import made
+from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 from wattstep.report.query.tables import TABLES
@@ -134,23 +135,30 @@ def test_hostile_text_does_not_steer_the_terminal(wattstep: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "named"),
     [
-        (["selec 1"], "syntax error"),
-        (["SELECT los FROM steps"], 'Candidate bindings: "loss"'),
-        (["DROP TABLE runs"], "one SELECT is wanted"),
-        (["SELECT 1", "--memory", "lots"], "--memory lots: a size is wanted"),
-        (["SELECT 1", "-o", "x.txt"], ".parquet, .csv, .json is wanted"),
-        (["SELECT 1", "--json", "--csv"], "not both"),
-        ([], "--tables lists the tables"),
-        (["-f", "nowhere.sql"], "nowhere.sql cannot be read"),
+        (["selec 1"], "query-failed", "syntax error"),
+        (["SELECT los FROM steps"], "query-failed", '"loss"'),
+        (["DROP TABLE runs"], "not-a-select", "SELECT"),
+        (["SELECT 1", "--memory", "lots"], "malformed-size", "--memory lots"),
+        (["SELECT 1", "-o", "x.txt"], "unknown-suffix", ".parquet, .csv, .json"),
+        ([], "no-query", "--tables"),
+        (["-f", "nowhere.sql"], "unreadable-file", "nowhere.sql"),
     ],
 )
-def test_what_is_wrong_is_one_line(wattstep: Command, arguments: list[str], words: str) -> None:
-    code, out, err = wattstep(*arguments)
-    assert (code, out) == (2, "")
-    assert words in err
+def test_what_is_wrong_is_one_line(
+    wattstep: Command, arguments: list[str], id: str, named: str
+) -> None:
+    code, out, err = wattstep(*arguments, "--json")
+    assert (code, id_in(out)) == (2, id)
+    assert named in err
     assert len(err.splitlines()) == 1
+
+
+def test_one_form_of_output_is_taken(wattstep: Command) -> None:
+    code, out, err = wattstep("SELECT 1", "--json", "--csv")
+    assert (code, id_in(out)) == (2, "two-forms")
+    assert "--json" in err
 
 
 def test_nothing_is_written_into_a_run(wattstep: Command, runs: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import id_in, refused
 
 from wattstep.cli.options import ask_ambient
-from wattstep.errors import InvalidValueError
 from wattstep.run import load
 
 
@@ -53,7 +53,7 @@ def test_nobody_is_asked_who_said_it_does_not_need_it_or_is_not_there() -> None:
 
 
 def test_an_answer_that_is_no_temperature_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match="'warm' is no temperature"):
+    with refused("not-a-temperature", "warm"):
         ask("warm\n")
 
 
@@ -86,28 +86,37 @@ def test_a_run_with_idle_time_says_so_and_has_it_outside_of_its_steps(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "id", "named"),
     [
-        (["--subtract-idle", "before"], "give --idle"),
-        (["--idle", "soon"], "'soon' is not a duration"),
-        (["--exclude", "slow"], "--exclude slow: there are throttled, disturbed"),
-        (["--ambient", "295"], "--ambient 295: it lies between -60 and 70 °C"),
-        (["--cooldown", "later"], "--cooldown later: auto, none, or seconds"),
-        (["--sustain", "--until", "accuracy=0.6"], "a run ends for one reason"),
-        (["--target", "adb:emulator-5554"], "wattstep profile --target adb://SERIAL COMMAND"),
+        (["--subtract-idle", "before"], "needs-idle", "--idle"),
+        (["--idle", "soon"], "malformed-duration", "'soon'"),
+        (
+            ["--exclude", "slow"],
+            "unknown-exclusion",
+            "--exclude slow: there are throttled, disturbed",
+        ),
+        (["--ambient", "295"], "out-of-range", "--ambient 295: it lies between -60 and 70 °C"),
+        (["--cooldown", "later"], "malformed-cooldown", "--cooldown later: auto, none, or seconds"),
+        (["--sustain", "--until", "accuracy=0.6"], "two-ends", "--sustain and --until"),
+        (
+            ["--target", "adb:emulator-5554"],
+            "no-engine-on-phone",
+            "wattstep profile --target adb://SERIAL COMMAND",
+        ),
         (
             ["--target", "emulate:jetson-tx2,heat=8", "--ambient", "30"],
-            "--ambient 30: the air of the emulated board has 25 °C",
+            "other-ambient",
+            "25 °C",
         ),
-        (["--target", "moon:base"], "there are local, replay:..., emulate:..."),
+        (["--target", "moon:base"], "unknown-target", "local, replay:..., emulate:..."),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_trained(
-    tmp_path: Path, options: list[str], said: str
+    tmp_path: Path, options: list[str], id: str, named: str
 ) -> None:
-    done = wattstep("run", "lenet", *options, cwd=tmp_path)
-    assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
+    done = wattstep("run", "lenet", "--json", *options, cwd=tmp_path)
+    assert (done.returncode, id_in(done.stdout)) == (2, id)
+    assert named in " ".join(done.stderr.split())
     assert not (tmp_path / "runs").exists()
 
 

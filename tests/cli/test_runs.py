@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.command_line import wattstep
+from tests.refusals import id_in
 from tests.run.made import Sampled, make_run, power
 
 from wattstep.cli import run_command_line
@@ -53,6 +54,7 @@ def test_where_a_run_lies_is_never_broken(
 
 def test_a_list_of_a_file_is_an_error_that_says_what_it_takes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    listed = wattstep("runs", "list", "train.py", cwd=tmp_path)
-    assert listed.returncode == 2
-    assert "train.py is a file: wattstep runs list FOLDER" in listed.stderr
+    listed = wattstep("runs", "list", "train.py", "--json", cwd=tmp_path)
+    assert (listed.returncode, id_in(listed.stdout)) == (2, "not-a-folder")
+    assert "train.py" in listed.stderr
+    assert "wattstep runs list FOLDER" in listed.stderr

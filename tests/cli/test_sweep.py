@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.refusals import id_in
 
 
 def wattstep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -102,22 +103,34 @@ def test_the_folder_of_data_is_kept_so_that_every_process_finds_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "id", "named"),
     [
-        (["--workloads", "lenett"], "did you mean lenet?"),
-        (["--workloads", "lenet", "--batch", "1,x"], "--batch '1,x': whole numbers"),
-        (["--workloads", "lenet", "--threads", "1,x"], "--threads '1,x': whole numbers"),
-        (["--workloads", "lenet", "--precision", "fp32,x"], "--precision x: there are fp32"),
-        (["--workloads", "lenet", "--memory-limit", "much"], "--memory-limit 'much'"),
-        (["--workloads", "lenet", "--cooldown", "soon"], "--cooldown soon"),
-        (["--workloads", "lenet", "--device", "tx2"], "give --scheduler or --targets as well"),
+        (["--workloads", "lenett"], "unknown-workload", "did you mean lenet?"),
+        (["--workloads", "lenet", "--batch", "1,x"], "malformed-list", "--batch '1,x'"),
+        (["--workloads", "lenet", "--threads", "1,x"], "malformed-list", "--threads '1,x'"),
+        (
+            ["--workloads", "lenet", "--precision", "fp32,x"],
+            "unknown-precision",
+            "--precision x: there are fp32",
+        ),
+        (
+            ["--workloads", "lenet", "--memory-limit", "much"],
+            "malformed-size",
+            "--memory-limit 'much'",
+        ),
+        (["--workloads", "lenet", "--cooldown", "soon"], "malformed-cooldown", "--cooldown soon"),
+        (
+            ["--workloads", "lenet", "--device", "tx2"],
+            "device-without-devices",
+            "--scheduler or --targets",
+        ),
     ],
 )
 def test_mistakes_are_refused_in_one_line_before_anything_runs(
-    tmp_path: Path, arguments: list[str], said: str
+    tmp_path: Path, arguments: list[str], id: str, named: str
 ) -> None:
-    done = wattstep("sweep", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert said in done.stderr
+    done = wattstep("sweep", "--json", *arguments, cwd=tmp_path)
+    assert (done.returncode, id_in(done.stdout)) == (2, id)
+    assert named in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "sweep").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
+from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 
@@ -82,23 +83,31 @@ def test_what_lies_there_is_listed_and_cleaned_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "id", "named"),
     [
-        (("targets", "emulate:jetson-tx2"), "only boards that are reached by ssh"),
-        (("targets", "ssh://b", "job"), "jobs are named for --fetch"),
-        (("targets", "ssh://b", "--force"), "--force is for --clean"),
-        (("targets", "ssh://b,colour=red"), "no option colour"),
-        (("run", "lenet", "--target", "ssh://-oProxyCommand=x"), "ssh://USER@BOARD"),
-        (("targets", "ssh://me:s3cret@b"), "no password is taken here"),
-        (("run", "lenet", "--target", "ssh://b", "--memory-limit", "much"), "a size is wanted"),
+        (("targets", "emulate:jetson-tx2"), "not-a-board", "emulate:"),
+        (("targets", "ssh://b", "job"), "needs-fetch", "--fetch"),
+        (("targets", "ssh://b", "--force"), "needs-clean", "--clean"),
+        (("targets", "ssh://b,colour=red"), "unknown-target-option", "colour"),
+        (
+            ("run", "lenet", "--target", "ssh://-oProxyCommand=x"),
+            "not-a-board-address",
+            "ssh://USER@BOARD",
+        ),
+        (("targets", "ssh://me:s3cret@b"), "no-password-taken", "ssh-copy-id"),
+        (
+            ("run", "lenet", "--target", "ssh://b", "--memory-limit", "much"),
+            "malformed-size",
+            "much",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    arguments: tuple[str, ...], words: str, wattstep: Callable[..., Ended]
+    arguments: tuple[str, ...], id: str, named: str, wattstep: Callable[..., Ended]
 ) -> None:
-    ended = wattstep(*arguments)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert words in ended.stderr
+    ended = wattstep(arguments[0], "--json", *arguments[1:])
+    assert (ended.returncode, id_in(ended.stdout)) == (2, id)
+    assert named in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
     assert "s3cret" not in ended.stderr
 

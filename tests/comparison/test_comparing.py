@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from tests.comparison.made import INFO, edit, process, recorded
+from tests.refusals import refused
 from tests.run.made import MS, Sampled, make_run, power
 
-from wattstep.errors import InvalidValueError
 from wattstep.insight.compare.comparing import Comparison, compare, warnings_of
 from wattstep.insight.compare.configuration import configuration_of
 from wattstep.insight.compare.sides import Side, gathered
@@ -133,7 +133,7 @@ def test_different_configurations_are_refused_and_compared_where_it_is_meant(
     runs: Path, tmp_path: Path
 ) -> None:
     other = recorded(tmp_path / "threads", threads=4)
-    with pytest.raises(InvalidValueError, match=r"A and B differ in the number of threads"):
+    with refused("other-configuration", "A and B", "number of threads"):
         compared([runs / "a0"], [other])
     found = compared([runs / "a0"], [other], across=frozenset(["threads"]))
     assert found.meant == {"threads": ("1", "4")}

@@ -58,3 +58,26 @@ def test_the_readme_names_the_two_commands_of_the_makefile() -> None:
     for target in ("demo", "test", "check", "bench"):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
         assert f"make {target}" in readme
+
+
+def test_the_readme_leads_a_newcomer_to_a_result_and_is_no_wall() -> None:
+    """What it is, an installation, one command, its output in twelve lines, three recipes, few links."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    about = readme.split("\n\n")[1]
+    assert len(re.findall(r"[.?!](?:\s|$)", about)) <= 2
+    assert readme.index("pip install") < readme.index("wattstep demo") < readme.index("report.png")
+    install, output = readme.split("```")[1:4:2]
+    assert install.split()[:2] == ["pip", "install"]
+    lines = [line for line in output.splitlines() if line.strip() not in ("", "...")]
+    assert len(lines) <= 12
+    ways = readme[readme.index("## Three ways") : readme.index("## What it does")]
+    assert ways.count("```") == 2 * 3
+    rows = [line for line in readme.splitlines() if line.startswith("| ")]
+    assert sum("torch.profiler" in row for row in rows) == 1
+    assert readme[readme.index("## More") :].count("](") <= 10
+
+
+def test_every_page_is_listed_where_one_looks_for_it() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {name for name in pages if f"]({name})" not in index} == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,12 @@ import pytest
 import wattstep
 from wattstep.schema.figure import Status
 
+# A line of the fixtures' Orin NX, with a power that is easy to multiply by.
+TEGRASTATS = (
+    "06-25-2025 09:43:11 RAM 3412/15657MB (lfb 176x4MB) SWAP 0/7828MB (cached 0MB) CPU [50%@1984,"
+    "0%@1984,0%@1984,0%@1984,0%@1036,0%@1036,0%@1036,0%@1036] GR3D_FREQ 0% cpu@55.062C gpu@51.75C "
+    "tj@55.562C VDD_IN 5000mW/5000mW VDD_CPU_GPU_CV 1213mW/1213mW VDD_SOC 1579mW/1579mW"
+)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -78,6 +85,22 @@ def test_a_trace_of_a_profiler(tmp_path: Path) -> None:
     run = wattstep.load(tmp_path / "run")
     assert "AddmmBackward0" in {row.name for row in run.report().operations}
     assert "imported" in text or "kineto" in text.lower()
+
+
+def test_a_trace_of_a_profiler_with_the_log_of_tegrastats_beside_it(tmp_path: Path) -> None:
+    """A log at a constant 5 W, ten minutes long, dated as the trace is: a step takes 5 W times its time."""
+    log, begin = tmp_path / "tegrastats.log", time.time() - 60
+    seconds = (begin + 0.1 * tick for tick in range(6_600))
+    log.write_text("".join(f"{second:.6f}::{TEGRASTATS}\n" for second in seconds))
+    run_example("import_trace.py", tmp_path / "run", log)
+    run = wattstep.load(tmp_path / "run")
+    energy, step_time = run.metrics["energy_per_step"], run.metrics["step_time"]
+    assert float(energy) == pytest.approx(5.0 * float(step_time), rel=0.01)
+    assert energy.status is Status.MEASURED
+    assert "rail.vdd_in" in (energy.source or "")
+    imported = run.report().imported
+    assert [each["format"] for each in imported["telemetry"]] == ["tegrastats"]
+    assert "AddmmBackward0" in {row.name for row in run.report().operations}
 
 
 def test_a_sweep_in_sql(tmp_path: Path) -> None:

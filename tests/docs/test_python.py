@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 
 import wattstep
-from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.errors import DamagedRunError
 from wattstep.insight.compare.comparing import Comparison
 from wattstep.insight.compare.matrix import Matrix
 from wattstep.run import Run
@@ -75,15 +76,15 @@ def test_importing_wattstep_loads_none_of_what_its_functions_need() -> None:
 
 
 def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="no setting batchsize"):
+    with refused("unknown-setting", "batchsize"):
         wattstep.train("lenet", batchsize=4)
-    with pytest.raises(InvalidValueError, match="nothing to sweep"):
+    with refused("nothing-to-sweep"):
         wattstep.sweep([], [1], out=tmp_path / "swept")
-    with pytest.raises(InvalidValueError, match="nothing to compare"):
+    with refused("nothing-to-compare"):
         wattstep.compare()
-    with pytest.raises(InvalidValueError, match="no section"):
+    with refused("unknown-section"):
         wattstep.explain(tmp_path, ["tea leaves"])
-    with pytest.raises(InvalidValueError, match="spreadsheet"):
+    with refused("unknown-format", "spreadsheet"):
         wattstep.export(tmp_path, "spreadsheet")
     with pytest.raises(DamagedRunError):
         wattstep.compare(tmp_path / "gone", tmp_path / "lost")

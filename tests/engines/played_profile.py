@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -176,6 +177,9 @@ class PlayedGpu(GpuTrace):
 
     def synchronize(self) -> None:
         self.waits += 1
+
+    def piece_ns(self) -> float:
+        return math.nan
 
 
 class PlayedProfile:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from tests.explaining.made import ran_on_gpu
+from tests.explaining.made import imported, ran_on_gpu
 from tests.run.imported.made import TRACE
 from tests.run.made import Worked, import_made, make_run
 
@@ -100,3 +103,56 @@ def test_a_run_without_a_gpu_says_so(tmp_path: Path) -> None:
     found = section(load(made.path))
     assert not found.tables
     assert found.reason
+
+
+def described(path: Path, flops: list[int | None], size: list[int | None], **info: Any) -> Path:
+    """The run with FLOPs and bytes of its rows, and fields of `run.json`."""
+    file = path / "operations.parquet"
+    table = pq.read_table(file)
+    for name, values in (("flops", flops), ("bytes", size)):
+        column = pa.array(values, pa.int64())
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    pq.write_table(table, file)
+    document = path / "run.json"
+    document.write_text(json.dumps({**json.loads(document.read_text()), **info}))
+    return path
+
+
+def test_where_flops_and_bytes_are_known_the_roofline_decides_else_the_kind(tmp_path: Path) -> None:
+    """On a TX2 (some 6.6e11 FLOP/s, 4e10 B/s): 1e10 FLOP of 1e6 B, 1e6 of 1e9 B, and one that is not counted."""
+    rows = [
+        host("aten::conv2d", 0, 4, "forward"),
+        host("aten::mm", 4, 8, "forward"),
+        host("aten::bmm", 8, 10, "forward"),
+        kernel("conv", 0, 20, "forward", "convolution"),
+        kernel("gemm", 20, 60, "forward", "matrix product"),
+        kernel("other gemm", 60, 100, "forward", "matrix product"),
+    ]
+    path = imported(tmp_path / "run", rows, end=100, launch={3: 0, 4: 1, 5: 2})
+    found = section(load(path))
+    assert by_phase(found)["forward"]["compute"] == 100
+    assert "no device's table is known" in found.sentences[-1]
+    flops = [10**10, 10**6, None, None, None, None]
+    size = [10**6, 10**9, 10**3, None, None, None]
+    on_board = described(path, flops, size, precision="fp32", device={"board": "jetson-tx2"})
+    found = section(load(on_board))
+    row = by_phase(found)["forward"]
+    assert (row["compute"], row["memory traffic"]) == (60, 40)
+    assert "by the roofline for 60% of their time" in found.sentences[-1]
+    assert "jetson-tx2" in found.sentences[-1]
+
+
+def test_copies_and_synchronisation_have_names_of_their_own(tmp_path: Path) -> None:
+    """A copy from 0 to 30 ms; the host waits for it to 50, and asks for a kernel that runs from 60 on."""
+    rows = [
+        host("cudaMemcpyAsync", 0, 1, "data"),
+        host("cudaStreamSynchronize", 1, 50, "data"),
+        host("cudaLaunchKernel", 55, 56, "forward"),
+        kernel("Memcpy HtoD (Pinned -> Device)", 0, 30, "data", "data movement"),
+        kernel("conv", 60, 100, "forward", "convolution"),
+    ]
+    path = imported(tmp_path / "run", rows, end=100, launch={3: 0, 4: 2})
+    row = by_phase(section(load(path)))["forward"]
+    assert [row[part] for part in ("compute", "copies", "synchronisation", "host", "other waits")] == [
+        40, 30, 20, 5, 5,
+    ]  # fmt: skip

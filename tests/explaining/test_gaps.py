@@ -8,7 +8,7 @@ import pytest
 from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
 from tests.explaining.test_processors import machine
 
-from wattstep.attribution.gaps import DISPATCH, LAUNCHED, WAITING
+from wattstep.attribution.gaps import COPY, DISPATCH, LAUNCHED, SYNCHRONISATION, WAITING
 from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
 from wattstep.insight.explain.gaps import KEPT, gaps
@@ -98,7 +98,33 @@ def test_a_gpu_waits_for_the_host_and_then_for_the_driver(tmp_path: Path) -> Non
     )
     # The host carries out nothing 0-20 (data), 50-60 and 90-100 (code), 60-90 (waits).
     assert times(found, "host") == pytest.approx({DATA: 0.020, FRAMEWORK: 0.020, WAITING: 0.030})
-    assert "gpu0 has no work for 50% of a step" in " ".join(found.sentences)
+    assert "gpu0 computes nothing for 50% of a step" in " ".join(found.sentences)
+
+
+def test_a_gpu_waits_for_a_copy_and_for_a_synchronisation(tmp_path: Path) -> None:
+    """100 ms: a copy 10-40 beside which a kernel runs from 30, to 60; the host waits 20-70, asks at 80."""
+    rows = [
+        worked("aten::copy_", 0, 0, 8),
+        worked("cudaMemcpyAsync", 0, 5, 8, kind="runtime call", inside=0),
+        worked("aten::mm", 0, 8, 15, kind="matrix product"),
+        worked("cudaLaunchKernel", 0, 10, 12, kind="runtime call", inside=2),
+        worked("Memcpy HtoD (Pinned -> Device)", 0, 10, 40, processor="gpu0", thread=20),
+        worked("cudaStreamSynchronize", 0, 20, 70, kind="runtime call"),
+        worked("gemm", 0, 30, 60, processor="gpu0", thread=7, kind="matrix product"),
+        worked("cudaLaunchKernel", 0, 80, 82, kind="runtime call"),
+        worked("gemm", 0, 85, 100, processor="gpu0", thread=7, kind="matrix product"),
+    ]
+    path = imported(tmp_path / "run", rows, end=100, launch={4: 1, 6: 3, 8: 7})
+    found = gaps(load(path))
+    assert times(found, "gpu0") == pytest.approx(
+        {
+            COPY: 0.020,  # 10-30
+            SYNCHRONISATION: 0.010,  # 60-70
+            FRAMEWORK: 0.010,  # 70-80
+            LAUNCHED: 0.010,  # 5-10 and 80-85
+            DISPATCH: 0.005,  # 0-5
+        }
+    )
 
 
 def test_time_in_which_nothing_ran_at_all_is_told_apart_from_waiting(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from tests.command_line import wattstep
 from tests.exporting.made import Did, write_made
+from tests.refusals import refused
 from tests.run.made import Sampled as MadeSamples
 from tests.run.made import import_made, make_run, power
 
-from wattstep.errors import DamagedRunError, ExportError, InvalidValueError
 from wattstep.report.export import FORMATS
 from wattstep.report.export.export import export_run, targets
 
@@ -47,9 +47,7 @@ def test_what_is_there_is_replaced_only_when_asked(to: str, run: Path, tmp_path:
     target = tmp_path / "out"
     export_run(run, to, target)
     before = {path: path.stat().st_ino for path in [target, *target.glob("*")]}
-    with pytest.raises(
-        ExportError, match="exists already: choose another path with -o, or --force"
-    ):
+    with refused("export-exists", "-o", "--force"):
         export_run(run, to, target)
     assert {path: path.stat().st_ino for path in [target, *target.glob("*")]} == before
     export_run(run, to, target, force=True)
@@ -62,11 +60,11 @@ def test_force_never_removes_what_no_export_wrote(run: Path, tmp_path: Path) -> 
     home.mkdir()
     (home / "thesis.tex").write_text("dear")
     (home / "steps.csv").write_text("mine too")
-    with pytest.raises(ExportError, match=r"holds 'thesis.tex', which is no export"):
+    with refused("not-an-export", "'thesis.tex'"):
         export_run(run, "csv", home, force=True)
-    with pytest.raises(ExportError, match="is a folder"):
+    with refused("export-is-a-folder"):
         export_run(run, "perfetto", home, force=True)
-    with pytest.raises(ExportError, match="is a run"):
+    with refused("export-is-a-run"):
         export_run(run, "parquet", run, force=True)
     assert (home / "thesis.tex").read_text() == "dear"
     assert (run / "run.json").exists()
@@ -171,14 +169,14 @@ def test_a_full_disk_leaves_nothing_half(name: str, small_disk: Path, tmp_path: 
     run = write_made(tmp_path / "run", many, {})
     to = {"a": "perfetto", "csv": "csv", "parquet": "parquet"}[name.partition(".")[0]]
     to = {"json": "chrome", "zip": "csv"}.get(name.partition(".")[2].partition(".")[0], to)
-    with pytest.raises(ExportError, match="cannot be written: No space left on device"):
+    with refused("export-failed", "No space left on device"):
         export_run(run, to, small_disk / "new" / name)
     assert list(small_disk.iterdir()) == []
 
 
 def test_a_folder_without_permission_is_one_clear_line(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ExportError, match="is no folder: choose another path"):
+    with refused("export-not-a-folder"):
         export_run(run, "csv", tmp_path / "file" / "out")
 
 
@@ -198,7 +196,7 @@ def test_a_progress_that_is_told_never_falls_and_ends_below_all(run: Path, tmp_p
 
 
 def test_an_unknown_format_is_refused_before_the_run_is_read(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="there are perfetto, chrome, csv, parquet"):
+    with refused("unknown-format", "perfetto, chrome, csv, parquet"):
         export_run(tmp_path / "nowhere", "excel", tmp_path / "out")
-    with pytest.raises(DamagedRunError, match="there is no such run"):
+    with refused("no-such-run", "nowhere"):
         export_run(tmp_path / "nowhere", "csv", tmp_path / "out")

@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from tests.fleet.made import MACHINE, Measured, Watched, opened, outcome, plan
+from tests.refusals import refused
 
-from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
+from wattstep.cli.sweep import _sweep
+from wattstep.errors import RecordingError
 from wattstep.schema.outcome import Evidence, Outcome
 from wattstep.sweep.folder import OUTCOMES, SWEEP, SweepFolder, load_sweep, read_outcomes
 from wattstep.sweep.outcomes import time_left
+from wattstep.sweep.plan import SweepPlan
 from wattstep.sweep.sweep import sweep_here
 
 
@@ -25,18 +29,18 @@ def test_rounds_are_interleaved_and_batch_sizes_ascend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "id", "named"),
     [
-        ({"batches": (4, 0)}, "--batch 0"),
-        ({"repeats": 0}, "--repeat 0"),
-        ({"precisions": ("fp12",)}, "--precision fp12"),
-        ({"cooldown": "soon"}, "--cooldown soon"),
+        ({"batches": (4, 0)}, "out-of-range", "--batch 0"),
+        ({"repeats": 0}, "out-of-range", "--repeat 0"),
+        ({"precisions": ("fp12",)}, "unknown-precision", "--precision fp12"),
+        ({"cooldown": "soon"}, "malformed-cooldown", "--cooldown soon"),
     ],
 )
 def test_what_no_workload_can_take_is_refused_before_anything_runs(
-    wrong: dict[str, object], said: str
+    wrong: dict[str, object], id: str, named: str
 ) -> None:
-    with pytest.raises(InvalidValueError, match=said):
+    with refused(id, named):
         plan(**wrong)
 
 
@@ -120,26 +124,26 @@ def test_what_was_asked_of_each_device_is_kept_over_turns(tmp_path: Path) -> Non
 
 def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path: Path) -> None:
     opened(tmp_path, plan()).close()
-    with pytest.raises(InvalidValueError, match="--memory-limit was not given, now 8589934592"):
+    with refused("other-settings", "--memory-limit", "8589934592"):
         opened(tmp_path, plan(memory_limit=2**33))
-    with pytest.raises(InvalidValueError, match="--warmup was 3, now 5"):
+    with refused("other-settings", "--warmup was 3, now 5"):
         opened(tmp_path, plan(more={"warmup": 5}))
-    with pytest.raises(InvalidValueError, match="model was board, now lake"):
+    with refused("other-settings", "model was board, now lake"):
         SweepFolder(tmp_path, plan(), {"model": "lake"}, print)
-    with pytest.raises(InvalidValueError, match="where was one machine, now a cluster"):
+    with refused("other-settings", "one machine", "cluster"):
         SweepFolder(tmp_path, plan(), {"where": "a cluster"}, print)
     opened(tmp_path, plan()).close()
 
 
 def test_another_clock_mode_than_before_is_refused_as_in_a_comparison(tmp_path: Path) -> None:
     SweepFolder(tmp_path, plan(), {**MACHINE, "clocks": "power mode MAXN"}, print).close()
-    with pytest.raises(InvalidValueError, match="clocks was power mode MAXN, now power mode MAXQ"):
+    with refused("other-settings", "clocks", "MAXN", "MAXQ"):
         SweepFolder(tmp_path, plan(), {**MACHINE, "clocks": "power mode MAXQ"}, print)
 
 
 def test_two_sweeps_never_write_into_one_folder(tmp_path: Path) -> None:
     folder = opened(tmp_path, plan())
-    with pytest.raises(RunExistsError, match="another sweep"):
+    with refused("being-written", "sweep"):
         opened(tmp_path, plan())
     folder.close()
     opened(tmp_path, plan()).close()
@@ -148,12 +152,12 @@ def test_two_sweeps_never_write_into_one_folder(tmp_path: Path) -> None:
 def test_a_run_is_no_folder_for_a_sweep_and_strangers_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/run.json").write_text("{}")
-    with pytest.raises(InvalidValueError, match="is a run"):
+    with refused("run-as-folder"):
         opened(tmp_path / "run", plan())
     mine = tmp_path / "sweep/lenet-b1-t1-fp32-r1"
     mine.mkdir(parents=True)
     (mine / "thesis.tex").write_text("mine")
-    with pytest.raises(InvalidValueError, match="in the way"):
+    with refused("in-the-way", "lenet-b1-t1-fp32-r1"):
         opened(tmp_path / "sweep", plan()).clear("lenet-b1-t1-fp32-r1")
     assert (mine / "thesis.tex").exists()
 
@@ -173,7 +177,7 @@ def test_where_nothing_can_be_recorded_the_sweep_stops_and_the_same_one_continue
 ) -> None:
     chosen = plan()
     folder = opened(tmp_path, chosen)
-    with pytest.raises(RecordingError, match=r"lenet-b1-t1-fp32-r1: .*the same command continues"):
+    with refused("sweep-stopped", "lenet-b1-t1-fp32-r1: "):
         sweep_here(chosen, folder, Watched(), Measured({"lenet-b1-t1-fp32-r1": "unrecorded"}))
     folder.close()
     again = Measured()
@@ -269,3 +273,20 @@ def test_how_long_it_took_adds_up_over_interruptions(tmp_path: Path) -> None:
         folder.close()
     assert load_sweep(tmp_path, print).duration == 5.5
     assert load_sweep(tmp_path, print).machine == MACHINE
+
+
+def test_what_a_sweep_has_stands_with_its_refusal_in_one_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sweep(chosen: SweepPlan, folder: SweepFolder, progress: Watched) -> None:
+        folder.add(outcome())
+        raise RecordingError("1 of 2 stay open", id="left-open")
+
+    with pytest.raises(typer.Exit) as ended:
+        _sweep(plan(batches=(1, 2)), tmp_path / "sweep", MACHINE, True, Watched(), sweep)
+    assert ended.value.exit_code == 2
+    out, error = capsys.readouterr()
+    document = json.loads(out)
+    assert [each["status"] for each in document["outcomes"]] == ["trained"]
+    assert (document["error"], document["id"]) == ("1 of 2 stay open", "left-open")
+    assert error.endswith("wattstep: 1 of 2 stay open\n")

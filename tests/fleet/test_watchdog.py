@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.refusals import refused
 
-from wattstep.errors import InvalidValueError
 from wattstep.train.child.child import Ending, GuardedChild
 from wattstep.train.child.limits import Cage
 from wattstep.train.child.verdict import judge
@@ -48,7 +47,7 @@ def test_nothing_else_is_watched_unless_a_reserve_is_asked_for(tmp_path: Path) -
     asked = find_watchdog("cpu", "1GiB", card)
     assert asked is not None
     assert asked.reserve == 1024 * MIB
-    with pytest.raises(InvalidValueError, match="--memory-reserve 'some': a size is wanted"):
+    with refused("malformed-size", "--memory-reserve 'some'"):
         find_watchdog("cpu", "some", card)
 
 

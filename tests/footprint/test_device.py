@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
+from tests.refusals import refused
 
 from wattstep import engines
-from wattstep.errors import InvalidValueError
 from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.report import memory_tables
+from wattstep.schema.footprint import Footprint
+from wattstep.schema.step_memory import AllocatorCache
 from wattstep.train.memory import FootprintSettings
 from wattstep.train.memory.document import breakdown, describe_life
 from wattstep.train.memory.life import Life, Stage
@@ -33,6 +34,7 @@ STEP = StepFootprint(
     layer="features.0",
     operations=90,
     trimmed=True,
+    cache=AllocatorCache(free=49 * MB, fragments=9 * MB, largest=40 * MB, unusable=5 * MB),
 )
 # Handed out: 360 of tensors, 30 of scratch space, 8 kept, and 2 of rounding. From the driver: 450.
 ALLOCATOR = "torch's allocator of the GPU's memory"
@@ -100,6 +102,18 @@ def test_a_gpus_tables_have_the_process_and_the_stages_on_the_gpu() -> None:
         "steady step": "450 MB", "saving": "420 MB",
     }  # fmt: skip
     assert "Orin" in memory_tables.heading(documents)
+    rows = {row.label: row.cells[0] for row in memory_tables.cache_rows(documents)}
+    assert {name: cell and cell.value for name, cell in rows.items()} == {
+        "Kept free": "49.0 MB", "Fragments": "9.00 MB", "Largest free block": "40.0 MB",
+        "Too small": "5.00 MB",
+    }  # fmt: skip
+
+
+def test_a_document_of_an_earlier_version_has_no_free_memory_of_the_allocator() -> None:
+    document = json.loads(json.dumps(describe_life(SETTINGS, LIFE).to_dict()))
+    assert Footprint.from_dict(document).allocator_cache["unusable"].value == 5 * MB
+    del document["allocator_cache"]
+    assert Footprint.from_dict(document).allocator_cache == {}
 
 
 def test_a_life_on_a_gpu_survives_the_way_through_a_pipe() -> None:
@@ -136,7 +150,5 @@ def test_no_gpu_is_said_in_one_line_and_the_cpu_has_none() -> None:
 
     assert engines.find("torch").device_memory("cpu") is None
     if not torch.cuda.is_available():
-        with pytest.raises(
-            InvalidValueError, match=r"--processor cuda: torch .* is a build for CPUs"
-        ):
+        with refused("no-gpu", "--processor cuda", "torch"):
             engines.find("torch").device_memory("cuda")

@@ -95,6 +95,9 @@ class Device:
     def absent(self, address: int, size: int) -> int:
         return 0
 
+    def cache(self) -> None:
+        pass
+
     def at_rest(self) -> int:
         return 8 * MB
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
-from wattstep.errors import InvalidValueError
 from wattstep.formats.nvidia_smi import parse
 from wattstep.formats.recording import FormatError, Recording
 
@@ -148,9 +148,9 @@ def test_a_damaged_row_is_named_by_its_line(row: str, problem: str) -> None:
 def test_bytes_that_are_no_text_damage_one_row_of_a_table_and_a_whole_report() -> None:
     data = TWO.encode().replace(b"61.50 W", b"61.50 W\xff")
     assert values(parse(data), "gpu0.power") == [60.5]
-    with pytest.raises(FormatError, match=r"line 2 .* no text"):  # which GPU came first is lost
+    with refused("bytes-not-text", "line 2"):  # which GPU came first is lost
         parse(TWO.encode().replace(b"60.50 W", b"\xff"))
-    with pytest.raises(FormatError, match=r"line 8 .* no text"):
+    with refused("bytes-not-text", "line 8"):
         parse(report("Sun Mar 2 15:02:02 2025", [1]).encode() + b"\n\xff")
 
 
@@ -200,15 +200,15 @@ def test_reasons_that_are_cut_are_not_taken_for_others() -> None:
         recording = parse((table + row[:keep]).encode(), interval_s=1)
         assert values(recording, "gpu0.throttle_reasons") == [0xA0]
         assert "line 3 is cut and was left out" in recording.notes
-    with pytest.raises(FormatError, match="line 2 is cut"):
+    with refused("no-gpu-values", "line 2"):
         parse(table[:-2].encode())
 
 
 def test_a_table_without_header_or_clock_says_what_to_do() -> None:
-    with pytest.raises(FormatError, match="noheader"):
+    with refused("no-header", "noheader"):
         parse(b"0, 2020/11/12 13:48:16.415, 99 %\n")
     table = b"utilization.gpu [%]\n1 %\n2 %\n"
-    with pytest.raises(InvalidValueError, match="how far apart"):
+    with refused("no-clock", "interval"):
         parse(table)
     recording = parse(table, interval_s=2)
     assert list(recording.t_ns["gpu0.utilization"]) == [0, 2 * SECOND]
@@ -297,11 +297,11 @@ BOMB = """<?xml version="1.0"?>
 
 
 def test_entities_and_other_documents_are_refused() -> None:
-    with pytest.raises(FormatError, match="document type"):
+    with refused("document-type"):
         parse(BOMB.encode())
     with pytest.raises(FormatError):
         parse(BOMB.encode("utf-16"))
-    with pytest.raises(FormatError, match="does not end"):
+    with refused("unfinished-report"):
         parse(b"<html></html>")
 
 
@@ -311,7 +311,7 @@ def test_a_damaged_report_is_named_by_its_line() -> None:
     with pytest.raises(FormatError) as caught:
         parse((good + bad).encode())
     assert caught.value.line == 11  # six lines, then the fifth, where <gpu> ends too early
-    with pytest.raises(FormatError, match="does not end"):
+    with refused("unfinished-report"):
         parse(good[:80].encode())
 
 

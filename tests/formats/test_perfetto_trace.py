@@ -13,6 +13,7 @@ from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+from tests.refusals import refused
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.perfetto_trace import parse, read
@@ -390,7 +391,7 @@ def test_a_packet_that_would_unpack_without_end_is_refused() -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match=r"trace\.pftrace: no such file"):
+    with refused("unreadable-file", "trace.pftrace"):
         read(tmp_path / "trace.pftrace")
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
-from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.tegrastats import parse
 from wattstep.formats.tegrastats_line import parse_line
@@ -238,7 +238,7 @@ def test_bare_rails_of_agx_xavier_are_no_temperatures() -> None:
 def test_a_named_board_is_believed() -> None:
     recording = parse(b"RAM 1/2MB CPU [1%@5] VDD_IN 7mW/8mW\n", board="jetson-tx2")
     assert with_role(recording, "power_total") == ["rail.vdd_in"]
-    with pytest.raises(InvalidValueError, match="no board"):
+    with refused("unknown-board"):
         parse(b"RAM 1/2MB CPU [1%@5] VDD_IN 7mW/8mW\n", board="jetson-tx9")
 
 
@@ -356,7 +356,7 @@ def test_an_impossible_load_is_a_gap() -> None:
     ],
 )  # fmt: skip
 def test_a_damaged_line_is_named_by_its_number(bad: str) -> None:
-    with pytest.raises(FormatError, match=r"^line 2 is no tegrastats") as caught:
+    with pytest.raises(FormatError, match=r"^line 2 ") as caught:
         parse(f"{SIMPLE}\n{bad}\n".encode(), interval_s=1)
     assert caught.value.line == 2
     recording = parse(f"{SIMPLE}\n{bad}\n{SIMPLE}\n".encode(), interval_s=1)
@@ -382,7 +382,7 @@ def test_a_few_damaged_lines_are_left_out_and_many_refuse_the_log() -> None:
     assert any("6 lines are damaged and left out (2, 301, 302, 501," in n for n in recording.notes)
     for number in range(10, 16):  # 12 of 1000 are more than 1 %
         lines[number] = lines[number][:15]
-    with pytest.raises(FormatError, match="line 2 is no tegrastats"):
+    with refused("not-a-rail", "line 2"):
         parse(("\n".join(lines) + "\n").encode("latin-1"))
 
 
@@ -399,7 +399,7 @@ def test_a_damaged_line_of_a_log_without_a_clock_keeps_its_time() -> None:
 
 @pytest.mark.parametrize("end", ["", "SWAP 0/7", "CPU [1%@5] VDD_IN 5/4"])
 def test_a_lone_line_that_does_not_end_may_be_cut(end: str) -> None:
-    with pytest.raises(FormatError, match=r"line 1 .* may be cut"):
+    with refused("cut-line", "line 1"):
         parse(f"RAM 1/2MB {end}".encode(), interval_s=1)
 
 
@@ -407,7 +407,7 @@ def test_a_lone_line_that_does_not_end_may_be_cut(end: str) -> None:
     "field", ["SWAP 0/7", "IRAM 0/252", "EMC_FREQ 1/2", "GR3D_FREQ 3/4", "APE 1/2", "VIC 1/2"]
 )
 def test_no_memory_and_no_engine_is_ever_a_rail(field: str) -> None:
-    with pytest.raises(FormatError, match="is no power rail"):
+    with refused("not-a-rail"):
         parse_line(f"RAM 1/2MB {field}")
 
 
@@ -441,12 +441,12 @@ def test_no_cut_gives_a_number_that_was_not_there() -> None:
 
 def test_lines_without_a_clock_need_their_distance() -> None:
     data = f"{SIMPLE}\n{SIMPLE}\n".encode()
-    with pytest.raises(InvalidValueError, match="how far apart"):
+    with refused("no-clock", "interval"):
         parse(data)
     recording = parse(data, interval_s=0.25)
     assert recording.clock == "counted"
     assert list(recording.t_ns["rail.vdd_in"]) == [0, 250_000_000]
-    with pytest.raises(InvalidValueError, match="apart"):
+    with refused("out-of-range", "apart"):
         parse(data, interval_s=math.inf)
 
 
@@ -537,7 +537,7 @@ def test_times_that_go_back_again_and_again_are_refused_where_sorting_makes_no_s
     """Two logs of ten lines a second, one behind the other's time by some ms, line by line."""
     stamps = [100 + (n // 2) / 10 + (0.51 if n % 2 else 0) for n in range(80)]
     data = "".join(f"{stamp:.2f}::{SIMPLE}\n" for stamp in stamps).encode()
-    with pytest.raises(FormatError, match=r"line 3 .*its time goes back"):
+    with refused("time-goes-back", "line 3"):
         parse(data)
 
 

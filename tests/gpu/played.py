@@ -2,17 +2,18 @@
 
 Time is the host's, in ns, and goes on only where host or device work: whatever a busy machine does,
 the truth is exact. Work in a stream begins when what came before it in that stream is done, and what
-it waits for; the host goes on at once, until too much is in the queues.
+it waits for; the host goes on at once, until too much is in the queues. A profiler
+(`tests.gpu.profiling`) that watches costs host and device what it is told to cost.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -49,6 +50,9 @@ class Work:
         asked_ns: When the host had asked for it.
         start_ns: Begin, on the host's clock.
         end_ns: End.
+        called_ns: When the host began to ask for it.
+        lasting_ns: How long it takes where nobody watches.
+        bytes: Of a copy or fill.
     """
 
     name: str
@@ -56,6 +60,29 @@ class Work:
     asked_ns: int
     start_ns: int
     end_ns: int
+    called_ns: int
+    lasting_ns: int
+    bytes: int = 0
+
+
+class Watching(Protocol):
+    """A profiler that is running.
+
+    Attributes:
+        between_ns: By how much each piece of work begins later.
+        within_ns: By how much each lasts longer.
+    """
+
+    between_ns: int
+    within_ns: int
+
+    def call(self, name: str) -> AbstractContextManager[None]:
+        """Around a call of the runtime."""
+        ...
+
+    def saw(self, work: Work) -> None:
+        """A piece of work that the call that is running has asked for."""
+        ...
 
 
 @dataclass(eq=False)
@@ -72,9 +99,14 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """What comes next waits for an event of another stream."""
-        self.gpu.host.work(CALL_NS)
+        with self.gpu.call("cudaStreamWaitEvent"):
+            self.gpu.host.work(CALL_NS)
         assert event.at_ns is not None
         self.done_ns = max(self.done_ns, event.at_ns)
+
+    def synchronize(self) -> None:
+        """The host waits for what is in this stream."""
+        self.gpu.wait_until(self.done_ns, "cudaStreamSynchronize")
 
 
 @dataclass(eq=False)
@@ -88,7 +120,8 @@ class Event:
         self.gpu = gpu = self.gpu if stream is None else stream.gpu
         gpu.fail_if_lost()
         assert gpu.graph is None, "an event was recorded into a graph that is being captured"
-        gpu.host.work(CALL_NS)
+        with gpu.call("cudaEventRecord"):
+            gpu.host.work(CALL_NS)
         stream = stream or gpu.current
         before = max(each.done_ns for each in gpu._streams) if gpu.one_queue else stream.done_ns
         self.at_ns = stream.done_ns = max(before, gpu.host.now_ns + LATENCY_NS)
@@ -102,7 +135,7 @@ class Event:
 
     def synchronize(self) -> None:
         assert self.at_ns is not None
-        self.gpu.wait_until(self.at_ns)
+        self.gpu.wait_until(self.at_ns, "cudaEventSynchronize")
 
     def elapsed_time(self, other: Event) -> float:
         """In ms, as a float of 32 bits, by the device's own clock; both must have been reached."""
@@ -125,8 +158,13 @@ class Gpu:
         tick_ns: Of its timestamps.
         first_use_ns: What the first use of a kernel's name costs the host: loading, autotuning.
         one_queue: Whether streams share one queue: an event comes after all work of any.
+        profiler: That is running.
         ran: All that ran.
         marks: Of each event: when the host asked for it, and when the device came to it.
+        blocks: Of the allocator's segments, each with its size and whether it is in use; None: one
+            segment, whose end is free.
+        flushes: How often the allocator gave its cache back before it could serve.
+        waits: Of each call that waited: its begin and end on the host.
     """
 
     host: Host
@@ -135,8 +173,10 @@ class Gpu:
     tick_ns: int = 32
     first_use_ns: int = 0
     one_queue: bool = False
+    profiler: Watching | None = None
     ran: list[Work] = field(default_factory=list)
     marks: list[tuple[int, int]] = field(default_factory=list)
+    waits: list[tuple[int, int]] = field(default_factory=list)
     allocated: int = 1
     reserved: int = 1
     most_allocated: int = 1
@@ -148,6 +188,8 @@ class Gpu:
     uuid: str = ""
     bus: int = 1
     graph: list[tuple[str, float, int]] | None = None
+    blocks: list[list[tuple[int, bool]]] | None = None
+    flushes: int = 0
 
     def __post_init__(self) -> None:
         self.current = Stream(self)
@@ -162,8 +204,25 @@ class Gpu:
         self._streams.append(Stream(self, len(self._streams)))
         return self._streams[-1]
 
+    def call(self, name: str) -> AbstractContextManager[None]:
+        """Around a call of the runtime, which a profiler sees."""
+        return nullcontext() if self.profiler is None else self.profiler.call(name)
+
     def launch(self, name: str, ns: float, stream: Stream | None = None) -> None:
         """Asks for a kernel or copy of so many ns."""
+        self._asked("cudaLaunchKernel", name, ns, stream)
+
+    def copy(self, direction: str, size: int, ns: float, stream: Stream | None = None) -> None:
+        """Asks for a copy ("HtoD", "DtoH", "DtoD"), as torch does from memory that is pinned."""
+        ends = {"H": "Pinned", "D": "Device"}
+        name = f"Memcpy {direction} ({ends[direction[0]]} -> {ends[direction[-1]]})"
+        self._asked("cudaMemcpyAsync", name, ns, stream, size)
+
+    def fill(self, size: int, ns: float, stream: Stream | None = None) -> None:
+        """Asks for a fill."""
+        self._asked("cudaMemsetAsync", "Memset (Device)", ns, stream, size)
+
+    def _asked(self, call: str, name: str, ns: float, stream: Stream | None, size: int = 0) -> None:
         stream = stream or self.current
         self.fail_if_lost()
         if name not in self._names:
@@ -172,19 +231,27 @@ class Gpu:
         if self.graph is not None:
             self.graph.append((name, ns, stream.number))
             return
-        self.host.work(LAUNCH_NS)
-        self._ask(name, ns, stream)
+        with self.call(call):
+            called = self.host.now_ns
+            self.host.work(LAUNCH_NS)
+            self._ask(name, ns, stream, called, size)
 
-    def _ask(self, name: str, ns: float, stream: Stream) -> None:
-        host, queue = self.host, self._queue
+    def _ask(self, name: str, ns: float, stream: Stream, called: int, size: int = 0) -> None:
+        host, queue, profiler = self.host, self._queue, self.profiler
         while queue and queue[0] <= host.now_ns:
             queue.popleft()
         if len(queue) >= QUEUE:
             host.now_ns = max(host.now_ns, queue.popleft())
-        start = max(stream.done_ns, host.now_ns + LATENCY_NS)
-        stream.done_ns = start + round(ns)
+        between, within = (0, 0) if profiler is None else (profiler.between_ns, profiler.within_ns)
+        start = max(stream.done_ns, host.now_ns + LATENCY_NS) + between
+        stream.done_ns = start + round(ns) + within
         queue.append(stream.done_ns)
-        self.ran.append(Work(name, stream.number, host.now_ns, start, stream.done_ns))
+        work = Work(
+            name, stream.number, host.now_ns, start, stream.done_ns, called, round(ns), size
+        )
+        self.ran.append(work)
+        if profiler is not None:
+            profiler.saw(work)
 
     def capture(self, work: Callable[[], None]) -> list[tuple[str, float, int]]:
         """Captures a graph; the host works as if it asked, the device does nothing."""
@@ -195,23 +262,34 @@ class Gpu:
 
     def replay(self, graph: list[tuple[str, float, int]]) -> None:
         """Launches a graph: one call."""
-        self.host.work(LAUNCH_NS)
-        for name, ns, number in graph:
-            self._ask(name, ns, self._streams[number])
+        with self.call("cudaGraphLaunch"):
+            called = self.host.now_ns
+            self.host.work(LAUNCH_NS)
+            for name, ns, number in graph:
+                self._ask(name, ns, self._streams[number], called)
 
     def allocate(self, size: int) -> None:
-        """The allocator hands out so much more, or less; what it has from the driver stays."""
+        """The allocator hands out so much more, or less; what it has from the driver stays.
+
+        Raises:
+            RuntimeError: As torch's, where the device has no more.
+        """
+        if self.allocated + size > self.total:
+            raise RuntimeError(f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB.")
         self.allocated += size
         self.reserved = max(self.reserved, self.allocated)
         self.most_allocated = max(self.most_allocated, self.allocated)
         self.most_reserved = max(self.most_reserved, self.reserved)
 
-    def wait_until(self, at_ns: int) -> None:
+    def wait_until(self, at_ns: int, call: str = "cudaDeviceSynchronize") -> None:
         """The host waits, and hears of it a little later."""
         self.fail_if_lost()
-        self.host.work(CALL_NS)
-        if at_ns > self.host.now_ns:
-            self.host.now_ns = at_ns + WAKE_NS
+        with self.call(call):
+            began = self.host.now_ns
+            self.host.work(CALL_NS)
+            if at_ns > self.host.now_ns:
+                self.host.now_ns = at_ns + WAKE_NS
+            self.waits.append((began, self.host.now_ns))
 
     def own_clock(self, host_ns: int) -> int:
         """The device's own time at a time of the host."""
@@ -259,6 +337,44 @@ class Cuda:
     def max_memory_reserved(self, number: int | None = None) -> int:
         return self._gpu(number).most_reserved
 
+    def reset_peak_memory_stats(self, number: int | None = None) -> None:
+        gpu = self._gpu(number)
+        gpu.most_allocated, gpu.most_reserved = gpu.allocated, gpu.reserved
+
+    def empty_cache(self) -> None:
+        gpu = self._gpu(None)
+        gpu.reserved = gpu.allocated
+
+    def mem_get_info(self, number: int | None = None) -> tuple[int, int]:
+        gpu = self._gpu(number)
+        return gpu.total - gpu.reserved, gpu.total
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        """Segments of all devices, as far as they are read."""
+        return [
+            {
+                "device": number,
+                "blocks": [
+                    {"size": size, "state": "active_allocated" if used else "inactive"}
+                    for size, used in segment
+                ],
+            }
+            for number, gpu in enumerate(self.gpus)
+            for segment in (
+                [[(gpu.allocated, True), (gpu.reserved - gpu.allocated, False)]]
+                if gpu.blocks is None
+                else gpu.blocks
+            )
+        ]
+
+    def memory_stats(self, number: int | None = None) -> dict[str, int]:
+        gpu = self._gpu(number)
+        split = gpu.most_reserved - gpu.allocated
+        return {"inactive_split_bytes.all.peak": split, "num_alloc_retries": gpu.flushes}
+
+    def get_device_name(self, number: int | None = None) -> str:
+        return self._gpu(number).name
+
     def get_device_properties(self, number: int | None = None) -> SimpleNamespace:
         gpu = self._gpu(number)
         facts = {"uuid": gpu.uuid, "pci_bus_id": gpu.bus, "pci_domain_id": 0, "pci_device_id": 0}
@@ -292,6 +408,9 @@ class Cuda:
         before, stream.gpu.current = stream.gpu.current, stream
         yield
         stream.gpu.current = before
+
+    def _sleep(self, cycles: int) -> None:
+        self._gpu(None).launch("spin_kernel", cycles)
 
     def Stream(self, number: int, priority: int = 0) -> Stream:
         self._gpu(number).host.work(CALL_NS)

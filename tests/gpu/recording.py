@@ -21,6 +21,7 @@ from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.run.run import Run
 from wattstep.schema.journal import (
+    DEVICE_OPERATIONS,
     JOURNAL,
     OPERATION,
     OPERATION_FIELDS,
@@ -32,7 +33,6 @@ from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.tracer import Code, TracedStep, Tracer
 from wattstep.store.convert import convert
 from wattstep.store.files import create_folder, read_info, write_info
-from wattstep.store.marks import MarkJournal
 
 INFO = RunInfo(
     state="recording",
@@ -58,7 +58,8 @@ class PlayedRecording:
         path: Of the run.
         cuda: The stand-in for `torch.cuda`.
         follows: Whether the device is followed from the first step on.
-        tracer: Traces steps on the host, as where kernels may not be seen; None: nothing is traced.
+        tracer: An engine that traces, e.g. `HostTracer` where kernels may not be seen; None: nothing is
+            traced.
         about: Fields of the run's description.
 
     Attributes:
@@ -73,7 +74,7 @@ class PlayedRecording:
         cuda: Cuda,
         *,
         follows: bool = True,
-        tracer: HostTracer | None = None,
+        tracer: Any = None,
         **about: Any,
     ) -> None:
         self.path, self.cuda = path, cuda
@@ -81,14 +82,18 @@ class PlayedRecording:
         create_folder(path)
         write_info(path, replace(INFO, **{"trace": trace, **about}))
         self.problems: list[OSError] = []
-        self._marks = MarkJournal(path / JOURNAL)
-        self._operations = os.open(path / JOURNAL / OPERATIONS, os.O_WRONLY | os.O_CREAT)
-        windows = Windows(
-            TraceMode.parse(trace), 3, self._marks, self._operations, print, lambda: tracer
-        )
         self.steps = StepMarker(0, 3, lambda: None, self.problems.append)
-        self.steps.start(self._marks, windows, own_clock=False)
-        self.code = self._marks.code
+        self.steps.open(path / JOURNAL)
+        self._files = [
+            os.open(path / JOURNAL / name, os.O_WRONLY | os.O_CREAT)
+            for name in (OPERATIONS, DEVICE_OPERATIONS)
+        ]
+        windows = Windows(
+            TraceMode.parse(trace), 3, self.steps, self._files[0], print, lambda: tracer,
+            devices=self._files[1],
+        )  # fmt: skip
+        self.steps.start(windows, own_clock=False)
+        self.code = self.steps.code
         if follows:
             self.follow()
 
@@ -96,11 +101,11 @@ class PlayedRecording:
         """As the recorder does, once it finds the device."""
         queue = find_queue(self.cuda)
         assert queue is not None
-        self.steps.follow_device(DeviceTimeline(queue, self._marks))
+        self.steps.follow_device(DeviceTimeline(queue, self.steps))
 
     def memory(self, category: str, size: int) -> None:
         """As `Recorder.memory`."""
-        self._marks.add(Mark.MEMORY, self._marks.code("memory", category), float(size))
+        self.steps.add(Mark.MEMORY, self.steps.code("memory", category), float(size))
 
     def sample(self, sampled: Sequence[Sampled], begin_ns: int, end_ns: int) -> None:
         """What a sampler read meanwhile, once it is known what the device did."""
@@ -126,8 +131,9 @@ class PlayedRecording:
 
     def kill(self) -> Run:
         """Ends it without a word, and opens the run."""
-        self._marks.close()
-        os.close(self._operations)
+        self.steps.close()
+        for file in self._files:
+            os.close(file)
         convert(self.path)
         return Run(self.path)
 
@@ -139,7 +145,10 @@ def played_time(host: Host) -> Iterator[None]:
         clock: Callable[[], int] = host.perf_counter_ns
         for module in ("marking", "device_timeline"):
             patch.setattr(f"wattstep.record.{module}.perf_counter_ns", clock)
-        patch.setattr("wattstep.store.marks.time", _Time(clock))
+        for module in ("store.marks", "record.tracing.windows", "engines.marked_tracer"):
+            patch.setattr(f"wattstep.{module}.time", _Time(clock))
+        # How long threads of this machine wait for a core has no place in it.
+        patch.setattr("wattstep.record.tracing.windows.waits", dict)
         patch.setattr("wattstep.record.device_timeline.sleep", lambda s: host.work(1e9 * s))
         yield
 

@@ -28,7 +28,7 @@ BATCHES = (4, 16)
 IDLE_W, BUSY_W = 3.0, 15.0  # of the GPU
 CORES = {
     "kind": "cores",
-    "clusters": [{"kind": "A", "cores": [0, 1]}, {"kind": "B", "cores": [2, 3]}],
+    "clusters": [{"kind": "A", "cores": [0]}, {"kind": "B", "cores": [1, 2, 3]}],
 }
 
 
@@ -116,10 +116,15 @@ def made(
     return Sampled(channel=channel, raw=raw, every_ns=MS)  # type: ignore[arg-type]
 
 
-def trained(path: Path, machine: Machine, batch: int) -> tuple[Run, float, float]:
-    """The run; the GPU's true load and its energy in J a step, over the steps that count."""
+def trained(
+    path: Path, machine: Machine, batch: int, workload: str = "resnet50", ms: float = 3.0
+) -> tuple[Run, float, float]:
+    """The run; the GPU's true load and its energy in J a step, over the steps that count.
+
+    A sample takes so many ms of the GPU.
+    """
     host, gpu, cuda = played()
-    about = {"device": {"cores": 4, **CORES}, "batch_size": batch, "workload": "resnet50"}
+    about = {"device": {"cores": 4, **CORES}, "batch_size": batch, "workload": workload}
     with played_time(host):
         recording = PlayedRecording(path, cuda, trace="none", **about)
         gpu.allocate(100 * MB)
@@ -127,23 +132,24 @@ def trained(path: Path, machine: Machine, batch: int) -> tuple[Run, float, float
             recording.memory(f"{DEVICE}{category}", 20 * MB)
         begun = host.now_ns
         for _ in range(60):
-            recording.steps.begin(float(batch))
+            recording.steps.samples = float(batch)
+            step_begun = recording.steps.begin()
             recording.steps.mark("data")
             host.work(12 * MS)
             recording.steps.mark("forward")
             gpu.allocate(batch * 8 * MB)
-            gpu.launch("forward", batch * 1.0 * MS)
+            gpu.launch("forward", batch * ms / 3 * MS)
             recording.steps.mark("backward")
-            gpu.launch("backward", batch * 2.0 * MS)
+            gpu.launch("backward", batch * ms * 2 / 3 * MS)
             cuda.synchronize()
             gpu.allocate(-batch * 8 * MB)
-            recording.steps.end(0.5)
+            recording.steps.end(step_begun, 0.5)
         ended = host.now_ns
         recording.steps.leave_device(wait=True)
         recording.steps.stop()
         recording.sample(machine.sampled(gpu), begun, ended)
         run = recording.kill()
-    busy = batch * 3.0 * MS
+    busy = batch * ms * MS
     step = float(run.metrics["step_time"].value or 0.0)
     return run, busy * 1e-9 / step, IDLE_W * step + (BUSY_W - IDLE_W) * busy * 1e-9
 
@@ -258,3 +264,28 @@ def test_every_observation_has_a_verdict_or_says_what_is_missing(runs: Runs) -> 
     else:
         assert observed[6].cases[0].reason == "no rail of cpu and memory alone"
         assert "no total" in str(observed[7].cases[0].reason)
+
+
+def test_idle_cores_and_throughput_are_those_of_the_training(runs: Runs) -> None:
+    _, found = runs
+    drawn = drawn_of(found)
+    idle = cells(drawn[5], "idle")
+    # The first core sleeps whole windows through only while the GPU works, the others never do.
+    assert [idle[1:4], idle[5:8]] == [[0.0] * 3] * 2
+    assert 0 < idle[0] < found[0][1]
+    assert idle[0] < idle[4] < found[1][1]
+    # 12 ms of the host, then 3 ms of the GPU a sample.
+    true = [batch / (12e-3 + batch * 3e-3) for batch in BATCHES]
+    assert cells(drawn[8], "throughput") == pytest.approx(true, rel=5e-3)
+
+
+def test_cores_of_two_kinds_and_two_domains_are_told_apart(runs: Runs, tmp_path: Path) -> None:
+    """Beside the vision model a language model, whose GPU works a third as long a sample."""
+    kind, found = runs
+    machine = Machine(jetson=kind == "jetson")
+    other, load, _ = trained(tmp_path / "run", machine, 16, "char-cnn", ms=0.4)
+    observed = observed_of([*found, (other, load, 0.0)])
+    assert observed[4].verdict == "holds"
+    assert observed[5].verdict == "holds"
+    (pair,) = (case.figures() for case in observed[5].cases)
+    assert abs(pair["difference"].value or 0.0) == pytest.approx(found[1][1] - load, abs=0.01)

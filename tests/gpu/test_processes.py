@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import wattstep
@@ -28,8 +29,8 @@ def start(run: Path, steps: int = 60, number: int = 0, **environment: str) -> su
     )
 
 
-def trained(run: Path, number: int = 0, **environment: str) -> Run:
-    with start(run, number=number, **environment) as process:
+def trained(run: Path, number: int = 0, steps: int = 60, **environment: str) -> Run:
+    with start(run, steps, number=number, **environment) as process:
         process.communicate(timeout=60)
     assert process.returncode == 0
     return wattstep.load(run)
@@ -89,6 +90,20 @@ def test_an_instance_of_a_gpu_that_is_cut(tmp_path: Path) -> None:
     (power,) = (c for c in run.series.channels.values() if c.role == "energy_part")
     assert power.name == "gpu1.energy"
     assert "of the whole card, which is cut into 2 instances" in power.note
+
+
+def test_a_gpu_whose_driver_loses_it_in_the_middle_keeps_what_was_read(tmp_path: Path) -> None:
+    """Its events still come: what is lost is the driver's readings, from there on, with the reason."""
+    run = trained(tmp_path / "run", steps=150, PLAYED_NVML="lost")
+    assert "nvml" in run.info.lost
+    assert any("GPU 1" in note and "error 15" in note for note in run.info.notes)
+    t_ns, value = run.series.raw("gpu1.energy")
+    known = np.isfinite(value)  # a read that fails is a gap
+    assert 0 < known.sum() < len(known)
+    assert t_ns[known][-1] <= run.info.lost["nvml"] <= run.series.steps.end_ns[-1]
+    assert np.isfinite(run.series.raw("gpu1.utilization")[1]).all()  # what is still told goes on
+    assert run.series.steps.device == "gpu0"
+    assert len(run.series.steps.index) == 150
 
 
 def test_a_driver_that_is_newer_than_the_bindings(tmp_path: Path) -> None:

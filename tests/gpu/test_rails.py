@@ -16,9 +16,10 @@ from tests.run.imported.made import imported
 from tests.run.made import Worked, import_made
 
 import wattstep
+from wattstep.attribution.gpu_copies import copies_of
 from wattstep.attribution.overhead_compensation import TracedRows, compensate_device
 from wattstep.attribution.tables.regression_input import Process, process_of
-from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, copies_of, side_of
+from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, side_of
 from wattstep.attribution.tables.total_by_rails import rails_of_total
 from wattstep.recorded.phases import Phases
 from wattstep.run.run import Run, load
@@ -332,3 +333,43 @@ def test_of_an_imported_trace_the_card_s_energy_is_its_kernels_and_its_idle_time
     assert rests == pytest.approx(0.3018, rel=0.06)
     whole = document["metrics"]["energy_per_step"]["value"]
     assert rests + rows["kernel"]["value"] == pytest.approx(whole, rel=1e-6)
+
+
+@pytest.mark.parametrize("every_ms", [1.0, 40.0], ids=["finely sampled", "coarsely sampled"])
+def test_a_total_without_a_rail_of_the_gpu_is_never_told_by_time(
+    tmp_path: Path, every_ms: float
+) -> None:
+    """What regression tells is attributed and says so; what it does not has the reason, and no figure.
+
+    20 W while the kernel runs (40 of 100 ms), 5 W else, beside a host that loads for 90 ms: by time,
+    which both share where they overlap, the kernel would have 0.5 of the 1.1 J.
+    """
+    operations = []
+    for n in range(60):
+        operations.append(Worked(name="load", step=n, start=100 * n + 5, end=100 * n + 95))
+        operations.append(
+            Worked(
+                name="kernel", step=n, start=100 * n + 50, end=100 * n + 90, processor="gpu0",
+                thread=1 << 50,
+            )
+        )  # fmt: skip
+    times = np.arange(0, 6000.0 + every_ms, every_ms)
+    samples = [(float(t), (20.0 if 50 <= t % 100 < 90 else 5.0) + 0.01 * (t % 7)) for t in times]
+    total = replace(channel("VDD_IN", "system"), source="power.csv", role="power_total")
+    run = load(
+        import_made(
+            tmp_path / "run", imported(), steps=[(100.0 * n, 100.0 * n + 100) for n in range(60)],
+            operations=operations, samples=[(total, "power.csv", samples)],
+        )
+    )  # fmt: skip
+    for row in run.document()["operations"]:
+        energy = row["energy"]
+        if every_ms > 1:
+            assert energy["status"] == "missing"
+            assert "cannot be distinguished" in energy["reason"]
+        else:
+            assert energy["status"] == "attributed"
+            assert energy["method"].startswith("regression of samples on operation times")
+    if every_ms == 1:
+        kernel = next(r for r in run.document()["operations"] if r["name"] == "kernel")["energy"]
+        assert kernel["low"] > 0.6

@@ -24,14 +24,6 @@ from wattstep.schema.run_documents import GpuFacts
 KERNEL_NS = 3_000_000
 
 
-class PlayedCuda(Cuda):
-    """With what the page asks for beside."""
-
-    def mem_get_info(self, number: int | None = None) -> tuple[int, int]:
-        gpu = self.gpus[0]
-        return gpu.total - gpu.reserved, gpu.total
-
-
 class PlayedTorch(TorchEngine):
     """torch's engine, on a machine whose GPU is played.
 
@@ -39,7 +31,7 @@ class PlayedTorch(TorchEngine):
         cuda: Of one GPU.
     """
 
-    def __init__(self, cuda: PlayedCuda) -> None:
+    def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
 
     def prepare(self, *given: Any, **named: Any) -> Trainer:
@@ -72,7 +64,7 @@ def main() -> int:
     import gpu_truth
 
     gpu = Gpu(RealHost(0), name="Played GPU", uuid=UUIDS[1][4:], bus=2)
-    cuda = PlayedCuda(gpu)
+    cuda = Cuda(gpu)
     machine = gpu_truth.Machine(
         processor="cuda", device=torch.device("cpu"), engine=PlayedTorch(cuda), cuda=cuda,
         batch=1, warmup=3, block=3,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from wattstep.cli.demo import RECORDING as ORIN
-from wattstep.errors import InvalidValueError
 from wattstep.formats.plain_csv import SUM, parse
 from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.recorded.period.even_beat import even_beat
@@ -143,9 +143,9 @@ def test_units_are_stated_for_all_columns_or_for_one() -> None:
     assert {c.name: c.unit for c in recording.channels} == {
         "board": "W", "gpu_temp": "°C", "load": "ratio",
     }  # fmt: skip
-    with pytest.raises(InvalidValueError, match="there are columns"):
+    with refused("no-such-column", "t_s, board"):
         parse(text, units=("nobody=mW",))
-    with pytest.raises(InvalidValueError, match="one of W"):
+    with refused("unknown-unit", "one of W"):
         parse(text, units=("horsepower",))
 
 

@@ -6,10 +6,10 @@ import sys
 from importlib.machinery import ModuleSpec
 
 import pytest
+from tests.refusals import refused
 
 import wattstep
 from wattstep import integrations
-from wattstep.errors import MissingPartError
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_the_installed_trainer_is_meant(there: set[str]) -> None:
 
 def test_of_two_the_imported_one_is_meant(there: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     there.update(integrations.TRAINERS)
-    with pytest.raises(MissingPartError, match="both here: write from"):
+    with refused("several-trainers", "from wattstep.integrations.lightning"):
         integrations._trainer()
     monkeypatch.setitem(sys.modules, "transformers.trainer", sys)
     assert integrations._trainer() == "wattstep.integrations.transformers"
@@ -48,7 +48,7 @@ def test_a_library_that_another_has_loaded_is_not_meant(
 
 
 def test_without_a_trainer_the_recorder_is_named(there: set[str]) -> None:
-    with pytest.raises(MissingPartError, match="records any other training"):
+    with refused("no-trainer", "wattstep.Recorder"):
         integrations._trainer()
 
 

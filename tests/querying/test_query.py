@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from tests.querying.made import WATTS, made
+from tests.refusals import refused
 from tests.run.made import MS
 
 import wattstep
-from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.report.query import ask
 from wattstep.report.query.tables import TABLES
 from wattstep.schema.figure import Figure
@@ -147,7 +147,7 @@ def test_an_empty_folder_has_tables_without_rows(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DamagedRunError, match="no such folder"):
+    with refused("no-such-store", "nowhere"):
         wattstep.query("SELECT 1", runs=tmp_path / "nowhere")
 
 
@@ -200,7 +200,7 @@ def test_runs_of_one_name_in_two_folders_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_not_there_is_named_with_one_that_is(store: Path) -> None:
-    with pytest.raises(InvalidValueError, match=r'no table stepps: Did you mean "steps"'):
+    with refused("query-failed", "stepps", 'Did you mean "steps"'):
         wattstep.query("SELECT * FROM stepps", runs=store)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.explaining.made import ceilings, measured
+from tests.refusals import refused
 
-from wattstep.errors import DamagedRunError
 from wattstep.schema.ceilings import Ceilings, Level
 
 
@@ -45,5 +45,5 @@ def test_what_touches_more_than_a_cache_finds_it_in_memory() -> None:
                  {**ceilings().to_dict(), "compute": {"a": {"value": 1}}}]
 )  # fmt: skip
 def test_what_is_no_record_is_refused(document: Any) -> None:
-    with pytest.raises(DamagedRunError, match="no measured ceilings"):
+    with refused("damaged-ceilings"):
         Ceilings.from_dict(document)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 
-from wattstep.errors import DamagedRunError
 from wattstep.run import load
 from wattstep.schema.figure import Figure, Status
 from wattstep.schema.figures import Figures, Metrics
@@ -104,7 +104,7 @@ def test_a_report_of_a_newer_version_loses_what_is_not_known_and_nothing_else() 
     ],
 )
 def test_a_garbled_report_is_refused_and_says_which_part(name: str, part: object) -> None:
-    with pytest.raises(DamagedRunError, match=f"the report garbles its {name}"):
+    with refused("damaged-report", name):
         RunReport.from_dict({name: part})
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from tests.refusals import refused
 from tests.run.played import record_played
 from typer.testing import CliRunner
 
@@ -124,26 +124,26 @@ def test_a_rail_that_is_not_there_is_refused(copy: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "id", "named"),
     [
-        ("{", "Expecting"),
-        ("[]", "no calibration"),
-        ('{"calibrations": {"total": 3}}', "no numbers"),
-        ('{"device": {"model": "another board"}, "calibrations": {}}', "is of another board"),
+        ("{", "unreadable-calibration", "Expecting"),
+        ("[]", "no-calibration", "c.json"),
+        ('{"calibrations": {"total": 3}}', "no-calibration", "total"),
+        ('{"device": {"model": "another board"}, "calibrations": {}}', "other-board", ""),
     ],
 )
 def test_a_calibration_of_another_board_or_none_is_refused(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, id: str, named: str
 ) -> None:
     (tmp_path / "c.json").write_text(text)
-    with pytest.raises(InvalidValueError, match=re.escape(said)):
+    with refused(id, named):
         read_calibration(tmp_path / "c.json")
-    with pytest.raises(InvalidValueError, match="no such file"):
+    with refused("unreadable-calibration", "none.json"):
         read_calibration(tmp_path / "none.json")
 
 
 def test_percentages() -> None:
     assert parse_percent("0.5%") == 0.005
     for wrong in ("0.5", "-1%", "100%", "a%"):
-        with pytest.raises(InvalidValueError, match="--accuracy"):
+        with refused("malformed-percentage", "--accuracy"):
             parse_percent(wrong)

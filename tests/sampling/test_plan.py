@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.refusals import refused
 from tests.sampling.conftest import a_read
 
 from wattstep.errors import InvalidValueError
@@ -49,7 +50,7 @@ def test_a_read_is_never_done_more_often_than_its_least_period(
 
 def test_one_millisecond_is_the_finest_interval() -> None:
     assert make_plan({}, 0.001).period_s == 0.001
-    with pytest.raises(InvalidValueError, match=r"--interval 0.5ms is too fine: 1ms is the finest"):
+    with refused("interval-too-fine", "--interval 0.5ms", "1ms"):
         make_plan({}, 0.0005)
     with pytest.raises(InvalidValueError):
         make_plan({}, float("nan"))

@@ -219,6 +219,11 @@ def test_what_the_power_sensor_sees_depends_on_the_product(
     found = Nvml().probe(ROOT, 1)
     power = channels_of(found)["gpu0.power"]
     assert (power.observed_share, power.window_s) == (share, window_s)
+    energy = channels_of(found)["gpu0.energy"]
+    assert energy.observed_share == share
+    words = "is not published" if share is None else "a quarter of the time"
+    assert words in energy.note
+    assert words in power.note
     assert first_values(found)["gpu0.power"] == pytest.approx(71.5 if instant else 60.123)
 
 
@@ -419,7 +424,7 @@ def test_the_real_bindings_read_a_library_of_c(tmp_path: Path) -> None:
         text=True,
     ).stdout
     assert json.loads(said) == {
-        "gpu0.energy": [pytest.approx(123456.789), None, None],
+        "gpu0.energy": [pytest.approx(123456.789), None, 0.25],
         "gpu0.power": [pytest.approx(54.321), None, 0.25],
         "gpu0.utilization": [0.88, None, None],
         "gpu0.memory_controller_utilization": [0.12, None, None],

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 from tests.comparison.made import recorded
+from tests.refusals import refused
 from tests.serving.served import Server
 
-from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.schema.journal import JOURNAL
 from wattstep.serve.auth import Guard
 from wattstep.serve.cache import Cache
@@ -187,7 +187,7 @@ def test_a_place_that_is_taken_again_is_not_written_over(tmp_path: Path) -> None
     store, trash = made(tmp_path)
     id = trash.move(list(store.look().values()))
     recorded(tmp_path / "runs" / "one")
-    with pytest.raises(InvalidValueError, match="its place is taken"):
+    with refused("place-taken", "one"):
         trash.restore(id)
     assert (tmp_path / "runs" / TRASH / id / "one" / "run.json").exists()
 
@@ -321,7 +321,7 @@ def test_on_a_full_disk_a_run_is_still_deleted_for_good_and_never_by_halves(tmp_
     site.trash = FullTrash(site.store)
     changing = WriteRoutes(site, Pages(site.guard))
     entries = list(site.store.look().values())
-    with pytest.raises(RecordingError, match="No space left"):
+    with refused("delete-failed", "No space left"):
         changing.let_go(entries, forever=False)
     assert (tmp_path / "runs" / "one" / "run.json").exists()
     assert changing.let_go(entries, forever=True) == ""

@@ -15,36 +15,37 @@ from pathlib import Path
 
 import pytest
 from tests.comparison.made import recorded
+from tests.refusals import id_in
 from tests.serving.served import STARTS_S, serving
 from tests.waiting import until
 
 COMMAND = [sys.executable, "-m", "wattstep", "serve"]
 
 
-def refused(*arguments: str) -> str:
-    """What the command says when it cannot start."""
-    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=STARTS_S)
+def refusal(*arguments: str) -> tuple[str, str]:
+    """Id and line of the command that cannot start."""
+    ended = subprocess.run(
+        [*COMMAND, *arguments, "--json"], capture_output=True, text=True, timeout=STARTS_S
+    )
     assert ended.returncode == 2, ended
-    assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1, ended.stderr
-    return ended.stderr
+    return id_in(ended.stdout), ended.stderr
 
 
 def test_a_port_that_is_taken_is_named_with_what_to_do(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refused(str(tmp_path), "--port", str(port))
-    assert (
-        said
-        == f"wattstep: port {port} is taken: give another with --port, or --port 0 for a free one\n"
-    )
+        id, line = refusal(str(tmp_path), "--port", str(port))
+    assert id == "port-taken"
+    assert f"port {port} " in line
+    assert "--port 0" in line
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     recorded(tmp_path / "run")
-    assert "there is no such folder" in refused(str(tmp_path / "nothing"))
-    assert "is a run: give the folder that holds it" in refused(str(tmp_path / "run"))
-    assert "--host" in refused(str(tmp_path), "--host", "no.such.host.invalid", "--port", "0")
+    assert refusal(str(tmp_path / "nothing"))[0] == "no-such-folder"
+    assert refusal(str(tmp_path / "run"))[0] == "run-as-folder"
+    assert "--host" in refusal(str(tmp_path), "--host", "no.such.host.invalid", "--port", "0")[1]
 
 
 def test_the_document_says_where_it_is_and_ctrl_c_ends_it(tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.refusals import refused
 
-from wattstep.errors import RunExistsError
 from wattstep.schema.journal import JOURNAL
 from wattstep.store.files import create_folder, remove_empty
 
@@ -29,5 +28,5 @@ def test_folders_are_removed_as_far_as_nothing_is_in_them(tmp_path: Path) -> Non
 
 def test_a_folder_that_is_taken_is_refused(tmp_path: Path) -> None:
     create_folder(tmp_path / "run")
-    with pytest.raises(RunExistsError, match="exists already"):
+    with refused("run-exists"):
         create_folder(tmp_path / "run")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
-from wattstep.errors import RunExistsError
 from wattstep.store.files import create_folder
 from wattstep.store.lock import RunLock, is_locked, is_recording, lock_folder
 
@@ -64,7 +64,7 @@ def seen_from_elsewhere(run: Path) -> bool:
 def test_a_run_records_while_its_recorder_lives(run: Path, holder: subprocess.Popen[str]) -> None:
     assert is_recording(run)
     assert seen_from_elsewhere(run)
-    with pytest.raises(RunExistsError, match="is being written by another process"):
+    with refused("being-written"):
         RunLock(run)
 
 

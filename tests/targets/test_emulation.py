@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.refusals import refused
 
-from wattstep.errors import RecordingError
 from wattstep.record.hosts.emulation.host import EmulatedHost, open_host
 from wattstep.record.hosts.emulation.truth import read_truth
 from wattstep.record.recorder import Recorder
@@ -374,7 +374,7 @@ def test_the_trainings_own_reads_leave_the_mover_out(host: EmulatedHost) -> None
 def test_a_training_that_is_not_there_is_refused(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    with pytest.raises(RecordingError, match="the emulator of jetson-tx2 cannot be started"):
+    with refused("emulator-start", "jetson-tx2"):
         open_host("jetson-tx2", {}, ended.pid, tmp_path)
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from wattstep import boards
 from wattstep.boards.table import Board
-from wattstep.errors import InvalidValueError
 from wattstep.record.hosts.emulation import tree
 from wattstep.record.hosts.emulation.heat import Governor, Heat
 from wattstep.record.hosts.emulation.mover import Average, Mover
@@ -58,44 +57,46 @@ def watts(settings: Settings, load: Load, cap: float = 1.0) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "id", "named"),
     [
-        ({"colour": "red"}, "there is no option 'colour'"),
-        ({"layout": "acpi"}, "there are iio, ina3221x, hwmon"),
-        ({"ambient": "warm"}, "is no number"),
-        ({"ambient": "nan"}, "it goes from"),
-        ({"scale": "-1"}, "it goes from"),
-        ({"averaging": "1ms"}, "it goes from 10ms"),
-        ({"averaging": "long"}, "is not a duration"),
-        ({"throttle": "900"}, "it goes from"),
-        ({"quirk": "eio"}, "write KIND:NAME"),
-        ({"quirk": "explode:VDD_IN"}, "kinds are"),
-        ({"quirk": "eio:VDD_NONE"}, "nothing emulated is called so"),
-        ({"quirk": "cold:VDD_IN"}, "nothing emulated is called so"),
+        ({"colour": "red"}, "unknown-target-option", "'colour'"),
+        ({"layout": "acpi"}, "unknown-choice", "iio, ina3221x, hwmon"),
+        ({"ambient": "warm"}, "malformed-option", "ambient=warm"),
+        ({"ambient": "nan"}, "out-of-range", "ambient=nan"),
+        ({"scale": "-1"}, "out-of-range", "scale=-1"),
+        ({"averaging": "1ms"}, "out-of-range", "10ms"),
+        ({"averaging": "long"}, "malformed-duration", "'long'"),
+        ({"throttle": "900"}, "out-of-range", "throttle=900"),
+        ({"quirk": "eio"}, "malformed-quirk", "KIND:NAME"),
+        ({"quirk": "explode:VDD_IN"}, "malformed-quirk", "explode"),
+        ({"quirk": "eio:VDD_NONE"}, "unknown-quirk-target", "eio:VDD_NONE"),
+        ({"quirk": "cold:VDD_IN"}, "unknown-quirk-target", "cold:VDD_IN"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_with_the_reason(
-    options: dict[str, str], said: str
+    options: dict[str, str], id: str, named: str
 ) -> None:
-    with pytest.raises(InvalidValueError, match=re.escape(said)):
+    with refused(id, named):
         make_settings("jetson-tx2", options)
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "id", "named"),
     [
-        ({"idle_watt": 1}, "has no"),
-        ({"idle_w": 3.0}, "is a table"),
-        ({"idle_w": {"head": 1.0}}, "parts are"),
-        ({"idle_w": {"cpu": "much"}}, "is no number"),
-        ({"efficiency": 1.5}, "from 0.01 to 1"),
-        ({"time_s": 0.0}, "from 0.01"),
-        ({"layout": "x"}, "there are iio"),
+        ({"idle_watt": 1}, "unknown-field", "'idle_watt'"),
+        ({"idle_w": 3.0}, "needs-a-table", "idle_w"),
+        ({"idle_w": {"head": 1.0}}, "unknown-part", "'head'"),
+        ({"idle_w": {"cpu": "much"}}, "malformed-option", "idle_w.cpu=much"),
+        ({"efficiency": 1.5}, "out-of-range", "0.01 to 1"),
+        ({"time_s": 0.0}, "out-of-range", "0.01"),
+        ({"layout": "x"}, "unknown-choice", "iio"),
     ],
 )
-def test_a_boards_numbers_that_cannot_be_are_refused(table: dict[str, object], said: str) -> None:
+def test_a_boards_numbers_that_cannot_be_are_refused(
+    table: dict[str, object], id: str, named: str
+) -> None:
     board = Board(name="mine", title="Mine", source="-", no_total="-", emulation=table)
-    with pytest.raises(InvalidValueError, match=said):
+    with refused(id, named):
         read_numbers(board)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import wattstep
-from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.importing.recorded import read_recording, run_recording
 from wattstep.record.hosts import parse_target
 from wattstep.record.hosts.playing import Playing
@@ -193,7 +193,7 @@ def test_a_recording_takes_no_memory_of_the_process_that_trains(
 
 
 def test_a_child_that_ends_without_an_answer_is_one_clear_line(log: Path) -> None:
-    with pytest.raises(RecordingError, match=r"bench.csv cannot be replayed: FileNotFoundError"):
+    with refused("replay-failed", "bench.csv", "FileNotFoundError"):
         open_host(str(log), {}, 1, log.parent / "nowhere")
 
 
@@ -201,48 +201,48 @@ def test_a_child_that_ends_without_an_answer_is_one_clear_line(log: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "id", "named"),
     [
-        ({"sped": "max"}, "replay has no option 'sped': there are speed, interval, loop, board"),
-        ({"speed": "fast"}, "speed=fast: real, max or a factor above 0 is wanted"),
-        ({"speed": "0"}, "speed=0: real"),
-        ({"speed": "-1"}, "speed=-1: real"),
-        ({"speed": "nan"}, "speed=nan: real"),
-        ({"loop": "1"}, "loop=1: yes or no is wanted"),
-        ({"loop": "yes", "speed": "max"}, "speed=max with loop=yes has no end"),
-        ({"board": "toaster"}, "'toaster' is no board"),
+        ({"sped": "max"}, "unknown-target-option", ["'sped'", "speed, interval, loop, board"]),
+        ({"speed": "fast"}, "malformed-option", ["speed=fast", "real, max", "0"]),
+        ({"speed": "0"}, "malformed-option", ["speed=0", "real"]),
+        ({"speed": "-1"}, "malformed-option", ["speed=-1", "real"]),
+        ({"speed": "nan"}, "malformed-option", ["speed=nan", "real"]),
+        ({"loop": "1"}, "malformed-option", ["loop=1", "yes", "no"]),
+        ({"loop": "yes", "speed": "max"}, "endless-replay", ["speed=max", "loop=yes"]),
+        ({"board": "toaster"}, "unknown-board", ["'toaster'"]),
     ],
 )
 def test_an_option_that_is_of_no_use_is_refused(
-    log: Path, options: dict[str, str], words: str
+    log: Path, options: dict[str, str], id: str, named: list[str]
 ) -> None:
-    with pytest.raises(InvalidValueError, match=words):
+    with refused(id, *named):
         host(log, **options)
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "id", "named"),
     [
-        (b"", "no recording that is known here"),
-        (b"\x7fELF\x00\x01", "no recording that is known here"),
-        (b"t_s,power [W]\n", "holds no values to replay"),
-        (b"t_s,power [W]\n1,\n", "holds no values to replay"),
-        (b"t_s,power [W]\n1,x\n", "line 2 is no plain CSV: 'x' is no number"),
+        (b"", "unknown-recording", "tegrastats, nvidia-smi"),
+        (b"\x7fELF\x00\x01", "unknown-recording", "tegrastats, nvidia-smi"),
+        (b"t_s,power [W]\n", "no-values", "file"),
+        (b"t_s,power [W]\n1,\n", "no-values", "file"),
+        (b"t_s,power [W]\n1,x\n", "not-a-number", "line 2 is no plain CSV: 'x'"),
     ],
 )
-def test_what_cannot_be_replayed_is_one_clear_line(tmp_path: Path, data: bytes, words: str) -> None:
+def test_what_cannot_be_replayed_is_one_clear_line(
+    tmp_path: Path, data: bytes, id: str, named: str
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
-    with pytest.raises(InvalidValueError, match=words):
+    with refused(id, named):
         host(path)
 
 
 def test_a_recording_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="none cannot be replayed: no such file"):
+    with refused("unreadable-recording", "none"):
         host(tmp_path / "none")
-    with pytest.raises(
-        InvalidValueError, match="cannot be replayed: it is neither a run nor a plain file"
-    ):
+    with refused("not-a-recording"):
         host(tmp_path)
 
 

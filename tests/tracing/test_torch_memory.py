@@ -290,6 +290,9 @@ class Scripted:
     def absent(self, address: int, size: int) -> int:
         return 0
 
+    def cache(self) -> None:
+        pass
+
 
 def test_scratch_space_is_what_an_operation_takes_beyond_its_tensors() -> None:
     meter = Scripted()

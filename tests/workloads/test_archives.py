@@ -9,8 +9,8 @@ import tarfile
 import zipfile
 
 import pytest
+from tests.refusals import refused
 
-from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.workloads.data.archives import check_sum, unpack
 
 FILES = {"a.txt": b"first", "deep/er/b.bin": bytes(range(256)) * 8000, "empty": b""}
@@ -52,12 +52,11 @@ def contents(folder):
     }
 
 
-def refused(archive, match, **options):
+def is_refused(archive, id, *named, **options):
     """The error is named, and the folder holds what it held before."""
     before = _files(archive.parent)
-    with pytest.raises(InvalidValueError, match=match) as raised:
+    with refused(id, archive, *named):
         unpack(archive, archive.parent / "data" / "set", **options)
-    assert str(archive) in str(raised.value)
     assert _files(archive.parent) == before
 
 
@@ -115,7 +114,7 @@ OUTSIDE = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_name_that_leaves_the_target_is_refused(tmp_path, kind, name):
     archive = write(tmp_path / kind, {"before": b"x", name: b"out", "after": b"x"})
-    refused(archive, "would leave the target folder")
+    is_refused(archive, "member-leaves-folder")
 
 
 @pytest.mark.parametrize(
@@ -131,25 +130,35 @@ def test_a_name_that_leaves_the_target_is_refused(tmp_path, kind, name):
 def test_links_in_a_tar_are_refused(tmp_path, kind, link):
     (tmp_path / "secret").write_text("x")
     members = [member("before", b"x"), member("link", kind=kind, link=link), member("link/y", b"x")]
-    refused(write_tar(tmp_path / "x.tar.gz", members), f"'link' is a link to '{link}'")
+    is_refused(
+        write_tar(tmp_path / "x.tar.gz", members), "unsafe-member", "'link'", f"link to '{link}'"
+    )
 
 
 def test_links_in_a_zip_are_refused(tmp_path):
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    refused(write_zip(tmp_path / "x.zip", [("before", b"x"), (link, b"../..")]), "'link' is a link")
+    is_refused(
+        write_zip(tmp_path / "x.zip", [("before", b"x"), (link, b"../..")]),
+        "unsafe-member", "'link'", "a link",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_devices_and_pipes_in_a_tar_are_refused(tmp_path, kind):
     archive = write_tar(tmp_path / "x.tar.gz", [member("node", kind=kind)])
-    refused(archive, "'node' is neither file nor folder")
+    is_refused(archive, "unsafe-member", "'node'", "neither file nor folder")
 
 
 def test_a_device_in_a_zip_is_refused(tmp_path):
     node = zipfile.ZipInfo("node")
     node.external_attr = (stat.S_IFCHR | 0o666) << 16
-    refused(write_zip(tmp_path / "x.zip", [(node, b"")]), "'node' is neither file nor folder")
+    is_refused(
+        write_zip(tmp_path / "x.zip", [(node, b"")]),
+        "unsafe-member",
+        "'node'",
+        "neither file nor folder",
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +171,7 @@ def test_a_device_in_a_zip_is_refused(tmp_path):
     ],
 )
 def test_a_member_in_place_of_another_is_refused(tmp_path, members):
-    refused(write_tar(tmp_path / "x.tar.gz", members), "cannot be unpacked")
+    is_refused(write_tar(tmp_path / "x.tar.gz", members), "damaged-archive")
 
 
 # Too much
@@ -171,7 +180,7 @@ def test_a_member_in_place_of_another_is_refused(tmp_path, members):
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_than_the_limit_is_refused(tmp_path, kind):
     archive = write(tmp_path / kind, {"a": bytes(600), "b": bytes(401)})
-    refused(archive, "'b' makes it 1001 bytes unpacked, more than 1000", limit=1000)
+    is_refused(archive, "archive-too-large", "'b'", "1001 bytes", "1000", limit=1000)
     unpack(archive, tmp_path / "set", limit=1001)
 
 
@@ -180,14 +189,14 @@ def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, kind):
     # 80 MiB of zeros are 80 kB packed, a thousand to one.
     archive = write(tmp_path / kind, {"zeros": bytes(80 << 20)})
     assert archive.stat().st_size < 100_000
-    refused(archive, "'zeros' makes it 83886080 bytes unpacked")
+    is_refused(archive, "archive-too-large", "'zeros'", "83886080 bytes")
 
 
 def test_more_than_the_disk_holds_is_refused(tmp_path):
     info, _ = member("a")
     info.size = 1 << 60
     (tmp_path / "x.tar").write_bytes(info.tobuf(format=tarfile.GNU_FORMAT) + bytes(1024))
-    refused(tmp_path / "x.tar", "is free on the disk", limit=1 << 61)
+    is_refused(tmp_path / "x.tar", "archive-too-large", "disk", limit=1 << 61)
 
 
 def test_a_name_of_gigabytes_is_refused_before_it_fills_the_memory(tmp_path):
@@ -195,7 +204,7 @@ def test_a_name_of_gigabytes_is_refused_before_it_fills_the_memory(tmp_path):
     name.size = 4 << 30
     packed = gzip.compress(name.tobuf(format=tarfile.GNU_FORMAT) + bytes(4096))
     (tmp_path / "x.tar.gz").write_bytes(packed)
-    refused(tmp_path / "x.tar.gz", "a header of 4294967296 bytes")
+    is_refused(tmp_path / "x.tar.gz", "damaged-archive", "4294967296 bytes")
 
 
 def test_a_zip_that_declares_too_little_is_refused(tmp_path):
@@ -204,7 +213,7 @@ def test_a_zip_that_declares_too_little_is_refused(tmp_path):
     declared = struct.pack("<I", 5000)
     assert content.count(declared) == 2
     archive.write_bytes(content.replace(declared, struct.pack("<I", 10)))
-    refused(archive, "cannot be unpacked, at or after 'a'")
+    is_refused(archive, "damaged-archive", "after 'a'")
 
 
 # Truncated and damaged
@@ -217,7 +226,7 @@ def test_a_truncated_archive_is_refused(tmp_path, kind, share):
     archive = write(tmp_path / kind, {"a": noise, "b": noise, "c": b"x"})
     content = archive.read_bytes()
     archive.write_bytes(content[: int(share * len(content))])
-    refused(archive, "cannot be unpacked, at or after .*: truncated or damaged")
+    is_refused(archive, "damaged-archive")
 
 
 @pytest.mark.parametrize("lost", [1, 8, 9])
@@ -225,14 +234,14 @@ def test_an_archive_without_its_last_bytes_is_refused(tmp_path, lost):
     for kind in ("x.tar.gz", "x.zip"):
         archive = write(tmp_path / kind, FILES)
         archive.write_bytes(archive.read_bytes()[:-lost])
-        refused(archive, "truncated or damaged")
+        is_refused(archive, "damaged-archive")
 
 
 def test_a_tar_that_ends_between_two_members_is_refused(tmp_path):
     # Python's own library takes that for the end.
     archive = write(tmp_path / "x.tar", {"a": bytes(512), "b": bytes(512)})
     archive.write_bytes(archive.read_bytes()[:1024])
-    refused(archive, "after 'a': truncated or damaged .no end mark.")
+    is_refused(archive, "damaged-archive", "after 'a'", "no end mark")
 
 
 def test_a_damaged_header_between_two_members_is_refused(tmp_path):
@@ -240,7 +249,7 @@ def test_a_damaged_header_between_two_members_is_refused(tmp_path):
     content = bytearray(archive.read_bytes())
     content[1024 + 3] ^= 0xFF
     archive.write_bytes(content)
-    refused(archive, "after 'a': truncated or damaged")
+    is_refused(archive, "damaged-archive", "after 'a'")
 
 
 @pytest.mark.parametrize("kind", ["x.tar.gz", "x.zip"])
@@ -249,14 +258,14 @@ def test_a_flipped_bit_is_found(tmp_path, kind):
     content = bytearray(archive.read_bytes())
     content[5000] ^= 1
     archive.write_bytes(content)
-    refused(archive, "truncated or damaged")
+    is_refused(archive, "damaged-archive")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content", [b"", b"<html>not found</html>" * 100, bytes(4096)])
 def test_what_is_no_archive_is_refused(tmp_path, kind, content):
     (tmp_path / kind).write_bytes(content)
-    refused(tmp_path / kind, "truncated or damaged")
+    is_refused(tmp_path / kind, "damaged-archive")
 
 
 def test_a_member_without_a_name_is_refused(tmp_path):
@@ -265,7 +274,7 @@ def test_a_member_without_a_name_is_refused(tmp_path):
     name = content.index(b"PK\x01\x02") + 28  # its length, in the directory
     content[name : name + 2] = b"\0\0"
     archive.write_bytes(content)
-    refused(archive, "truncated or damaged")
+    is_refused(archive, "damaged-archive")
 
 
 def test_an_encrypted_member_is_refused(tmp_path):
@@ -274,16 +283,16 @@ def test_an_encrypted_member_is_refused(tmp_path):
     content[6] |= 1  # flags of the local header
     content[content.index(b"PK\x01\x02") + 8] |= 1  # and of the directory
     archive.write_bytes(content)
-    refused(archive, "'a' is encrypted")
+    is_refused(archive, "unsafe-member", "'a'", "encrypted")
 
 
 def test_another_kind_of_file_is_refused_by_its_name(tmp_path):
     (tmp_path / "x.rar").write_bytes(b"x")
-    refused(tmp_path / "x.rar", r"neither of \.tar\.gz")
+    is_refused(tmp_path / "x.rar", "unknown-archive", ".tar.gz")
 
 
 def test_an_archive_that_is_not_there_is_named(tmp_path):
-    refused(tmp_path / "x.zip", r"x\.zip: cannot be read")
+    is_refused(tmp_path / "x.zip", "unreadable-archive")
 
 
 # Checksums
@@ -295,7 +304,7 @@ def test_a_checksum_is_compared_before_anything_is_unpacked(tmp_path, algorithm)
     right = hashlib.new(algorithm, archive.read_bytes()).hexdigest()
     unpack(archive, tmp_path / "set", checksum=f"{algorithm}:{right}")
     wrong = right[:-1] + ("0" if right[-1] != "0" else "1")
-    refused(archive, f"wrong checksum, {algorithm} {right}", checksum=f"{algorithm}:{wrong}")
+    is_refused(archive, "wrong-checksum", algorithm, right, checksum=f"{algorithm}:{wrong}")
 
 
 def test_known_checksums_are_those_of_the_algorithms(tmp_path):
@@ -313,7 +322,7 @@ def test_known_checksums_are_those_of_the_algorithms(tmp_path):
 def test_what_is_there_is_not_replaced(tmp_path):
     archive = write(tmp_path / "x.zip", FILES)
     (tmp_path / "set").mkdir()
-    with pytest.raises(InvalidValueError, match="set exists already"):
+    with refused("data-exists", "set"):
         unpack(archive, tmp_path / "set")
     assert contents(tmp_path / "set") == {}
 
@@ -361,5 +370,5 @@ def test_a_place_that_cannot_be_written_is_no_fault_of_the_archive(tmp_path):
     with tarfile.open(archive, "w") as opened:
         opened.add(__file__, "set/file")
     (tmp_path / "in the way").write_text("a file, not a folder")
-    with pytest.raises(RecordingError, match="cannot be written"):
+    with refused("unpack-failed", "set"):
         unpack(archive, tmp_path / "in the way" / "set")

@@ -4,10 +4,9 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 from sklearn import datasets
+from tests.refusals import refused
 
-from wattstep.errors import InvalidValueError
 from wattstep.workloads.data import scikit_images
 
 
@@ -32,5 +31,5 @@ def test_scikit_learn_is_not_imported_for_them() -> None:
 
 def test_files_that_another_scikit_learn_lacks_are_named(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(scikit_images, "find_part", lambda library: tmp_path)
-    with pytest.raises(InvalidValueError, match=r"scikit-learn has no data/digits\.csv\.gz"):
+    with refused("missing-stand-in", "data/digits.csv.gz"):
         scikit_images.read_handwritten()

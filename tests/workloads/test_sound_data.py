@@ -4,6 +4,7 @@ import wave
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from wattstep.errors import InvalidValueError
 from wattstep.workloads.data.samples import spread_evenly
@@ -81,7 +82,7 @@ def test_a_damaged_header_ends_in_one_kind_of_error(tmp_path):
 )
 def test_another_kind_of_sound_is_refused(tmp_path, kind):
     path = write_wav(tmp_path / "other.wav", [1, 2, 3, 4], **kind)
-    with pytest.raises(InvalidValueError, match=r"other\.wav: .* not 1 of 16 at 16000"):
+    with refused("other-sound-format", "other.wav", "16000"):
         read_wav(path)
 
 
@@ -236,7 +237,7 @@ def test_a_short_word_is_followed_by_silence_and_a_long_one_cut(tmp_path):
 
 def test_a_file_that_a_list_names_must_be_there(tmp_path):
     write_commands(tmp_path, testing=("yes/c.wav", "yes/z.wav"))
-    with pytest.raises(InvalidValueError, match=r"yes/z\.wav is missing"):
+    with refused("missing-data-file", "yes/z.wav"):
         read_waveforms(tmp_path, limit=120)
 
 
@@ -256,7 +257,7 @@ def test_a_damaged_word_is_named(tmp_path):
 
 def test_a_list_that_is_no_text_is_named(tmp_path):
     (write_commands(tmp_path) / "testing_list.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidValueError, match=r"testing_list\.txt: not a list"):
+    with refused("damaged-data-file", "testing_list.txt"):
         read_waveforms(tmp_path, limit=120)
 
 
@@ -323,7 +324,7 @@ def test_frames_follow_one_another_in_a_window():
 
 def test_toyadmos_without_normal_recordings_is_refused(tmp_path):
     write_machine(tmp_path, train=("anomaly_id_01_00000000",))
-    with pytest.raises(InvalidValueError, match=r"ToyCar.train: no recording of a normal machine"):
+    with refused("no-normal-recording", "ToyCar/train"):
         read_machine(tmp_path)
 
 

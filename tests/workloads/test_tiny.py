@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.refusals import refused
 
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
@@ -148,7 +149,7 @@ def test_spoken_words_are_told_apart_after_a_few_steps():
 def test_the_models_trained_with_more_classes_have_more_scores():
     training = prepare("ds-cnn", batch_size=2, classes=35)
     assert training.model(torch.zeros(2, 1, 49, 10)).shape == (2, 35)
-    with pytest.raises(InvalidValueError, match="the data of ds-cnn has 12"):
+    with refused("too-few-classes", "--classes 11", "ds-cnn", "12"):
         prepare("ds-cnn", batch_size=2, classes=11)
 
 
@@ -205,7 +206,7 @@ def test_a_limit_holds_for_both_kinds_together(tmp_path):
 
 def test_a_folder_without_people_is_refused(tmp_path):
     (write_folders(tmp_path, people=0) / "person").mkdir()
-    with pytest.raises(InvalidValueError, match="non_person: pictures of both kinds are needed"):
+    with refused("one-kind-of-pictures", "non_person"):
         read_pictures(tmp_path)
 
 
@@ -270,7 +271,7 @@ def test_visual_wake_words_are_made_of_cocos_annotations(tmp_path):
 )
 def test_annotations_of_something_else_are_named(tmp_path, content):
     write_coco(tmp_path, "train2014", [(1, 5000), (18, 5000)]).write_text(content)
-    with pytest.raises(InvalidValueError, match=r"instances_train2014\.json: not annotations"):
+    with refused("damaged-data-file", "instances_train2014.json"):
         read_pictures(tmp_path)
 
 
@@ -278,7 +279,7 @@ def test_a_name_in_the_annotations_cannot_leave_the_folder_of_pictures(tmp_path)
     path = write_coco(tmp_path / "coco", "train2014", [(1, 5000), (18, 5000)])
     write_picture(tmp_path / "secret.jpg", (255, 255, 255))
     path.write_text(path.read_text().replace("COCO_train2014_000000000000", "../../secret"))
-    with pytest.raises(InvalidValueError, match=r"train2014.secret\.jpg"):
+    with refused("damaged-data-file", "train2014/secret.jpg"):
         read_pictures(tmp_path)
 
 

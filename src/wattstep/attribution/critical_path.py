@@ -40,7 +40,9 @@ class Pieces:
 
     def __post_init__(self) -> None:
         if not (self.end_ns > self.start_ns).all():
-            raise InvalidValueError("a piece of work must end after it begins")
+            raise InvalidValueError(
+                "a piece of work must end after it begins", id="backward-interval"
+            )
 
     @property
     def work_ns(self) -> IntArray:
@@ -146,7 +148,10 @@ def longest(pieces: Pieces, edges: Iterable[Edge]) -> Path:
     before: list[list[int]] = [[] for _ in range(count)]
     for first, second in edges:
         if pieces.end_ns[first] > pieces.start_ns[second]:
-            raise InvalidValueError("a piece of work cannot wait for one that ends after it begins")
+            raise InvalidValueError(
+                "a piece of work cannot wait for one that ends after it begins",
+                id="impossible-wait",
+            )
         after[first].append(second)
         before[second].append(first)
     order = np.argsort(pieces.start_ns, kind="stable").tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,18 @@ from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 LAUNCHED: Final = "launched, not yet running"
 WAITING: Final = "waiting for a device"
 DISPATCH: Final = "operations that launch the next work"
+SYNCHRONISATION: Final = "waiting for a synchronisation"
+COPY: Final = "waiting for a copy"
+# Calls that return when a device has done something; asynchronous ones do not.
+_WAITS: Final = re.compile(
+    r"^(cuda|hip|cu|musa)(Device|Stream|Event|Ctx)Synchronize|^(cuda|hip)Memcpy(WithStream)?$|"
+    r"^aclrtSynchronize"
+)
+
+
+def is_wait(name: str) -> bool:
+    """True if a call of this name waits for a device."""
+    return bool(_WAITS.match(name))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,6 +45,10 @@ class Spans:
         """Part of them between two times."""
         start, stop = np.clip(self.start_ns, begin, end), np.clip(self.end_ns, begin, end)
         return Spans(start_ns=start[stop > start], end_ns=stop[stop > start])
+
+    def later(self, ns: int) -> Spans:
+        """All of them so much later."""
+        return Spans(start_ns=self.start_ns + ns, end_ns=self.end_ns + ns)
 
     def union(self) -> Spans:
         """Union as intervals that do not touch, in order."""

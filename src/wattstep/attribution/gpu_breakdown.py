@@ -64,9 +64,11 @@ class Work:
     def __post_init__(self) -> None:
         columns = (self.name, self.processor, self.kind, self.end_ns, self.stretch)
         if any(len(column) != len(self) for column in columns):
-            raise InvalidValueError("columns of work differ in length")
+            raise InvalidValueError("columns of work differ in length", id="unequal-lengths")
         if backwards := int((self.end_ns < self.start_ns).sum()):
-            raise InvalidValueError(f"{backwards} pieces of work end before they begin")
+            raise InvalidValueError(
+                f"{backwards} pieces of work end before they begin", id="backward-interval"
+            )
 
     def __len__(self) -> int:
         return len(self.start_ns)

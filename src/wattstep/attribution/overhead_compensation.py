@@ -6,10 +6,10 @@ the cost of an event lies outside of it, in the time of whatever encloses it. Th
 for each phase from traced and neighbouring clean steps, taken off the enclosing operation, and
 what then remains of difference to the clean step is stated before phases are scaled to match.
 
-Work on a GPU is stamped by the GPU: it lasts as long in a traced step as in a clean one, and what
-tracing it costs lies with the call that launched it. So only events on the host count as cost, and
-a kernel's own duration is neither shortened nor scaled; its share of wall time is scaled as that of
-all rows, for together they make the step.
+Work on a GPU is stamped by the GPU, and its duration is not scaled; its share of wall time is, as that
+of all rows, for together they make the step. So only events on the host count as cost here. What
+tracing costs the GPU itself, and the host where phases of a GPU do not show it, is fitted and measured
+in `attribution.tables.timeline`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class TracedRows:
         layer: Position of its module path in `layers`.
         layers: Module paths, "" for none, shape (layers,); a trace has millions of rows and few.
         on_gpu: Which are work on a GPU; None: none is.
+        waits: Calls that wait for a GPU; None: none does.
     """
 
     window: Numbers
@@ -62,6 +63,7 @@ class TracedRows:
     layer: Numbers
     layers: Labels
     on_gpu: BoolArray | None = None
+    waits: BoolArray | None = None
 
     @property
     def on_host(self) -> BoolArray:
@@ -70,7 +72,22 @@ class TracedRows:
 
     @property
     def apart(self) -> BoolArray:
-        """Scopes that no operation holds; one inside an operation is a part of it."""
+        """Scopes that no operation holds, for one inside an operation is a part of it; and what waits.
+
+        A call that waits for a GPU does not work while that does, nor do the operations around it.
+        """
+        scopes = self._scopes_apart
+        if self.waits is None or not self.waits.any():
+            return scopes
+        apart = scopes | self.waits
+        above = self.parent[self.waits]
+        while len(above := np.unique(above[above >= 0])):
+            apart[above] = True
+            above = self.parent[above]
+        return apart
+
+    @property
+    def _scopes_apart(self) -> BoolArray:
         if not self.scope.any():
             return self.scope
         apart: BoolArray = self.scope.copy()
@@ -147,6 +164,7 @@ def compensate(
     clean_beside: FloatArray | None,
     clean_share: FloatArray,
     clean_step_s: float,
+    event_s: float | None = None,
 ) -> CompensatedRows:
     """Compensates traced rows to the mean clean step.
 
@@ -163,6 +181,8 @@ def compensate(
             shape (windows, phases), 0 for phases of another kind of step; None: there are none.
         clean_share: Share of each phase in clean steps, adding up to 1, shape (phases,).
         clean_step_s: Mean duration of a clean step in s.
+        event_s: Cost of an event for the host, where that is known otherwise: phases of a device that
+            it runs ahead of do not tell it. None: they do.
     """
     windows, phases = traced.durations_s.shape
     phase = _phase_of(rows, traced)
@@ -176,6 +196,8 @@ def compensate(
     else:
         durations = traced.durations_s
         correction = fit_correction(durations, cells.sums(_weights(rows.on_host)), clean_beside)
+        if event_s is not None:
+            correction = replace(correction, cost_s=np.full(phases, event_s))
         # Seconds since 1970, as imported traces count, would have no digits left for a nanosecond.
         begin = int(rows.start_ns.min()) if len(rows.start_ns) else 0
         end = int(rows.end_ns.max(initial=begin))

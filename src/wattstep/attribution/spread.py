@@ -53,7 +53,7 @@ class Spreads:
         """
         rows = self._order[self._first[group] : self._first[group + 1]]
         if not len(rows):
-            raise InvalidValueError(f"operation {group} has no instances")
+            raise InvalidValueError(f"operation {group} has no instances", id="no-instances")
         windows, window = np.unique(self._of.window[rows], return_inverse=True)
         seconds = self._of.seconds[rows]
         sums = _Sums(

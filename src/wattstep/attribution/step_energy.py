@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattstep.attribution.folding import mean_gain
+from wattstep.attribution.part_time import unevenly_seen
 from wattstep.attribution.regression.locking import places_seen
 from wattstep.recorded.power import NEXT, EnergySource, spoken
 from wattstep.recorded.steps import Steps, slices
@@ -55,6 +56,7 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
     power = _at_ends(_late(power, energy, stretches[:, 0], stretches[:, 1]), energy, steps)
     per_step = _late(per_step, energy, steps.start_ns[clean], steps.end_ns[clean])
     per_step = _at_ends(_beside(per_step, energy, steps), energy, steps)
+    power, per_step = (_in_part(each, energy, steps) for each in (power, per_step))
     alike = _repeats(energy, steps.start_ns[clean], steps.end_ns[clean])
     if len(parts) < FEW_SLICES or alike > 1:
         power, per_step = (_by_chance(each, energy, stretches, alike) for each in (power, per_step))
@@ -154,6 +156,20 @@ def _at_ends(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
     changes = np.maximum(highest_w / mean_w, 1.0).reshape(ends_ns.shape)
     share = float((beside * changes).sum()) / seconds
     return _wider(figure, share, MIXED_IN.format("what ran before and after stretches of steps"))
+
+
+def _in_part(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
+    """The figure, its interval as wide as times at which the sensor did not look make it."""
+    share = energy.observed_share
+    if share is None or share >= 1:
+        return figure
+    off = unevenly_seen(share, steps.start_ns[steps.clean], steps.end_ns[steps.clean])
+    looks = f"the sensor looks for {100 * share:g} % of the time"
+    if not off:
+        return replace(
+            figure, method=f"{figure.method}; {looks}, and at all places of a step alike"
+        )
+    return _wider(figure, off, f"{looks}, and at some places of a step more often than at others")
 
 
 def _by_chance(figure: Figure, energy: EnergySource, spans: IntArray, alike: float) -> Figure:

@@ -37,11 +37,17 @@ class Instances:
 
     def __post_init__(self) -> None:
         if not len(self.group) == len(self.window) == len(self.seconds):
-            raise InvalidValueError("every instance needs an operation, a window and a time")
+            raise InvalidValueError(
+                "every instance needs an operation, a window and a time", id="unequal-lengths"
+            )
         if not np.isfinite(self.seconds).all() or (self.seconds < 0).any():
-            raise InvalidValueError("times of instances must be finite and not negative")
+            raise InvalidValueError(
+                "times of instances must be finite and not negative", id="not-finite"
+            )
         if (np.diff(self.window) < 0).any():
-            raise InvalidValueError("instances must come in the order of their windows")
+            raise InvalidValueError(
+                "instances must come in the order of their windows", id="unordered-instances"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

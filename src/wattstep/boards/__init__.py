@@ -27,7 +27,9 @@ def find(name: str) -> Board:
         InvalidValueError: There is none, or its table is wrong.
     """
     if name not in names():
-        raise InvalidValueError(f"{name!r} is no board: there are {', '.join(names())}")
+        raise InvalidValueError(
+            f"{name!r} is no board: there are {', '.join(names())}", id="unknown-board"
+        )
     return parse_board((FOLDER / f"{name}.toml").read_bytes(), name)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import typer
 
-from wattstep.cli.saying import say
+from wattstep.cli.saying import REFUSED, refuse, say
 from wattstep.errors import UnrecordedInterrupt, WattstepError
 from wattstep.schema.failures import contained
 
@@ -43,6 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "ceilings": "wattstep.cli.ceilings:ceilings",
         "observe": "wattstep.cli.observe:observe",
         "calibrate": "wattstep.cli.calibrate:calibrate",
+        "calibrate-device": "wattstep.cli.calibrate_device:calibrate_device",
         "export": "wattstep.cli.export:export",
         "runs": "wattstep.cli.runs:runs",
         "show": "wattstep.cli.show:show",
@@ -77,14 +79,15 @@ def run_command_line() -> int:
         place, _, function = COMMANDS[name].partition(":")
         module = importlib.import_module(place)
         app.command(name, context_settings=getattr(module, "CONTEXT", {}))(
-            getattr(module, function)
+            _refusing(getattr(module, function))
         )
     app.callback(invoke_without_command=True)(_show_version)
     try:
         _call(app)
-    except WattstepError as error:
+    except WattstepError as error:  # of defaults: no command has begun
+        _dump(error, "--json" in sys.argv)
         say(f"wattstep: {error}")
-        return 2
+        return REFUSED
     except BrokenPipeError:  # whoever read us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -98,6 +101,28 @@ def run_command_line() -> int:
         say(f"wattstep: failed inside, please report it: {contained(error)}")
         return FAILED
     return 0
+
+
+def _refusing(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, whose refusals are a document on standard output too where it is asked for JSON."""
+
+    @functools.wraps(command)
+    def refusing(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except WattstepError as error:
+            _dump(error, bool(options.get("json")))
+            refuse(error)
+
+    return refusing
+
+
+def _dump(error: WattstepError, as_json: bool) -> None:
+    """Prints which refusal it is, for scripts."""
+    if as_json:
+        from wattstep.report.json_document import dump
+
+        dump(error.document(), sys.stdout)
 
 
 def _call(app: typer.Typer) -> None:

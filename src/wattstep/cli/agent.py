@@ -31,7 +31,9 @@ def agent(
 ) -> None:
     """Record on a board where nothing may be installed, Python 3.6 and later: one file."""
     if look is not None and join is not None:
-        raise InvalidValueError("--look makes a file for a board, --join a run: one at a time")
+        raise InvalidValueError(
+            "--look makes a file for a board, --join a run: one at a time", id="one-at-a-time"
+        )
     if join is not None:
         from wattstep.cli.showing import show_runs
         from wattstep.remote.agent.joining import join as join_recording
@@ -60,5 +62,7 @@ def _write(output: Path, look: Path | None) -> Path:
         text = bare_agent() if look is None else make_agent(parse_look(look.read_bytes()))
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InvalidValueError(f"{error.filename}: {(error.strerror or '').lower()}") from error
+        raise InvalidValueError(
+            f"{error.filename}: {(error.strerror or '').lower()}", id="unusable-file"
+        ) from error
     return output

@@ -128,5 +128,7 @@ def parse_percent(text: str) -> float:
     except ValueError:
         ratio = -1.0
     if not text.endswith("%") or not 0 <= ratio < 1:
-        raise InvalidValueError(f"--accuracy {text!r}: write a percentage, e.g. 0.5%")
+        raise InvalidValueError(
+            f"--accuracy {text!r}: write a percentage, e.g. 0.5%", id="malformed-percentage"
+        )
     return ratio

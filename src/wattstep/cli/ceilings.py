@@ -78,7 +78,8 @@ def _wanted(
     for option, given in (("threads", threads), ("engine", engine)):
         if given is not None:
             raise InvalidValueError(
-                f"--{option} and --for exclude each other: a run has its own {option}"
+                f"--{option} and --for exclude each other: a run has its own {option}",
+                id="excluding-options",
             )
     return _measured(*_of(of_run), seconds, quiet)
 
@@ -100,7 +101,8 @@ def _parse(text: str) -> list[int]:
         counts = [0]
     if counts[0] < 1:
         raise InvalidValueError(
-            f"--threads {text!r}: whole numbers from 1 on with commas between them, e.g. 1,4"
+            f"--threads {text!r}: whole numbers from 1 on with commas between them, e.g. 1,4",
+            id="malformed-list",
         )
     return counts
 
@@ -122,16 +124,19 @@ def _of(path: Path) -> tuple[str, list[int]]:
     if any(here.get(key) != ran.get(key) for key in PROCESSOR):
         raise InvalidValueError(
             f"{path} ran on another machine (here: {differences(here, ran)}): measure its ceilings "
-            "there with --out FILE, and keep them here with --add FILE"
+            "there with --out FILE, and keep them here with --add FILE",
+            id="ran-elsewhere",
         )
     if info.threads is None:
-        raise InvalidValueError(f"{path} does not say how many threads its operations used")
+        raise InvalidValueError(
+            f"{path} does not say how many threads its operations used", id="unknown-threads"
+        )
     return info.engine.partition(" ")[0], [info.threads]
 
 
 def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilings]:
     if not seconds > 0:
-        raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0")
+        raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0", id="out-of-range")
     from wattstep import engines
     from wattstep.record.sensors.machine import caches, describe
     from wattstep.schema.ceilings import Asked
@@ -204,9 +209,13 @@ def _added(path: Path) -> list[Ceilings]:
         documents = json.loads(path.read_text(encoding="utf-8"))["ceilings"]
         added = [Ceilings.from_dict(document) for document in documents]
     except OSError as error:
-        raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InvalidValueError(
+            f"{path} cannot be read: {error.strerror or error}", id="unreadable-file"
+        ) from error
     except (ValueError, KeyError, TypeError, DamagedRunError) as error:
-        raise InvalidValueError(f"{path} holds no measured ceilings: {error}") from error
+        raise InvalidValueError(
+            f"{path} holds no measured ceilings: {error}", id="not-ceilings"
+        ) from error
     for one in added:
         keep(one)
     return added
@@ -219,7 +228,9 @@ def _write(ceilings: Sequence[Ceilings], path: Path) -> None:
         with path.open("w", encoding="utf-8") as file:
             dump(_document(ceilings), file)
     except OSError as error:
-        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise RecordingError(
+            f"{path} cannot be written: {error.strerror or error}", id="unwritable-ceilings"
+        ) from error
 
 
 def _document(ceilings: Sequence[Ceilings]) -> dict[str, Any]:

@@ -94,13 +94,15 @@ def _compare_or_hold(
     meant = check_across(facets)
     if baseline:
         if len(groups) > 1:
-            raise InvalidValueError(f"--baseline and {WITH}: runs are held against one baseline")
+            raise InvalidValueError(
+                f"--baseline and {WITH}: runs are held against one baseline", id="one-baseline"
+            )
         _hold(baseline, groups[0], meant, metric, parse_tolerance(tolerance), strict, as_json)
         return
     if strict:
-        raise InvalidValueError("--strict goes with --baseline")
+        raise InvalidValueError("--strict goes with --baseline", id="needs-baseline")
     if tolerance != TOLERANCE:
-        raise InvalidValueError("--tolerance goes with --baseline")
+        raise InvalidValueError("--tolerance goes with --baseline", id="needs-baseline")
     _compare(groups, facets, metric, full, as_json, quiet)
 
 
@@ -173,11 +175,13 @@ def split(paths: Sequence[str]) -> list[list[Path]]:
         if path == WITH:
             groups.append([])
         elif path.startswith("-"):
-            raise InvalidValueError(f"there is no option {path}: see wattstep compare --help")
+            raise InvalidValueError(
+                f"there is no option {path}: see wattstep compare --help", id="unknown-option"
+            )
         else:
             groups[-1].append(Path(path))
     if not all(groups):
-        raise InvalidValueError(f"{WITH} stands between runs: A1 A2 {WITH} B1 B2")
+        raise InvalidValueError(f"{WITH} stands between runs: A1 A2 {WITH} B1 B2", id="empty-side")
     return groups
 
 
@@ -193,7 +197,9 @@ def parse_tolerance(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise InvalidValueError(f"--tolerance {text}: a share such as 5% or 0.05 is wanted")
+        raise InvalidValueError(
+            f"--tolerance {text}: a share such as 5% or 0.05 is wanted", id="not-a-share"
+        )
     return value
 
 
@@ -206,7 +212,9 @@ def check_metric(name: str | None) -> None:
     from wattstep.insight.compare.process import UNITS
 
     if name is not None and name not in UNITS:
-        raise InvalidValueError(f"--metric {name}: there are {', '.join(UNITS)}")
+        raise InvalidValueError(
+            f"--metric {name}: there are {', '.join(UNITS)}", id="unknown-metric"
+        )
 
 
 def _dump(document: object) -> None:

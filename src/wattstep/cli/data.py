@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.options import Json, Quiet
-from wattstep.errors import InvalidValueError
+from wattstep.cli.saying import refuse
+from wattstep.errors import InvalidValueError, WattstepError
 
 if TYPE_CHECKING:
     from wattstep.workloads.data.archives import Progress
@@ -55,7 +56,8 @@ def data(
         _unpack([Path(name) for name in things or []], folder, quiet, json)
     elif things:
         raise InvalidValueError(
-            "wattstep data [NAME], wattstep data check [NAME...] or wattstep data unpack ARCHIVE..."
+            "wattstep data [NAME], wattstep data check [NAME...] or wattstep data unpack ARCHIVE...",
+            id="one-data-set",
         )
     elif action == "list":
         _list(DATA_SETS, root, json)
@@ -159,14 +161,15 @@ def _check(data_sets: Sequence[DataSet], root: Path | None, as_json: bool) -> No
 
     there = (each for each in DATA_SETS if locate(each, root) or packed(each, root))
     results = [check(each, root) for each in data_sets or there]
+    wrong = [result.data_set.name for result in results if result.problems]
+    refusal = InvalidValueError(f"not as they should be: {', '.join(wrong)}", id="damaged-data")
     if as_json:
-        _dump([_describe_check(result) for result in results])
+        _dump([_describe_check(result) for result in results], refusal if wrong else None)
     else:
         for result in results:
             _print_check(result)
-    wrong = [result.data_set.name for result in results if result.problems]
     if wrong:
-        raise InvalidValueError(f"not as they should be: {', '.join(wrong)}")
+        refuse(refusal)
 
 
 def _describe_check(result: Checked) -> dict[str, Any]:
@@ -200,7 +203,9 @@ def _unpack(archives: Sequence[Path], folder: Path, quiet: bool, as_json: bool) 
     from wattstep.workloads.data.catalogue import find_archive
 
     if not archives:
-        raise InvalidValueError("wattstep data unpack ARCHIVE...: name the archives")
+        raise InvalidValueError(
+            "wattstep data unpack ARCHIVE...: name the archives", id="no-archive-given"
+        )
     rows: list[dict[str, Any]] = []
     # All names are looked up before the first archive is touched.
     for path, file in [(path, find_archive(path.name)) for path in archives]:
@@ -230,7 +235,7 @@ def _bar(title: str, quiet: bool) -> Iterator[Progress | None]:
         yield lambda done, size: bar.update(task, completed=done, total=size)
 
 
-def _dump(rows: list[dict[str, Any]]) -> None:
+def _dump(rows: list[dict[str, Any]], refusal: WattstepError | None = None) -> None:
     from wattstep.report.json_document import dump
 
-    dump({"data": rows}, sys.stdout)
+    dump({"data": rows, **(refusal.document() if refusal else {})}, sys.stdout)

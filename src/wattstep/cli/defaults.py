@@ -111,12 +111,14 @@ def _table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
             # Other tools' business, unless it speaks of us.
             text = file.read_bytes() if os.access(file, os.R_OK) else b""
             if b"tool.wattstep" in text:
-                raise InvalidValueError(f"{file} cannot be read: {error}") from error
+                raise InvalidValueError(
+                    f"{file} cannot be read: {error}", id="unreadable-defaults"
+                ) from error
             return None, {}
         tools = document.get("tool", {})
         table = tools.get("wattstep", {}) if isinstance(tools, Mapping) else {}
         if not isinstance(table, Mapping):
-            raise InvalidValueError(f"{file}: tool.wattstep is no table")
+            raise InvalidValueError(f"{file}: tool.wattstep is no table", id="malformed-defaults")
         return file, table
     return None, {}
 
@@ -124,4 +126,4 @@ def _table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
 def _unknown(where: str, key: str, known: list[str]) -> InvalidValueError:
     close = get_close_matches(key.replace("_", "-"), known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    return InvalidValueError(f"{where}: there is no option {key!r}{hint}")
+    return InvalidValueError(f"{where}: there is no option {key!r}{hint}", id="unknown-default")

@@ -35,7 +35,6 @@ def demo(
     from wattstep.cli.screen import screen
     from wattstep.cli.showing import show_runs
     from wattstep.importing.importer import ImportSettings, import_run
-    from wattstep.report.conditions import counted_twice
     from wattstep.report.html.report import Reported, read_run, write_report
     from wattstep.schema.failures import Failures
     from wattstep.store.files import new_name
@@ -56,8 +55,7 @@ def demo(
     if json or not isinstance(reported, Reported):
         return
     console = screen()
-    for sentence in (*counted_twice(reported.report), CREDIT):
-        console.print(Text(sentence))
+    console.print(Text(CREDIT))
     print(f"report: {page.absolute().as_uri()}", file=sys.stdout)
     if not quiet and can_open_pages():
         webbrowser.open(page.absolute().as_uri())

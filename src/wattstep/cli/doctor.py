@@ -82,7 +82,7 @@ def _show(diagnosis: Diagnosis, full: bool) -> None:
     for line in (*lines, *diagnosis["notes"], _total(diagnosis["total"])):
         console.print(Text(line))
     (_print_channels if full else _print_sensors)(diagnosis["sensors"], console)
-    for name, note in _channel_notes(diagnosis["sensors"]):
+    for name, note in _channel_notes(diagnosis["sensors"], str(diagnosis["total"]["note"] or "")):
         console.print(Text(f"  {name}: {note}"))
     _print_absent(diagnosis["sensors"], console, full)
     for line in (_all_of_sampler if full else _sampler)(diagnosis):
@@ -261,12 +261,13 @@ def _total(total: PowerTotal) -> str:
     return f"power in all{status}: {total['source']}{note}"
 
 
-def _channel_notes(sensors: list[SensorFacts]) -> list[tuple[str, str]]:
-    """Notes on channels, each text once: with the first channel it is of."""
+def _channel_notes(sensors: list[SensorFacts], of_the_total: str) -> list[tuple[str, str]]:
+    """Notes on channels, each text once: with the first channel it is of; without what the total says."""
     notes: dict[str, str] = {}
     for row in (row for sensor in sensors for row in sensor["channels"]):
-        if row.get("note"):
-            notes.setdefault(row["note"], row["name"])
+        note = (row.get("note") or "").removesuffix(of_the_total).removesuffix("; ")
+        if note:
+            notes.setdefault(note, row["name"])
     return [(name, note) for note, name in notes.items()]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wattstep.cli.saying import say
 from wattstep.errors import DamagedRunError
-from wattstep.store.files import why_no_run
+from wattstep.store.files import no_run
 
 if TYPE_CHECKING:
     from wattstep.schema.outcome import Outcome
@@ -92,7 +92,7 @@ def asked(paths: Sequence[Path] | None, action: str) -> list[Path]:
         return expand(paths)
     files = list(Path("runs").glob("*/run.json"))
     if not files:
-        raise DamagedRunError(f"no run lies in runs: wattstep {action} RUN")
+        raise DamagedRunError(f"no run lies in runs: wattstep {action} RUN", id="no-run-yet")
     newest = max(files, key=lambda file: file.stat().st_mtime_ns).parent
     return [newest]
 
@@ -106,7 +106,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
     expanded = []
     for path in paths:
         if not path.is_dir():
-            raise DamagedRunError(why_no_run(path))
+            raise no_run(path)
         if not (path / "run.json").exists():
             inside = sorted(p.parent for p in path.glob("*/run.json"))
             if not inside:

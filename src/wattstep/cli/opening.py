@@ -30,11 +30,13 @@ def open_runs(
         DamagedRunError: None of them can be opened.
     """
     opened: list[Opened] = []
+    refusal: DamagedRunError | None = None
     damaged: list[dict[str, str]] = []
     for path in paths:
         try:
             opened.append(open_one(path))
         except DamagedRunError as error:
+            refusal = error
             damaged.append({"run": str(path), "problem": str(error)})
         except WattstepError:  # what was asked for cannot be done, with no run
             raise
@@ -43,6 +45,8 @@ def open_runs(
             failures.add(str(path), reason)
             damaged.append({"run": str(path), "problem": f"{path} failed: {reason}"})
     if damaged and not opened:
+        if len(damaged) == 1 and refusal is not None:
+            raise refusal
         raise DamagedRunError("; ".join(each["problem"] for each in damaged))
     for each in damaged:
         say(f"wattstep: left out: {each['problem']}")

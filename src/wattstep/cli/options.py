@@ -86,10 +86,14 @@ def run_folder(out: Path, name: str | None, made_up: str) -> str:
     """
     if (out / "run.json").exists():
         raise InvalidValueError(
-            f"{out} is a run already: --out names the folder in which runs are written"
+            f"{out} is a run already: --out names the folder in which runs are written",
+            id="run-as-folder",
         )
     if name is not None and (Path(name).name != name or name in ("", ".", "..")):
-        raise InvalidValueError(f"--name {name!r}: a plain name is wanted; --out takes the folder")
+        raise InvalidValueError(
+            f"--name {name!r}: a plain name is wanted; --out takes the folder",
+            id="not-a-plain-name",
+        )
     folder = out / (name or made_up)
     if folder.exists():
         raise RunExistsError(f"{folder} exists already: choose another --name, or remove it first")
@@ -106,11 +110,12 @@ def parse_batches(text: str) -> list[int]:
         sizes = list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise InvalidValueError(
-            f"--batch {text!r}: whole numbers with commas between them, e.g. 4,16"
+            f"--batch {text!r}: whole numbers with commas between them, e.g. 4,16",
+            id="malformed-list",
         ) from None
     for size in sizes:
         if size < 1:
-            raise InvalidValueError(f"--batch {size}: it must be at least 1")
+            raise InvalidValueError(f"--batch {size}: it must be at least 1", id="out-of-range")
     return sizes
 
 
@@ -166,5 +171,6 @@ def ask_ambient(
         return float(answer)
     except ValueError:
         raise InvalidValueError(
-            f"{answer!r} is no temperature: write degrees Celsius, e.g. 21.5"
+            f"{answer!r} is no temperature: write degrees Celsius, e.g. 21.5",
+            id="not-a-temperature",
         ) from None

@@ -26,7 +26,14 @@ def predict(
             help="A workload of the suite, or a function of a file that gives a torch module.",
         ),
     ],
-    on: Annotated[str, typer.Option("--on", help="Device; see devices.", metavar="DEVICE")],
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on",
+            help="Device, see devices; its file; or this, once calibrated.",
+            metavar="DEVICE",
+        ),
+    ],
     batch: Batches = "4,16,64",
     input_: Annotated[
         Optional[str],  # noqa: UP045
@@ -47,6 +54,13 @@ def predict(
         typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
     ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
+    mode: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Power mode of the device, e.g. 30W; without it the one that its file is of.",
+            metavar="NAME",
+        ),
+    ] = None,
     engine: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -59,10 +73,12 @@ def predict(
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
     from wattstep.cli.progress import stages_of
-    from wattstep.predict import Predictor
+    from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import OptimizerSettings, Preparation
+    from wattstep.store import this_device
 
-    device = devices.find(on)
+    device = devices.find(this_device.find(on))
+    check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
     of: Specification | ModuleSource
     own = ".py:" in what
@@ -70,14 +86,22 @@ def predict(
     with redirect_stdout(sys.stderr):
         if own:
             if image_size is not None:
-                raise InvalidValueError("--image-size is of a workload; FILE.py:make takes --input")
+                raise InvalidValueError(
+                    "--image-size is of a workload; FILE.py:make takes --input",
+                    id="needless-option",
+                )
             of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
             name = title = of.name
         else:
             if input_ is not None:
-                raise InvalidValueError("--input is of FILE.py:make; a workload takes --image-size")
+                raise InvalidValueError(
+                    "--input is of FILE.py:make; a workload takes --image-size",
+                    id="needless-option",
+                )
             if optimizer is not None:
-                raise InvalidValueError("--optimizer is of FILE.py:make; a workload has its own")
+                raise InvalidValueError(
+                    "--optimizer is of FILE.py:make; a workload has its own", id="needless-option"
+                )
             of = workloads.find(what)
             name, title = of.facts.name, of.facts.title
         preparation = Preparation(
@@ -86,7 +110,9 @@ def predict(
         with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
             captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
-            predictor = Predictor(captured, device, engine=engine, precision=precision)
+            predictor = predictor_for(
+                captured, device, engine=engine, precision=precision, mode=mode
+            )
             predictions = []
             for size in sizes:
                 stage(f"batch {size}")
@@ -130,18 +156,21 @@ def module_source(
 
     file, _, name = what.rpartition(":")
     if shape is None:
-        raise InvalidValueError(f"{what} needs the shape of one sample: --input 3x224x224")
+        raise InvalidValueError(
+            f"{what} needs the shape of one sample: --input 3x224x224", id="needs-input"
+        )
     try:
         sizes = tuple(int(part) for part in shape.lower().split("x"))
     except ValueError:
         sizes = ()
     if not sizes or min(sizes) < 1:
         raise InvalidValueError(
-            f"--input {shape!r}: whole numbers with x between them, e.g. 3x224x224"
+            f"--input {shape!r}: whole numbers with x between them, e.g. 3x224x224",
+            id="malformed-shape",
         )
     make = getattr(_module(Path(file)), name, None)
     if not callable(make):
-        raise InvalidValueError(f"{file} has no function {name!r}")
+        raise InvalidValueError(f"{file} has no function {name!r}", id="no-such-function")
     return ModuleSource(
         make=make,
         name=f"{Path(file).stem}:{name}",
@@ -155,7 +184,7 @@ def _module(path: Path) -> Any:
     from importlib.util import module_from_spec, spec_from_file_location
 
     if not path.is_file():
-        raise InvalidValueError(f"{path} is no file")
+        raise InvalidValueError(f"{path} is no file", id="no-such-file")
     specification = spec_from_file_location(path.stem, path)
     assert specification is not None
     assert specification.loader is not None
@@ -164,7 +193,9 @@ def _module(path: Path) -> Any:
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise InvalidValueError(f"{path} fails: {type(error).__name__}: {error}") from error
+        raise InvalidValueError(
+            f"{path} fails: {type(error).__name__}: {error}", id="file-fails"
+        ) from error
     finally:
         sys.path.pop(0)
     return module

@@ -93,11 +93,13 @@ def profile(
             arguments = [script, *arguments]
         arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
     elif script is not None and script.startswith("-"):
-        raise InvalidValueError(_misplaced([script, *arguments]))
+        raise InvalidValueError(_misplaced([script, *arguments]), id="misplaced-option")
     elif script is not None:
         program = script
     else:
-        raise InvalidValueError("what is to be profiled? wattstep profile SCRIPT [ARGS...]")
+        raise InvalidValueError(
+            "what is to be profiled? wattstep profile SCRIPT [ARGS...]", id="no-script-given"
+        )
     settings = ProfileSettings(
         script=program,
         module=module is not None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from wattstep.cli.options import OUTPUT, Json, Quiet
-from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.errors import InvalidValueError, WattstepError, error_of
 
 if TYPE_CHECKING:
     from wattstep.report.query import Answer
@@ -72,7 +72,7 @@ def query(
         _list_tables(json)
         return
     if json and csv:
-        raise InvalidValueError("--json or --csv, not both")
+        raise InvalidValueError("--json or --csv, not both", id="two-forms")
     if output is not None:
         check_output(output)
     text = read_sql(sql, file, further or ())
@@ -91,7 +91,7 @@ def query(
                 print(f"no runs in {', '.join(map(str, runs or [DEFAULT]))}", file=sys.stderr)
             _show(answer, json, csv, output, rows)
     except WattstepError as error:  # what it says may quote what stands in the runs
-        raise type(error)(plain(error)) from error
+        raise error_of(error.document(), plain(error)) from error
 
 
 def read_sql(sql: str | None, file: Path | None, further: Sequence[str] = ()) -> str:
@@ -105,18 +105,21 @@ def read_sql(sql: str | None, file: Path | None, further: Sequence[str] = ()) ->
         folders = " ".join(f"--runs {word}" for word in beside)
         raise InvalidValueError(
             f"{(beside or further)[0]}: runs are named by an option: "
-            f'wattstep query "SELECT ..." {folders or "--runs FOLDER"}'
+            f'wattstep query "SELECT ..." {folders or "--runs FOLDER"}',
+            id="runs-by-option",
         )
     if (sql is None) == (file is None):
         raise InvalidValueError(
-            'wattstep query "SELECT ..." (or -f FILE); --tables lists the tables'
+            'wattstep query "SELECT ..." (or -f FILE); --tables lists the tables', id="no-query"
         )
     try:
         if file is not None:
             return file.read_text(encoding="utf-8")
         return sys.stdin.read() if sql == "-" else sql or ""
     except (OSError, UnicodeError) as error:
-        raise InvalidValueError(f"{file or 'the input'} cannot be read: {error}") from error
+        raise InvalidValueError(
+            f"{file or 'the input'} cannot be read: {error}", id="unreadable-file"
+        ) from error
 
 
 def check_output(output: Path) -> None:
@@ -126,7 +129,9 @@ def check_output(output: Path) -> None:
         InvalidValueError: It is one.
     """
     if output.suffix not in SUFFIXES:
-        raise InvalidValueError(f"-o {output}: a file that ends in {', '.join(SUFFIXES)} is wanted")
+        raise InvalidValueError(
+            f"-o {output}: a file that ends in {', '.join(SUFFIXES)} is wanted", id="unknown-suffix"
+        )
     if (output.parent / "run.json").exists():
         raise InvalidValueError(f"-o {output} lies in a run: choose another place")
 
@@ -181,7 +186,7 @@ def _size(text: str) -> int:
         return parse_size(text)
     except InvalidValueError as error:
         raise InvalidValueError(
-            f"--memory {text}: a size is wanted, e.g. 2GiB or 512MiB"
+            f"--memory {text}: a size is wanted, e.g. 2GiB or 512MiB", id="malformed-size"
         ) from error
 
 

@@ -12,7 +12,7 @@ import typer
 from wattstep.cli.folders import DAILY, SWEEP, FolderContents, find, read_sweep, trained
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
-from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.errors import DamagedRunError, RecordingError, error_of
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
 
@@ -82,9 +82,9 @@ def _report_runs(
     ]
     daily = [_daily(path) for path in contents.daily]
     if not reported and not daily:
-        raise DamagedRunError("; ".join(run.reason for run in unreadable))
-    # A daily training has nothing else on a page: Figure 10 is what it tells.
-    paper = paper or bool(contents.daily)
+        line = "; ".join(run.reason for run in unreadable)
+        only = {"id": unreadable[0].id} if len(unreadable) == 1 else {}
+        raise error_of(only, line, otherwise=DamagedRunError)
     failures = Failures()
     with stages_of("writing", quiet=quiet) as tell:
         tell(str(output))
@@ -140,9 +140,11 @@ def _daily(path: Path) -> DailyReport:
     try:
         daily = daily_report(DailyFolder(path))
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise DamagedRunError(f"{path}: its days are damaged") from error
+        raise DamagedRunError(f"{path}: its days are damaged", id="damaged-days") from error
     if not daily.batches:
-        raise DamagedRunError(f"{path} is a daily training of which no day has begun")
+        raise DamagedRunError(
+            f"{path} is a daily training of which no day has begun", id="no-day-yet"
+        )
     return daily
 
 

@@ -28,8 +28,9 @@ from wattstep.cli.options import (
     parse_batches,
     run_folder,
 )
+from wattstep.cli.saying import refuse
 from wattstep.cli.settings_options import with_settings
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, WattstepError, error_of
 from wattstep.schema.run_documents import CalibrationFile
 
 
@@ -107,7 +108,9 @@ def run(
         workloads.check_name(workload)
     ways = list(product(names, batches, precisions, rules))
     if name is not None and len(ways) > 1:
-        raise InvalidValueError("--name names one run: give one workload and one batch size")
+        raise InvalidValueError(
+            "--name names one run: give one workload and one batch size", id="one-name-for-several"
+        )
     all_settings = [
         TrainingSettings(
             workload=workload,
@@ -127,6 +130,7 @@ def run(
     place = open_execution_host(target, partial(print, file=sys.stderr))
     ambient = ask_ambient(ambient, wanted=wanted, keyboard=sys.stdin, screen=sys.stderr)
     paths: list[Path] = []
+    refusal: WattstepError | None = None
     warned: set[str] = set()
     try:
         for asked in all_settings:
@@ -144,10 +148,16 @@ def run(
                 if cooled is not None:
                     settings = replace(settings, cooled=cooled.to_dict())
                 paths.append(place.train(settings, progress.update, progress.warn, limit))
+    except WattstepError as error:
+        if not paths:
+            raise
+        refusal = error
     finally:  # one that fails does not take those before it away
         place.close()
         if paths:
-            show_runs(paths, json, full)
+            show_runs(paths, json, full, refusal=refusal)
+    if refusal is not None:
+        refuse(refusal)
 
 
 def unknown_temperature() -> None:
@@ -174,9 +184,13 @@ def read_calibration(path: Path, *, here: bool = True) -> CalibrationFile:
         document = loads(path.read_bytes())
         read_calibrations(document)
     except OSError as error:
-        raise InvalidValueError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise InvalidValueError(
+            f"{path}: {(error.strerror or str(error)).lower()}", id="unreadable-calibration"
+        ) from error
+    except InvalidValueError as error:
+        raise error_of(error.document(), f"{path}: {error}") from error
     except ValueError as error:
-        raise InvalidValueError(f"{path}: {error}") from error
+        raise InvalidValueError(f"{path}: {error}", id="unreadable-calibration") from error
     if here:
         check_device(document, describe())
     known: CalibrationFile = document

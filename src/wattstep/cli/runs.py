@@ -36,13 +36,17 @@ def runs(
 
     if action == "list" and path is not None and not path.is_dir():
         what = "is a file" if path.exists() else "is not there"
-        raise InvalidValueError(f"{path} {what}: wattstep runs list FOLDER takes a folder of runs")
+        raise InvalidValueError(
+            f"{path} {what}: wattstep runs list FOLDER takes a folder of runs", id="not-a-folder"
+        )
     if action == "list":
         _list(path or Path("runs"), json)
     elif action == "show" and path is not None:
         _show(path, json)
     else:
-        raise InvalidValueError("wattstep runs list [FOLDER], or wattstep runs show RUN")
+        raise InvalidValueError(
+            "wattstep runs list [FOLDER], or wattstep runs show RUN", id="needs-a-run"
+        )
 
 
 def _list(folder: Path, as_json: bool) -> None:

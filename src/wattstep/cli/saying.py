@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import Final, NoReturn
 
+import typer
+
+from wattstep.errors import WattstepError
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
+
+REFUSED: Final = 2
 
 
 def say(text: object) -> None:
@@ -15,6 +21,12 @@ def say(text: object) -> None:
         text: Text of the line; names, paths and errors of unknown origin may be in it.
     """
     print(plain(text), file=sys.stderr, flush=True)
+
+
+def refuse(error: WattstepError) -> NoReturn:
+    """Ends the command with the line of the error."""
+    say(f"wattstep: {error}")
+    raise typer.Exit(REFUSED)
 
 
 def say_failures(failures: Failures) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wattstep.cli.progress import list_progress
 from wattstep.cli.screen import screen
+from wattstep.errors import WattstepError
 
 
 def show_runs(
@@ -20,6 +21,7 @@ def show_runs(
     price: float | None = None,
     steps: int | None = None,
     samples: int | None = None,
+    refusal: WattstepError | None = None,
 ) -> None:
     """Opens the runs and prints what they cost.
 
@@ -32,6 +34,7 @@ def show_runs(
         price: Of a kWh, likewise.
         steps: Number of steps, to show what they take and need.
         samples: Number of samples, likewise.
+        refusal: What ended the command after them, for its JSON document.
     """
     from wattstep.report.bill import bill
     from wattstep.report.terminal.bill import print_bill
@@ -55,7 +58,7 @@ def show_runs(
         if asked:
             for document, own in zip(documents, bills, strict=True):
                 document["bill"] = [one.to_dict() for one in own]
-        dump({"runs": documents}, sys.stdout)
+        dump({"runs": documents, **(refusal.document() if refusal else {})}, sys.stdout)
         return
     from wattstep.insight.advise.section import ranked
     from wattstep.report.terminal.run import print_comparison, print_runs

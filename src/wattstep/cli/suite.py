@@ -44,14 +44,17 @@ def suite(
     from wattstep.cli.progress import list_progress
 
     if name is None and (classes is not None or image_size is not None):
-        raise InvalidValueError("--classes and --image-size are for one workload: give its NAME")
+        raise InvalidValueError(
+            "--classes and --image-size are for one workload: give its NAME",
+            id="needs-one-workload",
+        )
     names = workloads.names() if name is None else [name]
     for one in names:
         workloads.check_name(one)
     # One sample says what a sample takes; two, where normalisation over the batch needs two.
     data = None if data_dir is None else Path(data_dir)
     if data is not None and not data.is_dir():
-        raise InvalidValueError(f"--data {data}: there is no such folder")
+        raise InvalidValueError(f"--data {data}: there is no such folder", id="no-such-folder")
     preparation = Preparation(batch_size=2, classes=classes, image_size=image_size, data_dir=data)
     rows: list[dict[str, Any]] = []
     weights = [LONG.get(one, 1.0) for one in names]

@@ -43,9 +43,9 @@ def targets(
     from wattstep.remote.ssh.leftovers import open_leftovers
 
     if jobs and not fetch:
-        raise InvalidValueError("jobs are named for --fetch")
+        raise InvalidValueError("jobs are named for --fetch", id="needs-fetch")
     if force and not clean:
-        raise InvalidValueError("--force is for --clean")
+        raise InvalidValueError("--force is for --clean", id="needs-clean")
     leftovers = open_leftovers(target, partial(print, file=sys.stderr))
     try:
         fetched = leftovers.fetch(out, jobs or []) if fetch else []

@@ -37,7 +37,8 @@ def find(name: str) -> Device:
         if word in one.aliases:
             return one
     raise InvalidValueError(
-        f"{name!r} is no device: there are {', '.join(names())}; a file of your own ends in .toml"
+        f"{name!r} is no device: there are {', '.join(names())}; a file of your own ends in .toml",
+        id="unknown-device",
     )
 
 
@@ -50,5 +51,7 @@ def _of_file(path: Path) -> Device:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InvalidValueError(
+            f"{path} cannot be read: {error.strerror or error}", id="unreadable-file"
+        ) from error
     return parse_device(data, plain(path.stem), os.fspath(path))

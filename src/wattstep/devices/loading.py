@@ -86,7 +86,7 @@ def parse_device(data: bytes, name: str, file: str) -> Device:
         RecursionError,
         _WrongError,
     ) as error:  # TOML and UTF-8 raise values' errors
-        raise InvalidValueError(f"{file}: {error}") from error
+        raise InvalidValueError(f"{file}: {error}", id="damaged-device-file") from error
     return device
 
 

@@ -25,7 +25,9 @@ def find(name: str) -> Engine:
         InvalidValueError: There is no such engine.
     """
     if name not in ENGINES:
-        raise InvalidValueError(f"no engine {name!r}: there is {', '.join(ENGINES)}")
+        raise InvalidValueError(
+            f"no engine {name!r}: there is {', '.join(ENGINES)}", id="unknown-engine"
+        )
     engine: Engine = ENGINES.load(name)
     return engine
 

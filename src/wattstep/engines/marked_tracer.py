@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from abc import abstractmethod
@@ -125,6 +126,10 @@ class MarkedTracer(Tracer):
         """Work on devices in the window, asked when phases are named; None: devices are not traced."""
         return None
 
+    def device_cost_ns(self) -> float:
+        """What tracing costs a device for each piece of work; NaN: it was not measured in this window."""
+        return math.nan
+
     def notes(self) -> Sequence[str]:
         """What a reader must know of the window."""
         return ()
@@ -193,6 +198,7 @@ class MarkedTracer(Tracer):
             clock_uncertainty_ns=clock.uncertainty_ns,
             device_rows=b"" if devices is None else self._device_rows(devices, step, window),
             notes=tuple(self.notes()),
+            device_cost_ns=self.device_cost_ns(),
         )
 
     def _fields(self, each: Any, step: int, window: int) -> tuple[int, ...]:

@@ -70,8 +70,7 @@ def parse(data: bytes) -> Trace:
     if begin is None:
         raise BinaryFormatError(
             FORMAT, 4, f"its identifier {_IDENTIFIER.decode()} is missing; it looks like "
-            f"{looks_like(data)}",
-        )  # fmt: skip
+            f"{looks_like(data)}", id="no-identifier",)  # fmt: skip
     dump = _Dump(_Buffer(data[begin:]))
     dump.take()
     return dump.trace()
@@ -97,6 +96,7 @@ class _Buffer:
                 FORMAT,
                 max(at, 0),
                 "a reference leads there, outside of the file: it is cut or damaged",
+                id="outside-of-file",
             )
         return at
 
@@ -104,7 +104,9 @@ class _Buffer:
         """Counts elements of vectors: more than the file has room for are the same ones again."""
         self._spent += count
         if self._spent > len(self.data):
-            raise BinaryFormatError(FORMAT, 0, "its tables lie over one another: it is damaged")
+            raise BinaryFormatError(
+                FORMAT, 0, "its tables lie over one another: it is damaged", id="overlapping-tables"
+            )
 
     def get(self, kind: str, at: int) -> int:
         """An integer of a kind of the flatbuffers runtime, "Uint32"."""

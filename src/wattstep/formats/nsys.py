@@ -190,7 +190,7 @@ class _Reports:
         try:
             self._row(self.table, row)
         except ValueError as error:
-            raise FormatError(FORMAT, at, str(error)) from error
+            raise FormatError(FORMAT, at, str(error), id="malformed-cell") from error
 
     @staticmethod
     def _fitted(table: _Table, row: list[str]) -> list[str] | None:
@@ -377,6 +377,7 @@ class _Reports:
                 1,
                 f"no report of nsys stands in it; it looks like {looks_like(data)} "
                 "(wanted: nsys stats --format csv --report cuda_gpu_trace)",
+                id="no-table",
             )
         return Trace(
             format=FORMAT,

@@ -229,7 +229,7 @@ def _text(data: bytes) -> str:
         raise FormatError(NAME, 1, "there is nothing")
     if text.lstrip().startswith("<") and NO_TEXT in text:
         line = text.count("\n", 0, text.index(NO_TEXT)) + 1
-        raise FormatError(XML, line, "it holds bytes that are no text")
+        raise FormatError(XML, line, "it holds bytes that are no text", id="bytes-not-text")
     return text
 
 
@@ -249,7 +249,12 @@ def _recording(format_name: str, file: _File, interval_s: float | None) -> Recor
         file.notes.update(dict.fromkeys((*astray, *times.notes)))
         clock = times.clock
     if not channels:
-        raise FormatError(format_name, 1, "; ".join([*file.notes, "it has no values of any GPU"]))
+        raise FormatError(
+            format_name,
+            1,
+            "; ".join([*file.notes, "it has no values of any GPU"]),
+            id="no-gpu-values",
+        )
     if clock == "wall":
         file.notes[NO_ZONE] = None
     return Recording(
@@ -309,11 +314,13 @@ def _number(text: str, header_unit: str, unit: str, line: int) -> float:
         return math.nan
     match = _CELL.fullmatch(text)
     if match is None:
-        raise FormatError(NAME, line, f"{text[:30]!r} is no number")
+        raise FormatError(NAME, line, f"{text[:30]!r} is no number", id="not-a-number")
     written = match["unit"] or header_unit or USUAL[unit]
     factor = FACTORS[unit].get(written)
     if factor is None:
-        raise FormatError(NAME, line, f"{text[:30]!r}: {written!r} is no unit of this quantity")
+        raise FormatError(
+            NAME, line, f"{text[:30]!r}: {written!r} is no unit of this quantity", id="not-a-unit"
+        )
     return float(match["number"]) * factor
 
 
@@ -412,11 +419,11 @@ def _columns(header: str, line: int) -> list[_Column]:
         match = _HEADER.fullmatch(cell.strip())
         if match is None:
             problem = f"{cell.strip()[:30]!r} is no column of --query-gpu (noheader cannot be read)"
-            raise FormatError(NAME, line, problem)
+            raise FormatError(NAME, line, problem, id="no-header")
         columns.append(_Column(name=match["name"], unit=match["unit"] or ""))
     known = [COLUMNS.get(c.name) or LIMIT_COLUMNS.get(c.name, "") + c.name for c in columns]
     if len(set(known)) < len(known):
-        raise FormatError(NAME, line, "a column stands there twice")
+        raise FormatError(NAME, line, "a column stands there twice", id="repeated-column")
     return columns
 
 
@@ -426,9 +433,9 @@ def _take_row(
     cells = [cell.strip() for cell in text.split(",")]
     if len(cells) != len(columns):
         problem = f"it has {len(cells)} cells, the header {len(columns)}"
-        raise FormatError(NAME, line, problem)
+        raise FormatError(NAME, line, problem, id="wrong-cell-count")
     if NO_TEXT in text:
-        raise FormatError(NAME, line, "it holds bytes that are no text")
+        raise FormatError(NAME, line, "it holds bytes that are no text", id="bytes-not-text")
     row = dict(zip(columns, cells, strict=True))
     by_name = {column.name: cell for column, cell in row.items()}
     t_ns = _stamp(by_name["timestamp"], line) if "timestamp" in by_name else None
@@ -507,7 +514,9 @@ def _stamp(text: str, line: int) -> int:
             raise ValueError(text)
         return wall_ns(datetime.strptime(match[1], _STAMP_FORM), match[2] or "")
     except ValueError:
-        raise FormatError(NAME, line, f"{text[:30]!r} is no date and time") from None
+        raise FormatError(
+            NAME, line, f"{text[:30]!r} is no date and time", id="not-a-time"
+        ) from None
 
 
 # --- reports ------------------------------------------------------------------------------------
@@ -523,7 +532,9 @@ def _read_xml(text: str) -> _File:
         line += report.count("\n")
     if tail.strip():
         if not reports:
-            raise FormatError(XML, text.count("\n") + 1, "the report does not end")
+            raise FormatError(
+                XML, text.count("\n") + 1, "the report does not end", id="unfinished-report"
+            )
         begins = line + _leading_lines(tail)
         file.notes[CUT_REPORT.format(begins)] = None
     return file
@@ -549,7 +560,9 @@ def _tree(text: str, line: int) -> ET.Element:
     """The elements. Entities are never expanded: only nvidia-smi's own DOCTYPE is let through."""
     lean = _DOCTYPE.sub("", _DECLARATION.sub("", text.replace("\r", ""), count=1), count=1)
     if "<!DOCTYPE" in lean or "<!ENTITY" in lean:
-        raise FormatError(XML, line, "it declares a document type that nvidia-smi does not")
+        raise FormatError(
+            XML, line, "it declares a document type that nvidia-smi does not", id="document-type"
+        )
     begins = line + _leading_lines(lean)
     try:
         return ET.fromstring(lean.strip())
@@ -616,4 +629,6 @@ def _xml_stamp(text: str, line: int) -> int:
         day = f"{match['year']}-{month}-{match['day']} {match['clock']}"
         return wall_ns(datetime.strptime(day, "%Y-%m-%d %H:%M:%S"))
     except ValueError:
-        raise FormatError(XML, line, f"{text[:30]!r} is no date and time") from None
+        raise FormatError(
+            XML, line, f"{text[:30]!r} is no date and time", id="not-a-time"
+        ) from None

@@ -154,6 +154,7 @@ class _Profile:
                     FORMAT,
                     at,
                     f"{self.table.unit(name)[:20]!r} is no unit of {name}: s, ms, us, ns",
+                    id="not-a-unit",
                 )
 
     def _row(self, at: int, table: _Table, row: Sequence[str]) -> None:
@@ -163,7 +164,7 @@ class _Profile:
             else:
                 self._summary(table, row)
         except ValueError as error:
-            raise FormatError(FORMAT, at, str(error)) from error
+            raise FormatError(FORMAT, at, str(error), id="malformed-cell") from error
 
     def _event(self, table: _Table, row: Sequence[str]) -> None:
         name, start = table.cell(row, "Name"), table.cell(row, "Start")
@@ -237,6 +238,7 @@ class _Profile:
                 1,
                 f"no table of nvprof stands in it; it looks like {looks_like(data)} "
                 "(wanted: nvprof --csv with --print-gpu-trace, --print-api-trace or a summary)",
+                id="no-table",
             )
         if not len(self.rows) and not self.summaries:
             self.warnings.append(

@@ -70,7 +70,7 @@ class Packets:
                             self.on_progress(min(file.tell() / size, 1.0))
         except OSError as error:
             problem = (error.strerror or str(error)).lower()
-            raise InvalidValueError(f"{self.path.name}: {problem}") from error
+            raise InvalidValueError(f"{self.path.name}: {problem}", id="unreadable-file") from error
         self.on_progress(1.0)
 
     def _head(self, source: _Readable) -> bytes:

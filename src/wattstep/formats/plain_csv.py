@@ -126,21 +126,21 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
         try:
             if len(last) != len(header):
                 problem = f"{len(last)} cells under {len(header)} headings"
-                raise FormatError(FORMAT, number, problem)
+                raise FormatError(FORMAT, number, problem, id="wrong-cell-count")
             time = reader.time(last[time_at], unit_ns, number)
             row = [reader.number(last[c.position], c.factor, number) for c in columns]
         except FormatError as error:
             damage.append(error)
             continue
         if t_ns and time < t_ns[-1]:
-            back = FormatError(FORMAT, number, _NOT_AFTER)
+            back = FormatError(FORMAT, number, _NOT_AFTER, id="time-not-after")
             continue
         if t_ns and time == t_ns[-1] and again is None:
             again = number
         t_ns.append(time)
         values.append(row)
     if again is not None and t_ns[0] == t_ns[-1]:
-        raise FormatError(FORMAT, again, _NOT_AFTER)
+        raise FormatError(FORMAT, again, _NOT_AFTER, id="time-not-after")
     reader.check(line)
     notes = list(reader.notes)
     odd = back or (damage[-1] if damage and damage[-1].line == number else None)
@@ -170,9 +170,13 @@ def stated_units(units: Sequence[str], header: Sequence[str]) -> Mapping[str, st
     for each in units:
         name, _, unit = each.rpartition("=")
         if unit not in UNITS:
-            raise InvalidValueError(f"--unit {each}: one of {', '.join(UNITS)} is wanted")
+            raise InvalidValueError(
+                f"--unit {each}: one of {', '.join(UNITS)} is wanted", id="unknown-unit"
+            )
         if name and name_of(name) not in names:
-            raise InvalidValueError(f"--unit {each}: there are columns {', '.join(names.values())}")
+            raise InvalidValueError(
+                f"--unit {each}: there are columns {', '.join(names.values())}", id="no-such-column"
+            )
         stated[name_of(name)] = unit
     return stated
 
@@ -231,7 +235,7 @@ def _text(data: bytes) -> tuple[str, bool]:
         return whole.decode("utf-8-sig"), cut
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(FORMAT, line, "it is not UTF-8") from error
+        raise FormatError(FORMAT, line, "it is not UTF-8", id="bytes-not-text") from error
 
 
 def _rows(text: str) -> tuple[str, Iterator[tuple[int, list[str]]]]:
@@ -251,7 +255,9 @@ def _cells(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise FormatError(FORMAT, max(reader.line_num, 1), str(error)) from error
+            raise FormatError(
+                FORMAT, max(reader.line_num, 1), str(error), id="malformed-csv"
+            ) from error
         if any(cells) and not cells[0].startswith("#"):
             yield reader.line_num, cells
 
@@ -264,23 +270,35 @@ def _columns(
     for position, heading in enumerate(header):
         match = _HEADER.fullmatch(heading)
         if match is None:
-            raise FormatError(FORMAT, line, f"{heading[:40]!r} is no heading: write name [unit]")
+            raise FormatError(
+                FORMAT,
+                line,
+                f"{heading[:40]!r} is no heading: write name [unit]",
+                id="malformed-heading",
+            )
         name, unit = _named(match[1], (match[2] or "").strip())
         if time_at < 0 and name in TIMES:
             if unit and unit not in TIME_UNITS_NS:
                 wanted = ", ".join(TIME_UNITS_NS)
-                raise FormatError(FORMAT, line, f"time in {unit[:20]!r}: one of {wanted} is wanted")
+                raise FormatError(
+                    FORMAT,
+                    line,
+                    f"time in {unit[:20]!r}: one of {wanted} is wanted",
+                    id="unknown-time-unit",
+                )
             time_at, unit_ns = position, TIME_UNITS_NS[unit or "s"]
         else:
             unit = unit or stated.get(name_of(heading), stated.get("", ""))
             columns.append(_column(position, name, unit))
     if time_at < 0:
-        raise FormatError(FORMAT, line, f"it has no column of times ({', '.join(TIMES)})")
-    names = [column.channel.name for column in columns]
-    if not names or len(set(names)) < len(names):
         raise FormatError(
-            FORMAT, line, "two columns have one name" if names else "it has no values"
+            FORMAT, line, f"it has no column of times ({', '.join(TIMES)})", id="no-time-column"
         )
+    names = [column.channel.name for column in columns]
+    if not names:
+        raise FormatError(FORMAT, line, "it has no values", id="no-value-columns")
+    if len(set(names)) < len(names):
+        raise FormatError(FORMAT, line, "two columns have one name", id="repeated-column")
     return time_at, unit_ns, columns
 
 
@@ -365,7 +383,7 @@ class _Reader:
             FormatError: Both were read.
         """
         if self._points and COMMAS in self.notes:
-            raise FormatError(FORMAT, line, MIXED)
+            raise FormatError(FORMAT, line, MIXED, id="mixed-decimal-marks")
 
     def number(self, cell: str, factor: float, line: int) -> float:
         """A value in its SI unit; NaN where the cell says that there is none."""
@@ -376,7 +394,7 @@ class _Reader:
         except ValueError:
             value = math.inf
         if not math.isfinite(value) or "_" in cell:
-            raise FormatError(FORMAT, line, f"{cell[:20]!r} is no number")
+            raise FormatError(FORMAT, line, f"{cell[:20]!r} is no number", id="not-a-number")
         return value
 
     def time(self, cell: str, unit_ns: int, line: int) -> int:
@@ -390,7 +408,7 @@ class _Reader:
         except InvalidOperation:
             t_ns = self._date(cell)
         if abs(t_ns) >= _MOST_NS:
-            raise FormatError(FORMAT, line, f"{cell[:40]!r} is no time")
+            raise FormatError(FORMAT, line, f"{cell[:40]!r} is no time", id="not-a-time")
         return t_ns
 
     def _date(self, cell: str) -> int:

@@ -107,7 +107,7 @@ class _Cells:
         except ValueError:
             return self._date(cell, line), True
         if not math.isfinite(number):
-            raise FormatError(FORMAT, line, f"{cell[:40]!r} is no time")
+            raise FormatError(FORMAT, line, f"{cell[:40]!r} is no time", id="not-a-time")
         for least, each in _EPOCH:
             if factor is None and number >= least:
                 return number * each, True
@@ -123,7 +123,9 @@ class _Cells:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise FormatError(FORMAT, line, f"{cell[:40]!r} is no {column.quantity}")
+            raise FormatError(
+                FORMAT, line, f"{cell[:40]!r} is no {column.quantity}", id="not-a-number"
+            )
         return number * (column.factor or 1.0)
 
     def notes(self, line: int) -> tuple[str, ...]:
@@ -133,7 +135,7 @@ class _Cells:
             FormatError: Commas and points both stand in numbers: one of them parts thousands.
         """
         if {COMMAS, _POINTS} <= self._told.keys():
-            raise FormatError(FORMAT, line, MIXED)
+            raise FormatError(FORMAT, line, MIXED, id="mixed-decimal-marks")
         return tuple(note for note in self._told if note != _POINTS)
 
     def _number(self, cell: str) -> float:
@@ -152,7 +154,10 @@ class _Cells:
         time = iso_ns(cell)
         if time is None:
             raise FormatError(
-                FORMAT, line, f"{cell[:40]!r} is no time: seconds, or 2026-10-09T08:53:20Z"
+                FORMAT,
+                line,
+                f"{cell[:40]!r} is no time: seconds, or 2026-10-09T08:53:20Z",
+                id="not-a-time",
             )
         t_ns, zoned = time
         if not zoned:
@@ -211,7 +216,12 @@ class _Lines:
     def read(self, row: Sequence[str], line: int) -> tuple[float, list[float]]:
         """Time and values of a row."""
         if len(row) != self._width:
-            raise FormatError(FORMAT, line, f"{len(row)} cells, the header has {self._width}")
+            raise FormatError(
+                FORMAT,
+                line,
+                f"{len(row)} cells, the header has {self._width}",
+                id="wrong-cell-count",
+            )
         seconds, wall = self._cells.time(row[self._time.index], self._time.factor, line)
         values = [self._cells.value(row[one.index], one, line) for one in self._wanted.values()]
         self.wall = wall
@@ -221,7 +231,7 @@ class _Lines:
         """Keeps what `read` returned."""
         seconds, values = cells
         if self.seconds and seconds < self.seconds[-1]:
-            raise FormatError(FORMAT, line, _NOT_AFTER)
+            raise FormatError(FORMAT, line, _NOT_AFTER, id="time-not-after")
         if self._again is None and self.seconds and seconds == self.seconds[-1]:
             self._again = line
         self.seconds.append(seconds)
@@ -231,9 +241,9 @@ class _Lines:
     def check(self, line: int) -> None:
         """Refuses a log of one row, or of one time; `line` is its last."""
         if len(self.seconds) < _LEAST_ROWS:
-            raise FormatError(FORMAT, line, "it has fewer than two rows")
+            raise FormatError(FORMAT, line, "it has fewer than two rows", id="too-few-rows")
         if self._again is not None and self.seconds[0] == self.seconds[-1]:
-            raise FormatError(FORMAT, self._again, _NOT_AFTER)
+            raise FormatError(FORMAT, self._again, _NOT_AFTER, id="time-not-after")
 
 
 def _read_at_once(data: bytes, units: Sequence[str] = ()) -> _Table | None:
@@ -351,7 +361,7 @@ def _cells(lines: Sequence[str], mark: str) -> Iterator[tuple[int, list[str]]]:
         try:
             (cells,) = csv.reader([one], delimiter=mark)
         except (csv.Error, ValueError) as error:
-            raise FormatError(FORMAT, number, str(error)) from error
+            raise FormatError(FORMAT, number, str(error), id="malformed-csv") from error
         yield number, [cell.strip() for cell in cells]
 
 

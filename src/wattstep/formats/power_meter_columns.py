@@ -92,20 +92,26 @@ def columns_of(header: Sequence[str], line: int, units: Sequence[str] = ()) -> d
             if quantity != "power" and "power" in columns:
                 continue
             named = ", ".join(header[column.index][:40] for column in alike)
-            raise FormatError(FORMAT, line, f"which is its {quantity}? {named}: leave one")
+            raise FormatError(
+                FORMAT, line, f"which is its {quantity}? {named}: leave one", id="several-columns"
+            )
         columns[quantity] = mine[0] if quantity == "time" else alike[0]
     columns, unsaid = _by_known_unit(columns)
     if "time" not in columns:
         raise FormatError(
-            FORMAT, line, f"the header names no time (time_s, timestamp){_else(header)}"
+            FORMAT,
+            line,
+            f"the header names no time (time_s, timestamp){_else(header)}",
+            id="no-time-column",
         )
     if "power" not in columns and not {"voltage", "current"} <= set(columns):
         if "power" in unsaid or {"voltage", "current"} <= {*columns, *unsaid}:
-            raise FormatError(FORMAT, line, _no_unit(unsaid, header))
+            raise FormatError(FORMAT, line, _no_unit(unsaid, header), id="no-unit")
         raise FormatError(
             FORMAT,
             line,
             f"the header names neither watts (power_W) nor volts and amperes{_else(header)}",
+            id="no-power-column",
         )
     return columns
 

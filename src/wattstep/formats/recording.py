@@ -21,8 +21,10 @@ def decoded(data: bytes | str) -> str:
 class FormatError(InvalidValueError):
     """Text that is not of the format, with the line at which it stops being so."""
 
-    def __init__(self, format_name: str, line: int, problem: str) -> None:
-        super().__init__(f"line {line} is no {format_name}: {problem}")
+    id = "malformed-line"
+
+    def __init__(self, format_name: str, line: int, problem: str, id: str = "") -> None:
+        super().__init__(f"line {line} is no {format_name}: {problem}", id=id)
         self.line = line
 
 

@@ -128,14 +128,18 @@ def read_log(
     form = format_of(data)
     if form is None:
         known = ", ".join(form.name for form in FORMATS)
-        raise InvalidValueError(f"{path} is no recording that is known here: {known}, or a run")
+        raise InvalidValueError(
+            f"{path} is no recording that is known here: {known}, or a run", id="unknown-recording"
+        )
     settings: dict[str, Any] = {
         "interval_s": interval_s,
         "board": board,
         "units": tuple(units) or None,
     }
     if units and "units" not in form.takes:
-        raise InvalidValueError(f"{path} ({form.name}) says its units itself: leave --unit out")
+        raise InvalidValueError(
+            f"{path} ({form.name}) says its units itself: leave --unit out", id="needless-unit"
+        )
     given = {key: settings[key] for key in form.takes if settings[key] is not None}
     content = _parser(form)(path if form.by_path else data, **given)
     if isinstance(content, Trace):
@@ -154,11 +158,13 @@ def read_bytes(path: Path, purpose: str = "read") -> bytes:
         return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidValueError(
-            f"{path} cannot be unpacked, it is cut or damaged: copy it again"
+            f"{path} cannot be unpacked, it is cut or damaged: copy it again",
+            id="damaged-recording",
         ) from error
     except OSError as error:
         raise InvalidValueError(
-            f"{path} cannot be {purpose}: {(error.strerror or str(error)).lower()}"
+            f"{path} cannot be {purpose}: {(error.strerror or str(error)).lower()}",
+            id="unreadable-recording",
         ) from error
 
 
@@ -176,7 +182,8 @@ def _parser(form: Format) -> Callable[..., Recording | Trace]:
 def _counters(path: Path, trace: Trace) -> Recording:
     if trace.counters is None or not trace.counters.values:
         raise InvalidValueError(
-            f"{path.name} is a {trace.format} without sensor values: give it as --trace"
+            f"{path.name} is a {trace.format} without sensor values: give it as --trace",
+            id="no-sensor-values",
         )
     return trace.counters
 

@@ -209,7 +209,7 @@ def times_of(
     if _often_back(times_ns):
         at = next(at for at, (before, now) in enumerate(pairwise(times_ns), 1) if now < before)
         problem = f"its time goes back, as those of {back} lines do: sort them, or leave them out"
-        raise FormatError(format_name, rows[at].line, problem)
+        raise FormatError(format_name, rows[at].line, problem, id="time-goes-back")
     if forward[-1] > LAST_NS:
         raise FormatError(format_name, rows[-1].line, "its clock has jumped too far")
     spread = _spread(forward, usual)
@@ -227,10 +227,13 @@ def _counted(count: int, interval_s: float | None) -> Times:
         return Times(t_ns=[0], clock="counted", notes=("one row, without a clock",))
     if interval_s is None:
         raise InvalidValueError(
-            "these lines have no clock: say how far apart they are (interval, e.g. 1s)"
+            "these lines have no clock: say how far apart they are (interval, e.g. 1s)",
+            id="no-clock",
         )
     if not (math.isfinite(interval_s) and 1e-6 <= interval_s <= 86400):
-        raise InvalidValueError(f"lines {interval_s} s apart: give 1 µs to a day")
+        raise InvalidValueError(
+            f"lines {interval_s} s apart: give 1 µs to a day", id="out-of-range"
+        )
     step = round(interval_s * SECOND_NS)
     return Times(
         t_ns=[step * index for index in range(count)],

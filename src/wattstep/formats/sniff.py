@@ -45,8 +45,10 @@ _SIGNATURES: Final = tuple(
 class BinaryFormatError(FormatError):
     """Bytes that are not of the format, with the place at which they stop being so."""
 
-    def __init__(self, format_name: str, at: int, problem: str) -> None:
-        InvalidValueError.__init__(self, f"byte {at} is no {format_name}: {problem}")
+    id = "malformed-bytes"
+
+    def __init__(self, format_name: str, at: int, problem: str, id: str = "") -> None:
+        InvalidValueError.__init__(self, f"byte {at} is no {format_name}: {problem}", id=id)
         self.line = 0
 
 

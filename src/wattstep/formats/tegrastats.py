@@ -134,7 +134,7 @@ def _texts(data: bytes) -> tuple[list[tuple[int, str]], int]:
     texts = [(number, text) for number, text in enumerate(decoded, 1) if text]
     if not texts:
         problem = "it does not end: it may be cut" if cut else "there is nothing"
-        raise FormatError(NAME, max(cut, 1), problem)
+        raise FormatError(NAME, max(cut, 1), problem, id="cut-line")
     return texts, cut
 
 

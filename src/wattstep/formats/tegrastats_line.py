@@ -337,7 +337,9 @@ def _rail(match: re.Match[str], reading: _Reading) -> None:
     """A power rail in mW: now, the mean since tegrastats began, and the highest since then."""
     label = match["rail"]
     if label in NO_RAILS:
-        raise FormatError(NAME, reading.line, f"{match[0][:30]!r} is no power rail")
+        raise FormatError(
+            NAME, reading.line, f"{match[0][:30]!r} is no power rail", id="not-a-rail"
+        )
     numbers = [match["now"], match["mean"], match["peak"]]
     watts = [float(number) * 1e-3 for number in numbers if number is not None]
     with_unit = "mW" in match[0]

@@ -112,13 +112,16 @@ def parse_alignment(text: str) -> Alignment:
         return Alignment(way="marks", marks=Path(text.removeprefix("marks:")))
     match = _OFFSET.fullmatch(text)
     if match is None:
-        raise InvalidValueError(f"--align {text!r} is no way to align: there are {WAYS}")
+        raise InvalidValueError(
+            f"--align {text!r} is no way to align: there are {WAYS}", id="unknown-alignment"
+        )
     try:
         offset, rate = float(match[1]), None if match[2] is None else float(match[2])
         last = Decimal(match[1]).as_tuple().exponent
     except (ValueError, InvalidOperation) as error:
         raise InvalidValueError(
-            f"--align {text!r}: write seconds, as offset:-3.25 or offset:12,rate=1.00002"
+            f"--align {text!r}: write seconds, as offset:-3.25 or offset:12,rate=1.00002",
+            id="malformed-offset",
         ) from error
     from_offset(offset, rate=1.0 if rate is None else rate)  # refuses what no clock does
     half = 0.5 * 10.0**last if isinstance(last, int) else 0.0
@@ -168,14 +171,17 @@ def _finished(
 def _among_themselves(wanted: Alignment, logs: Sequence[Telemetry]) -> Aligned:
     """Logs without a trace keep their clock, which must be one."""
     if wanted.way not in ("auto", "wall", "none"):
-        raise InvalidValueError(f"--align {wanted.way} brings telemetry to a trace: give --trace")
+        raise InvalidValueError(
+            f"--align {wanted.way} brings telemetry to a trace: give --trace", id="needs-trace"
+        )
     clocks = {log.recording.clock for log in logs}
     shared = len(logs) == 1 or clocks == {"wall"} or wanted.way == "none"
     if not shared:
         files = ", ".join(f"{log.file} ({log.recording.clock})" for log in logs)
         raise InvalidValueError(
             f"these files share no wall clock: {files}; import each by itself, or say that their "
-            "times count from one moment with --align none"
+            "times count from one moment with --align none",
+            id="no-common-clock",
         )
     notes = [] if len(logs) == 1 or clocks == {"wall"} else [_UNCHECKED]
     maps = [_as_it_is(log, "none", 0.0) for log in logs]
@@ -198,7 +204,8 @@ def _map_of(wanted: Alignment, trace: Traced, tables: Busy, log: Telemetry) -> C
     if wanted.way == "wall" and not wall:
         raise InvalidValueError(
             f"--align wall: {_clock_words('the trace', trace.clock)}, "
-            f"{_clock_words(log.file, log.recording.clock)}; choose another of {WAYS}"
+            f"{_clock_words(log.file, log.recording.clock)}; choose another of {WAYS}",
+            id="no-wall-clock",
         )
     if wall and (_overlap(tables, log) or wanted.way == "wall"):
         return _by_wall(tables, log, may_leave=wanted.way == "auto")
@@ -231,7 +238,7 @@ def _or_a_sibling_s(
         for other, their in zip(maps, logs, strict=True):
             if isinstance(other, ClockMap) and their.recording.clock == "wall":
                 return _borrowed(other, their.file, own)
-    raise AlignmentError(f"{log.file}: {own}") from own
+    raise AlignmentError(f"{log.file}: {own}", id="not-alignable") from own
 
 
 def _borrowed(other: ClockMap, file: str, why: AlignmentError) -> ClockMap:
@@ -434,7 +441,8 @@ def read_marks(path: Path) -> Longs:
     if header not in (["telemetry", "trace"], ["telemetry", "trace", "uncertainty"]):
         raise InvalidValueError(
             f"--align marks:{path.name}: its first line must be telemetry,trace[,uncertainty]; "
-            "below it the same moments in seconds of both clocks"
+            "below it the same moments in seconds of both clocks",
+            id="marks-header",
         )
     pairs = [_pair(path, number, cells, len(header)) for number, cells in rows[1:]]
     return np.array(pairs, np.int64).reshape(-1, len(header))
@@ -448,7 +456,8 @@ def _pair(path: Path, number: int, cells: Sequence[str], columns: int) -> list[i
         times, usable = [], False
     if len(times) != columns or not usable:
         raise InvalidValueError(
-            f"--align marks:{path.name}: line {number} is no pair of times in seconds"
+            f"--align marks:{path.name}: line {number} is no pair of times in seconds",
+            id="malformed-mark",
         )
     return times
 

@@ -32,7 +32,9 @@ def of_process(trace: Trace, events: Events, process: int) -> Bools:
     on_cpu = np.array([name == "cpu" for name in trace.names], bool)[events.processor]
     mine: Bools = on_cpu & (events.process == process)
     if not mine.any():
-        raise InvalidValueError(f"--process {process}: {_there(events, on_cpu)}")
+        raise InvalidValueError(
+            f"--process {process}: {_there(events, on_cpu)}", id="no-such-process"
+        )
     launched = np.isin(events.correlation, events.correlation[mine & (events.correlation != NONE)])
     mine |= ~on_cpu & (launched | (events.correlation == NONE))
     return mine

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wattstep.attribution.gaps import Spans, is_wait
 from wattstep.attribution.gpu_breakdown import (
     KINDS,
     MEMORY,
@@ -18,6 +19,7 @@ from wattstep.attribution.gpu_breakdown import (
     kind_of_work,
     occupancies,
 )
+from wattstep.attribution.gpu_copies import ACROSS, copies_of
 from wattstep.attribution.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
 from wattstep.attribution.nesting import Bools, first_with
 from wattstep.formats.trace import GPU_WORK, NONE, Codes, Events, Longs, Trace
@@ -59,7 +61,13 @@ def gpu_breakdown_of_trace(path: Path) -> GpuBreakdown:
     return GpuBreakdown(
         occupancies=occupancies(work),
         kernels=kernel_times(work),
-        idle=idle_by_cause(work, trace.events.thread[rows], _asked(trace, trace.events, rows)),
+        idle=idle_by_cause(
+            work,
+            trace.events.thread[rows],
+            _asked(trace, trace.events, rows),
+            (copies_of(trace.names) == ACROSS)[trace.events.name[rows]],
+            _waits(trace, trace.events),
+        ),
     )
 
 
@@ -98,3 +106,10 @@ def _asked(trace: Trace, events: Events, rows: Longs) -> Longs:
     calls = np.where(_of(trace, "runtime")[events.category], events.correlation, NONE)
     call = first_with(calls, events.correlation[rows])
     return np.where(call == NONE, UNKNOWN, events.start_ns[call])
+
+
+def _waits(trace: Trace, events: Events) -> Spans:
+    """When calls of the runtime waited for a GPU."""
+    waiting: Bools = np.array([is_wait(name) for name in trace.names], bool)
+    rows = np.flatnonzero(_of(trace, "runtime")[events.category] & waiting[events.name])
+    return Spans.of(events.start_ns[rows], events.end_ns[rows])

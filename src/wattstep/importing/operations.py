@@ -216,7 +216,8 @@ def _unknown(trace: Trace, events: Events, known: Bools) -> list[str]:
     listed = shown + ", ..." * (len(codes) > NAMED)
     if not known.any():
         raise InvalidValueError(
-            f"the trace holds no event of PyTorch: its categories are not known here: {listed}"
+            f"the trace holds no event of PyTorch: its categories are not known here: {listed}",
+            id="no-known-events",
         )
     return [f"{int(counts.sum())} events are of categories that are not known here and were left "
             f"out: {listed}"]  # fmt: skip

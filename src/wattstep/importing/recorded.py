@@ -36,7 +36,7 @@ def main() -> int:
     try:
         document = prepare(Path(task["path"]), task["options"], task["loop"], Path(task["folder"]))
     except WattstepError as error:
-        document = {"error": str(error)}
+        document = {**error.document()}
     json.dump(document, sys.stdout)
     return 0
 
@@ -59,7 +59,9 @@ def prepare(path: Path, options: Mapping[str, str], loop: bool, folder: Path) ->
     """
     recording = read_recording(path, options)
     if not recording.values:
-        raise InvalidValueError(f"{path.name} ({recording.format}) holds no values to replay")
+        raise InvalidValueError(
+            f"{path.name} ({recording.format}) holds no values to replay", id="no-values"
+        )
     parts = _parts(path.name, recording)
     loop_ns = max(part.loop_ns for part in parts) if loop else 0
     return {
@@ -83,7 +85,9 @@ def read_recording(path: Path, options: Mapping[str, str]) -> Recording:
     if (path / RUN).exists():
         return run_recording(path)
     if path.exists() and not path.is_file():
-        raise InvalidValueError(f"{path} cannot be replayed: it is neither a run nor a plain file")
+        raise InvalidValueError(
+            f"{path} cannot be replayed: it is neither a run nor a plain file", id="not-a-recording"
+        )
     interval, board = options.get("interval"), options.get("board")
     interval_s = None if interval is None else parse_duration(interval)
     form, recording = read_log(path, interval_s=interval_s, board=board, purpose="replayed")
@@ -186,7 +190,7 @@ def _parts(name: str, recording: Recording) -> list[_Part]:
 def _part(name: str, recording: Recording, group: Sequence[Channel], start: int) -> _Part:
     offset = recording.t_ns[group[0].name] - start
     if offset[-1] >= LONGEST_NS:
-        raise InvalidValueError(f"{name} lasts longer than can be replayed")
+        raise InvalidValueError(f"{name} lasts longer than can be replayed", id="lasts-too-long")
     scaled = [_scaled(channel, recording.value[channel.name]) for channel in group]
     code = np.zeros(len(offset), np.int64)
     return _Part(

@@ -122,7 +122,8 @@ def _marks(rows: Rows, names: tuple[str, ...], step_name: str | None) -> Longs:
         pattern = re.compile(step_name)
     except re.error as error:
         raise InvalidValueError(
-            f"--step-name {step_name!r} is no regular expression: {error}"
+            f"--step-name {step_name!r} is no regular expression: {error}",
+            id="not-a-regular-expression",
         ) from error
     candidates = np.flatnonzero(words[rows.category] & on_cpu)
     matching = np.array([bool(pattern.search(name)) for name in names], bool)
@@ -132,7 +133,8 @@ def _marks(rows: Rows, names: tuple[str, ...], step_name: str | None) -> Longs:
         listed = ", ".join(there[:SHOWN]) + (", ..." if len(there) > SHOWN else "")
         raise InvalidValueError(
             f"no annotation of the trace matches --step-name {step_name!r}; "
-            + (f"there are: {listed}" if there else "it has no annotations")
+            + (f"there are: {listed}" if there else "it has no annotations"),
+            id="no-such-annotation",
         )
     return marks
 
@@ -155,7 +157,8 @@ def _refuse_several(processes: Longs) -> None:
     if len(numbers) > 1:
         raise InvalidValueError(
             f"steps are marked in {len(numbers)} processes ({_listed(numbers)}): choose one with "
-            f"--process {numbers[0]}"
+            f"--process {numbers[0]}",
+            id="steps-in-several-processes",
         )
 
 

@@ -70,11 +70,15 @@ def _read(
     try:
         form, recording = read_log(path, interval_s=interval_s, board=board, units=units)
     except InvalidValueError as error:
-        raise InvalidValueError(f"--telemetry {path.name}: {_without_name(error, path)}") from error
+        raise InvalidValueError(
+            f"--telemetry {path.name}: {_without_name(error, path)}", id="unreadable-telemetry"
+        ) from error
     if "board" not in form.takes:
         recording = with_board(recording, board) if board else _of_its_board(recording)
     if not recording.values:
-        raise InvalidValueError(f"--telemetry {path.name}: it ({form.name}) holds no values")
+        raise InvalidValueError(
+            f"--telemetry {path.name}: it ({form.name}) holds no values", id="no-values"
+        )
     notes = (*recording.notes, *_without_units(recording.channels))
     return Telemetry(file=path.name, recording=replace(recording, notes=notes))
 
@@ -224,7 +228,8 @@ def _refuse_same_name(logs: Sequence[Telemetry], name: str) -> None:
     end = min(int(log.recording.t_ns[name][-1]) for log in logs)
     raise InvalidValueError(
         f"{' and '.join(log.file for log in logs)} differ in {name} from {begin * 1e-9:.3f} s to "
-        f"{end * 1e-9:.3f} s: leave one out, or rename a file so that its channels can be told apart"
+        f"{end * 1e-9:.3f} s: leave one out, or rename a file so that its channels can be told apart",
+        id="differing-telemetry",
     )
 
 

@@ -95,7 +95,9 @@ def read_trace(path: Path, on_progress: Progress | None = None) -> Trace:
             trace: Trace = getattr(importlib.import_module(module), function)(path, on_progress)
             _refuse_empty(path, form, trace)
             return trace
-    raise InvalidValueError(f"--trace {path.name}: {_no_trace(path, head)}")
+    raise InvalidValueError(
+        f"--trace {path.name}: {_no_trace(path, head)}", id="unknown-trace-format"
+    )
 
 
 def _refuse_empty(path: Path, form: TraceFormat, trace: Trace) -> None:

@@ -51,7 +51,10 @@ def _trainer() -> str:
     if not there:
         raise MissingPartError(
             "WattstepCallback is for Lightning's Trainer and that of transformers: neither is "
-            "installed; wattstep.Recorder records any other training"
+            "installed; wattstep.Recorder records any other training",
+            id="no-trainer",
         )
     choices = " or ".join(f"from {TRAINERS[name]} import WattstepCallback" for name in there)
-    raise MissingPartError(f"{' and '.join(meant or there)} are both here: write {choices}")
+    raise MissingPartError(
+        f"{' and '.join(meant or there)} are both here: write {choices}", id="several-trainers"
+    )

@@ -2,7 +2,59 @@
 
 from __future__ import annotations
 
+from wattstep.devices.modes import in_mode
+from wattstep.devices.table import Device
+from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.cpu_predictor import CpuPredictor
+from wattstep.predict.fitted import fitted_values
 from wattstep.predict.prediction import Prediction
 from wattstep.predict.predictor import Predictor
+from wattstep.schema.step_graph import StepFamily
 
-__all__ = ["Prediction", "Predictor"]
+__all__ = ["CpuPredictor", "Prediction", "Predictor", "check_device", "predictor_for"]
+
+
+def predictor_for(
+    captured: StepFamily,
+    device: Device,
+    *,
+    engine: str | None = None,
+    precision: str = "fp32",
+    mode: str | None = None,
+) -> Predictor | CpuPredictor:
+    """What predicts a training on a device: on its GPU, where it has one, else on its CPU.
+
+    Args:
+        captured: Its step at any batch size.
+        device: Where it would train.
+        engine: Framework, as the device's file names it; None: the one that its values are of.
+        precision: Of the training.
+        mode: Power mode of the device; None: the one that its file is of.
+
+    Raises:
+        InvalidValueError: The device's values do not reach, or it has no such mode.
+    """
+    kind = Predictor if _has_gpu(device) else CpuPredictor
+    return kind(captured, device, engine=engine, precision=precision, mode=mode)
+
+
+def check_device(
+    device: Device, *, engine: str | None = None, precision: str = "fp32", mode: str | None = None
+) -> None:
+    """Refuses what `predictor_for` would refuse once a step was captured, which takes seconds.
+
+    Args:
+        device: As of `predictor_for`.
+        engine: Likewise.
+        precision: Likewise.
+        mode: Likewise.
+
+    Raises:
+        InvalidValueError: The device's values do not reach, or it has no such mode.
+    """
+    values = fitted_values if _has_gpu(device) else cpu_values
+    values(device if mode is None else in_mode(device, mode), engine, precision)
+
+
+def _has_gpu(device: Device) -> bool:
+    return any(each.kind == "gpu" for each in device.processors.values())

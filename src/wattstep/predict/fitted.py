@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, hypot, log
 from statistics import NormalDist
 from typing import Final
 
@@ -14,6 +14,21 @@ from wattstep.errors import InvalidValueError
 
 BORROWED: Final = ("jetson-tx2", "torch-1.6")  # whose values others take
 TORCH: Final = "torch"
+# What products and convolutions of a training are computed in, and the bytes of what they take and give.
+COMPUTED_IN: Final = {
+    "fp32": ("fp32", 4),
+    "tf32": ("tf32", 4),
+    "bf16": ("bf16", 2),
+    "amp": ("bf16", 2),
+    "amp-fp16": ("fp16", 2),
+}
+# Part of the peak of tensor cores that they reach: large products on an AGX Orin reach 0.8 (ApxInf
+# PR#74), those of trainings are smaller.
+TENSOR_EFFICIENCY: Final = 0.5
+# Part of the memory's rate at which an update of all parameters at once streams: the 292 ms of
+# TinyLlama's AdamW with its clipping on an AGX Orin (TetraRL), which move 51 GB.
+UPDATE_EFFICIENCY: Final = 0.85
+PRECISION_SPREAD: Final = log(1.5)  # by which times of a precision may be off that nobody measured
 # By which these may be off elsewhere, times and divided by: tensors are the same everywhere.
 BORROWED_SPREAD: Final = {"step_time": log(2.0)}
 BORROWED_MEMORY_SPREAD: Final = log(1.25)
@@ -29,7 +44,10 @@ class Fitted:
         device: The device.
         engine: The framework that values are of.
         gpu: Its processor.
-        peak: FLOP/s in the precision that was asked for.
+        peak: FLOP/s in fp32.
+        tensor: FLOP/s that products and convolutions reach in a lower precision; 0: it is fp32.
+        element: Bytes of an element of what these take and give.
+        gradients_stay: Whether gradients stay from step to step, as in torch 1.6.
         bandwidth: B/s of its memory.
         usable: Bytes beyond the idle system's that a training can take.
         floor: Bytes of a training without tensors, counted as `usable`.
@@ -44,6 +62,9 @@ class Fitted:
     engine: str
     gpu: Processor
     peak: float
+    tensor: float
+    element: int
+    gradients_stay: bool
     bandwidth: float
     usable: Value
     floor: Value
@@ -60,7 +81,7 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     Args:
         device: The device.
         engine: The framework, as the device's file names it; None: the one that values are of.
-        precision: "fp32".
+        precision: One of `COMPUTED_IN`.
 
     Raises:
         InvalidValueError: The device has no GPU, lacks a value, or nobody fitted any for this.
@@ -70,15 +91,23 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         raise InvalidValueError(
             f"{device.name} has no GPU: predictions for CPUs wait for a calibration of such a device"
         )
-    if precision != "fp32":
-        raise InvalidValueError(
-            f"--precision {precision}: values are fitted for fp32 alone, on {BORROWED[0]}"
-        )
     gpu = gpus[0]
+    if precision not in COMPUTED_IN:
+        raise InvalidValueError(
+            f"--precision {precision}: predictions know {', '.join(COMPUTED_IN)}",
+            id="unknown-precision",
+        )
+    computed_in, element = COMPUTED_IN[precision]
+    if computed_in not in gpu.peak:
+        raise InvalidValueError(
+            f"--precision {precision}: {gpu.title} has no {computed_in}: its peaks are of {', '.join(gpu.peak)}",
+            id="precision-not-on-device",
+        )
     known = sorted(name for name in {*device.kinds, *device.floors} if _framework(name) == TORCH)
     if engine is not None and known and engine not in known:
         raise InvalidValueError(
-            f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}"
+            f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}",
+            id="unknown-framework",
         )
     engine = engine or next(iter([*device.kinds, *known]), TORCH)
     of, name = device, engine
@@ -90,18 +119,19 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
             f"nobody measured {engine} on {device.name}: efficiencies are those of {BORROWED[1]} on "
             f"{of.name}, in proportion to peak and bandwidth, and may be off by 2 times",
         )
-    peak, bandwidth = gpu.peak.get(precision), device.memory.bandwidth
+    peak, bandwidth = gpu.peak.get("fp32"), device.memory.bandwidth
     usable = device.memory.usable
     floor = _floor(device, engine)
     for what, value in (
-        (f"processors' peak in {precision}", peak),
+        ("its GPU's peak in fp32", peak),
         ("memory.bandwidth", bandwidth),
         ("memory.usable", usable),
         (f"floors of {engine}", floor),
     ):
         if value is None:
             raise InvalidValueError(
-                f"{device.name} lacks {what}: see `wattstep devices {device.name}`"
+                f"{device.name} lacks {what}: see `wattstep devices {device.name}`",
+                id="device-lacks-values",
             )
     assert peak is not None
     assert bandwidth is not None
@@ -113,28 +143,53 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         for key in needed.values:
             if kind not in kinds or key not in kinds[kind].values:
                 place = ".".join(map(quoted, ("kinds", name, kind, key)))
-                raise InvalidValueError(f"{of.name} lacks {place}: predictions need it")
+                raise InvalidValueError(
+                    f"{of.name} lacks {place}: predictions need it", id="device-lacks-values"
+                )
+    values = {
+        kind: {key: value.value for key, value in each.values.items()}
+        for kind, each in kinds.items()
+    }
+    starting = _starting(gpu, of)
+    values["step"] = {key: seconds * starting for key, seconds in values["step"].items()}
+    gradients_stay = engine == BORROWED[1]
+    if not gradients_stay:
+        values["optimizer"] = {"bandwidth_efficiency": UPDATE_EFFICIENCY}
     reach = {key: value.value for key, value in kinds["interval"].values.items()}
     if borrowed:
         for key in reach:
             reach[key] += BORROWED_SPREAD.get(key, BORROWED_MEMORY_SPREAD)
+    if precision != "fp32":
+        notes = (
+            *notes,
+            f"no training in {precision} was measured: by estimate, its products and convolutions reach half of the peak in {computed_in}",
+        )
+        reach["step_time"] = hypot(reach["step_time"], PRECISION_SPREAD)
     return Fitted(
         device=device,
         engine=engine,
         gpu=gpu,
         peak=peak.value,
+        tensor=0.0 if computed_in == "fp32" else TENSOR_EFFICIENCY * gpu.peak[computed_in].value,
+        element=element,
+        gradients_stay=gradients_stay,
         bandwidth=bandwidth.value,
         usable=usable,
         floor=floor.memory,
-        values={
-            kind: {key: value.value for key, value in each.values.items()}
-            for kind, each in kinds.items()
-        },
+        values=values,
         reach=reach,
         fitted=kinds["step"].fitted,
         checked=not borrowed,
         notes=notes,
     )
+
+
+def _starting(gpu: Processor, of: Device) -> float:
+    """How much longer the host of a device takes to start a kernel than that of which values are."""
+    reference = next(each for each in of.processors.values() if each.kind == "gpu")
+    if gpu.launch is None or reference.launch is None:
+        return 1.0
+    return gpu.launch.value / reference.launch.value
 
 
 def _floor(device: Device, engine: str) -> Floor | None:

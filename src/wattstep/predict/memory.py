@@ -44,20 +44,24 @@ class Reserved:
     workspace: float
 
 
-def replay(graph: StepGraph) -> Reserved:
-    """Memory that torch 1.6 reserves on a GPU for some steps.
+def replay(graph: StepGraph, *, gradients_stay: bool = True) -> Reserved:
+    """Memory that torch reserves on a GPU for some steps.
 
     Args:
         graph: Of the step.
+        gradients_stay: Whether gradients stay from step to step and parameters are updated one by
+            one, as in torch 1.6; else gradients go with their step, and the update is one of all
+            parameters at once ("foreach"), for which intermediate results are, too.
     """
     allocator = Allocator()
-    made, freed, gradients = _events(graph)
+    made, freed, gradients = _events(graph, gradients_stay=gradients_stay)
     spaces = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
     for size in _lasting(graph, gradients):
         allocator.take(size)
     optimizer = (
         next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), graph.count) + 1
     )
+    at_once = [] if gradients_stay else _intermediate(graph, gradients, optimizer)
     live: dict[int, Block] = {}
     for step in range(STEPS):
         for number in range(1, graph.count + 2):
@@ -65,12 +69,16 @@ def replay(graph: StepGraph) -> Reserved:
                 block = live.pop(storage, None)
                 if block is not None:
                     allocator.give(block)
-            if number == optimizer and step == 0:
-                for size in _optimizer_state(graph, gradients):
-                    allocator.take(size)
+            if number == optimizer:
+                if step == 0:
+                    for size in _optimizer_state(graph, gradients):
+                        allocator.take(size)
+                if at_once:
+                    for block in [allocator.take(size) for size in at_once]:
+                        allocator.give(block)
             for storage in made.get(number, ()):
                 block = allocator.take(graph.sizes[storage])
-                if step > 0 or storage not in gradients:  # else it stays
+                if step > 0 or not gradients_stay or storage not in gradients:  # else it stays
                     live[storage] = block
             for size in spaces.get(number - 1, ()):
                 if size:
@@ -82,18 +90,21 @@ def replay(graph: StepGraph) -> Reserved:
     )
 
 
-def _events(graph: StepGraph) -> tuple[dict[int, list[int]], dict[int, list[int]], set[int]]:
+def _events(
+    graph: StepGraph, *, gradients_stay: bool
+) -> tuple[dict[int, list[int]], dict[int, list[int]], set[int]]:
     """Storages by the operation that makes them and the one that frees them; those of gradients."""
-    left_out = {i + 1 for i in needless(graph)}
+    left_out = {i + 1 for i in needless(graph)} if gradients_stay else set()
     made: dict[int, list[int]] = {}
     freed: dict[int, list[int]] = {}
     gradients = set()
     for k, (at, gone) in enumerate(zip(graph.made.tolist(), graph.freed.tolist(), strict=True)):
         if at == 0 or at in left_out or graph.sizes[k] <= 0:
             continue
-        if graph.categories[k] == "gradients":  # added to what is there, and gone
+        if graph.categories[k] == "gradients":
             gradients.add(k)
-            gone = at + 1
+            if gradients_stay:  # added to what is there, and gone
+                gone = at + 1
         made.setdefault(at, []).append(k)
         freed.setdefault(gone, []).append(k)
     return made, freed, gradients
@@ -109,6 +120,13 @@ def _lasting(graph: StepGraph, gradients: set[int]) -> list[float]:
     frozen = there["parameters"] - sum(sizes)
     parts = max(1, len(sizes) // 3)  # buffers are small: how they are cut is nearly the same
     return [*sizes, *([frozen] if frozen > 0 else []), *[there["buffers"] / parts] * parts]
+
+
+def _intermediate(graph: StepGraph, gradients: set[int], optimizer: int) -> list[float]:
+    """Sizes of the intermediate results of an update of all parameters at once: one of each, if any is."""
+    some = np.median([graph.sizes[k] for k in gradients]) if gradients else 0.0
+    mine = (graph.made >= optimizer) & (graph.freed <= graph.count) & (graph.sizes >= max(some, 1))
+    return [float(graph.sizes[k]) for k in sorted(gradients)] if mine.any() else []
 
 
 def _optimizer_state(graph: StepGraph, gradients: set[int]) -> list[float]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp, log
+from functools import cached_property
+from math import exp, hypot, isinf, log
 from typing import Any, Final
 
 from wattstep.devices.table import Device, Value
+from wattstep.predict.cpu.time import CpuTime
 from wattstep.predict.fitted import widened
 from wattstep.predict.power import Ranged
+from wattstep.predict.thermal import Heat, heat_of
 from wattstep.predict.time import StepTime
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import Figure, Status, counted, missing
+from wattstep.schema.figure import Figure, Missing, Status, counted, missing
 from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
@@ -22,6 +25,7 @@ from wattstep.schema.step_graph import StepGraph
 CONFIDENCE: Final = 0.9
 EXACT: Final = ("parameters", "buffers", "optimizer_state")  # whose bytes the network itself says
 HOST: Final = "waiting for the host"
+BETWEEN: Final = "between operations"
 POWER_UNKNOWN: Final = "the device's file does not say what its parts draw"
 SURE: Final = 0.98
 
@@ -65,6 +69,7 @@ class Prediction:
         within: Whether it is like the trainings that values were fitted to.
         fitted: Where the values behind it were fitted.
         notes: What a reader must know.
+        processor: On which it trains, "cuda" or "cpu".
     """
 
     device: Device
@@ -72,7 +77,7 @@ class Prediction:
     precision: str
     batch_size: int
     graph: StepGraph
-    time: StepTime
+    time: StepTime | CpuTime
     operation_seconds: FloatArray
     memory: Memory
     fits_with: float
@@ -82,6 +87,7 @@ class Prediction:
     within: bool
     fitted: str
     notes: tuple[str, ...] = ()
+    processor: str = "cuda"
 
     # --- figures -------------------------------------------------------------------------------
 
@@ -105,6 +111,14 @@ class Prediction:
         return self._figure(self.time.total, "s", "step_time", "kernels' roofline and launches")
 
     @property
+    def phase_times(self) -> dict[str, Figure]:
+        """Of each phase of a step, in s: in proportion to what it would take alone."""
+        return {
+            phase: self._figure(seconds, "s", "step_time", "its kernels and launches, overlapped")
+            for phase, seconds in self.time.phases.items()
+        }
+
+    @property
     def throughput(self) -> Figure:
         """Samples a second."""
         return self._figure(
@@ -113,7 +127,10 @@ class Prediction:
 
     @property
     def system_memory(self) -> Figure:
-        """In use by the whole system, less the idle one's, in B: what it would take, were there no end to it."""
+        """In use by the whole system, less the idle one's, in B: what it would take, were there no end to it.
+
+        On a CPU resident in the process, which is the same but for pages that others have, too.
+        """
         memory = self.memory
         low, high = widened(memory.used, self.reach["system"])
         if memory.used <= memory.floor.value:  # the floor decides, and is as sure as its range
@@ -177,6 +194,71 @@ class Prediction:
             status=Status.PREDICTED, source=self._source, method="mean power over the step time",
         )  # fmt: skip
 
+    @cached_property
+    def heat(self) -> Heat:
+        """Of a training that lasts."""
+        if self.power is None:
+            why = Missing(POWER_UNKNOWN)
+            return Heat(steady=why, to_limit=why, slowdown=why, throttles=0.0)
+        return heat_of(self.device, self.power[0], self.load.get("memory", 0.0))
+
+    @property
+    def steady_temperature(self) -> Figure:
+        """Of the hottest sensor in °C, in the end of a training that lasts; throttling holds it at the limit."""
+        return self._lasting(self.heat.steady, "°C")
+
+    @property
+    def time_to_throttle(self) -> Figure:
+        """From the beginning on the idle device, in s; missing where it never does."""
+        return self._lasting(self.heat.to_limit, "s")
+
+    @property
+    def sustained_step_time(self) -> Figure:
+        """Of a step in s, once the device is as warm as it gets: as long as `step_time`, or throttled."""
+        slowdown = self.heat.slowdown
+        if isinstance(slowdown, Missing):
+            return missing("s", slowdown)
+        step = self.step_time
+        assert step.low is not None
+        assert step.high is not None
+        total = self.time.total
+        # Logarithms of step time and slowdown are taken to miss independently.
+        down = hypot(log(total / step.low), log(slowdown.value / slowdown.low))
+        up = hypot(log(step.high / total), log(slowdown.high / slowdown.value))
+        value = total * slowdown.value
+        return Figure(
+            value=value, unit="s", low=value * exp(-down), high=value * exp(up), confidence=CONFIDENCE,
+            status=Status.PREDICTED, source=self._source, method="clocks at which power suits the limit",
+        )  # fmt: skip
+
+    @property
+    def samples_per_battery(self) -> Figure:
+        """Samples that a full battery trains."""
+        battery, energy = self.device.battery, self.energy_per_step
+        if battery is None or battery.capacity is None:
+            return missing(
+                "samples", f"{self.device.name} has no battery, or its file does not say"
+            )
+        if energy.value is None or energy.low is None or energy.high is None:
+            return missing("samples", POWER_UNKNOWN)
+        full = battery.capacity
+        value = self.batch_size * full.value / energy.value
+        down = hypot(log(energy.high / energy.value), log(full.value / full.low))
+        up = hypot(log(energy.value / energy.low), log(full.high / full.value))
+        return Figure(
+            value=value, unit="samples", low=value * exp(-down), high=value * exp(up), confidence=CONFIDENCE,
+            status=Status.PREDICTED, source=self._source, method="capacity over the energy of a sample",
+        )  # fmt: skip
+
+    def _lasting(self, ranged: Ranged | Missing, unit: str) -> Figure:
+        if isinstance(ranged, Missing):
+            return missing(unit, ranged)
+        return Figure(
+            value=ranged.value, unit=unit, low=ranged.low, high=None if isinf(ranged.high) else ranged.high,
+            confidence=CONFIDENCE, status=Status.PREDICTED, source=self._source,
+            method="one thermal resistance and capacity, 2,000 draws from the ranges of the device's values",
+        )  # fmt: skip
+
     @property
     def _source(self) -> str:
         return f"model of {self.device.name} with {self.engine}"
@@ -206,8 +288,10 @@ class Prediction:
                 "energy_per_step": energy,
                 "energy_per_sample": per_sample,
                 "mean_power": self.mean_power,
+                "steady_temperature": self.steady_temperature,
+                "time_to_throttle": self.time_to_throttle,
                 "peak_memory": self.system_memory,
-                "device_peak_memory": self.reserved_memory,
+                **({} if self.processor == "cpu" else {"device_peak_memory": self.reserved_memory}),
                 "memory_breakdown": self.memory_breakdown,
             }
         )
@@ -219,7 +303,7 @@ class Prediction:
             engine=self.engine,
             batch_size=self.batch_size,
             precision=self.precision,
-            processor="cuda",
+            processor=self.processor,
             device={"model": self.device.title},
             target=f"predicted:{self.device.name}",
             notes=(
@@ -233,7 +317,9 @@ class Prediction:
             layers=self._rows(("layer",)),
             phases=self._rows(("phase",)),
             kinds=self._rows(("kind",)),
-            unattributed={HOST: Figures(self._costs(waits))},
+            unattributed={
+                HOST if self.processor != "cpu" else BETWEEN: Figures(self._costs(waits))
+            },
         )
 
     def _rows(self, labels: tuple[str, ...]) -> tuple[CostRow, ...]:
@@ -254,7 +340,7 @@ class Prediction:
         ordered = sorted(sums.items(), key=lambda item: -item[1][1])
         return tuple(
             CostRow(
-                labels={**dict(zip(labels, key, strict=True)), "processor": "cuda"},
+                labels={**dict(zip(labels, key, strict=True)), "processor": self.processor},
                 figures=Figures(self._costs(seconds, calls=calls, flops=flops, moved=size)),
             )
             for key, (calls, seconds, flops, size) in ordered

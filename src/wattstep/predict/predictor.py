@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
-from wattstep.predict.fitted import fitted_values
+from wattstep.predict.fitted import TENSOR_EFFICIENCY, fitted_values
 from wattstep.predict.memory import (
     Reserved,
     has_products,
@@ -19,23 +20,17 @@ from wattstep.predict.memory import (
     system_memory,
     training_fits,
 )
-from wattstep.predict.power import power_of
+from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
+from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import Work, work_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
-EACH_CAPTURED: Final = (
-    "its operations or their sizes do not grow in proportion to the batch: each batch size is captured by "
-    "itself, and the largest that fits is known to an eighth"
-)
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
-LARGEST: Final = 1 << 20  # batch size that is looked at
-MOST_CAPTURED: Final = 4096  # where each has to be captured
-COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has to be captured
 
 
-class Predictor:
+class Predictor(BatchSearch):
     """Predicts one training on one device.
 
     Args:
@@ -43,9 +38,10 @@ class Predictor:
         device: Where it would train.
         engine: Framework, as the device's file names it; None: the one that its values are of.
         precision: Of the training.
+        mode: Power mode of the device; None: its fastest, or the one that its file is of.
 
     Raises:
-        InvalidValueError: The device's values do not reach.
+        InvalidValueError: The device's values do not reach, or it has no such mode.
     """
 
     def __init__(
@@ -55,9 +51,13 @@ class Predictor:
         *,
         engine: str | None = None,
         precision: str = "fp32",
+        mode: str | None = None,
     ) -> None:
         self.captured = captured
-        self.fitted = fitted_values(device, engine, precision)
+        self.mode = mode
+        self.fitted = fitted_values(
+            device if mode is None else in_mode(device, mode), engine, precision
+        )
         self.precision = precision
         self._replayed: dict[int, Reserved] = {}
 
@@ -77,7 +77,9 @@ class Predictor:
             InvalidValueError: It is less than 1 or more than `LARGEST`.
         """
         if not 1 <= batch_size <= LARGEST:
-            raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
+            raise InvalidValueError(
+                f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
+            )
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self._timed(graph)
@@ -89,12 +91,14 @@ class Predictor:
         seconds = np.zeros(graph.count)
         np.add.at(seconds, work.operations, time.kernels)
         moved = float((work.traffic + work.weights).sum())
+        arithmetic_peak = max(fitted.peak, fitted.tensor / TENSOR_EFFICIENCY)
         cores = (
             sum(each.cores for each in fitted.device.processors.values() if each.kind == "cpu") or 4
         )
         load = {
             "gpu": time.device / time.total,
             "memory": min(1.0, moved / fitted.bandwidth / time.total),
+            "arithmetic": min(1.0, arithmetic(work) / arithmetic_peak / time.total),
             "cpu": min(1.0, BUSY_CORES / cores),
         }
         return Prediction(
@@ -116,8 +120,16 @@ class Predictor:
         )
 
     def _timed(self, graph: StepGraph) -> tuple[Work, StepTime]:
-        fitted, work = self.fitted, work_of(graph)
-        return work, step_time(work, fitted.values, peak=fitted.peak, bandwidth=fitted.bandwidth)
+        fitted = self.fitted
+        work = work_of(graph, element=fitted.element, gradients_stay=fitted.gradients_stay)
+        time = step_time(
+            work,
+            fitted.values,
+            peak=fitted.peak,
+            bandwidth=fitted.bandwidth,
+            tensor=fitted.tensor,
+        )
+        return work, time
 
     def _reach(self, graph: StepGraph) -> float:
         """Of the reserved memory."""
@@ -126,7 +138,9 @@ class Predictor:
 
     def _reserved(self, batch_size: int) -> Reserved:
         if batch_size not in self._replayed:
-            self._replayed[batch_size] = replay(self.captured.at(batch_size))
+            self._replayed[batch_size] = replay(
+                self.captured.at(batch_size), gradients_stay=self.fitted.gradients_stay
+            )
         return self._replayed[batch_size]
 
     def _memory(self, batch_size: int) -> Memory:
@@ -156,35 +170,3 @@ class Predictor:
             floor=fitted.floor,
             stays=fitted.values["memory"]["stays"],
         )
-
-    @property
-    def captures_each(self) -> bool:
-        """True if each batch size has to be captured by itself: sizes are not in proportion to it."""
-        return self.captured.capture is not None
-
-    @property
-    def searched(self) -> int:
-        """The largest batch size that `largest` looks at."""
-        return MOST_CAPTURED if self.captures_each else LARGEST
-
-    def largest(self, probability: float = 0.5) -> int | None:
-        """The largest batch size that fits with a probability, `searched` at most; 0: not even 1 does.
-
-        Where each batch size is captured by itself, that is the largest of a few, an eighth apart;
-        None: one of them cannot be captured.
-        """
-        below, above = 0, 1
-        step = COARSE if self.captures_each else 0.0
-        try:
-            while above <= self.searched and self.fits_with(above) >= probability:
-                below, above = above, 2 * above
-            above = min(above, self.searched + 1)
-            while above - below > max(1.0, step * below):
-                middle = (below + above) // 2
-                if self.fits_with(middle) >= probability:
-                    below = middle
-                else:
-                    above = middle
-        except InvalidValueError:  # of a capture
-            return None
-        return below

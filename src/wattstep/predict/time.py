@@ -14,6 +14,7 @@ from wattstep.predict.work import (
     DEPTHWISE,
     KERNELS,
     PASSES,
+    STARTING,
     Work,
 )
 from wattstep.schema.arrays import FloatArray
@@ -34,31 +35,52 @@ class StepTime:
         device: Sum of its kernels, in s.
         host: Time in s in which the host starts them.
         kernels: Of each kernel, in s, shape (n,).
+        phases: The step by phase of `STARTING`, in s: each takes what it would alone, in proportion.
     """
 
     total: float
     device: float
     host: float
     kernels: FloatArray
+    phases: Mapping[str, float]
 
 
-def step_time(work: Work, values: Values, *, peak: float, bandwidth: float) -> StepTime:
+def step_time(
+    work: Work, values: Values, *, peak: float, bandwidth: float, tensor: float = 0.0
+) -> StepTime:
     """Time of a step.
 
     Args:
         work: Kernels of the step.
         values: By kind of kernel, as a device's `kinds` of one framework has them.
-        peak: FLOP/s of the device.
+        peak: FLOP/s of the device in fp32.
         bandwidth: Its memory's, in B/s.
+        tensor: FLOP/s that products and convolutions reach on its tensor cores; 0: they take none.
     """
-    kernels = kernel_seconds(work, values, peak=peak, bandwidth=bandwidth)
+    kernels = kernel_seconds(work, values, peak=peak, bandwidth=bandwidth, tensor=tensor)
     device, host = float(kernels.sum()), host_seconds(work.starts, values["step"])
+    total = float(overlapped(device, host))
+    alone = {
+        phase: float(
+            overlapped(
+                kernels[work.phases == code].sum(),
+                host_seconds({phase: work.starts[phase]}, values["step"]),
+            )
+        )
+        for code, phase in enumerate(STARTING)
+    }
     return StepTime(
-        total=float(overlapped(device, host)), device=device, host=host, kernels=kernels
+        total=total,
+        device=device,
+        host=host,
+        kernels=kernels,
+        phases={phase: total * seconds / sum(alone.values()) for phase, seconds in alone.items()},
     )
 
 
-def kernel_seconds(work: Work, values: Values, *, peak: float, bandwidth: float) -> FloatArray:
+def kernel_seconds(
+    work: Work, values: Values, *, peak: float, bandwidth: float, tensor: float = 0.0
+) -> FloatArray:
     """Time of each kernel in s; as `step_time`.
 
     A convolution takes the time of its arithmetic, at an efficiency that falls with few channels, a
@@ -67,11 +89,11 @@ def kernel_seconds(work: Work, values: Values, *, peak: float, bandwidth: float)
     share = np.array([values[name].get("bandwidth_efficiency", 1.0) for name in KERNELS])
     seconds = work.traffic / (bandwidth * share[work.kinds])
     products = work.kinds == CODES["matrix product"]
-    seconds = seconds + products * work.flops / (peak * PRODUCT_EFFICIENCY)
+    seconds = seconds + products * work.flops / max(peak * PRODUCT_EFFICIENCY, tensor)
     for kind in CONVOLUTIONS:
         mine = work.kinds == CODES[kind]
         if mine.any():
-            seconds[mine] = _convolutions(work, mine, kind, values, peak, bandwidth)
+            seconds[mine] = _convolutions(work, mine, kind, values, peak, bandwidth, tensor)
     made: FloatArray = seconds + work.counts * values["step"]["kernel_gap_s"]
     return made
 
@@ -87,13 +109,20 @@ def overlapped(device: Any, host: Any) -> Any:
 
 
 def _convolutions(
-    work: Work, mine: FloatArray, kind: str, values: Values, peak: float, bandwidth: float
+    work: Work,
+    mine: FloatArray,
+    kind: str,
+    values: Values,
+    peak: float,
+    bandwidth: float,
+    tensor: float,
 ) -> FloatArray:
     own, shared = values[kind], values["convolution"]
     by_pass = np.array([own[f"{name}_efficiency"] for name in PASSES])
     efficiency = by_pass[work.passes[mine]]
     moved = work.traffic[mine] * own["traffic_times"]
     if kind != DEPTHWISE:
+        efficiency = np.maximum(efficiency, tensor / peak)
         rows, depth = work.rows[mine], work.depth[mine]
         tile = shared["tile"]
         efficiency = efficiency * rows / (np.ceil(rows / tile) * tile)

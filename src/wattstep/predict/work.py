@@ -27,6 +27,7 @@ FORWARD: Final = 0
 DATA: Final = 1  # gradients of inputs
 WEIGHTS: Final = 2  # gradients of weights
 PASSES: Final = ("forward", "data", "weights")
+STARTING: Final = ("forward", "backward", "optimizer")  # phases in which the host starts kernels
 
 # Kinds of kernels, each with efficiencies of its own.
 DENSE, POINTWISE, STRIDED, DEPTHWISE = (
@@ -58,6 +59,7 @@ class Work:
     Attributes:
         operations: Place of the operation in the graph that each belongs to.
         counts: Kernels that the row stands for.
+        phases: Index into `STARTING`.
         kinds: Index into `KERNELS`.
         passes: Of convolutions: index into `PASSES`; 0 for the rest.
         flops: Floating-point operations.
@@ -68,11 +70,12 @@ class Work:
         depth: What is summed over: input channels times the kernel's size.
         unaligned: Whether channels of a convolution are no multiple of `ALIGNED`.
         sides: Of a convolution's kernel, its longest.
-        starts: Kernels that the host starts, by phase "forward", "backward", "optimizer".
+        starts: Kernels that the host starts, by phase of `STARTING`.
     """
 
     operations: IntArray
     counts: FloatArray
+    phases: IntArray
     kinds: IntArray
     passes: IntArray
     flops: FloatArray
@@ -116,17 +119,18 @@ def gradient_bytes(graph: StepGraph) -> float:
     return float(graph.sizes[mine].sum())
 
 
-def work_of(graph: StepGraph) -> Work:
-    """Kernels of a step, as torch 1.6 starts them.
-
-    Its gradients stay from step to step: they are set to zero and added to.
+def work_of(graph: StepGraph, *, element: int = FLOAT, gradients_stay: bool = True) -> Work:
+    """Kernels of a step, as torch starts them.
 
     Args:
         graph: Of the step.
+        element: Bytes of an element of what convolutions take and give.
+        gradients_stay: Whether they stay from step to step, are set to zero and added to, and
+            parameters are updated one by one, as in torch 1.6, which also copies less.
     """
     rows: list[tuple[float, ...]] = []
-    starts = dict.fromkeys(("forward", "backward", "optimizer"), 0)
-    left_out = needless(graph)
+    starts = dict.fromkeys(STARTING, 0)
+    left_out = needless(graph) if gradients_stay else set()
     for i, name in enumerate(graph.names):
         phase = graph.phases[i]
         if name in LOOKS or i in left_out or phase not in starts:
@@ -135,28 +139,28 @@ def work_of(graph: StepGraph) -> Work:
         if shapes is None:
             made = [_other(graph, i)]
         else:
-            made = list(_convolution(shapes, phase, graph.flops[i]))
+            made = list(_convolution(shapes, phase, graph.flops[i], element))
         starts[phase] += 1 if shapes is None else sum(kernel[0] != CODES[OTHER] for kernel in made)
         rows += [(i, *kernel) for kernel in made]
     # Zeros are written, and each gradient is added to what is there: one write, two reads and a write.
-    accumulated = (
-        CODES[OPTIMIZER],
-        0,
-        0.0,
-        4 * gradient_bytes(graph),
-        0.0,
-        1.0,
-        1.0,
-        1.0,
-        0.0,
-        0.0,
-    )
-    rows.append((graph.count - 1, *accumulated))
+    if gradients_stay:
+        added = 4 * gradient_bytes(graph)
+        rows.append(
+            (graph.count - 1, CODES[OPTIMIZER], 0, 0.0, added, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+        )
     table = np.array(rows, float)
     whole = table[:, :3].astype(np.int64)
+    phases = np.array([STARTING.index(graph.phases[i]) for i in whole[:, 0].tolist()])
+    counts = np.ones(len(table))
+    if not gradients_stay:  # one update of all parameters at once
+        updating = phases == STARTING.index("optimizer")
+        names = {graph.names[i] for i in whole[updating, 0].tolist()}
+        counts[updating] = len(names) / max(1, updating.sum())
+        starts["optimizer"] = len(names)
     return Work(
         operations=whole[:, 0],
-        counts=np.ones(len(table)),
+        counts=counts,
+        phases=phases,
         kinds=whole[:, 1],
         passes=whole[:, 2],
         flops=table[:, 3],
@@ -190,15 +194,17 @@ _KINDS: Final = {
 }
 
 
-def _convolution(one: Convolution, phase: str, flops: float) -> Iterator[tuple[float, ...]]:
+def _convolution(
+    one: Convolution, phase: str, flops: float, element: int
+) -> Iterator[tuple[float, ...]]:
     """Kernels of a convolution: a pass forward, or gradients of weights and, where wanted, of inputs."""
     kernel = prod(one.kernel)
-    taken = one.images * one.inputs * prod(one.input_size) * FLOAT
-    given = one.images * one.outputs * prod(one.output_size) * FLOAT
-    once = 2 * given / FLOAT * kernel * one.inputs / one.groups
+    taken = one.images * one.inputs * prod(one.input_size) * element
+    given = one.images * one.outputs * prod(one.output_size) * element
+    once = 2 * given / element * kernel * one.inputs / one.groups
     if one.transposed:
-        once = 2 * taken / FLOAT * kernel * one.outputs / one.groups
-    weights = one.inputs * one.outputs // one.groups * kernel * FLOAT
+        once = 2 * taken / element * kernel * one.outputs / one.groups
+    weights = one.inputs * one.outputs // one.groups * kernel * element
     unaligned = float(not is_aligned(one))
     code = CODES[convolution_kind(one)]
     pixels_in, pixels_out = one.images * prod(one.input_size), one.images * prod(one.output_size)

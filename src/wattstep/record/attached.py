@@ -36,7 +36,7 @@ class AttachedRecorder(Recorder):
         try:
             self._ends = os.pidfd_open(pid)
         except (OSError, OverflowError):  # also of a thread: EINVAL
-            raise RecordingError(f"there is no process {pid}") from None
+            raise RecordingError(f"there is no process {pid}", id="process-gone") from None
         self._pid = pid
         self._highest = 0.0
         called = program_of(pid)
@@ -95,7 +95,7 @@ class AttachedRecorder(Recorder):
 
     def _mark_last_peak(self) -> None:
         if self._highest:
-            self._marks.add(Mark.PEAK, 0, self._highest)
+            self._steps.add(Mark.PEAK, 0, self._highest)
 
 
 def program_of(pid: int) -> str:

@@ -66,6 +66,7 @@ class DeviceTimeline:
         self._queue, self._journal = queue, journal
         self._code = journal.code("processor", queue.name)
         self._pending: dict[int, _Stream] = {}
+        self._memory_noted = False
         self._waiting = 0  # events in all of them
         self._latest = _Stream()  # that of the mark made last
         self._beside = _Stream(_ANCHOR)  # where no work waits
@@ -209,6 +210,17 @@ class DeviceTimeline:
             now = perf_counter_ns()
             self.read(now)
         self.anchor(ANCHORS)
+        self.note_memory()
+
+    def note_memory(self) -> None:
+        """Notes the memory that the device took so far, once: what comes next is none of the training's.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if self._memory_noted:
+            return
+        self._memory_noted = True
         for category, size in self._queue.memory().items():
             self._journal.add(
                 int(Mark.MEMORY), self._journal.code("memory", DEVICE + category), float(size)

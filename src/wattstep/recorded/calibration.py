@@ -85,7 +85,9 @@ class Calibration:
             if len(made.variance) != 3 or not all(math.isfinite(float(n)) for n in numbers):
                 raise ValueError("a number is missing")
         except (TypeError, KeyError, ValueError) as error:
-            raise InvalidValueError(f"this is no calibration: {error}") from error
+            raise InvalidValueError(
+                f"this is no calibration: {error}", id="no-calibration"
+            ) from error
         return made
 
 
@@ -106,7 +108,9 @@ def find_shift(own: Curve, meter: Curve, step_ns: int, most_ns: int) -> tuple[fl
     """
     first, second = _means(own, step_ns), _means(meter, step_ns)
     if min(len(first), len(second)) < LEAST_WINDOWS:
-        raise InvalidValueError("the log of the meter or the run is too short to be aligned")
+        raise InvalidValueError(
+            "the log of the meter or the run is too short to be aligned", id="too-short"
+        )
     scores = _correlations(first, second)
     lags = np.arange(-(len(second) - 1), len(first))
     base = own.t_ns[0] - meter.t_ns[0]
@@ -114,7 +118,9 @@ def find_shift(own: Curve, meter: Curve, step_ns: int, most_ns: int) -> tuple[fl
     scores = np.where(allowed, scores, -np.inf)
     best = int(np.argmax(scores))
     if not np.isfinite(scores[best]):
-        raise InvalidValueError("the powers of the run and the meter do not vary together")
+        raise InvalidValueError(
+            "the powers of the run and the meter do not vary together", id="unrelated-power"
+        )
     fine = _vertex(scores, best)
     return float(base + (lags[best] + fine) * step_ns) * 1e-9, float(scores[best])
 
@@ -145,14 +151,16 @@ def fit(
     if len(x) < LEAST_WINDOWS:
         raise InvalidValueError(
             f"run and meter have {len(x)} windows of {window_ns * 1e-9:g} s in common: at least "
-            f"{LEAST_WINDOWS} are needed"
+            f"{LEAST_WINDOWS} are needed",
+            id="too-few-windows",
         )
     correlation = float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
     if correlation < LEAST_CORRELATION:
         raise InvalidValueError(
             f"the board's power and the meter's hardly vary together (correlation "
             f"{correlation:.2f}): is it the right log, and is --shift right? Power must vary in "
-            "the run: add --idle 30s"
+            "the run: add --idle 30s",
+            id="unrelated-power",
         )
     gain, offset = _line(x, y)
     bounds, variance = _uncertainty(x, y - gain * x - offset, seed)
@@ -160,7 +168,8 @@ def fit(
     if high[0] - low[0] > 2 * WORST_GAIN * abs(gain):
         raise InvalidValueError(
             f"the power varied too little to tell gain from offset (gain {gain:.2f}, {low[0]:.2f} "
-            f"to {high[0]:.2f}): record a longer run with --idle 30s"
+            f"to {high[0]:.2f}): record a longer run with --idle 30s",
+            id="constant-power",
         )
     return Calibration(
         gain=gain,
@@ -198,7 +207,9 @@ def read_calibrations(document: Any) -> dict[str, Calibration]:
         InvalidValueError: It holds none.
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("calibrations"), Mapping):
-        raise InvalidValueError("this is no calibration: wattstep calibrate writes them")
+        raise InvalidValueError(
+            "this is no calibration: wattstep calibrate writes them", id="no-calibration"
+        )
     return {
         str(name): Calibration.from_dict(each) if isinstance(each, Mapping) else _refuse(name)
         for name, each in document["calibrations"].items()
@@ -282,4 +293,4 @@ def _uncertainty(
 
 
 def _refuse(name: Any) -> Calibration:
-    raise InvalidValueError(f"this is no calibration: {name} holds no numbers")
+    raise InvalidValueError(f"this is no calibration: {name} holds no numbers", id="no-calibration")

@@ -239,7 +239,9 @@ def unwrap(raw: ArrayLike, wrap: int | None) -> IntArray:
     if wrap is None or len(values) < 2:
         return values
     if values.min() < 0 or values.max() > wrap:
-        raise InvalidValueError(f"raw counter values must lie between 0 and the wrap at {wrap}")
+        raise InvalidValueError(
+            f"raw counter values must lie between 0 and the wrap at {wrap}", id="out-of-range"
+        )
     steps = np.diff(values)
     largest = int(steps.max())
     limit = min(wrap // 2, _WRAP_STEPS * largest) if largest > 0 else wrap // 2
@@ -273,7 +275,7 @@ def check_intervals(starts: IntArray, ends: IntArray) -> None:
     if starts.shape != ends.shape:
         raise InvalidValueError(f"{starts.shape} starts do not fit {ends.shape} ends")
     if (ends < starts).any():
-        raise InvalidValueError("an interval ends before it starts")
+        raise InvalidValueError("an interval ends before it starts", id="backward-interval")
 
 
 def _check_times(times: NDArray[Any]) -> None:
@@ -297,7 +299,7 @@ def _sampled(t_ns: ArrayLike, value: ArrayLike) -> tuple[IntArray, FloatArray, N
         raise InvalidValueError(f"{times.shape} time stamps do not fit {samples.shape} values")
     _check_times(times)
     if np.isinf(samples).any():
-        raise InvalidValueError("a sample is infinite")
+        raise InvalidValueError("a sample is infinite", id="not-finite")
     valid = np.flatnonzero(~np.isnan(samples))
     return times[valid], samples[valid], np.diff(valid) == 1
 

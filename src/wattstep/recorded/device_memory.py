@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wattstep.recorded import memory
 from wattstep.schema.figure import Figure, Status, missing
-from wattstep.schema.step_memory import DEVICE, DeviceMemory
+from wattstep.schema.step_memory import (
+    CACHE_AT_PEAK,
+    CACHE_AT_REST,
+    DEVICE,
+    AllocatorCache,
+    DeviceMemory,
+)
 
 KEPT: Final = "kept_by_kernels"
 OUTSIDE: Final = "outside_allocator"
@@ -16,6 +22,14 @@ REST: Final = "activations_and_rest"
 HOST: Final = "training_on_host"
 ELSE: Final = "other_programs_and_system"
 LEFT: Final = "left"
+_OTHER_MOMENT: Final = (
+    "its most was at another moment than the least that was left: all memory in use then was less"
+)
+NO_BLOCKS: Final = (
+    "the allocator did not tell its blocks: torch's own does, CUDA's (cudaMallocAsync) and old releases "
+    "do not"
+)
+IN_STEP: Final = "at the end of the operation of a step during which most was in use"
 _METHODS: Final = {
     "kernel_scratch": (
         Status.MEASURED,
@@ -196,13 +210,75 @@ def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[s
     }
 
 
+def allocator_cache(cache: AllocatorCache, allocator: str, when: str) -> dict[str, Figure]:
+    """What an allocator kept free at a moment, and what of it does not serve; bytes.
+
+    Args:
+        cache: At that moment.
+        allocator: As `Instruments.device_allocator` names it.
+        when: The moment in words.
+    """
+    methods = {
+        "free": (cache.free, "had from the driver and handed to nobody"),
+        "fragments": (cache.fragments, "of that, in segments of which a part was in use"),
+        "largest_free_block": (cache.largest, "the largest free block"),
+        "unusable": (
+            cache.unusable,
+            "free blocks smaller than the largest in use: an allocation as large finds no room "
+            "in them",
+        ),
+    }
+    return {
+        name: Figure(
+            value=float(size), unit="B", status=Status.MEASURED, source=allocator,
+            method=f"{method}, {when}",
+        )
+        for name, (size, method) in methods.items()
+    }  # fmt: skip
+
+
+def marked_cache(events: Sequence[memory.Event], allocator: str) -> dict[str, Figure]:
+    """What the allocator kept free by a run's marks: at the peak of a step that was followed, else between steps."""
+    figures = {"free": missing("B", NO_BLOCKS)}
+    for moment, when in (
+        (CACHE_AT_PEAK, IN_STEP),
+        (CACHE_AT_REST, "between steps, after the last one"),
+    ):
+        prefix = DEVICE + moment
+        sizes = {
+            name.removeprefix(prefix): size for name, size in events if name.startswith(prefix)
+        }
+        if sizes:
+            figures = allocator_cache(AllocatorCache(**sizes), allocator, when)
+            break
+    most = dict(events).get(f"{DEVICE}fragments")
+    if most is not None:
+        figures["most_fragments"] = Figure(
+            value=float(most), unit="B", status=Status.MEASURED, source=allocator,
+            method="most that lay free in segments of which a part was in use, at any time",
+        )  # fmt: skip
+    return figures
+
+
+def flushes(events: Sequence[memory.Event], allocator: str) -> Figure | None:
+    """How often the allocator gave its cache back to the driver to serve an allocation; None: not told."""
+    count = dict(events).get(f"{DEVICE}flushes")
+    if count is None:
+        return None
+    return Figure(
+        value=float(count), unit="count", status=Status.COUNTED, source=allocator,
+        method="allocations that were served only after all free memory had gone back to the "
+        "driver, since the process began: the device is waited for each time",
+    )  # fmt: skip
+
+
 def shared_account(
     device: Mapping[str, Figure], *, total: float, left: float, resident: float
 ) -> dict[str, Figure]:
     """All memory of a board whose CPU and GPU share it, at the moment at which least was left.
 
     Each byte stands in one category; together they make the board's memory. What the allocator had
-    is taken to be in use then: it keeps what it has. What a driver counts both as the GPU's and as
+    is taken to be in use then: it keeps what it has, unless that is more than all that was in use. What a driver counts both as the GPU's and as
     resident counts as the GPU's.
 
     Args:
@@ -211,8 +287,8 @@ def shared_account(
         left: Of it available then, for whatever asks for it.
         resident: Of the training process then.
     """
-    gpu = {f"gpu_{name}": one for name, one in device.items() if not one.missing}
     used = max(total - left, 0.0)
+    gpu = _in_use({f"gpu_{name}": one for name, one in device.items() if not one.missing}, used)
     on_gpu = sum(one.value or 0.0 for one in gpu.values())
     host = min(resident, max(used - on_gpu, 0.0))
     sizes = {
@@ -231,3 +307,20 @@ def shared_account(
         for name, (size, method) in sizes.items()
     }
     return {**gpu, **others}
+
+
+def _in_use(gpu: Mapping[str, Figure], used: float) -> dict[str, Figure]:
+    """Categories of a GPU's memory, no more together than all memory that was in use.
+
+    What the allocator had free it may have given back by then; else its peak was at another moment, and
+    of its categories nothing is known.
+    """
+    excess = sum(one.value or 0.0 for one in gpu.values()) - used
+    if excess <= 0:
+        return dict(gpu)
+    free = f"gpu_{memory.ALLOCATOR_FREE}"
+    kept = (gpu[free].value or 0.0) - excess if free in gpu else -1.0
+    if kept >= 0:
+        words = f"{gpu[free].method}, and what had gone back to the driver by then"
+        return {**gpu, free: replace(gpu[free], value=kept, method=words)}
+    return {name: missing("B", _OTHER_MOMENT) for name in gpu}

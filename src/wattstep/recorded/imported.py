@@ -176,14 +176,18 @@ class Imported:
 
 def _mapping(thing: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(thing, Mapping):
-        raise DamagedRunError(f"run.json is damaged: {name!r} of what was imported is no mapping")
+        raise DamagedRunError(
+            f"run.json is damaged: {name!r} of what was imported is no mapping", id="damaged-import"
+        )
     return thing
 
 
 def _mappings(imported: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
     things = imported.get(name) or ()
     if not isinstance(things, (list, tuple)):
-        raise DamagedRunError(f"run.json is damaged: {name!r} of what was imported is no list")
+        raise DamagedRunError(
+            f"run.json is damaged: {name!r} of what was imported is no list", id="damaged-import"
+        )
     return tuple(_mapping(thing, name) for thing in things)
 
 
@@ -191,7 +195,8 @@ def _alignment(entry: Mapping[str, Any]) -> Alignment:
     uncertainty = entry.get("uncertainty_s")
     if uncertainty is not None and not _is_length(uncertainty):
         raise DamagedRunError(
-            "run.json is damaged: the uncertainty of an alignment is no time in seconds"
+            "run.json is damaged: the uncertainty of an alignment is no time in seconds",
+            id="damaged-import",
         )
     return Alignment(
         file=str(entry.get("file", "")),

@@ -52,6 +52,7 @@ class EnergySource:
         saturated: Why it shows less than there is: it was at the end of its range; None where it was
             not.
         slow_s: Update interval that was seen, where it is longer than the time between reads; else 0.
+        observed_share: Part of the time in which its sensor looks; None: not known, or all of it.
     """
 
     curve: Curve
@@ -70,6 +71,7 @@ class EnergySource:
     sensed: bool = True
     slow_s: float = 0.0
     saturated: str | None = None
+    observed_share: float | None = None
 
     @property
     def by_regression(self) -> bool:
@@ -260,6 +262,10 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         prompt=all(source.prompt for source in sources),
         sensed=all(source.sensed for source in sources),
         slow_s=max(source.slow_s for source in sources),
+        observed_share=min(
+            (source.observed_share for source in sources if source.observed_share is not None),
+            default=None,
+        ),
         saturated=next((source.saturated for source in sources if source.saturated), None),
     )
 

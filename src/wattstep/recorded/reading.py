@@ -29,10 +29,10 @@ from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
 from wattstep.store.convert import convert, recover
-from wattstep.store.files import read_info, why_no_run
+from wattstep.store.files import no_run, read_info
 from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
-from wattstep.store.tables import NOT_TOLD
+from wattstep.store.tables import HOST_MARKS, NOT_TOLD
 from wattstep.store.writing import SCHEMAS
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
@@ -88,7 +88,7 @@ class Tables:
         self.path = run
         self.folder = run
         if not run.exists():
-            raise DamagedRunError(why_no_run(run))
+            raise no_run(run)
         if os.path.lexists(run / JOURNAL):
             self._open_journal(run)
         self.info: RunInfo = read_info(self.folder)
@@ -108,7 +108,8 @@ class Tables:
         except OSError as error:
             raise DamagedRunError(
                 f"{run} was never closed, and its tables cannot be written: "
-                f"{error.strerror or error}; make room, or copy it to another disk, then open it again"
+                f"{error.strerror or error}; make room, or copy it to another disk, then open it again",
+                id="unwritable-tables",
             ) from error
 
     def has(self, name: str) -> bool:
@@ -128,13 +129,17 @@ class Tables:
         try:
             with open_plain(self._file(name)) as plain, pq.ParquetFile(plain) as file:
                 if wrong := _unlike(name, file.schema_arrow):
-                    raise DamagedRunError(f"{name}.parquet of {self.path}: {wrong}")
+                    raise DamagedRunError(
+                        f"{name}.parquet of {self.path}: {wrong}", id="damaged-table"
+                    )
                 yield file  # data sets' machinery takes a quarter of a second
         except FileNotFoundError as error:
-            raise DamagedRunError(f"{self.path} lacks {name}.parquet") from error
+            raise DamagedRunError(
+                f"{self.path} lacks {name}.parquet", id="missing-table"
+            ) from error
         except TABLE_ERRORS as error:
             raise DamagedRunError(
-                f"{name}.parquet of {self.path} cannot be read: {error}"
+                f"{name}.parquet of {self.path} cannot be read: {error}", id="unreadable-table"
             ) from error
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -222,7 +227,7 @@ class Tables:
         """
         table = self.step_table
         if wrong := _not_forward(table, self.marks):
-            raise DamagedRunError(f"steps.parquet of {self.path}: {wrong}")
+            raise DamagedRunError(f"steps.parquet of {self.path}: {wrong}", id="damaged-steps")
         traced = table["traced"].to_numpy(zero_copy_only=False)
         foreign = self.imported.is_import
         absent = "" if len(table) else self._without_steps()
@@ -348,13 +353,21 @@ def _not_forward(table: pa.Table, marks: Marks) -> str:
 
 
 class Marks:
-    """Marks within steps, flat: row of the step, time, kind and name."""
+    """Marks within steps, flat: row of the step, time, kind and name.
+
+    Attributes:
+        host_ns: When the host came to each, where a device runs behind it; None: not known.
+    """
 
     def __init__(self, table: pa.Table) -> None:
         lists = table["mark_ns"].combine_chunks()
         lengths = np.diff(lists.offsets.to_numpy())
         self.step = np.repeat(np.arange(len(table)), lengths)
         self.t_ns: IntArray = lists.flatten().to_numpy()
+        self.host_ns: IntArray | None = None
+        if HOST_MARKS in table.column_names:  # runs of before December 2026 have none
+            host_ns = table[HOST_MARKS].combine_chunks().flatten().to_numpy()
+            self.host_ns = host_ns if len(host_ns) == len(self.t_ns) else None
         self.kind = table["mark_kind"].combine_chunks().flatten().to_numpy()
         # One string for each name, not one for each mark.
         names = pc.dictionary_encode(table["mark_name"].combine_chunks().flatten())
@@ -375,8 +388,28 @@ class Marks:
             The phases and the rows of the steps that have them. The first phase begins with the
             step: the mark comes a moment later.
         """
+        return self._phases(self.t_ns, steps.start_ns, steps.end_ns, chosen, names)
+
+    def host_phases(
+        self, steps: Steps, chosen: IntArray, names: tuple[str, ...]
+    ) -> tuple[Phases, IntArray] | None:
+        """As `phases`, on the host; None where nothing says when it came to them."""
+        if self.host_ns is None or steps.host_ns is None:
+            return None
+        begin, end = steps.host_ns.T
+        known = chosen[np.isfinite(begin[chosen]) & np.isfinite(end[chosen])]
+        return self._phases(self.host_ns, begin, end, known, names)
+
+    def _phases(
+        self,
+        t_ns: IntArray,
+        begin_ns: IntArray | FloatArray,
+        end_ns: IntArray | FloatArray,
+        chosen: IntArray,
+        names: tuple[str, ...] | None,
+    ) -> tuple[Phases, IntArray]:
         is_phase = self.kind == Mark.PHASE
-        step, t_ns, name = self.step[is_phase], self.t_ns[is_phase], self.name[is_phase]
+        step, t_ns, name = self.step[is_phase], t_ns[is_phase], self.name[is_phase]
         low = np.searchsorted(step, chosen)
         high = np.searchsorted(step, chosen, side="right")
         sequences = [tuple(name[a:b]) for a, b in zip(low, high, strict=True)]
@@ -385,7 +418,7 @@ class Marks:
         fitting = [n for n, sequence in enumerate(sequences) if sequence == names and names]
         edges = np.array(
             [
-                [steps.start_ns[chosen[n]], *t_ns[low[n] + 1 : high[n]], steps.end_ns[chosen[n]]]
+                [begin_ns[chosen[n]], *t_ns[low[n] + 1 : high[n]], end_ns[chosen[n]]]
                 for n in fitting
             ],
             dtype=np.int64,

@@ -292,7 +292,9 @@ class Series:
         try:
             return read_calibrations(document) if document else {}
         except InvalidValueError as error:
-            raise DamagedRunError(f"run.json garbles its calibration: {error}") from error
+            raise DamagedRunError(
+                f"run.json garbles its calibration: {error}", id="damaged-field"
+            ) from error
 
     def _calibrated(self, name: str, source: EnergySource) -> EnergySource:
         by = self.calibrations.get(name)
@@ -472,6 +474,7 @@ class Series:
             window_s=channel.window_s,
             prompt=channel.kind == "counter" and not self.refresh(channel).slower,
             slow_s=self._slow_s(channel),
+            observed_share=channel.observed_share,
         )
 
     def _noted(self, *channels: Channel) -> str | None:

@@ -72,9 +72,7 @@ def _sensors(watched: Sequence[str]) -> str:
 
 
 def _idle(report: RunReport) -> Iterator[str]:
-    for when, figure in report.metrics.parts("idle_power").items():
-        place = "before the first step" if when == "before" else "after the last step"
-        yield f"Power of the idle device {place}: {in_words(show(figure))}."
+    yield from _idle_power(report)
     if "energy_per_step_above_idle" in report.metrics:
         yield (
             "Energy above idle is less the power of the idle device over the time of a step: what "
@@ -82,12 +80,57 @@ def _idle(report: RunReport) -> Iterator[str]:
         )
 
 
+def _idle_power(report: RunReport) -> Iterator[str]:
+    """Where it is known; why it is not, stands with all else that was not measured."""
+    for when, figure in report.metrics.parts("idle_power").items():
+        place = "before the first step" if when == "before" else "after the last step"
+        if not figure.missing:
+            yield f"Power of the idle device {place}: {in_words(show(figure))}."
+
+
 def _energy(report: RunReport) -> Iterator[str]:
     for note in report.left_out:
         yield f"The total of energy: {note}."
-    yield from counted_twice(report)
     for name, figure in report.energy_outside.items():
         yield f"Not in the total: {name}, in a step {in_words(show(figure))}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rails:
+    """What the rails of a board are, where their sum misleads because one feeds another.
+
+    Attributes:
+        roles: Each rail with its energy in a step and what it feeds, or what feeds it.
+        idle: Power of the idle device, in a sentence; "" where nobody knows it.
+        sum: How far the sum of all rails is off, in a sentence.
+    """
+
+    roles: tuple[tuple[str, Figure, str], ...]
+    idle: str
+    sum: str
+
+
+def rails(report: RunReport) -> Rails | None:
+    """The rails with their roles; None where no rail is counted twice in their sum."""
+    wrong = next(counted_twice(report), None)
+    if wrong is None:
+        return None
+    channels = {row.name: row for row in report.channels}
+    roles = tuple(
+        (plain(name), figure, _role(channels[name], report.left_out))
+        for name, figure in report.energy_by_rail.items()
+        if name in channels
+    )
+    return Rails(roles=roles, idle=next(_idle_power(report), ""), sum=plain(wrong))
+
+
+def _role(row: SampledChannel, of_the_total: Sequence[str]) -> str:
+    """What a rail feeds, as the first words of its note; of a part, what feeds it."""
+    clauses = (row.note or "").split("; ")
+    if row.role == "power_part":
+        fed = next((each for each in clauses if each.startswith("fed by ")), "a part")
+        return plain(f"not added: {fed}")
+    return "" if clauses[0] in of_the_total else plain(clauses[0].partition(":")[0])
 
 
 def counted_twice(report: RunReport) -> Iterator[str]:

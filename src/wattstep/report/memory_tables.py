@@ -108,6 +108,13 @@ STAGES: Mapping[str, str] = {
     "reloading": "Reloading",
 }
 
+CACHE: Mapping[str, tuple[str, str]] = {
+    "free": ("Kept free", "had from the driver, and handed to nobody"),
+    "fragments": ("Fragments", "of that, beside memory in use: cannot go back to the driver"),
+    "largest_free_block": ("Largest free block", "the most that one allocation gets of it"),
+    "unusable": ("Too small", "free blocks smaller than the largest that is in use"),
+}
+
 # Figure 9 of the TX2 paper: intermediate data (feature maps and work space), in bytes.
 PUBLISHED_INTERMEDIATE: Mapping[tuple[str, int], float] = {
     ("densenet40", 4): 2.2e9,
@@ -210,6 +217,15 @@ def stage_rows(footprints: Sequence[Footprint]) -> list[Row]:
 def device_rows(footprints: Sequence[Footprint]) -> list[Row]:
     """The most of a GPU's memory that the framework held in each stage; empty without a GPU."""
     return _rows_of_stages(footprints, lambda stage: stage.device_peak)
+
+
+def cache_rows(footprints: Sequence[Footprint]) -> list[Row]:
+    """What the allocator of a GPU keeps free at the peak, and what of it cannot serve; empty without one."""
+    return [
+        Row(key=key, label=name, meaning=meaning, cells=cells)
+        for key, (name, meaning) in CACHE.items()
+        if any(cells := _cells([one.allocator_cache for one in footprints], key))
+    ]
 
 
 def _rows_of_stages(

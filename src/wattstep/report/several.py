@@ -12,7 +12,7 @@ from wattstep.schema.run_report import RunReport
 _MOST_NAMED = 4
 
 
-def summary_of_all(reports: Sequence[RunReport]) -> list[str]:
+def summary_of_all(reports: Sequence[RunReport], *, answers: bool = True) -> list[str]:
     """The answer to each question that the runs' figures can be asked, and what mars it.
 
     Runs of different networks are not ranked. Intervals that overlap are said to: then nobody knows which run is the better one. Single
@@ -20,12 +20,13 @@ def summary_of_all(reports: Sequence[RunReport]) -> list[str]:
 
     Args:
         reports: At least two.
+        answers: Whether which is best is said, too.
     """
     names = [brief(name) for name in wording.titles(reports)]
     sides = wording.side_by_side(reports)
     differing = _differing(reports)
     sentences = [f"These are {len(reports)} runs{differing}."] if differing else []
-    if not related(reports):
+    if not answers or not related(reports):
         return sentences
     for metric, question in METRICS.items():
         if not question.best:

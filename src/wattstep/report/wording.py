@@ -158,7 +158,7 @@ def title(report: RunReport) -> str:
 
 
 def titles(reports: Sequence[RunReport]) -> list[str]:
-    """Titles of several runs, with the training settings by which they differ."""
+    """Titles of several runs, with the training settings by which they differ; what repeats is counted."""
     names = []
     for report in reports:
         # Other workloads differ anyway: runs of one workload are told apart by their ways.
@@ -166,7 +166,10 @@ def titles(reports: Sequence[RunReport]) -> list[str]:
         way = _way(report)
         differing = [key for key in way if len({other[key] for other in alike}) > 1]
         names.append(" · ".join([title(report), *(way[key] for key in differing if way[key])]))
-    return names
+    return [
+        name if names.count(name) == 1 else f"{name} (run {names[: at + 1].count(name)})"
+        for at, name in enumerate(names)
+    ]
 
 
 def _way(report: RunReport) -> dict[str, str]:
@@ -247,7 +250,7 @@ def cautions(report: RunReport) -> list[Caution]:
         texts.append((True, "This run is still being recorded; its figures will change."))
     if report.state == "recovered":
         texts.append((True, "This run was never closed; it was recovered from its journals."))
-    texts += [(True, plain(note)) for note in report.notes]
+    texts += [(True, begun(plain(note))) for note in report.notes]
     for failure in report.failures:
         text = f"Failed inside, and left out: {failure.part} ({failure.reason})"
         texts.append((True, plain(text)))
@@ -272,6 +275,11 @@ def cautions(report: RunReport) -> list[Caution]:
         of = "" if recorded is None else f" of {recorded:,}"
         texts.append((False, f"Something disturbed {report.steps.disturbed:,}{of} steps."))
     return [Caution(grave=grave, text=text, slight=text == slight) for grave, text in texts]
+
+
+def begun(note: str) -> str:
+    """A note as a sentence begins; one that begins with a name stays as it is spelt."""
+    return note[:1].upper() + note[1:] if note.partition(" ")[0].isalpha() else note
 
 
 def _only_traced(report: RunReport) -> bool:

@@ -86,7 +86,8 @@ def check_device(document: CalibrationFile, device: MachineFacts) -> None:
         if of.get(key) != device.get(key):
             raise InvalidValueError(
                 f"this calibration is of {of.get(key)}, and this is {device.get(key)}: every board "
-                "needs its own"
+                "needs its own",
+                id="other-board",
             )
 
 

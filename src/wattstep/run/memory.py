@@ -24,7 +24,8 @@ _NONE: Samples = (np.zeros(0, np.int64), np.zeros(0))
 def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
     """`peak_memory`, its parts in `memory_breakdown`, and what else was seen of memory.
 
-    Where a device trains, `device_peak_memory` and `device_memory_breakdown` are of its own memory;
+    Where a device trains, `device_peak_memory` and `device_memory_breakdown` are of its own memory,
+    `allocator_cache` and `allocator_flushes` of what its allocator keeps free;
     where that is the host's, too, `shared_memory` is the one account of both, and
     `system_memory_left` what the system had left.
     With children `proportional_peak_memory`, too: there pages that other programs share count in
@@ -46,6 +47,9 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
         figures["device_peak_memory"] = device_memory.peak_figure(device)
         parts = device_memory.marked_breakdown(events, device)
         figures["device_memory_breakdown"] = parts
+        figures["allocator_cache"] = device_memory.marked_cache(events, device.allocator)
+        if (flushes := device_memory.flushes(events, device.allocator)) is not None:
+            figures["allocator_flushes"] = flushes
         if device.shared:
             figures.update(_shared(series, parts))
     if children and (proportional := _proportional_peak(series, peak)) is not None:

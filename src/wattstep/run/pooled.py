@@ -26,7 +26,7 @@ def pooled(runs: Sequence[Run]) -> RegressionResult | Missing:
         InvalidValueError: They are not of one configuration, or none is given.
     """
     if not runs:
-        raise InvalidValueError("there is no run")
+        raise InvalidValueError("there is no run", id="no-run")
     for other in runs[1:]:
         if unlike := differences(runs[0], other):
             raise InvalidValueError(

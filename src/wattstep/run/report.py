@@ -160,10 +160,6 @@ def _conditions(tables: Tables, series: Series, flags: StepFlags) -> RunConditio
 
 def _notes(tables: Tables, series: Series) -> list[str]:
     notes = list(tables.info.notes)
-    if tables.info.state == "recovered":
-        notes.insert(0, "this run was never closed: it was recovered from its journals")
-    if tables.info.state == "recording":
-        notes.insert(0, "this run is still being recorded")
     if settled := series.steps.settled:
         notes.append(
             f"{settled} more first steps count as warm-up: until then the step time of "

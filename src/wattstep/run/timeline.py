@@ -76,8 +76,9 @@ def make_timeline(
     channels = [lane for lane in _channels(series) if np.isfinite(lane.value).any()]
     span = steps.span_ns or series.recorded_ns
     notes = [steps.absent, "" if channels else series.without("nothing was sampled")]
-    if breakdown.reason is not None:
-        notes.append(f"no operations: {breakdown.reason}")
+    if (reason := breakdown.reason) is not None:
+        told = reason == steps.absent or "no operations" in reason
+        notes.append(reason if told else f"no operations: {reason}")
     elif left := int(steps.traced.sum()) - len(breakdown.window_steps):
         many = "a traced step" if left == 1 else f"{left:,} traced steps"
         notes.append(f"operations of {many} with other phases are left out")

@@ -171,7 +171,9 @@ class Ceilings:
                 notes=tuple(str(note) for note in document.get("notes", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedRunError(f"these are no measured ceilings: {error}") from error
+            raise DamagedRunError(
+                f"these are no measured ceilings: {error}", id="damaged-ceilings"
+            ) from error
 
 
 def _level(document: Mapping[str, Any]) -> Level:

@@ -55,6 +55,9 @@ class DeviceQueue(Protocol):
 
         "allocated": the most that the framework's allocator has handed out; "reserved": the most
         that it had from the driver; "outside": what the driver counts as the process's beside
-        that; "total": all that the device has; "shared": 1 where that is the host's memory.
+        that; "total": all that the device has; "shared": 1 where that is the host's memory;
+        "fragments": the most of `AllocatorCache.fragments`; "flushes": how often the allocator gave
+        all that it had free back to the driver before an allocation could be served; fields of
+        `AllocatorCache` now, their names behind `CACHE_AT_REST`.
         """
         ...

@@ -22,7 +22,10 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, ModuleSource, Preparation, Specification, kind_of
 
 if TYPE_CHECKING:
-    from wattstep.schema.step_graph import StepFamily  # needs numpy, which a board may lack
+    from wattstep.schema.operation_times import (
+        OperationTimes,  # needs numpy, which a board may lack
+    )
+    from wattstep.schema.step_graph import StepFamily
 
 Mark = Callable[[str], None]
 
@@ -331,7 +334,9 @@ class Engine(Protocol):
         try:
             import_module(self.name)
         except ModuleNotFoundError as error:
-            raise MissingPartError(f"{self.name} is not installed") from error
+            raise MissingPartError(
+                f"{self.name} is not installed", id="missing-framework"
+            ) from error
 
     @abstractmethod
     def prepare(
@@ -471,6 +476,18 @@ class Engine(Protocol):
             MissingPartError: The framework is not installed.
         """
         raise InvalidValueError(f"{self.name} measures no ceilings")
+
+    def time_operations(self, trainer: Trainer) -> OperationTimes:
+        """Takes a few steps, and times the operations of some.
+
+        Args:
+            trainer: Of this engine, on the CPU; one that has made a step.
+
+        Raises:
+            InvalidValueError: The engine times none.
+            RecordingError: No two steps have the same operations.
+        """
+        raise InvalidValueError(f"{self.name} does not time operations one by one")
 
     def capture(
         self, workload: Specification | ModuleSource, preparation: Preparation, precision: str

@@ -62,5 +62,5 @@ def find_part(library: str) -> Path:
 
 def _missing(library: str) -> MissingPartError:
     return MissingPartError(
-        f'{library} is not installed: pip install "wattstep[{EXTRAS[library]}]"'
+        f'{library} is not installed: pip install "wattstep[{EXTRAS[library]}]"', id="missing-extra"
     )

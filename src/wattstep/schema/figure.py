@@ -89,11 +89,15 @@ class Figure:
     def __post_init__(self) -> None:
         if self.status is Status.MISSING:
             if self.value is not None:
-                raise InvalidValueError("a missing figure has no value")
+                raise InvalidValueError("a missing figure has no value", id="missing-with-value")
             if not self.reason:
-                raise InvalidValueError("a missing figure needs a reason")
+                raise InvalidValueError(
+                    "a missing figure needs a reason", id="figure-without-reason"
+                )
         elif self.value is None or self.value != self.value:
-            raise InvalidValueError(f"a figure that is {self.status.value} needs a value")
+            raise InvalidValueError(
+                f"a figure that is {self.status.value} needs a value", id="figure-without-value"
+            )
 
     @property
     def missing(self) -> bool:
@@ -107,12 +111,15 @@ class Figure:
         beside = ", ".join(part for part in (spelt.interval, self.status.value) if part)
         return f"{spelt.value} ({beside})"
 
+    def __repr__(self) -> str:
+        return f"<Figure: {self}>"
+
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)
 
     def __float__(self) -> float:
         if self.value is None:
-            raise InvalidValueError(f"the figure has no value: {plain(self.reason)}")
+            raise InvalidValueError(f"the figure has no value: {plain(self.reason)}", id="no-value")
         return float(self.value)
 
     @property

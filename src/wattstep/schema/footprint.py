@@ -65,6 +65,8 @@ class Footprint:
         host_peak_memory: Of the process, in B; None in documents that were made without it.
         memory_breakdown: What the peak is for, in B by category.
         memory_highest: The most that each category of tensors takes, in B.
+        allocator_cache: What a GPU's allocator keeps free when most memory is in use, in B, as the
+            metric of a run; empty where it does not tell.
         intermediate_data: Feature maps and work space at the peak, in B.
         peak_at: Where the peak lies; None where no step was followed.
         stages: In their order.
@@ -87,6 +89,7 @@ class Footprint:
     host_peak_memory: Figure | None = None
     memory_breakdown: Mapping[str, Figure]
     memory_highest: Mapping[str, Figure]
+    allocator_cache: Mapping[str, Figure] = field(default_factory=dict)
     intermediate_data: Figure
     peak_at: PeakPlace | None
     stages: tuple[StageMemory, ...]
@@ -116,8 +119,9 @@ class Footprint:
         for name in ("peak_memory", "host_peak_memory", "intermediate_data", "checkpoint"):
             if values.get(name) is not None:
                 values[name] = Figure.from_dict(values[name])
-        for name in ("memory_breakdown", "memory_highest"):
-            values[name] = {key: Figure.from_dict(size) for key, size in document[name].items()}
+        for name in ("memory_breakdown", "memory_highest", "allocator_cache"):
+            sizes = document.get(name, {})  # documents of earlier versions lack the last
+            values[name] = {key: Figure.from_dict(size) for key, size in sizes.items()}
         place = document["peak_at"]
         return cls(
             **{

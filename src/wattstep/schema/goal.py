@@ -35,10 +35,14 @@ class Goal:
         """
         match = _GOAL.fullmatch(text.strip())
         if match is None or match[1] not in HIGHER_IS_BETTER:
-            raise InvalidValueError(f"--until {text!r}: write accuracy=0.6 or loss=1.2")
+            raise InvalidValueError(
+                f"--until {text!r}: write accuracy=0.6 or loss=1.2", id="malformed-goal"
+            )
         goal = cls(measure=match[1], value=float(match[2]))
         if goal.measure == "accuracy" and not 0 < goal.value <= 1:
-            raise InvalidValueError(f"--until {text}: an accuracy lies above 0, and at 1 at most")
+            raise InvalidValueError(
+                f"--until {text}: an accuracy lies above 0, and at 1 at most", id="out-of-range"
+            )
         return goal
 
     def reached(self, value: float) -> bool:

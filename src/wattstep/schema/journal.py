@@ -68,6 +68,7 @@ class Mark(IntEnum):
     DEVICE_END = 18  # from here on steps have no place on a device
     # As DEVICE, of no mark of the host: the device did other work meanwhile. It tells its clock alone.
     DEVICE_ANCHOR = 19
+    DEVICE_COST = 20  # value: what tracing costs the device for each piece of work, in ns
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

@@ -271,6 +271,20 @@ _METRICS: Final = {
     "device_memory_breakdown": Metric(
         label="Memory of the GPU", meaning="What the device's memory is used for"
     ),
+    "allocator_cache": Metric(
+        label="Free memory of the GPU's allocator",
+        meaning="What the allocator kept from the driver for later, and what of it cannot serve: "
+        "fragmentation",
+    ),
+    "allocator_flushes": Metric(
+        label="Flushes of the GPU's allocator",
+        meaning="Allocations that were served only after all free memory had gone back to the driver",
+    ),
+    "gpu_sensor_share": Metric(
+        label="GPU's power sensor looks",
+        meaning="Part of the time in which the sensor behind the GPU's power and energy looks",
+        computed="wattstep.run.sensor_share:sensor_share",
+    ),
     "system_memory_left": Metric(
         label="Memory left",
         meaning="Least memory that the whole machine had available, where CPU and GPU share it",

@@ -195,7 +195,7 @@ def _check(outcome: Outcome) -> None:
         raise DamagedRunError("an outcome lacks or garbles its figures")
     run = outcome.run
     if run is not None and (not isinstance(run, str) or run in ("", "..") or Path(run).name != run):
-        raise DamagedRunError("an outcome names a run that is not in its sweep")
+        raise DamagedRunError("an outcome names a run that is not in its sweep", id="foreign-run")
 
 
 def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:

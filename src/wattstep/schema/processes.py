@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypedDict
 
+from wattstep.errors import WattstepError
+
 _START = """\
 import sys
 try:
@@ -33,8 +35,8 @@ class ChildNews(TypedDict, total=False):
     """A line of what a child says: how far it is, a warning, or how it ended.
 
     `progress` has the fields of `train.loop.Progress`, `life` is a document of
-    `train.memory.life.Life`; `kind` is the class of the error, `run` the folder of a run that was
-    recorded, and `problem` why that ended early.
+    `train.memory.life.Life`, `probe` one of `train.calibration.probe.Probe`; `error`, `id` and `kind` are as `WattstepError.document` has them,
+    `run` is the folder of a run that was recorded, and `problem` why that ended early.
     """
 
     progress: Mapping[str, Any]
@@ -44,11 +46,19 @@ class ChildNews(TypedDict, total=False):
     batch_size: int
     accuracy: float
     life: Mapping[str, Any]
+    probe: Mapping[str, Any]
     run: str
     warning: str
     error: str
+    id: str
     kind: str
     problem: str | None
+
+
+def refusal_news(error: WattstepError) -> ChildNews:
+    """News of what ended a child that the user can mend."""
+    document = error.document()
+    return {"error": document["error"], "id": document["id"], "kind": document["kind"]}
 
 
 def child_command(entry: str, *arguments: str) -> list[str]:

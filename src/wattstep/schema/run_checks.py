@@ -182,6 +182,7 @@ RUN: Final[Mapping[str, Check]] = {
             "uncertainty_ns": _FROM_0,
             "rate": _FROM_0,
             "anchors": or_none(whole(0, INT64)),
+            "piece_ns": or_none(_FROM_0),
         }
     ),
 }

@@ -343,9 +343,14 @@ class ImportedFiles(TypedDict, total=False):
 
 
 class DeviceClockFacts(TypedDict, total=False):
-    """How the clock of a device that ran behind the host was mapped."""
+    """How the clock of a device that ran behind the host was mapped, and what tracing costs it.
+
+    Attributes:
+        piece_ns: For each piece of work, as it was measured beside traced steps.
+    """
 
     device: str
     uncertainty_ns: float | None
     rate: float | None
     anchors: int | None
+    piece_ns: float | None

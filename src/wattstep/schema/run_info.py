@@ -138,7 +138,9 @@ class RunInfo:
                 raise ValueError(f"{min(lacking)} is missing")
             values = {key: named(key, RUN[key], value) for key, value in given.items()}
         except ValueError as error:
-            raise DamagedRunError(f"run.json lacks or garbles a field: {error}") from error
+            raise DamagedRunError(
+                f"run.json lacks or garbles a field: {error}", id="damaged-field"
+            ) from error
         data = values.get("data")
         values["data"] = None if data is None else DataFacts(**data)
         values["reads"] = tuple(map(_planned_read, values.get("reads", ())))

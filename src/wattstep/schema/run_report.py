@@ -179,7 +179,9 @@ class RunReport:
                     values[each.name] = _PARTS.get(each.name, _as_it_is)(thing)
                 except (TypeError, KeyError, ValueError, AttributeError) as error:
                     name = json_name(each)
-                    raise DamagedRunError(f"the report garbles its {name}: {error}") from error
+                    raise DamagedRunError(
+                        f"the report garbles its {name}: {error}", id="damaged-report"
+                    ) from error
         return cls(**values)
 
 

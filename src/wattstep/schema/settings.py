@@ -55,10 +55,14 @@ def parse_duration(text: str | float) -> float:
     else:
         match = _DURATION.fullmatch(text.strip())
         if match is None:
-            raise InvalidValueError(f"{text!r} is not a duration: write 10ms, 1s or 2min")
+            raise InvalidValueError(
+                f"{text!r} is not a duration: write 10ms, 1s or 2min", id="malformed-duration"
+            )
         seconds = float(match[1]) * _SECONDS[match[2] or "s"]
     if not 0 < seconds < float("inf"):
-        raise InvalidValueError(f"a duration of {text} cannot be used: it must be above 0")
+        raise InvalidValueError(
+            f"a duration of {text} cannot be used: it must be above 0", id="out-of-range"
+        )
     return seconds
 
 
@@ -71,7 +75,8 @@ def parse_interval(text: str | float) -> float:
     seconds = parse_duration(text)
     if seconds < LEAST_INTERVAL_S:
         raise InvalidValueError(
-            f"--interval {seconds * 1e3:g}ms is too fine: 1ms is the finest that is sampled"
+            f"--interval {seconds * 1e3:g}ms is too fine: 1ms is the finest that is sampled",
+            id="interval-too-fine",
         )
     return seconds
 
@@ -125,7 +130,8 @@ def parse_power_model(text: str | None) -> PowerModelFacts | None:
             known = ", ".join(POWER_MODELS)
             raise InvalidValueError(
                 f"--power-model {text!r} is neither one of {known} nor linear:IDLE,BUSY "
-                "(watts a core, e.g. linear:0.5,3)"
+                "(watts a core, e.g. linear:0.5,3)",
+                id="unknown-power-model",
             )
         idle, busy, source = float(match[1]), float(match[2]), "given by the user"
     return {"name": text, "idle_watts_a_core": idle, "busy_watts_a_core": busy, "source": source}

@@ -72,6 +72,7 @@ class StepGraph:
         counts: Parameters and layers of the model, as `Trainer.model_facts` counts them.
         convolutions: Shapes of those that are one, forward or backward, by the operation's place
             in `names`.
+        libraries: Beside the framework's own, those that its process loads and that take memory.
         notes: What a reader must know of how it was captured.
     """
 
@@ -89,6 +90,7 @@ class StepGraph:
     freed: IntArray
     counts: ModelFacts
     convolutions: Mapping[int, Convolution] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

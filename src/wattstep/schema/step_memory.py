@@ -7,6 +7,28 @@ from types import TracebackType
 from typing import Final, Protocol
 
 DEVICE: Final = "device."  # before the name of a category of memory that is a device's own
+# Before fields of `AllocatorCache`, beside that: when most was in use in a step, and between steps.
+CACHE_AT_PEAK: Final = "cache_at_peak."
+CACHE_AT_REST: Final = "cache_at_rest."
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocatorCache:
+    """Memory in bytes that a device's allocator has from the driver and has handed to nobody, at a moment.
+
+    Attributes:
+        free: All of it.
+        fragments: Of that, what lies in segments of which a part is in use: it cannot go back to the
+            driver, nor be joined with free memory of other segments.
+        largest: The largest free block: no allocation above it is served from the cache.
+        unusable: Of `free`, blocks smaller than the largest one in use: an allocation as large as
+            that finds no room in them.
+    """
+
+    free: int
+    fragments: int
+    largest: int
+    unusable: int
 
 
 class Meter(Protocol):
@@ -22,6 +44,10 @@ class Meter(Protocol):
 
     def absent(self, address: int, size: int) -> int:
         """Number of bytes from an address on that are allocated only, and take no memory."""
+        ...
+
+    def cache(self) -> AllocatorCache | None:
+        """Free memory of the device's allocator now; None where that is not known."""
         ...
 
 
@@ -41,6 +67,8 @@ class StepMemory:
         scratch: Of that, what the operation itself took beyond the tensors that it made.
         untouched: Of `categories`, what was never written to and takes no memory; only those that
             have any.
+        cache: Free memory of the device's allocator at the end of that operation; None where the
+            meter knows none.
     """
 
     categories: dict[str, int]
@@ -53,6 +81,7 @@ class StepMemory:
     demand: int | None
     scratch: int | None
     untouched: dict[str, int]
+    cache: AllocatorCache | None = None
 
 
 class DeviceMemory(Meter, Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ class TracedStep:
         device_rows: Work on GPUs, packed likewise, each as `schema.journal.DEVICE_OPERATION` has it;
             one row with `NO_WORK` where they did nothing. b"": they were not traced.
         notes: What a reader must know of this window.
+        device_cost_ns: What tracing costs a device for each piece of work; NaN: it was not measured.
     """
 
     rows: bytes
@@ -31,6 +33,7 @@ class TracedStep:
     clock_uncertainty_ns: int
     device_rows: bytes = b""
     notes: tuple[str, ...] = ()
+    device_cost_ns: float = math.nan
 
 
 class LayerMarks(Protocol):

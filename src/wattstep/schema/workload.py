@@ -43,13 +43,17 @@ def check_processing(processor: str, precision: str, known: Sequence[str]) -> No
     kind = kind_of(processor)
     if kind not in known:
         there = "there are " + ", ".join(known) if len(known) > 1 else f"there is {known[0]} only"
-        raise InvalidValueError(f"--processor {processor}: {there}")
+        raise InvalidValueError(f"--processor {processor}: {there}", id="unknown-processor")
     if precision not in PRECISIONS:
-        raise InvalidValueError(f"--precision {precision}: there are {', '.join(PRECISIONS)}")
+        raise InvalidValueError(
+            f"--precision {precision}: there are {', '.join(PRECISIONS)}", id="unknown-precision"
+        )
     if precision in GPU_PRECISIONS and kind == "cpu":
         others = " or ".join(name for name in known if name != "cpu")
         choice = f", --processor {others}" if others else ""
-        raise InvalidValueError(f"--precision {precision}: a GPU only has it{choice}")
+        raise InvalidValueError(
+            f"--precision {precision}: a GPU only has it{choice}", id="precision-needs-gpu"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,24 +200,34 @@ class Preparation:
         """
         for name, value in (("batch", self.batch_size), ("accumulate", self.accumulate)):
             if value < 1:
-                raise InvalidValueError(f"{facts.name} needs a {name} of at least 1, not {value}")
+                raise InvalidValueError(
+                    f"{facts.name} needs a {name} of at least 1, not {value}", id="out-of-range"
+                )
         if self.rate_rule not in RATE_RULES:
             known = ", ".join(RATE_RULES)
-            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
+            raise InvalidValueError(
+                f"--rate-rule {self.rate_rule}: there are {known}", id="unknown-rate-rule"
+            )
         if self.classes is not None:
             if facts.classes is None:
-                raise InvalidValueError(f"--classes: {facts.name} has no classes to choose")
+                raise InvalidValueError(
+                    f"--classes: {facts.name} has no classes to choose", id="no-classes"
+                )
             if self.classes < facts.classes:
                 raise InvalidValueError(
-                    f"--classes {self.classes}: the data of {facts.name} has {facts.classes}"
+                    f"--classes {self.classes}: the data of {facts.name} has {facts.classes}",
+                    id="too-few-classes",
                 )
         if self.image_size is not None:
             if facts.image_size is None:
-                raise InvalidValueError(f"--image-size: {facts.name} has no image size to choose")
+                raise InvalidValueError(
+                    f"--image-size: {facts.name} has no image size to choose", id="no-image-size"
+                )
             if self.image_size < facts.least_image_size:
                 raise InvalidValueError(
                     f"--image-size {self.image_size}: {facts.name} sees images from "
-                    f"{facts.least_image_size}×{facts.least_image_size} on"
+                    f"{facts.least_image_size}×{facts.least_image_size} on",
+                    id="image-too-small",
                 )
 
 
@@ -310,7 +324,8 @@ class OptimizerSettings:
                 options[key.strip()] = float(value)
             except ValueError:
                 raise InvalidValueError(
-                    f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9"
+                    f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9",
+                    id="malformed-optimizer",
                 ) from None
         return cls(name=name, rate=options.pop("lr", 0.01), options=options)
 
@@ -411,9 +426,13 @@ class Specification:
             InvalidValueError: It is one of the two.
         """
         if precision not in PRECISIONS:
-            raise InvalidValueError(f"--precision {precision}: there are {', '.join(PRECISIONS)}")
+            raise InvalidValueError(
+                f"--precision {precision}: there are {', '.join(PRECISIONS)}",
+                id="unknown-precision",
+            )
         facts = self.facts
         if precision not in facts.precisions:
             raise InvalidValueError(
-                f"--precision {precision}: {facts.name} trains in {', '.join(facts.precisions)} only"
+                f"--precision {precision}: {facts.name} trains in {', '.join(facts.precisions)} only",
+                id="precision-not-for-workload",
             )

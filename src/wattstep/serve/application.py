@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from wattstep.errors import RecordingError, WattstepError
+from wattstep.errors import ErrorDocument, RecordingError, WattstepError
 from wattstep.serve.list_routes import ListRoutes
 from wattstep.serve.pages import Pages
 from wattstep.serve.report_routes import BACK, ReportRoutes
@@ -75,17 +75,20 @@ def make_application(site: Site) -> Starlette:
 def _handlers(site: Site, pages: Pages) -> dict[object, object]:
     """Error handlers: a page or a document, and a line on standard error."""
 
-    def tell(request: Request, status: int, reason: str) -> Response:
+    def tell(
+        request: Request, status: int, reason: str, of_ours: ErrorDocument | None = None
+    ) -> Response:
         reason = site.without_place(reason)
         complain(request, status, reason)
         if wants_json(request):
-            return json_page({"error": reason}, status=status)
+            return json_page({**(of_ours or {}), "error": reason}, status=status)
         title = HTTPStatus(status).phrase
         return message_page(pages, title, [reason], status=status, links=[BACK])
 
     async def ours(request: Request, error: Exception) -> Response:
         codes = (code for kind, code in STATUS.items() if isinstance(error, kind))
-        return tell(request, next(codes, OF_OURS), str(error))
+        assert isinstance(error, WattstepError)
+        return tell(request, next(codes, OF_OURS), str(error), error.document())
 
     async def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -132,7 +132,9 @@ class Trash:
         targets = [self._store.root / path.relative_to(base) for path in discarded.paths]
         for target in targets:
             if target.exists() or target.is_symlink():
-                raise InvalidValueError(f"{target.name}: its place is taken by something else")
+                raise InvalidValueError(
+                    f"{target.name}: its place is taken by something else", id="place-taken"
+                )
         for path, target in zip(discarded.paths, targets, strict=True):
             target.parent.mkdir(parents=True, exist_ok=True)
             path.rename(target)

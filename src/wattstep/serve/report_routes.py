@@ -125,10 +125,11 @@ class ReportRoutes:
     def _refused(
         self, request: Request, refused: dict[str, Any], entries: Sequence[Entry], by: str
     ) -> Response:
-        reason = self._site.without_place(refused["refused"])
+        reason = self._site.without_place(refused["refused"]["error"])
         complain(request, 422, reason)
         if wants_json(request):
-            return json_page({"error": reason, "differing": refused["differing"]}, status=422)
+            document = {**refused["refused"], "error": reason, "differing": refused["differing"]}
+            return json_page(document, status=422)
         text = self._pages.render(
             "refused.html", title="Not compared", reason=reason.partition(": if that")[0], by=by,
             ids=[entry.id for entry in entries], differing=list(refused["differing"].items()),

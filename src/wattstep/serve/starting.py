@@ -125,7 +125,8 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise RecordingError(
-                f"port {port} is taken: give another with --port, or --port 0 for a free one"
+                f"port {port} is taken: give another with --port, or --port 0 for a free one",
+                id="port-taken",
             ) from error
         raise InvalidValueError(f"cannot listen on {host}:{port}: {error.strerror}") from error
     return listening

@@ -88,6 +88,8 @@ Listing = Mapping[str, Entry]
 class UnknownEntryError(InvalidValueError):
     """An entry that was asked for is not in the store, or no longer."""
 
+    id = "unknown-entry"
+
 
 def id_of(place: Path) -> str:
     """The id of what lies there, seen from the store."""
@@ -106,9 +108,11 @@ class StoreView:
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
-            raise InvalidValueError(f"{root}: there is no such folder")
+            raise InvalidValueError(f"{root}: there is no such folder", id="no-such-folder")
         if (root / RUN).exists():
-            raise InvalidValueError(f"{root} is a run: give the folder that holds it")
+            raise InvalidValueError(
+                f"{root} is a run: give the folder that holds it", id="run-as-folder"
+            )
         self.root = root.resolve()
         self._lock = threading.Lock()
         self._seen: dict[Path, Entry] = {}

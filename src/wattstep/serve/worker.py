@@ -118,7 +118,7 @@ def _compare(task: Task) -> None:
     try:
         _write_comparison(sides, task)
     except InvalidValueError as error:
-        _write_json({"refused": str(error), "differing": differing(sides)}, task)
+        _write_json({"refused": error.document(), "differing": differing(sides)}, task)
 
 
 def _write_comparison(sides: list[Side], task: Task) -> None:

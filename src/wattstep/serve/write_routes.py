@@ -100,7 +100,9 @@ class WriteRoutes:
                 trash.empty([moved])
         except OSError as error:
             if not forever or error.errno not in FULL:
-                raise RecordingError(f"cannot be deleted: {error.strerror or error}") from error
+                raise RecordingError(
+                    f"cannot be deleted: {error.strerror or error}", id="delete-failed"
+                ) from error
             self._remove(entries)
         finally:
             self._site.store.look(fresh=True)

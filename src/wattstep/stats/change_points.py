@@ -95,9 +95,13 @@ def find_changes(
             and 1.
     """
     if values.ndim != 1:
-        raise InvalidValueError(f"a series has one dimension, not {values.ndim}")
+        raise InvalidValueError(
+            f"a series has one dimension, not {values.ndim}", id="not-one-dimensional"
+        )
     if not 0 < false_alarms < 1:
-        raise InvalidValueError(f"a share of false alarms of {false_alarms:g} is none")
+        raise InvalidValueError(
+            f"a share of false alarms of {false_alarms:g} is none", id="out-of-range"
+        )
     known = np.flatnonzero(np.isfinite(values))
     if len(known) < LEAST:
         return Changes(reason=f"too few steps for changes ({len(known)}): {LEAST} are needed")

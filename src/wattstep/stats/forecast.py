@@ -71,9 +71,11 @@ def expected_mean(
         InvalidValueError: A value is NaN or infinite, or nothing is to come.
     """
     if not np.isfinite(values).all():
-        raise InvalidValueError("a forecast needs values that are finite: leave out the others")
+        raise InvalidValueError(
+            "a forecast needs values that are finite: leave out the others", id="not-finite"
+        )
     if not (steps_left > 0 and each > 0):
-        raise InvalidValueError("a forecast needs something that is to come")
+        raise InvalidValueError("a forecast needs something that is to come", id="nothing-to-come")
     n = len(values)
     if n < LEAST:
         return Missing(f"{n} steps after the warm-up are too few: {LEAST} are needed")

@@ -96,9 +96,11 @@ def ratio_figure(
     """
     above, below = _checked(numerators, "numerators"), _checked(denominators, "denominators")
     if len(above) != len(below):
-        raise InvalidValueError(f"{len(above)} numerators do not fit {len(below)} denominators")
+        raise InvalidValueError(
+            f"{len(above)} numerators do not fit {len(below)} denominators", id="unequal-lengths"
+        )
     if (below < 0).any():
-        raise InvalidValueError("denominators must not be negative")
+        raise InvalidValueError("denominators must not be negative", id="out-of-range")
     if len(below) and not below.sum() > 0:
         reason = "the denominators add up to 0"
         return _bare(None, "sum by sum", unit, source, status, len(below), reason)
@@ -226,14 +228,16 @@ def _checked(values: ArrayLike, name: str) -> FloatArray:
     if array.ndim != 1:
         raise InvalidValueError(f"{name} must have one dimension, not {array.ndim}")
     if not np.isfinite(array).all():
-        raise InvalidValueError(f"{name} must be finite: leave out the steps that have no value")
+        raise InvalidValueError(
+            f"{name} must be finite: leave out the steps that have no value", id="not-finite"
+        )
     return array
 
 
 def _no_interval(n: int, block: int | None) -> str | None:
     """Reason why so many values in such blocks have no interval, or None where they have one."""
     if block is not None and block < 1:
-        raise InvalidValueError(f"a block needs at least one step, not {block}")
+        raise InvalidValueError(f"a block needs at least one step, not {block}", id="out-of-range")
     if n < 2:
         return "one value has no interval" if n else "no values"
     if block is not None and n < 2 * block:

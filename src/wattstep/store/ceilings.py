@@ -38,7 +38,9 @@ def write(ceilings: Ceilings, path: Path) -> None:
         with replacing(path) as file:
             file.write(json.dumps(ceilings.to_dict(), indent=1).encode() + b"\n")
     except OSError as error:
-        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise RecordingError(
+            f"{path} cannot be written: {error.strerror or error}", id="unwritable-ceilings"
+        ) from error
 
 
 def read(path: Path) -> Ceilings:
@@ -50,9 +52,13 @@ def read(path: Path) -> Ceilings:
     try:
         document = json.loads(read_plain(path))
     except OSError as error:
-        raise DamagedRunError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise DamagedRunError(
+            f"{path} cannot be read: {error.strerror or error}", id="unreadable-ceilings"
+        ) from error
     except ValueError as error:
-        raise DamagedRunError(f"{path} holds no measured ceilings: {error}") from error
+        raise DamagedRunError(
+            f"{path} holds no measured ceilings: {error}", id="damaged-ceilings"
+        ) from error
     try:
         return Ceilings.from_dict(document)
     except DamagedRunError as error:

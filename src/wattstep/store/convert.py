@@ -6,6 +6,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import JOURNAL, RUN
@@ -51,7 +52,7 @@ def convert(run: Path, target: Path | None = None, state: str = "closed") -> Non
     """
     with Folder(run) as folder:
         if JOURNAL not in folder.names():
-            raise DamagedRunError(f"{run} has neither tables nor a journal")
+            raise DamagedRunError(f"{run} has neither tables nor a journal", id="no-journal")
         if target is None:
             _convert_in_place(folder, state)
         else:
@@ -136,7 +137,9 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
             if isinstance(
                 error, (ValueError, LookupError, OverflowError)
             ):  # Arrow's are among them
-                raise DamagedRunError(f"the journal of {run.path} is garbled: {error}") from error
+                raise DamagedRunError(
+                    f"the journal of {run.path} is garbled: {error}", id="damaged-journal"
+                ) from error
             raise
     folder.sync()
     write_info(folder, _with_device_clock(replace(info, state=state), device, names))
@@ -162,6 +165,7 @@ def _with_device_clock(info: RunInfo, device: DeviceTimes | None, names: list[st
             "uncertainty_ns": max(clock.uncertainty_ns for clock in clocks.values()),
             "rate": clocks[most].rate,
             "anchors": sum(clock.anchors for clock in clocks.values()),
+            "piece_ns": max(median(device.costs_ns), 0.0) if device.costs_ns else None,
         },
     )
 

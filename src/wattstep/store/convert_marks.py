@@ -15,7 +15,9 @@ from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import known_codes, whole_rows
 from wattstep.store.mark_rows import MARK, Ints, ended_steps, samples_of_steps
+from wattstep.store.tables import HOST_MARKS
 
+ON_DEVICE = (Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END, Mark.DEVICE_COST)
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 
 
@@ -41,7 +43,7 @@ def device_times(journal: Folder) -> DeviceTimes | None:
 
     def read() -> Iterator[npt.NDArray[Any]]:
         for marks in whole_rows(journal, MARKS, MARK):
-            rows = marks[np.isin(marks["kind"], [Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END])]
+            rows = marks[np.isin(marks["kind"], ON_DEVICE)]
             if len(rows):
                 yield rows
 
@@ -88,6 +90,9 @@ def step_columns(
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
 
+        host_mark_ns = {}
+        if passage is not None:
+            host_mark_ns = {HOST_MARKS: listed(inside["t"], pa.int64())}
         yield {
             "index": first["index"].astype(np.int64),
             "start_ns": start_ns,
@@ -104,6 +109,7 @@ def step_columns(
             "waited_ns": _waited(marks, starts, ends),
             "host_start_ns": pa.array(first["t"], mask=~on_device),
             "host_end_ns": pa.array(last["t"], mask=~on_device),
+            **host_mark_ns,
         }
 
 

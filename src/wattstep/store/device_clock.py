@@ -259,6 +259,7 @@ class DeviceTimes:
     Attributes:
         clocks: By the code of the device's name.
         lost: Steps whose events were never read: left out.
+        costs_ns: What tracing cost the device for each piece of work, as it was measured in turn.
     """
 
     def __init__(self, read: Callable[[], Iterator[Rows]]) -> None:
@@ -266,12 +267,14 @@ class DeviceTimes:
         self._end_ns = self._first_ns = np.iinfo(np.int64).max
         events: dict[int, _Events] = {}
         latest_ns, self._unordered_ns = 0, UNORDERED_NS
+        self.costs_ns: list[float] = []
         for rows in read():
             if len(rows):  # a stream that is far behind is read long after the others
                 so_far = np.maximum.accumulate(np.append(latest_ns, rows["t"]).astype(np.int64))
                 latest_ns = int(so_far[-1])
                 behind = int((so_far[1:] - rows["t"]).max())
                 self._unordered_ns = max(self._unordered_ns, behind)
+            self.costs_ns += rows["value"][rows["kind"] == Mark.DEVICE_COST].tolist()
             ended = rows["t"][rows["kind"] == Mark.DEVICE_END]
             if len(ended):
                 self._end_ns = min(self._end_ns, int(ended[0]))

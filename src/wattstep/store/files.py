@@ -41,7 +41,9 @@ def create_folder(run: Path) -> tuple[Path, ...]:
             raise RunExistsError(
                 f"{run} exists already: choose another folder, or remove it first"
             ) from error
-        raise RecordingError(f"cannot record into {run}: {error.strerror}") from error
+        raise RecordingError(
+            f"cannot record into {run}: {error.strerror}", id="cannot-record"
+        ) from error
     return above
 
 
@@ -63,17 +65,24 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def why_no_run(path: Path) -> str:
-    """Sentence that says why no run lies at a path, and what to write instead."""
+def no_run(path: Path) -> DamagedRunError:
+    """The error that says why no run lies at a path, and what to write instead."""
     if not path.exists():
-        return f"{path}: there is no such run; wattstep runs list shows those that are there"
+        return DamagedRunError(
+            f"{path}: there is no such run; wattstep runs list shows those that are there",
+            id="no-such-run",
+        )
     if path.is_dir():
-        return f"{path} is not a run: it has no {RUN}"
+        return DamagedRunError(f"{path} is not a run: it has no {RUN}", id="not-a-run")
     if path.suffix == ".py":
-        return f"{path} is a script, and a run is a folder; to record it: wattstep profile {path}"
-    return (
+        return DamagedRunError(
+            f"{path} is a script, and a run is a folder; to record it: wattstep profile {path}",
+            id="script-not-run",
+        )
+    return DamagedRunError(
         f"{path} is a file, and a run is a folder: wattstep runs list shows runs, wattstep import "
-        "makes one from a log or a trace"
+        "makes one from a log or a trace",
+        id="file-not-run",
     )
 
 
@@ -88,13 +97,17 @@ def read_info(run: Path | Folder) -> RunInfo:
         with opened(run) as folder:
             document = parse_json(folder.read(RUN))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DamagedRunError(why_no_run(path.parent)) from error
+        raise no_run(path.parent) from error
     except OSError as error:
-        raise DamagedRunError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise DamagedRunError(
+            f"{path} cannot be read: {error.strerror or error}", id="unreadable-run-file"
+        ) from error
     except ValueError as error:
-        raise DamagedRunError(f"{path} cannot be read: {error}") from error
+        raise DamagedRunError(
+            f"{path} cannot be read: {error}", id="unreadable-run-file"
+        ) from error
     if not isinstance(document, dict):
-        raise DamagedRunError(f"{path} does not hold a run")
+        raise DamagedRunError(f"{path} does not hold a run", id="run-file-holds-no-run")
     return RunInfo.from_dict(document)
 
 

@@ -40,7 +40,7 @@ class RunLock:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError as error:
                 raise RunExistsError(
-                    f"{folder.path} is being written by another process"
+                    f"{folder.path} is being written by another process", id="being-written"
                 ) from error
             with self._journal.make(HOLDER) as holder:
                 holder.write(f"{os.getpid()} {_start_time(os.getpid())}".encode("ascii"))
@@ -83,7 +83,7 @@ def lock_folder(path: Path, name: str, who: str) -> int:
         else:
             return lock
     os.close(lock)
-    raise RunExistsError(f"{who} is writing into {path}") from held
+    raise RunExistsError(f"{who} is writing into {path}", id="being-written") from held
 
 
 def is_locked(lock: Path) -> bool:

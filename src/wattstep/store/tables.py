@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from wattstep.store.folder import Folder
 
 TABLE = ".parquet"
+HOST_MARKS = "host_mark_ns"
 BLOCK = 1 << 18  # rows that are in memory at once
 _NAME = pa.dictionary(pa.int32(), pa.string())
 STEPS = pa.schema(
@@ -30,7 +31,8 @@ STEPS = pa.schema(
         ("mark_name", pa.list_(pa.string())),
         ("waited_ns", pa.int64()),  # of traced steps: how long a thread was kept from running
         ("host_start_ns", pa.int64()),  # of steps on a device's timeline: when the host began,
-        ("host_end_ns", pa.int64()),  # and when it had asked for all of it
+        ("host_end_ns", pa.int64()),  # and when it had asked for all of it,
+        (HOST_MARKS, pa.list_(pa.int64())),  # and when it came to each mark
     ]
 )
 SPANS = pa.schema(
@@ -66,7 +68,7 @@ OPERATIONS_SCHEMA = pa.schema(
     ]
 )
 NOT_TOLD = frozenset(
-    {"launch", "waited_ns", "host_start_ns", "host_end_ns"}
+    {"launch", "waited_ns", "host_start_ns", "host_end_ns", HOST_MARKS}
 )  # columns that may be left out: nothing is known of them
 # What a tool that keeps no instances says of all calls of an operation together.
 SUMMARIES = pa.schema(

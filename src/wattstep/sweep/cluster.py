@@ -95,7 +95,8 @@ class ClusterHost:
                 future.cancel()
                 raise RecordingError(
                     f"no worker has carried {LABEL}{self.name} for {self._patience_s:.0f} s: "
-                    "start one"
+                    "start one",
+                    id="no-worker",
                 )
             if future.status in ("cancelled", "lost"):  # the scheduler lost its memory
                 future = self._submit(task)
@@ -142,7 +143,8 @@ def connect(address: str, timeout_s: float = _CONNECT_S) -> Any:
         return distributed.Client(address, timeout=timeout_s, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         raise InvalidValueError(
-            f"--scheduler {address}: no scheduler answers there ({error or 'timeout'})"
+            f"--scheduler {address}: no scheduler answers there ({error or 'timeout'})",
+            id="no-scheduler",
         ) from error
 
 
@@ -195,7 +197,8 @@ def check_alike(
     if different:
         raise InvalidValueError(
             f"worker {worker} carries {LABEL}{device} but is another machine "
-            f"({'; '.join(different)}): give it a label of its own"
+            f"({'; '.join(different)}): give it a label of its own",
+            id="another-machine",
         )
 
 

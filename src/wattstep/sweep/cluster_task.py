@@ -59,5 +59,7 @@ def unpack(packed: bytes, run: Path) -> None:
     with closing(zipfile.ZipFile(io.BytesIO(packed))) as archive:
         for entry in archive.namelist():
             if Path(entry).parts[:1] not in ((run.name,), (f"{run.name}.txt",)):
-                raise RecordingError(f"a worker sent {entry!r}, which is no part of {run.name}")
+                raise RecordingError(
+                    f"a worker sent {entry!r}, which is no part of {run.name}", id="not-asked-for"
+                )
         archive.extractall(run.parent)  # which takes ".." and "/" out of names

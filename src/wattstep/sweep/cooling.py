@@ -151,5 +151,7 @@ def _seconds(rule: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise InvalidValueError(f"--cooldown {rule}: auto, none, or seconds")
+        raise InvalidValueError(
+            f"--cooldown {rule}: auto, none, or seconds", id="malformed-cooldown"
+        )
     return seconds

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattstep import workloads
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, error_of
 from wattstep.record.hosts import LOCAL, parse_target
 from wattstep.remote.ssh.board import BoardOptions
 from wattstep.remote.ssh.ssh import Address
@@ -58,9 +58,11 @@ def read_fleet(path: Path) -> tuple[Device, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InvalidValueError(
+            f"{path} cannot be read: {error.strerror or error}", id="unreadable-file"
+        ) from error
     except UnicodeDecodeError:
-        raise InvalidValueError(f"{path} is no text in UTF-8") from None
+        raise InvalidValueError(f"{path} is no text in UTF-8", id="not-utf8") from None
     return parse_fleet(text, str(path))
 
 
@@ -77,12 +79,16 @@ def parse_fleet(text: str, name: str) -> tuple[Device, ...]:
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidValueError(f"{name} is not valid TOML: {error}") from error
+        raise InvalidValueError(
+            f"{name} is not valid TOML: {error}", id="malformed-toml"
+        ) from error
     if unknown := [key for key in document if key != "devices"]:
-        raise InvalidValueError(f"{name}: {unknown[0]!r} is not known; there is {EXAMPLE}")
+        raise InvalidValueError(
+            f"{name}: {unknown[0]!r} is not known; there is {EXAMPLE}", id="unknown-key"
+        )
     tables = document.get("devices")
     if not isinstance(tables, dict) or not tables:
-        raise InvalidValueError(f"{name} names no device: write {EXAMPLE}")
+        raise InvalidValueError(f"{name} names no device: write {EXAMPLE}", id="no-devices")
     devices = tuple(_device(f"{name}, device {key!r}", key, table) for key, table in tables.items())
     _check_different(devices, name)
     return devices
@@ -101,7 +107,8 @@ def choose(devices: Sequence[Device], wanted: Sequence[str] | None) -> tuple[Dev
         if name not in known:
             raise InvalidValueError(
                 f"--device {name}: no device of --targets is called so; there are "
-                f"{', '.join(known)}"
+                f"{', '.join(known)}",
+                id="unknown-device",
             )
     return tuple(known[name] for name in dict.fromkeys(wanted))
 
@@ -109,13 +116,14 @@ def choose(devices: Sequence[Device], wanted: Sequence[str] | None) -> tuple[Dev
 def _device(where: str, name: str, table: Any) -> Device:
     if not _NAME.fullmatch(name):
         raise InvalidValueError(
-            f"{where}: a name is made of small letters, digits and _, and begins with none of _"
+            f"{where}: a name is made of small letters, digits and _, and begins with none of _",
+            id="malformed-name",
         )
     if not isinstance(table, dict):
-        raise InvalidValueError(f"{where}: a table is wanted: {EXAMPLE}")
+        raise InvalidValueError(f"{where}: a table is wanted: {EXAMPLE}", id="needs-a-table")
     if unknown := [key for key in table if key not in _KEYS]:
         raise InvalidValueError(
-            f"{where}: {unknown[0]!r} is not known; there are {', '.join(_KEYS)}"
+            f"{where}: {unknown[0]!r} is not known; there are {', '.join(_KEYS)}", id="unknown-key"
         )
     return Device(
         name=name,
@@ -129,22 +137,27 @@ def _target(where: str, table: Mapping[str, Any]) -> str:
     """The target, of which no error says anything but its options: it may hold a secret."""
     target = table.get("target")
     if not isinstance(target, str):
-        raise InvalidValueError(f'{where}: target = "ssh://USER@BOARD" or target = "local" wanted')
+        raise InvalidValueError(
+            f'{where}: target = "ssh://USER@BOARD" or target = "local" wanted', id="needs-a-target"
+        )
     scheme = target.partition(":")[0]
     if target == LOCAL:
         return target
     if scheme == "adb":
         raise InvalidValueError(
-            f"{where}: a sweep trains on boards and here only; trainings on phones come later"
+            f"{where}: a sweep trains on boards and here only; trainings on phones come later",
+            id="no-engine-on-phone",
         )
     if scheme != "ssh":
         raise InvalidValueError(
-            f"{where}: target is neither ssh://USER@BOARD nor local, and a sweep trains nowhere else"
+            f"{where}: target is neither ssh://USER@BOARD nor local, and a sweep trains nowhere else",
+            id="not-a-sweep-target",
         )
     if _PASSWORD.match(target):
         raise InvalidValueError(
             f"{where}: target holds a password, which would stand in files and lists of processes: "
-            "use a key (ssh-copy-id USER@BOARD) and write ssh://USER@BOARD"
+            "use a key (ssh-copy-id USER@BOARD) and write ssh://USER@BOARD",
+            id="no-password-taken",
         )
     _check_address(where, target)
     return target
@@ -157,24 +170,25 @@ def _check_address(where: str, target: str) -> None:
     except InvalidValueError:
         raise InvalidValueError(
             f"{where}: target is no address: ssh://USER@BOARD or ssh://USER@BOARD:PORT, then "
-            "options as ,key=value"
+            "options as ,key=value",
+            id="not-a-board-address",
         ) from None
     try:
         BoardOptions.parse(parsed.options)
     except InvalidValueError as error:
-        raise InvalidValueError(f"{where}: {_words(error)}") from error
+        raise error_of(error.document(), f"{where}: {_words(error)}") from error
 
 
 def _workloads(where: str, names: Any) -> tuple[str, ...] | None:
     if names is None:
         return None
     if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-        raise InvalidValueError(f'{where}: workloads = ["NAME", ...] wanted')
+        raise InvalidValueError(f'{where}: workloads = ["NAME", ...] wanted', id="needs-a-list")
     try:
         for name in names:
             workloads.check_name(name)
     except InvalidValueError as error:
-        raise InvalidValueError(f"{where}: workloads: {error}") from error
+        raise error_of(error.document(), f"{where}: workloads: {error}") from error
     return tuple(dict.fromkeys(names))
 
 
@@ -182,11 +196,13 @@ def _limit(where: str, text: Any) -> int | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise InvalidValueError(f'{where}: memory_limit = "7GiB" wanted, a size in quotation marks')
+        raise InvalidValueError(
+            f'{where}: memory_limit = "7GiB" wanted, a size in quotation marks', id="malformed-size"
+        )
     try:
         return parse_size(text)
     except InvalidValueError as error:
-        raise InvalidValueError(f"{where}: {_words(error)}") from error
+        raise error_of(error.document(), f"{where}: {_words(error)}") from error
 
 
 def _check_different(devices: Sequence[Device], name: str) -> None:
@@ -205,7 +221,8 @@ def _check_different(devices: Sequence[Device], name: str) -> None:
         if key in seen:
             raise InvalidValueError(
                 f"{name}: devices {seen[key]!r} and {device.name!r} have one target: each device "
-                "measures one at a time, under one name"
+                "measures one at a time, under one name",
+                id="same-target",
             )
         seen[key] = device.name
 

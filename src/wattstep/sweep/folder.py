@@ -54,7 +54,9 @@ class SweepFolder:
     ) -> None:
         self.path = path
         if (path / "run.json").exists():
-            raise InvalidValueError(f"{path} is a run: --out names the folder of the sweep")
+            raise InvalidValueError(
+                f"{path} is a run: --out names the folder of the sweep", id="run-as-folder"
+            )
         with ExitStack() as opened:  # what is open is closed again where the rest fails
             opened.enter_context(recording_errors(path))
             path.mkdir(parents=True, exist_ok=True)
@@ -76,7 +78,9 @@ class SweepFolder:
         """
         run = self.path / name
         if run.exists() and not _is_ours(run):
-            raise InvalidValueError(f"{run} is in the way, and is no run: move it elsewhere")
+            raise InvalidValueError(
+                f"{run} is in the way, and is no run: move it elsewhere", id="in-the-way"
+            )
         shutil.rmtree(run, ignore_errors=True)
         return str(run)
 
@@ -125,7 +129,8 @@ class SweepFolder:
             if problems:
                 raise InvalidValueError(
                     f"{self.path} holds a sweep with other settings ({'; '.join(problems)}): "
-                    "give the same ones, or another --out"
+                    "give the same ones, or another --out",
+                    id="other-settings",
                 )
             workloads_of = joined(_workloads_of(before), workloads_of)
             axes = joined(before["axes"], axes)
@@ -173,9 +178,13 @@ def read_sweep(path: Path) -> dict[str, Any]:
         if not all(isinstance(each, list) for each in _workloads_of(document).values()):
             raise TypeError("workloads_of")
     except FileNotFoundError as error:
-        raise DamagedRunError(f"{path} is not a sweep: it has no {SWEEP}") from error
+        raise DamagedRunError(
+            f"{path} is not a sweep: it has no {SWEEP}", id="not-a-sweep"
+        ) from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DamagedRunError(f"{path / SWEEP} cannot be read: {error}") from error
+        raise DamagedRunError(
+            f"{path / SWEEP} cannot be read: {error}", id="unreadable-sweep"
+        ) from error
     return dict(document)
 
 
@@ -199,7 +208,9 @@ def read_outcomes(path: Path, warn: Callable[[str], None]) -> dict[str, Outcome]
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise DamagedRunError(f"{path / OUTCOMES} cannot be read: {error}") from error
+        raise DamagedRunError(
+            f"{path / OUTCOMES} cannot be read: {error}", id="unreadable-sweep"
+        ) from error
     outcomes = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

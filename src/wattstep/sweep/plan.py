@@ -48,7 +48,9 @@ class SweepPlan:
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
-            raise InvalidValueError(f"--repeat {self.repeats}: it must be at least 1")
+            raise InvalidValueError(
+                f"--repeat {self.repeats}: it must be at least 1", id="out-of-range"
+            )
         check_rule(self.cooldown)
         for configuration in self.configurations():
             self.settings_of(configuration, out="")

@@ -369,7 +369,9 @@ class _Sweep:
             stand.waiting.insert(0, configuration)
             reason = outcome.reason.removesuffix(f"; {CONTINUES}")
             if not stand.name:  # nothing else can go on
-                raise RecordingError(f"{configuration.name}: {reason}; {CONTINUES}")
+                raise RecordingError(
+                    f"{configuration.name}: {reason}; {CONTINUES}", id="sweep-stopped"
+                )
             self._stop_using(stand, reason)
 
     def _take_failure(
@@ -460,7 +462,8 @@ class _Sweep:
             f"{stand.name} {len(stand.waiting)}, {stand.stopped or stand.away}" for stand in still
         )
         raise RecordingError(
-            f"{count} of {len(self._all)} configurations stay open ({why}); {CONTINUES}"
+            f"{count} of {len(self._all)} configurations stay open ({why}); {CONTINUES}",
+            id="left-open",
         )
 
 

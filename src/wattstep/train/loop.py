@@ -20,7 +20,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews
+from wattstep.schema.processes import ChildNews, refusal_news
 from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
@@ -250,9 +250,9 @@ class _Loop:
         self._settings = settings
         self._clock = clock
         self._trainer = trainer
-        self._recorder = recorder
+        self._recorder, self._steps = recorder, recorder.steps
         self._report = report
-        self._samples = settings.batch_size * settings.accumulate
+        self._samples = float(settings.batch_size * settings.accumulate)
         self._reported = 0
         self._warmed = 0  # when the warm-up began, and when it was over
         self._begun = 0
@@ -368,6 +368,7 @@ class _Loop:
                 device = None
                 if processor != "cpu":
                     device = self._trainer.engine.device_memory(processor)
+                    self._recorder.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
@@ -417,16 +418,18 @@ class _Loop:
         return min(elapsed / seconds, self._clean / self._settings.least_steps)
 
     def _step(self, stage: str, share: float) -> None:
-        recorder, steps = self._recorder, self._recorder.steps
+        recorder, steps = self._recorder, self._steps
         begin = self._clock()
-        steps.begin(self._samples)
+        steps.samples = self._samples
+        begin_step = steps.begin  # of a slot, `steps.begin()` would look for a method first
+        begun = begin_step()
         marked = steps.phases_on
         try:
             loss = self._trainer.step(steps.mark)
         except BaseException:
             steps.abandon()
             raise
-        steps.end(loss)
+        steps.end(begun, loss)
         traced = marked and recorder.windows > self._windows
         if traced:
             self._windows = recorder.windows
@@ -483,7 +486,7 @@ def main() -> int:
             lambda text: say({"warning": text}),
         )
     except WattstepError as error:
-        say({"error": str(error), "kind": type(error).__name__})
+        say(refusal_news(error))
         return 2
     except KeyboardInterrupt:
         return 130

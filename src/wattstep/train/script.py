@@ -76,9 +76,11 @@ class ProfileSettings:
         check_target(self.target)
         check_marker(self.step_marker)
         if self.module and not _module_exists(self.script):
-            raise InvalidValueError(f"-m {self.script}: there is no such module")
+            raise InvalidValueError(
+                f"-m {self.script}: there is no such module", id="no-such-module"
+            )
         if not self.module and not Path(self.script).is_file():
-            raise InvalidValueError(f"{self.script}: there is no such script")
+            raise InvalidValueError(f"{self.script}: there is no such script", id="no-such-script")
 
 
 def _module_exists(name: str) -> bool:

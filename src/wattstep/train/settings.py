@@ -192,21 +192,34 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(
-                    f"--{option_of(TrainingSettings, name)} {value}: it must be at least 1"
+                    f"--{option_of(TrainingSettings, name)} {value}: it must be at least 1",
+                    id="out-of-range",
                 )
         if self.rate_rule not in RATE_RULES:
             known = ", ".join(RATE_RULES)
-            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
+            raise InvalidValueError(
+                f"--rate-rule {self.rate_rule}: there are {known}", id="unknown-rate-rule"
+            )
         if self.seconds is not None and not 0 < self.seconds < math.inf:
-            raise InvalidValueError(f"--seconds {self.seconds:g}: it must be above 0")
+            raise InvalidValueError(
+                f"--seconds {self.seconds:g}: it must be above 0", id="out-of-range"
+            )
         if self.foreground is not None and not 0 < self.foreground < math.inf:
-            raise InvalidValueError(f"--foreground-seconds {self.foreground:g}: it must be above 0")
+            raise InvalidValueError(
+                f"--foreground-seconds {self.foreground:g}: it must be above 0", id="out-of-range"
+            )
         if not 0 <= self.nice <= 19:
-            raise InvalidValueError(f"--nice {self.nice}: it lies between 0 and 19")
+            raise InvalidValueError(
+                f"--nice {self.nice}: it lies between 0 and 19", id="out-of-range"
+            )
         if self.nice and self.foreground is None:
-            raise InvalidValueError("--nice is for the training beside a job: give --foreground")
+            raise InvalidValueError(
+                "--nice is for the training beside a job: give --foreground", id="needs-foreground"
+            )
         if self.warmup < 0:
-            raise InvalidValueError(f"--warmup {self.warmup}: it cannot be negative")
+            raise InvalidValueError(
+                f"--warmup {self.warmup}: it cannot be negative", id="out-of-range"
+            )
         check_engine(
             self.engine, self.processor, self.precision,
             channels_last=self.channels_last, compiled=self.compiled,
@@ -215,7 +228,9 @@ class TrainingSettings:
 
         away = parse_target(self.target).scheme in EXECUTION_HOSTS
         if not (away or self.data_dir is None or Path(self.data_dir).is_dir()):
-            raise InvalidValueError(f"--data {self.data_dir}: there is no such folder")
+            raise InvalidValueError(
+                f"--data {self.data_dir}: there is no such folder", id="no-such-folder"
+            )
         if self.until is not None:
             Goal.parse(self.until)
         TraceMode.parse(self.trace)
@@ -235,17 +250,24 @@ class TrainingSettings:
         if self.subtract_idle not in (None, "before", "after"):
             raise InvalidValueError(f"--subtract-idle {self.subtract_idle}: before or after")
         if self.subtract_idle is not None and self.idle is None:
-            raise InvalidValueError("--subtract-idle takes off what --idle measures: give --idle")
+            raise InvalidValueError(
+                "--subtract-idle takes off what --idle measures: give --idle", id="needs-idle"
+            )
         for kind in self.excluded:
             if kind not in EXCLUDABLE:
                 known = ", ".join(EXCLUDABLE)
-                raise InvalidValueError(f"--exclude {self.exclude}: there are {known}")
+                raise InvalidValueError(
+                    f"--exclude {self.exclude}: there are {known}", id="unknown-exclusion"
+                )
         if self.ambient is not None and not COLDEST_C <= self.ambient <= HOTTEST_C:
             raise InvalidValueError(
-                f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C"
+                f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C",
+                id="out-of-range",
             )
         if self.sustain and self.until is not None:
-            raise InvalidValueError("--sustain and --until: a run ends for one reason, choose one")
+            raise InvalidValueError(
+                "--sustain and --until: a run ends for one reason, choose one", id="two-ends"
+            )
 
     @property
     def excluded(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class TimeToTarget:
             measures = [name for name in self._untrained if name in HIGHER_IS_BETTER]
             known = ", ".join(measures) or "no measure"
             raise InvalidValueError(
-                f"--until {goal}: the evaluation of this workload gives {known}"
+                f"--until {goal}: the evaluation of this workload gives {known}", id="no-measure"
             )
         self._best = self._untrained[goal.measure]
 

@@ -56,13 +56,12 @@ def check_name(name: str) -> None:
         InvalidValueError: There is no such workload.
     """
     if name not in _entries() and name not in _added():
-        raise InvalidValueError(_unknown(name))
-
-
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name.lower(), names(), n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"no workload is called {name!r}{hint} (there are: {', '.join(names())})"
+        close = difflib.get_close_matches(name.lower(), names(), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise InvalidValueError(
+            f"no workload is called {name!r}{hint} (there are: {', '.join(names())})",
+            id="unknown-workload",
+        )
 
 
 @cache

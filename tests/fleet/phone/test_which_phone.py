@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.fleet.phone.made import PATIENCE_S, Made, adb_server, connected, needs_adb
+from tests.refusals import refused
 from tests.waiting import until
 
 from wattstep.api import open_execution_host as open_target
@@ -27,13 +28,13 @@ def test_adb_with_and_without_slashes_is_the_same_phone():
 def test_without_a_serial_number_the_only_phone_is_meant_and_of_two_none(tmp_path):
     anyone = Target(scheme="adb", name="")
     with adb_server():
-        with pytest.raises(RecordingError, match="no such phone is connected"):
+        with refused("no-such-phone"):
             open_execution_host(anyone, print)
         with connected(tmp_path / "one") as one:
             assert open_execution_host(anyone, print)._serial == one.endpoint.serial
             with (
                 connected(tmp_path / "other"),
-                pytest.raises(RecordingError, match="several phones are connected"),
+                refused("several-phones"),
             ):
                 open_execution_host(anyone, print)
 
@@ -43,15 +44,15 @@ def test_a_phone_that_cannot_be_used_is_one_line_with_what_to_do_and_no_run(
     server, phone, tmp_path
 ):
     out = tmp_path / "run"
-    with pytest.raises(RecordingError, match="adb devices lists those") as caught:
+    with refused("phone-unreachable", "adb devices") as caught:
         PhoneHost("nobody", print).profile(phone.settings("true"), str(out))
     assert "nobody" not in str(caught.value)
-    with pytest.raises(RecordingError, match="adb is not installed"):
+    with refused("no-adb"):
         PhoneHost("nobody", print, adb=str(tmp_path / "none")).profile(
             phone.settings("true"), str(out)
         )
     shutil.rmtree(phone.files)
-    with pytest.raises(RecordingError, match="needs some room in /data/local/tmp") as caught:
+    with refused("phone-cannot-start", "/data/local/tmp") as caught:
         phone.host().profile(phone.settings("true"), str(out))
     assert str(phone.root) not in str(caught.value).replace(f"{phone.root}/data/local/tmp", "")
     assert not out.exists()
@@ -72,14 +73,14 @@ def test_a_phone_that_has_not_allowed_this_computer_says_so(server, tmp_path):
             until(lambda: made.endpoint.asked_for_trust >= 2, PATIENCE_S)  # its key was shown
             serial = made.endpoint.serial
 
-            def refused() -> bool:  # the server takes a while to know it, and tries it again
+            def is_refused() -> bool:  # the server takes a while to know it, and tries it again
                 with pytest.raises(RecordingError) as caught:
                     made.host().profile(made.settings("true"), str(tmp_path / "run"))
                 assert serial not in str(caught.value)
                 assert not (tmp_path / "run").exists()
                 return "unlock it, confirm on its screen" in str(caught.value)
 
-            until(refused, PATIENCE_S)
+            until(is_refused, PATIENCE_S)
             connecting.kill()
     finally:
         subprocess.run(
@@ -91,7 +92,7 @@ def test_a_phone_that_has_not_allowed_this_computer_says_so(server, tmp_path):
 
 def test_what_cannot_be_had_on_a_phone_is_refused_with_what_works():
     place = PhoneHost("X", print)
-    with pytest.raises(InvalidValueError, match="wattstep profile --target adb://SERIAL COMMAND"):
+    with refused("no-engine-on-phone", "wattstep profile --target adb://SERIAL COMMAND"):
         place.train(SimpleNamespace(workload="lenet"), print, print, None)
     for wrong in (
         {"module": True}, {"trace": "every:5"}, {"step_marker": "backward"},
@@ -100,5 +101,5 @@ def test_what_cannot_be_had_on_a_phone_is_refused_with_what_works():
         with pytest.raises(InvalidValueError):
             place.profile(ProfileSettings(script="x", target="adb:X", **wrong), "never")
     assert not Path("never").exists()
-    with pytest.raises(InvalidValueError, match="there is adb="):
+    with refused("unknown-target-option", "adb="):
         open_target("adb://X,root=/tmp", print)

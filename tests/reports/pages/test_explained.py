@@ -27,8 +27,14 @@ def test_the_report_has_the_sentences_of_explain(tmp_path: Path) -> None:
             assert all(f"<strong>{row['do']}</strong>" in page for row in table.rows)
             assert all(row["how"] in page for row in table.rows)
             continue
-        assert f"<h4>{section.title}</h4>" in page
-        assert all(sentence in page for sentence in section.sentences)
+        if section.name != "gpu":  # that no work ran on one another section says already
+            assert f"<h4>{section.title}</h4>" in page
+        # Pages get shared: a run is named in them without its place.
+        assert all(
+            text.replace(str(path), path.name).rstrip(".").lower() in page.lower()
+            for text in section.sentences
+        )
+        assert str(path) not in page
 
 
 def test_a_run_that_was_not_explained_has_no_such_section(tmp_path: Path) -> None:

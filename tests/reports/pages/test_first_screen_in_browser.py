@@ -23,7 +23,9 @@ pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
 )
 
-SENTENCES = """() => [...document.querySelectorAll('main p:not(.key), main li:not(:has(p)), main dd')]
+# Figures and facts are no sentences.
+SENTENCES = """() => [...document.querySelectorAll(
+    'main p:not(.key, .lanes-told, .under), main li:not(:has(p)), main dd:not(.facts dd)')]
     .map((each) => each.textContent.replace(/\\s+/g, ' ').trim())"""
 
 
@@ -70,6 +72,29 @@ def test_step_figures_costliest_and_cautions_come_before_all_else(page: Any) -> 
     assert folded.count() >= 4
     assert page.locator(".folds > details[open]").count() == 0
     assert page.locator("main section").last.evaluate("(e) => e.className") == "folds"
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
+def test_what_people_ask_first_stands_on_the_first_screen(
+    browser: Any, tmp_path: Path, width: int, height: int
+) -> None:
+    """Step time, energy, what costs most and what to change first, on a desk and on a phone."""
+    run = read_run(recorded(tmp_path / "a", cpu=0.5), explained=True)
+    assert isinstance(run, Reported)
+    path = tmp_path / "report.html"
+    path.write_text(render_report([run], paper=False), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": width, "height": height})
+    opened.goto(path.as_uri())
+    for place in (".cards", ".costliest", ".answers > .advice strong"):
+        box = opened.locator(place).first.bounding_box()
+        assert box["y"] + box["height"] <= height, place
+        assert box["x"] + box["width"] <= width, place
+    numbers = opened.eval_on_selector_all(
+        ".card .big", "(all) => all.map((e) => Math.round(e.getBoundingClientRect().bottom))"
+    )
+    in_a_row = 3 if width == 390 else len(numbers)
+    assert len(set(numbers)) == -(-len(numbers) // in_a_row)  # at one height in each row
+    opened.close()
 
 
 def test_the_costliest_layer_stands_on_the_first_screen(page: Any) -> None:
@@ -126,19 +151,32 @@ def test_charts_and_timeline_fit_the_sheet_that_they_are_printed_on(page: Any) -
 def repeated(opened: Any) -> list[str]:
     """Sentences of five words and more that stand twice in a page, folded parts with it."""
     texts = opened.evaluate(SENTENCES)
-    sentences = [part for text in texts for part in re.split(r"(?<=[.!?])\s+", text)]
+    sentences = [
+        part.rstrip(".").lower() for text in texts for part in re.split(r"(?<=[.!?])\s+", text)
+    ]
     counts = Counter(each for each in sentences if len(each.split()) > 4)
     return [each for each, count in counts.items() if count > 1]
 
 
-def test_no_sentence_stands_twice(browser: Any, tmp_path: Path) -> None:
-    run = read_run(recorded(tmp_path / "a"), explained=True)
-    assert isinstance(run, Reported)
+@pytest.mark.parametrize("watts", [5.0, None], ids=["with power", "without"])
+@pytest.mark.parametrize("titles", [("LeNet",), ("LeNet", "DQN", "GPT")], ids=["one", "three"])
+def test_no_sentence_stands_twice(
+    browser: Any, tmp_path: Path, titles: tuple[str, ...], watts: float | None
+) -> None:
+    paths = [
+        recorded(tmp_path / title, slower, watts, cpu=0.5, title=title, workload=title.lower())
+        for slower, title in enumerate(titles, start=1)
+    ]
+    runs = [read_run(path, explained=True) for path in paths]
     path = tmp_path / "report.html"
-    path.write_text(render_report([run], paper=False), encoding="utf-8")
+    reported = [run for run in runs if isinstance(run, Reported)]
+    assert len(reported) == len(titles)
+    path.write_text(render_report(reported, paper=False), encoding="utf-8")
     opened = browser.new_page()
     opened.goto(path.as_uri())
     assert repeated(opened) == []
+    if watts is None:
+        assert " ".join(opened.evaluate(SENTENCES)).count("no power sensor was found") == 1
     opened.close()
 
 

@@ -196,7 +196,7 @@ def test_hostile_names_stay_data_in_the_page() -> None:
     assert "</script><img" not in page
     assert "The whole run" in page
     assert "100 steps, 40 operations" in page
-    assert "a note of the run" in page
+    assert "A note of the run." in page
 
 
 def test_without_anything_recorded_there_is_no_section() -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from wattstep.report.html.shared import told_once
+import pytest
+
+from wattstep.report.html.shared import reasons_once, told_once, with_ranges
+from wattstep.report.tables import Table
 from wattstep.report.wording import Caution
 
 
-def run(*cautions: str, sentences: tuple[str, ...] = (), why: tuple[str, ...] = ()) -> Any:
+def run(
+    *cautions: str, sentences: tuple[str, ...] = (), why: tuple[str, ...] = (), title: str = ""
+) -> Any:
     return {
+        "title": title,
         "cautions": [Caution(grave=True, text=text) for text in cautions],
         "conditions": {"sentences": list(sentences)},
         "explained": {"reason": "", "advice": [], "sections": [("Gaps", list(why), [])]},
@@ -46,10 +53,73 @@ def test_the_runs_that_were_given_stay_as_they_are() -> None:
     assert [each["conditions"]["sentences"] for each in runs] == [[], []]
 
 
-def test_what_one_run_alone_does_not_say_is_not_shared() -> None:
-    shared, left = told_once([run("a"), run("a"), run("b")])
-    assert shared["cautions"] == []
-    assert [len(each["cautions"]) for each in left] == [1, 1, 1]
+def test_what_some_runs_say_is_told_once_with_their_names() -> None:
+    runs = [
+        run("a", "c", why=("x",), title="A"),
+        run("a", "c", why=("x",), title="B"),
+        run("b", "c", title="C"),
+    ]
+    shared, left = told_once(runs)
+    assert [each.text for each in shared["cautions"]] == ["a (A, B)", "c"]
+    assert shared["explained"] == [("Gaps", ["x (A, B)"])]
+    assert [[one.text for one in each["cautions"]] for each in left] == [[], [], ["b"]]
+    many, _ = told_once([*runs, run("a", "c", title="D")])
+    assert many["cautions"][0].text == "a (3 of 4 runs)"
+
+
+def test_a_general_sentence_within_what_differs_is_told_once_and_what_points_back_stays() -> None:
+    general, back = "Each operation waits for its slowest thread.", "That is in all times below."
+    words = [f"{cores} cores were free. {general} {back}" for cores in ("0.3", "0.5")]
+    shared, left = told_once([run(why=(each,)) for each in words])
+    assert shared["explained"] == [("Gaps", [general])]
+    assert [each["explained"]["sections"][0][1] for each in left] == [
+        [f"{cores} cores were free. {back}"] for cores in ("0.3", "0.5")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "one"),
+    [
+        (["took 1.6 of 2 cores", "took 1.5 of 2 cores"], "took 1.5 to 1.6 of 2 cores"),
+        (["in 1,024 steps", "in 90 steps", "in 512 steps"], "in 90 to 1,024 steps"),
+        (["as it is", "as it is"], "as it is"),
+    ],
+)
+def test_texts_that_differ_in_numbers_alone_are_one_with_ranges(texts: list[str], one: str) -> None:
+    assert with_ranges(texts) == one
+
+
+def test_a_reason_that_the_first_screen_tells_stands_nowhere_else() -> None:
+    reason = "no sensor of power: a model computes it"
+    table = Table(columns=(), rows=(), notes=(f"Energy is missing: {reason}", "FLOPs: not counted"))
+    sections = [
+        ("Below the samples", [f"Cannot be determined: {reason}."], []),
+        ("GPU", ["No work ran on a GPU."], []),
+        ("Phases", ["Cannot be determined: no work ran on a GPU."], []),
+    ]
+    once = reasons_once(
+        {
+            **run(sentences=("computed from cores",)),
+            "unknown": [([("Energy per step", None)], reason)],
+            "operations": {"table": table},
+            "layers": {"table": replace(table, notes=("FLOPs in 2 of 4 rows: not counted",))},
+            "summary": [
+                "One step took 1 s.",
+                f"Energy is missing: {reason}.",
+                "Fan is missing: no fan.",
+            ],
+            "explained": {"sections": sections},
+            "how": [("computed from cores", "Energy"), ("a clock", "Time")],
+            "missing": [([("Mean power", None)], reason), ([("Fan", None)], "no fan")],
+        },
+        set(),
+    )
+    assert once["operations"]["table"].notes == ("FLOPs: not counted",)
+    assert once["layers"]["table"].notes == ()
+    assert once["summary"] == ["One step took 1 s."]
+    assert [title for title, *_ in once["explained"]["sections"]] == ["GPU"]
+    assert once["how"] == [("a clock", "Time")]
+    assert [words for _, words, _ in once["missing"]] == ["as for Energy per step", "no fan"]
 
 
 def advised(title: str, *pieces: tuple[str, str, str]) -> Any:

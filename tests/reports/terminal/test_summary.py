@@ -144,6 +144,11 @@ def test_operations_outside_of_all_layers_are_no_layer() -> None:
     assert re.search(r"top layer +fc +1\.00 ms", shown(80, layers=layers))
 
 
+def test_a_layer_that_is_a_number_is_called_a_layer() -> None:
+    layers = [{"layer": "2", "time": synthetic.figure(1e-3, "s", "attributed")}]
+    assert re.search(r"top layer +layer 2 +1\.00 ms", shown(80, layers=layers))
+
+
 def test_a_reason_moves_no_other_row_and_folds_in_what_room_there_is() -> None:
     metrics = {
         "step_time": synthetic.figure(0.01, "s"),

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 from tests.run.imported.made import TOTALS, TRACE, imported, power, step
 from tests.run.made import import_made, watts
 
-from wattstep.errors import DamagedRunError
 from wattstep.run import load
 
 
@@ -26,7 +26,7 @@ from wattstep.run import load
 )
 def test_a_damaged_description_is_one_line(tmp_path: Path, found: dict[str, Any]) -> None:
     path = import_made(tmp_path / "r", found, steps=[(0, 100)], operations=step(0, 0))
-    with pytest.raises(DamagedRunError, match=r"run\.json is damaged"):
+    with refused("damaged-import", "run.json"):
         load(path)
 
 
@@ -34,7 +34,7 @@ def test_a_damaged_description_is_one_line(tmp_path: Path, found: dict[str, Any]
 def test_a_total_that_is_none_is_damage(tmp_path: Path, total: float | None) -> None:
     bad = [{**TOTALS[0], "total_s": total}]
     run = load(import_made(tmp_path / "r", {"trace": TRACE}, totals=bad))
-    with pytest.raises(DamagedRunError, match="has no total"):
+    with refused("no-total", "sgemm"):
         run.operations()
 
 
@@ -50,5 +50,5 @@ def test_a_cut_table_is_damage(tmp_path: Path, table: str) -> None:
     )
     file = path / f"{table}.parquet"
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(DamagedRunError, match=rf"{table}\.parquet .*cannot be read"):
+    with refused("unreadable-table", f"{table}.parquet"):
         load(path).document()

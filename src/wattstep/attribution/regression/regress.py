@@ -212,9 +212,11 @@ def _settled(
 
 def _check(processes: Sequence[Sampled], kinds: Kinds) -> None:
     if len({each.counter for each in processes}) > 1:
-        raise InvalidValueError("counters of energy and gauges of power cannot be joined")
+        raise InvalidValueError(
+            "counters of energy and gauges of power cannot be joined", id="mixed-kinds"
+        )
     if any(len(level) != len(kinds.names) for level in kinds.levels):
-        raise InvalidValueError("each level must say the group of each kind")
+        raise InvalidValueError("each level must say the group of each kind", id="missing-level")
     if len({len(each.edges) for each in processes}) > 1:
         raise InvalidValueError("processes must have the same phases")
 

@@ -34,7 +34,11 @@ BY_MODEL: Final = f"{EVENTS}: a power model has the power of the host, not of th
 NO_PHASES: Final = f"{EVENTS}: no clean step carries marks of phases"
 LEFT: Final = f"{EVENTS}: what samples do not tell of single rows, in one sum"
 UNMARKED: Final = "{:,} of {:,} clean steps carry no marks of these phases, and are left out"
+# Of a phase or layer: the device may wait in it, so that its power is not the same all along. Were it
+# taken to be, a wrong delay of the sensor could explain the samples better than the right one.
+PIECES: Final = 3
 Part = tuple[str, str]  # phase, and layer or ""
+Piece = tuple[str, str, int]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +46,7 @@ class EventEnergy:
     """Energy of parts of a mean clean step, or why it is not told.
 
     Attributes:
-        parts: Phase and layer of each kind.
+        parts: Phase and layer of each kind, of which each has `PIECES`.
         rows: By regression of samples on when the device was in each; else the reason.
         step: Of a mean clean step in J; missing where it is not told.
     """
@@ -121,7 +125,7 @@ def _process(
     phases, rows = marks.phases(steps, clean, None)
     if not len(rows):
         return Missing(NO_PHASES)
-    parts: dict[Part, int] = {}
+    parts: dict[Piece, int] = {}
     lasting = phases.durations_s.mean(axis=0)
     edges = np.concatenate([[0.0], np.cumsum(lasting)]) / lasting.sum()
     made = _layouts(marks, phases, rows, edges, parts)
@@ -140,7 +144,9 @@ def _process(
     bare = len(clean) - len(rows)
     return Process(
         sampled=sampled,
-        kinds=tuple(Kind(phase, "phase", layer, phase, device) for phase, layer in parts),
+        kinds=tuple(
+            Kind(f"{phase} {piece}", "phase", layer, phase, device) for phase, layer, piece in parts
+        ),
         code=np.arange(len(parts)),
         seconds=mean_shares(made, len(parts)) * float(lasting.sum()),
         notes=(*((UNMARKED.format(bare, len(clean)),) if bare else ()), *words),
@@ -148,7 +154,7 @@ def _process(
 
 
 def _layouts(
-    marks: Marks, phases: Phases, rows: IntArray, edges: FloatArray, parts: dict[Part, int]
+    marks: Marks, phases: Phases, rows: IntArray, edges: FloatArray, parts: dict[Piece, int]
 ) -> list[Layout]:
     """Mean step by each of some steps: those with marks of layers, if there are such.
 
@@ -157,7 +163,7 @@ def _layouts(
         phases: Of the steps.
         rows: Their positions.
         edges: Of the phases in the mean step, from 0 to 1.
-        parts: Takes the number of each part.
+        parts: Takes the number of each piece of a phase and layer.
     """
     marked = np.flatnonzero(np.isin(rows, marks.step[marks.kind == Mark.LAYER_START]))
     chosen = marked if len(marked) else np.arange(len(rows))
@@ -166,14 +172,15 @@ def _layouts(
 
 
 def _layout(
-    marks: Marks, phases: Phases, n: int, row: int, edges: FloatArray, parts: dict[Part, int]
+    marks: Marks, phases: Phases, n: int, row: int, edges: FloatArray, parts: dict[Piece, int]
 ) -> Layout:
-    cuts, kinds = [0.0], []
+    cuts = [0.0]
+    kinds: list[int] = []
 
     def until(end: float, part: Part) -> None:
         if end > cuts[-1]:
-            cuts.append(end)
-            kinds.append(parts.setdefault(part, len(parts)))
+            cuts.extend(np.linspace(cuts[-1], end, PIECES + 1)[1:].tolist())
+            kinds.extend(parts.setdefault((*part, piece), len(parts)) for piece in range(PIECES))
 
     for position, phase in enumerate(phases.names):
         first, last = edges[position], edges[position + 1]

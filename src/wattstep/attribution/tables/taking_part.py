@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
 from wattstep.attribution.codes import Codes
+from wattstep.attribution.gpu_copies import ACROSS, WITHIN
 from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
 from wattstep.attribution.quantities import Taking
 from wattstep.attribution.tables.layouts import Labelled
@@ -21,9 +22,6 @@ Side = Literal["all", "device", "host", "memory"]
 _SIDES: Final[dict[str, Side]] = {"gpu": "device", "cpu": "host", "memory": "memory"}
 CARD: Final = re.compile(r"(gpu\d+)\.")
 _OTHER_GPU: Final = "uncore"  # RAPL's word for the processor's own graphics, on which no CUDA runs
-FILL, WITHIN, ACROSS = 1, 2, 3  # kinds of copies
-_FILL, _COPY = re.compile(r"(?i)memset"), re.compile(r"(?i)memcpy")
-_HOST: Final = re.compile(r"(?i)HtoD|DtoH|HtoH|HtoA|AtoH|host")
 WORDS: Final = {
     "device": "0 by what the rail feeds: the GPU, and this runs on the CPU",
     "host": "0 by what the rail feeds: the CPU, and this runs on a GPU",
@@ -128,24 +126,8 @@ def rows_of(rows: TracedRows, chosen: BoolArray) -> TracedRows:
         scope=rows.scope[at],
         layer=rows.layer[at],
         on_gpu=None if rows.on_gpu is None else rows.on_gpu[at],
+        waits=None if rows.waits is None else rows.waits[at],
     )
-
-
-def copies_of(names: Sequence[str]) -> IntArray:
-    """What rows of these names are: 0 no copy, `FILL`, `WITHIN` the GPU, `ACROSS` to or from the host.
-
-    Args:
-        names: Of rows on a GPU, shape (n,).
-    """
-    return np.array([_copy_of(name) for name in names], np.int64)
-
-
-def _copy_of(name: str) -> int:
-    if _FILL.search(name):
-        return FILL
-    if not _COPY.search(name):
-        return 0
-    return ACROSS if _HOST.search(name) else WITHIN
 
 
 def bytes_of_rows(

@@ -40,7 +40,9 @@ def total_rows(summaries: Sequence[OperationTotal], source: str) -> list[CostRow
     for entry in summaries:
         total = entry.total_s
         if not entry.name or total is None or not 0 <= total < float("inf"):
-            raise DamagedRunError(f"summaries.parquet is damaged: {entry.name!r} has no total")
+            raise DamagedRunError(
+                f"summaries.parquet is damaged: {entry.name!r} has no total", id="no-total"
+            )
         processor = _processor(entry)
         whole[processor] = whole.get(processor, 0.0) + total
         totals.append((total, entry))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattstep.attribution.codes import Codes
+from wattstep.attribution.gaps import is_wait
 from wattstep.attribution.overhead_compensation import TracedRows
 from wattstep.attribution.tables.naming import Names, names_of
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
@@ -199,7 +200,17 @@ class TracedColumns:
             layer=layer.code,
             layers=layer.texts,
             on_gpu=on_gpu if on_gpu.any() else None,
+            waits=self._waits(on_gpu),
         )
+
+    def _waits(self, on_gpu: BoolArray) -> BoolArray | None:
+        """Calls that wait for a GPU; None where none works."""
+        if not on_gpu.any():
+            return None
+        names = self.names("name")
+        waiting = np.array([is_wait(str(text)) for text in names.texts], bool)
+        waits: BoolArray = waiting[names.code] & ~on_gpu
+        return waits if waits.any() else None
 
 
 def outermost_above(above: Codes, outermost: BoolArray) -> Codes:

@@ -12,63 +12,38 @@ from wattstep.attribution.breakdown import Breakdown
 from wattstep.attribution.codes import Codes, compact
 from wattstep.attribution.overhead_compensation import (
     CompensatedRows,
-    Sharing,
     TracedRows,
     compensate,
-    compensate_device,
     match_layers,
 )
-from wattstep.attribution.quantities import RAIL, Quantity
-from wattstep.attribution.tables.attributor import NO_BYTES, Attributor
+from wattstep.attribution.quantities import Quantity
+from wattstep.attribution.tables.attributor import Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
 from wattstep.attribution.tables.covered import covered_s
+from wattstep.attribution.tables.fed_rows import FedRows
 from wattstep.attribution.tables.instances import TracedInstances
 from wattstep.attribution.tables.layouts import Kind, Labelled
-from wattstep.attribution.tables.left_out import LeftOut, like_clean, not_preempted
 from wattstep.attribution.tables.naming import Combined, Names
 from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
 from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
 from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
-from wattstep.attribution.tables.step_kinds import (
-    KindPhases,
-    StepKinds,
-    clean_edges,
-    find_kinds,
-    kind_note,
-    kind_rows,
-    phases_by_kind,
-)
-from wattstep.attribution.tables.taking_part import (
-    WORDS,
-    Side,
-    TakingPart,
-    bytes_of_rows,
-    cards_of,
-    copies_of,
-    rows_of,
-    side_of,
-)
-from wattstep.attribution.tables.traced import COLUMNS, TracedColumns, outermost_above
-from wattstep.recorded.imported import NO_OPERATIONS
+from wattstep.attribution.tables.taking_part import Side
+from wattstep.attribution.tables.timeline import Timeline, Traced, Untraced, as_traced, untraced
+from wattstep.attribution.tables.traced import TracedColumns, outermost_above
+from wattstep.attribution.tables.traced_windows import TracedWindows
 from wattstep.recorded.instruments import Instruments
-from wattstep.recorded.phases import Phases
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
-from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Missing, Status
-from wattstep.schema.report_rows import StepKind
+from wattstep.schema.figure import Figure, Status
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.stats.statistics import mean_figure
 
-ENOUGH_BYTES = 0.5  # of the time of rows: their bytes are known
 WHOSE = " of the machine that trained, not of that of the sensors"
 
 
-class TracedSteps:
+class TracedSteps(TracedWindows):
     """The traced steps of a run, compensated to its clean ones.
-
-    `reason` says why there are no operations, and is None where there are.
 
     Args:
         tables: Of the run.
@@ -80,12 +55,8 @@ class TracedSteps:
     def __init__(
         self, tables: Tables, series: Series, shared: Collection[str] | None = None
     ) -> None:
-        self._tables = tables
+        super().__init__(tables, series)
         self._shared = shared
-        self._series = series
-        self.steps = series.steps
-        self.clean = np.flatnonzero(self.steps.clean)
-        self._known_parts: dict[tuple[str, ...] | None, TakingPart] = {}
 
     @cached_property
     def step_time(self) -> Figure:
@@ -108,105 +79,6 @@ class TracedSteps:
     @property
     def _traced_by(self) -> str:
         return self._tables.imported.traced_by
-
-    @cached_property
-    def reason(self) -> str | None:
-        """Reason why there are no operations."""
-        if self.steps.absent:
-            return self.steps.absent
-        if self._tables.info.trace == "none" and not self.steps.only_traced:
-            foreign = self._tables.imported.is_import
-            return NO_OPERATIONS if foreign else "tracing was off (--trace none)"
-        if not len(self.clean):
-            return self.steps.none_clean
-        if not len(self._columns.steps) or not len(self._traced_windows):
-            return "no step was traced to its end"
-        return None
-
-    @cached_property
-    def _columns(self) -> TracedColumns:
-        return TracedColumns(self._tables.table("operations", columns=COLUMNS))
-
-    @cached_property
-    def _ran(self) -> IntArray:
-        """The traced steps that did not wait for a core."""
-        windows = self._traced_windows
-        return windows[not_preempted(self.steps, windows)]
-
-    @cached_property
-    def left_out(self) -> LeftOut:
-        """Traced steps that do not stand for clean ones."""
-        windows = self._ran
-        preempted = len(self._traced_windows) - len(windows)
-        if self.steps.only_traced:
-            return LeftOut(representative=np.ones(len(windows), bool))
-        of_step = self._all_kinds.of_step
-        return like_clean(self.steps, self.clean, windows, of_step, preempted)
-
-    @property
-    def _windows(self) -> IntArray:
-        """The traced steps that stand for clean ones."""
-        return self._ran[self.left_out.representative]
-
-    @cached_property
-    def _traced_windows(self) -> IntArray:
-        """Rows of the traced steps that have operations, in order.
-
-        Where nothing but traced steps is known, they are all that the figures are of, those
-        without an operation too.
-        """
-        if self.steps.only_traced:
-            recorded = np.isin(self.steps.index[self.clean], self._columns.steps)
-            return self.clean if recorded.any() else self.clean[:0]
-        traced = np.flatnonzero(self.steps.traced)
-        return traced[np.isin(self.steps.index[traced], self._columns.steps)]
-
-    @cached_property
-    def _all_kinds(self) -> StepKinds:
-        """The kinds of steps, told by all traced steps that ran."""
-        traced = None if self.reason is not None else self._columns
-        windows = self.clean[:0] if traced is None else self._ran
-        return find_kinds(traced, self._tables.marks, self.steps, self.clean, windows)
-
-    @cached_property
-    def step_kinds(self) -> StepKinds:
-        """The kinds of steps that take turns."""
-        if self.reason is not None:
-            return self._all_kinds
-        kinds = self._all_kinds
-        return replace(kinds, of_window=kinds.of_window[self.left_out.representative])
-
-    @cached_property
-    def _kinds_compensated(self) -> StepKinds:
-        """The kinds that are compensated to steps of their own: where all were traced, none need be."""
-        kinds = self.step_kinds
-        return replace(kinds, rotation=None) if self.steps.only_traced else kinds
-
-    @cached_property
-    def _by_kind(self) -> KindPhases:
-        """Phases of traced and clean steps."""
-        marks = self._tables.marks
-        return phases_by_kind(marks, self.steps, self.clean, self._windows, self._kinds_compensated)
-
-    def kinds_of_steps(self) -> list[StepKind]:
-        """A row for each kind of step, where steps of several kinds take turns."""
-        return kind_rows(self.step_kinds, self.steps, self.clean)
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on how traced steps stand for clean ones."""
-        return [note for note in (kind_note(self.step_kinds, self.steps, self.clean),) if note]
-
-    @property
-    def operations_notes(self) -> list[str]:
-        """Notes below the tables of operations: traced steps that were left out, or too few."""
-        return [] if self.reason is not None or self.steps.only_traced else self.left_out.notes()
-
-    @property
-    def _phases(self) -> tuple[Phases, IntArray, FloatArray]:
-        """Phases of traced steps, the rows of those steps, and the shares of clean steps."""
-        by_kind = self._by_kind
-        return by_kind.traced, by_kind.windows, by_kind.share
 
     @cached_property
     def _chosen(self) -> TracedColumns:
@@ -258,11 +130,6 @@ class TracedSteps:
         return self._chosen.rows(self.steps.index[windows])
 
     @property
-    def window_steps(self) -> IntArray:
-        """Of each window, the position of its step among all steps."""
-        return self._phases[1]
-
-    @property
     def outermost(self) -> BoolArray:
         """Mask of traced rows that are an operation's own, not one inside another."""
         return self._chosen.outermost
@@ -285,7 +152,9 @@ class TracedSteps:
         """The rows on the mean clean step."""
         by_kind = self._by_kind
         beside = None if self.steps.only_traced else by_kind.beside_s
-        compensated = compensate(self.rows, by_kind.traced, beside, by_kind.share, self._step_s)
+        compensated = compensate(
+            self.rows, by_kind.traced, beside, by_kind.share, self._step_s, self._event_s
+        )
         for kind, (first, last) in enumerate(by_kind.spans):
             names = by_kind.traced.names[first:last]
             clean = self.clean
@@ -297,7 +166,54 @@ class TracedSteps:
                 compensated = match_layers(
                     self.rows, compensated, first + names.index("forward"), shares
                 )
+        cost = None if self._untraced is None else self._untraced.cost
+        if cost is not None and cost.within_s:
+            on_gpu = ~self.rows.on_host
+            busy = compensated.busy_s.copy()
+            busy[on_gpu] = np.maximum(busy[on_gpu] - cost.within_s, 0.0)
+            compensated = replace(compensated, busy_s=busy)
         return compensated
+
+    @property
+    def _event_s(self) -> float | None:
+        """Cost of an event for the host, where steps lie on a device's timeline and it is known."""
+        cost = None if self._untraced is None else self._untraced.cost
+        if cost is None or np.isnan(cost.operation_s):
+            return None
+        runtime = float(self.label("kind").named("runtime call")[self.rows.on_host].mean())
+        return cost.operation_s + runtime * (cost.call_s - cost.operation_s)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """When host and devices did what in traced steps: as untraced ones, where a device is followed."""
+        again = self._untraced
+        return as_traced(self.rows, self._by_kind.traced) if again is None else again.timeline
+
+    @cached_property
+    def _untraced(self) -> Untraced | None:
+        """The traced steps as untraced ones; None where no device is followed."""
+        by_kind, steps, followed = self._by_kind, self.steps, self.steps.device
+        again = None
+        if followed in self.others and not steps.only_traced:
+            several = len(by_kind.spans) > 1
+            of_step = self.step_kinds.of_step if several else np.zeros(len(steps.index), np.int64)
+            again = untraced(
+                Traced(
+                    rows=self.rows,
+                    name=self.label("name"),
+                    runtime=self.label("kind").named("runtime call"),
+                    launch=self.launch,
+                    followed=self._processor.named(followed),
+                ),
+                by_kind,
+                of_step[by_kind.windows],
+                of_step[self.clean],
+                self._tables.marks,
+                steps,
+                self.clean,
+                (self._tables.info.device_clock.get("piece_ns") or np.nan) * 1e-9,
+            )
+        return again
 
     @property
     def _of_totals(self) -> bool:
@@ -328,100 +244,36 @@ class TracedSteps:
             lambda: self._labels.alike,
             self._shared,
             self.step_kinds.of_step[self.clean] if len(self._by_kind.spans) > 1 else None,
-            self._part,
-            lambda name: self._moved_bytes if self.side(name) == "memory" else None,
+            self._fed.part,
+            self._fed.moved_bytes,
         ).quantities()
 
     # --- what a rail feeds ----------------------------------------------------------------------
 
+    @cached_property
+    def _fed(self) -> FedRows:
+        return FedRows(
+            series=self._series,
+            shares_memory=self._tables.info.device.get("gpu", {}).get("shares_memory"),
+            columns=self._chosen,
+            rows=self.rows,
+            compensated=self.compensated,
+            outer=self._outer,
+            operation=self._operation,
+            processor=self._processor,
+            others=self.others,
+            phases=self._by_kind,
+            step_s=self._step_s,
+            event_s=self._event_s,
+        )
+
     def side(self, name: str) -> Side:
         """What a quantity ("energy", "cpu_time", a rail's) can belong to; all, where no GPU worked."""
-        if not self.others:
-            return "all"
-        energy = self._series.energy
-        if name == "cpu_time" or (
-            name == "energy" and not isinstance(energy, Missing) and not energy.sensed
-        ):
-            return "host"
-        return side_of(self._fed_by(name))
+        return self._fed.side(name) if self.others else "all"
 
-    def _fed_by(self, name: str) -> Collection[Channel]:
-        """Channels of an energy."""
-        series = self._series
-        if name == "energy":
-            return series.total_channels
-        return [series.channels[name.removeprefix(RAIL)]]
-
-    def _part(self, name: str) -> TakingPart | None:
-        """The rows that a quantity can belong to; None: all."""
-        side = self.side(name)
-        if side == "host":
-            return self._parts(None)
-        if side == "device":
-            return self._parts(tuple(sorted(cards_of(self._fed_by(name), self.others))))
-        return None
-
-    def _parts(self, processors: tuple[str, ...] | None) -> TakingPart:
-        """The rows of some GPUs, or of the host (None), on the mean clean step."""
-        if processors not in self._known_parts:
-            self._known_parts[processors] = self._make_part(processors)
-        return self._known_parts[processors]
-
-    def _make_part(self, processors: tuple[str, ...] | None) -> TakingPart:
-        by_kind, host = self._by_kind, self._processor.named("cpu")
-        if processors is None:
-            chosen, words = host, WORDS["host"]
-            rows = rows_of(self.rows, chosen)
-            beside = None if self.steps.only_traced else by_kind.beside_s
-            compensated = compensate(rows, by_kind.traced, beside, by_kind.share, self._step_s)
-        else:
-            chosen = np.zeros(len(host), bool)
-            for name in processors:
-                chosen |= self._processor.named(name)
-            words = WORDS["device" if len(processors) == len(self.others) else "card"]
-            rows = rows_of(self.rows, chosen)
-            compensated = compensate_device(rows, by_kind.traced, by_kind.share, self._step_s)
-        return TakingPart(
-            at=np.flatnonzero(chosen),
-            rows=rows,
-            compensated=compensated,
-            sharing=Sharing(rows, compensated),
-            words=words,
-        )
-
-    @cached_property
-    def _moved_bytes(self) -> FloatArray | None:
-        """Bytes that each row moved, NaN where not known; None where they are not of most of the time."""
-        names = self.label("name")
-        moved = bytes_of_rows(
-            self.numbers("bytes"),
-            on_gpu=~self._processor.named("cpu"),
-            outer=self._outer,
-            own=self._chosen.outermost & self._operation,
-            launch=self.launch,
-            idle=self.label("kind").named("runtime call") | ~self._operation,
-            lasting_s=self.compensated.busy_s,
-            copies=copies_of(names.texts.tolist())[names.code],
-            shared=self._shares_memory,
-        )
-        time = self.compensated.time_s
-        known = np.isfinite(moved)
-        enough = time[known].sum() >= ENOUGH_BYTES * time.sum() and np.nansum(moved) > 0
-        return moved if enough else None
-
-    @property
-    def _shares_memory(self) -> bool:
-        """True if the GPU works in the memory that the run's rails feed: the host's.
-
-        Where nothing says it, as of other tools' traces, unless that is a processor's own counter,
-        which machines with a card have.
-        """
-        shares = self._tables.info.device.get("gpu", {}).get("shares_memory")
-        rails = [
-            channel for channel in self._series.channels.values() if channel.domain == "memory"
-        ]
-        counted = any(channel.role == "energy_part" for channel in rails)
-        return not counted if shares is None else shares
+    def by_time_alone(self, name: str) -> str:
+        """What is said of rows of memory whose bytes are not known; "" for others."""
+        return self._fed.by_time_alone(name) if self.others else ""
 
     @property
     def ahead(self) -> float:
@@ -454,10 +306,6 @@ class TracedSteps:
         last_ns = ends_ns.copy()
         np.maximum.at(last_ns, self.rows.window[on_gpu], self.rows.end_ns[on_gpu])
         return float((last_ns - ends_ns).mean()) * 1e-9
-
-    def by_time_alone(self, name: str) -> str:
-        """What is said of rows of memory whose bytes are not known; "" for others."""
-        return NO_BYTES if self.side(name) == "memory" and self._moved_bytes is None else ""
 
     @property
     def _relative(self) -> FloatArray:
@@ -585,7 +433,7 @@ class TracedSteps:
     def labelled_of(self, name: str) -> tuple[Labelled, tuple[Kind, ...]]:
         """As `labelled`, of the rows that a quantity can belong to."""
         labelled, named = self.labelled
-        part = self._part(name)
+        part = self._fed.part(name)
         return (labelled if part is None else part.labelled(labelled)), named
 
     def _kind(self, row: int) -> Kind:
@@ -597,16 +445,6 @@ class TracedSteps:
             phase=self.label("phase").of(row),
             processor=self._processor.of(row),
         )
-
-    @cached_property
-    def clean_phases(self) -> tuple[IntArray, int]:
-        """When the phases of clean steps began and the last ended in ns, shape (steps, phases + 1).
-
-        Steps without marks are left out, and those with other phases than most. The second number
-        is how many had no marks.
-        """
-        marks = self._tables.marks
-        return clean_edges(marks, self.steps, self.clean, self._kinds_compensated, self._by_kind)
 
     @cached_property
     def phase_spans(self) -> PhaseSpans | None:
@@ -636,11 +474,6 @@ class TracedSteps:
             chosen.outermost,
             chosen.tells_allocations,
         )
-
-    @property
-    def takes_turns(self) -> bool:
-        """True if steps of several kinds were put side by side."""
-        return len(self._by_kind.spans) > 1
 
 
 def _has_other_sensors(device: DeviceFacts) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wattstep.attribution.gaps import Spans
 from wattstep.attribution.gpu_breakdown import (
     COMMUNICATION,
     COMPUTATION,
@@ -18,7 +19,7 @@ from wattstep.attribution.gpu_breakdown import (
 )
 from wattstep.attribution.gpu_idle import UNKNOWN
 from wattstep.attribution.tables.operations import RunBreakdown
-from wattstep.schema.arrays import BoolArray, IntArray
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 KIND_OF_THREAD_WORK = {"communication": COMMUNICATION, "data movement": MEMORY}
 NO_WORK = ("scope", "profiler")
@@ -35,6 +36,8 @@ class TracedWork:
         stream: Number of the stream or thread of each piece, shape (n,).
         call: When what launched each began and ended in ns, `UNKNOWN` where that is not known, shape
             (n, 2).
+        size: Bytes that each moved, NaN where not known, shape (n,).
+        waits: When the host waited for a device.
     """
 
     work: Work
@@ -42,10 +45,14 @@ class TracedWork:
     damaged: int
     stream: Whole
     call: IntArray
+    size: FloatArray
+    waits: Spans
 
 
 def traced_work(breakdown: RunBreakdown) -> TracedWork:
     """The work on all GPUs of a run; of its threads where no GPU worked.
+
+    Where a device was followed, as it would have run untraced (`attribution.tables.timeline`).
 
     Steps that follow each other are one stretch; steps that were traced one by one are one each.
     Of a thread, the outermost operations count.
@@ -55,7 +62,7 @@ def traced_work(breakdown: RunBreakdown) -> TracedWork:
     """
     on_gpu = bool(breakdown.others)
     rows = np.flatnonzero(_rows(breakdown, on_gpu))
-    traced = breakdown.rows
+    traced = breakdown.timeline.rows
     whole = traced.end_ns[rows] >= traced.start_ns[rows]
     damaged, rows = int((~whole).sum()), rows[whole]
     processor, processors = _processors(breakdown, rows, on_gpu)
@@ -79,7 +86,17 @@ def traced_work(breakdown: RunBreakdown) -> TracedWork:
         damaged=damaged,
         stream=breakdown.threads[traced.thread[rows]],
         call=call,
+        size=breakdown.numbers("bytes")[rows],
+        waits=_waits(breakdown),
     )
+
+
+def _waits(breakdown: RunBreakdown) -> Spans:
+    traced = breakdown.timeline.rows
+    if traced.waits is None:
+        return Spans.of([], [])
+    rows = np.flatnonzero(traced.waits)
+    return Spans.of(traced.start_ns[rows], traced.end_ns[rows])
 
 
 def _rows(breakdown: RunBreakdown, on_gpu: bool) -> BoolArray:

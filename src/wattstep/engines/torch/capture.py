@@ -7,6 +7,7 @@ a training is built and run for real, one step at each batch size that is captur
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -58,6 +59,8 @@ NEEDS_VALUES: Final = (
     NotImplementedError,
     RuntimeError,
 )
+# Beside torch's own, what workloads load and what shows in the memory of their process.
+LIBRARIES: Final = ("PIL", "transformers")
 LSTM: Final = "mkldnn_rnn_layer.default"
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
 
@@ -145,6 +148,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             freed=np.array([count + 1] * len(lasting) + freed, np.int64),
             counts=count_model(model),
             convolutions=self.convolutions,
+            libraries=tuple(name for name in LIBRARIES if name in sys.modules),
         )
 
 
@@ -227,8 +231,10 @@ def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp3
     try:
         return _captured(workload, preparation, precision, fake=True)
     except NEEDS_VALUES as error:
-        graph = _captured(workload, preparation, precision, fake=False)
-        return replace(graph, notes=(RUN.format(error=_line(error)),))
+        line = _line(error)
+    gc.collect()  # what the error held of fake tensors, which would be taken for the training's
+    graph = _captured(workload, preparation, precision, fake=False)
+    return replace(graph, notes=(RUN.format(error=line),))
 
 
 def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
@@ -258,7 +264,8 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         )
         if not lies_on_line(family, third, tolerance=VALUES_DIFFER):
             raise InvalidValueError(
-                "what its operations do depends on values, and does not grow in proportion to the batch"
+                "what its operations do depends on values, and does not grow in proportion to the batch",
+                id="data-dependent",
             )
         return family
 

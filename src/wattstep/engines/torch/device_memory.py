@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from wattstep.engines.torch.memory import bytes_by_category, bytes_of_tensors
+from wattstep.schema.step_memory import AllocatorCache
 
 
 class GpuMemory:
@@ -72,6 +74,33 @@ class GpuMemory:
         """As `Meter.absent`: memory of a GPU is there once it is allocated."""
         return 0
 
+    def cache(self) -> AllocatorCache | None:
+        """As `Meter.cache`; CUDA's own allocator (cudaMallocAsync) and old releases tell no blocks."""
+        if not hasattr(self._cuda, "memory_snapshot"):
+            return None
+        number = self._cuda.current_device() if self._number is None else self._number
+        try:
+            segments = self._cuda.memory_snapshot()
+        except (
+            RuntimeError
+        ):  # of an allocator that has none; a GPU that is gone says so at each call
+            return None
+        return cache_of(each for each in segments if each["device"] == number)
+
+    def most_fragments(self) -> int | None:
+        """The most of `AllocatorCache.fragments` since the peaks were reset; None: not told."""
+        return self._statistic("inactive_split_bytes.all.peak")
+
+    def flushes(self) -> int | None:
+        """How often an allocation had to wait until all free memory had gone back to the driver."""
+        return self._statistic("num_alloc_retries")
+
+    def _statistic(self, name: str) -> int | None:
+        if not hasattr(self._cuda, "memory_stats"):
+            return None
+        value = self._cuda.memory_stats(self._number).get(name)
+        return None if value is None else int(value)
+
     def at_rest(self) -> int:
         """Bytes handed out that belong to no tensor: what kernels keep, and rounding."""
         return self.allocated - bytes_of_tensors(self.kind)
@@ -92,9 +121,20 @@ class GpuMemory:
         return (
             f"{_gib(free)} of the GPU's {_gib(whole)} are free; torch has {_gib(self.reserved)}, of "
             f"which {_gib(self.allocated)} are handed out, at most {_gib(self.peak_allocated)} were: "
-            f"{', '.join(held)}; beside the weights, gradients and optimizer state that were there "
+            f"{', '.join(held)}; {self._cached()}beside the weights, gradients and optimizer state that were there "
             f"{_gib(max(free + self.reserved - stays, 0))} are left for what grows with the batch: "
             "wattstep fits finds the largest that fits"
+        )
+
+    def _cached(self) -> str:
+        """Why memory that torch has free does not serve, in words."""
+        cache = self.cache()
+        if cache is None or not cache.free:
+            return ""
+        return (
+            f"of the {_gib(cache.free)} that it keeps free the largest block has "
+            f"{_gib(cache.largest)}, and {_gib(cache.fragments)} lie beside memory in use, so that "
+            "they cannot go back to the driver; "
         )
 
     def used_by_process(self) -> tuple[int | None, str | None]:
@@ -110,6 +150,29 @@ class GpuMemory:
         if used is None:  # of an instance of a GPU that is cut (MIG)
             used, _ = ask_driver(nvml, f"MIG-{uuid}", os.getpid())
         return used, None if used is not None else reason
+
+
+def cache_of(segments: Iterable[Mapping[str, Any]]) -> AllocatorCache:
+    """Free memory of an allocator.
+
+    Args:
+        segments: Of one device, as `torch.cuda.memory_snapshot` gives them. What is freed and still
+            used by another stream counts as in use.
+    """
+    free: list[int] = []
+    fragments = largest_in_use = 0
+    for segment in segments:
+        own = [each["size"] for each in segment["blocks"] if each["state"] == "inactive"]
+        used = [each["size"] for each in segment["blocks"] if each["state"] != "inactive"]
+        free += own
+        fragments += sum(own) if used else 0
+        largest_in_use = max(largest_in_use, *used, 0)
+    return AllocatorCache(
+        free=sum(free),
+        fragments=fragments,
+        largest=max(free, default=0),
+        unusable=sum(size for size in free if size < largest_in_use),
+    )
 
 
 def _gib(size: int) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from wattstep.engines.torch.device_memory import GpuMemory
 from wattstep.engines.torch.gpu import facts
 from wattstep.schema.run_documents import GpuFacts
+from wattstep.schema.step_memory import CACHE_AT_REST
 
 KEPT: Final = 4096  # events that are recorded again; more are given back
 
@@ -106,12 +108,20 @@ class TorchDeviceQueue:
         device = GpuMemory(self._cuda, self._number)
         used, _ = device.used_by_process()
         properties = self._cuda.get_device_properties(self._number)
+        cache = device.cache()
+        known = {"fragments": device.most_fragments(), "flushes": device.flushes()}
         return {
             "allocated": device.peak_allocated,
             "reserved": device.peak_reserved,
             **({} if used is None else {"outside": used - device.reserved}),
             "total": int(properties.total_memory),
             "shared": int(getattr(properties, "is_integrated", 0)),
+            **{name: size for name, size in known.items() if size is not None},
+            **(
+                {}
+                if cache is None
+                else {CACHE_AT_REST + name: size for name, size in asdict(cache).items()}
+            ),
         }
 
 

@@ -27,6 +27,7 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import ModuleSource, Preparation, Specification
 
 if TYPE_CHECKING:
+    from wattstep.schema.operation_times import OperationTimes
     from wattstep.schema.step_graph import StepFamily
 
 T = TypeVar("T")
@@ -162,6 +163,13 @@ class TorchEngine(Engine):
         measured: Ceilings = require("wattstep.engines.torch.ceilings").measure(asked, tell)
         return measured
 
+    def time_operations(self, trainer: Trainer) -> OperationTimes:
+        """As `Engine.time_operations`."""
+        times: OperationTimes = require("wattstep.engines.torch.operation_times").time_operations(
+            trainer
+        )
+        return times
+
     def capture(
         self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
     ) -> StepFamily:
@@ -191,7 +199,7 @@ def _of_user(source: ModuleSource, call: Callable[..., T]) -> Callable[..., T]:
             shape = "x".join(map(str, source.input_shape))
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             raise InvalidValueError(
-                f"{source.name} cannot be trained on inputs of {shape}: {line}"
+                f"{source.name} cannot be trained on inputs of {shape}: {line}", id="unfit-inputs"
             ) from error
 
     return refusing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ FIRST_USED = (
     "the GPU was first used in a step that was being traced: operations of that step are of the CPU "
     "alone, those of later ones of both"
 )
+PROBED = 32  # pieces of work over which the profiler's cost is averaged
+SPIN_CYCLES = 4_000_000  # of the GPU, in which as many are asked for
 NOT_SEEN = (
     "the profiler saw nothing of the GPU though it worked: another profiler has CUPTI, or it may "
     "not be used here"
@@ -37,6 +40,8 @@ class GpuTrace:
     def __init__(self, refused: Callable[[str | None], str | None] = refused_here) -> None:
         self._refused = refused
         self._used = False
+        self._cuda: Any = torch.cuda
+        self._filled: Any = None  # what is filled to be timed
 
     def used(self) -> bool:
         """True once this process has put anything on a GPU; of one that never did, nothing is asked."""
@@ -51,6 +56,34 @@ class GpuTrace:
         if profiler.ProfilerActivity.CUDA not in profiler.supported_activities():
             return NO_CUPTI
         return self._refused(torch.version.cuda)
+
+    def piece_ns(self) -> float:
+        """Time in ns from one small piece of work to the next, of many that wait in the queue.
+
+        The GPU has to do nothing else. NaN: it cannot be told, e.g. since this release has no means to
+        keep it busy while they are asked for.
+        """
+        cuda = self._cuda
+        try:
+            self.fill()  # its first use, and its memory
+            first, last = (cuda.Event(enable_timing=True) for _ in range(2))
+            cuda._sleep(SPIN_CYCLES)
+            first.record()
+            for _ in range(PROBED):
+                self.fill()
+            last.record()
+            in_time = not first.query()
+            last.synchronize()
+            return float(first.elapsed_time(last)) * 1e6 / PROBED if in_time else math.nan
+        except (RuntimeError, AttributeError):
+            return math.nan
+
+    def fill(self) -> None:
+        """Asks the current GPU for a small piece of work."""
+        current = self._cuda.current_device()
+        if self._filled is None or self._filled.device.index != current:
+            self._filled = torch.zeros(1, device=f"cuda:{current}")
+        self._filled.zero_()
 
     def synchronize(self) -> None:
         """Waits for every GPU that this process has anything on."""

@@ -21,7 +21,7 @@ from wattstep.engines.torch.allocations import (
     Storage,
 )
 from wattstep.engines.torch.global_hooks import around_modules
-from wattstep.schema.step_memory import Meter, StepMemory
+from wattstep.schema.step_memory import AllocatorCache, Meter, StepMemory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +35,7 @@ class _Moment:
     demand: int
     scratch: int
     untouched: list[tuple[Storage, int]]
+    cache: AllocatorCache | None
 
 
 class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -105,6 +106,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             demand=None if moment is None else moment.demand,
             scratch=None if moment is None else moment.scratch,
             untouched={} if moment is None else _by_category(moment.untouched),
+            cache=None if moment is None else moment.cache,
         )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -127,7 +129,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._see_all(made, recorded)
         if self._moment is None or demand > self._moment.demand:
             made_now = self.ledger.storages[there:]
-            self._moment = self._note(number, in_use, demand, made_now, self._sparse)
+            self._moment = self._note(number, in_use, demand, made_now, self._sparse, self._meter)
         return made
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -141,7 +143,13 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return torch.is_grad_enabled()
 
     def _note(
-        self, number: int, in_use: int, demand: int, made: Sequence[Storage], sparse: _Sparse
+        self,
+        number: int,
+        in_use: int,
+        demand: int,
+        made: Sequence[Storage],
+        sparse: _Sparse,
+        meter: Meter,
     ) -> _Moment:
         name, phase, layer = self._names[number]
         new = sum(storage.size for storage in made if storage.device == self._device)
@@ -154,6 +162,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             demand=demand,
             scratch=max(taken, 0),
             untouched=sparse.untouched(),
+            cache=meter.cache(),
         )
 
     # --- storages -------------------------------------------------------------------------

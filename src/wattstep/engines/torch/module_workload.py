@@ -35,7 +35,9 @@ class ModuleWorkload:
     def __init__(self, source: ModuleSource) -> None:
         if source.optimizer.name not in OPTIMIZERS:
             known = ", ".join(sorted(OPTIMIZERS))
-            raise InvalidValueError(f"--optimizer {source.optimizer.name}: there are {known}")
+            raise InvalidValueError(
+                f"--optimizer {source.optimizer.name}: there are {known}", id="unknown-optimizer"
+            )
         self._source = source
         self.facts = WorkloadFacts(
             name=source.name,
@@ -61,14 +63,19 @@ class ModuleWorkload:
         model = _copied(made) if isinstance(made, nn.Module) else made()
         if not isinstance(model, nn.Module):
             raise InvalidValueError(
-                f"{source.name} gives a {type(model).__name__}, no torch.nn.Module"
+                f"{source.name} gives a {type(model).__name__}, no torch.nn.Module",
+                id="not-a-module",
             )
         if not any(each.requires_grad for each in model.parameters()):
-            raise InvalidValueError(f"{source.name} has no parameters that train")
+            raise InvalidValueError(
+                f"{source.name} has no parameters that train", id="nothing-to-train"
+            )
         try:
             optimizer = make_optimizer(source.optimizer, model, preparation)
         except TypeError as error:  # of a setting that this optimizer does not have
-            raise InvalidValueError(f"--optimizer {source.optimizer.name}: {error}") from error
+            raise InvalidValueError(
+                f"--optimizer {source.optimizer.name}: {error}", id="malformed-optimizer"
+            ) from error
         return ModuleTraining(model, optimizer, source, preparation.batch_size)
 
 
@@ -108,7 +115,8 @@ class ModuleTraining:
         classes = self._source.classes
         if classes is not None and scores.shape[1] != classes:
             raise InvalidValueError(
-                f"{self._source.name} gives {scores.shape[1]} scores of a sample, not {classes}"
+                f"{self._source.name} gives {scores.shape[1]} scores of a sample, not {classes}",
+                id="other-scores",
             )
         targets = torch.zeros((scores.shape[0], *scores.shape[2:]), dtype=torch.int64)
         return functional.cross_entropy(scores, targets)

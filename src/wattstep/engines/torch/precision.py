@@ -41,7 +41,8 @@ def check_hardware(precision: str, name: str, capability: tuple[int, int]) -> No
         raise InvalidValueError(
             f"--precision {precision}: {name} has compute capability "
             f"{capability[0]}.{capability[1]}, and {_FROM_AMPERE[precision]} begins with 8.0: "
-            "it trains in fp32 and amp-fp16"
+            "it trains in fp32 and amp-fp16",
+            id="precision-needs-newer-gpu",
         )
 
 

@@ -21,7 +21,9 @@ def lay_channels_last(model: torch.nn.Module, workload: str) -> None:
         InvalidValueError: It has no such kernels, so that nothing would change.
     """
     if not any(weight.dim() == _IMAGE for weight in model.parameters()):
-        raise InvalidValueError(f"--channels-last: {workload} has no convolutions of images")
+        raise InvalidValueError(
+            f"--channels-last: {workload} has no convolutions of images", id="no-convolutions"
+        )
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model.register_forward_pre_hook(_lay_inputs, with_kwargs=True)
 
@@ -64,4 +66,6 @@ def compiling(on: bool) -> Iterator[None]:
         message = next(
             (line for line in str(error).splitlines() if line.strip()), type(error).__name__
         )
-        raise InvalidValueError(f"--compile: torch cannot compile this model: {message}") from error
+        raise InvalidValueError(
+            f"--compile: torch cannot compile this model: {message}", id="cannot-compile"
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ from wattstep.schema.tracer import Code
 
 CLOCK = "wattstep.clock"
 MOST_KNOWN = 50_000
+PROBES = 5  # windows after which the profiler's cost for the GPU is measured
 
 
 class TorchTracer(MarkedTracer):
@@ -73,6 +75,8 @@ class TorchTracer(MarkedTracer):
         self._refusal: str | None = None  # of tracing GPUs, which is asked once
         self._on_gpu: bool | None = None  # in this window; None: no GPU was ever used
         self._end = 0  # which mark ended the step
+        self._probes = PROBES
+        self._device_cost_ns = math.nan
         self._window: WindowEvents | None = None
         self._notes: list[str] = []
         self._layers = LayerScopes()
@@ -148,7 +152,16 @@ class TorchTracer(MarkedTracer):
             self._end = len(self.stamps)
             self.mark()
             self._gpu.synchronize()
+            measured, self._probes = self._probes > 0, self._probes - 1
+            traced_ns = self._gpu.piece_ns() if measured else math.nan
         super().finish()
+        if self._on_gpu and measured:
+            self._device_cost_ns = traced_ns - self._gpu.piece_ns()
+
+    def device_cost_ns(self) -> float:
+        """As `MarkedTracer.device_cost_ns`: what it is with the profiler, less without."""
+        cost, self._device_cost_ns = self._device_cost_ns, math.nan
+        return cost
 
     def _saw_optimizer(self, optimizer: Any, *_: Any) -> None:
         if not any(optimizer is each for each in self._optimizers):
@@ -187,6 +200,8 @@ class TorchTracer(MarkedTracer):
         self._give_flops(flat.nodes, results)
         self.stamps = sorted(flat.marks)
         self.enclosed = flat.enclosed
+        if self._on_gpu:  # after the end of the step it is our own
+            flat.end(self.stamps[self._end])
         self._window = self._beside(flat, results) if self._on_gpu else None
         return flat.nodes if self._window is None else self._window.operations
 
@@ -194,16 +209,18 @@ class TorchTracer(MarkedTracer):
         """The operations with calls of the runtime among them, and work on GPUs; None: nothing was seen."""
         nodes = flat.nodes
         scopes = {node.name for node in nodes if node.scope}
-        # After the end of the step it is our own waiting for it.
-        ended = self.stamps[self._end]
-        events = [
-            event
-            for event in events_beside(results.events(), scopes)
-            if event.processor != CPU or event.start <= ended
-        ]
+        # After the end of the step it is our own.
+        ended, events = self.stamps[self._end], events_beside(results.events(), scopes)
         if flat.on_gpu and not events:
             self._give_up(NOT_SEEN)
             return None
+        own = [event for event in events if event.processor == CPU and event.start > ended]
+        of_own = {event.correlation for event in own}
+        events = [
+            event
+            for event in events
+            if (event.start <= ended if event.processor == CPU else event.correlation not in of_own)
+        ]
         window = WindowEvents(
             nodes,
             [node.number for node in nodes],
@@ -417,6 +434,11 @@ class _Flattening:
             nodes.append(node)
             for child in reversed(event.children):
                 stack.append((child, position, layer, phase, since, inside, backward))
+
+    def end(self, t_ns: int) -> None:
+        """Rows that begin after a time are none; they lie in no others."""
+        while self.nodes and self.nodes[-1].start > t_ns:
+            self.nodes.pop()
 
     def _outermost(self, position: int) -> _Node:
         """The operation that no other encloses, and in which this row lies."""

@@ -66,7 +66,9 @@ def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trac
             seen += len(block.events)
             columns.add(block, own=OWN in cutter.around.values)
     except OSError as error:
-        raise InvalidValueError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InvalidValueError(
+            f"{path} cannot be read: {error.strerror or error}", id="unreadable-file"
+        ) from error
     notes = _damage(cutter.around, unpacking.damage, seen)
     return _trace(columns, cutter.around, notes)
 

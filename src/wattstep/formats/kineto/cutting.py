@@ -113,7 +113,7 @@ class Cutter(Generic[Events]):
             self._at = 3
         first = self._peek()
         if first not in (b"{", b"["):
-            raise FormatError(NAME, 1, _what_it_is(self._text[:4096]))
+            raise FormatError(NAME, 1, _what_it_is(self._text[:4096]), id="not-a-trace")
         return first
 
     def _members(self) -> Iterator[Events]:
@@ -121,7 +121,7 @@ class Cutter(Generic[Events]):
         while (key := self._key()) is not None:
             if key == "traceEvents":
                 if self._peek() != b"[":
-                    raise FormatError(NAME, 1, '"traceEvents" is no list')
+                    raise FormatError(NAME, 1, '"traceEvents" is no list', id="events-not-a-list")
                 self._at += 1
                 seen = True
                 yield from self._events()
@@ -132,7 +132,10 @@ class Cutter(Generic[Events]):
         self.around.complete = self._peek(BETWEEN) == b"}"
         if not seen:
             raise FormatError(
-                NAME, 1, 'it has no "traceEvents": give the file of export_chrome_trace'
+                NAME,
+                1,
+                'it has no "traceEvents": give the file of export_chrome_trace',
+                id="no-trace-events",
             )
 
     def _key(self) -> str | None:

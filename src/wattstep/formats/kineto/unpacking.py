@@ -103,5 +103,6 @@ class Unpacking:
         if packed and self._given > max(RATIO_FROM, MOST_RATIO * self._read):
             raise InvalidValueError(
                 f"{self._path.name} unpacks to more than {MOST_RATIO} times its size, as no trace "
-                "does: unpack it yourself if you trust it"
+                "does: unpack it yourself if you trust it",
+                id="unpacks-too-large",
             )

@@ -27,6 +27,8 @@ _SECOND: Final = 1e9
 class AlignmentError(InvalidValueError):
     """Two clocks that cannot be brought together by what is there; the message says what else to do."""
 
+    id = "alignment"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClockMap:
@@ -124,7 +126,7 @@ class ClockMap:
                 notes=tuple(document.get("notes", ())),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InvalidValueError(f"no map of clocks: {error}") from error
+            raise InvalidValueError(f"no map of clocks: {error}", id="damaged-clock-map") from error
 
 
 def from_offset(
@@ -152,9 +154,13 @@ def from_offset(
         InvalidValueError: An offset of more than 100 years, or a rate of no clock.
     """
     if not abs(offset_s) < 3.2e9:
-        raise InvalidValueError(f"an offset of {offset_s:g} s cannot be used: give seconds")
+        raise InvalidValueError(
+            f"an offset of {offset_s:g} s cannot be used: give seconds", id="out-of-range"
+        )
     if not abs(rate - 1) <= 0.1:
-        raise InvalidValueError(f"a rate of {rate:g} is no clock's: it is near 1, as 1.00002")
+        raise InvalidValueError(
+            f"a rate of {rate:g} is no clock's: it is near 1, as 1.00002", id="out-of-range"
+        )
     whole = int(np.floor(offset_s))
     offset_ns = whole * 10**9 + round((offset_s - whole) * _SECOND)
     return ClockMap(
@@ -187,7 +193,9 @@ def from_marks(pairs: ArrayLike) -> ClockMap:
     """
     table = np.asarray(pairs, np.int64)
     if table.ndim != 2 or not len(table) or table.shape[1] not in (2, 3):
-        raise AlignmentError("no marks to align by: give pairs of times, one of each clock")
+        raise AlignmentError(
+            "no marks to align by: give pairs of times, one of each clock", id="no-marks"
+        )
     if table.shape[1] == 2:
         table = np.column_stack([table, np.zeros(len(table), np.int64)])
     table = table[np.argsort(table[:, 0], kind="stable")]
@@ -224,7 +232,8 @@ def _consistent(table: Longs) -> tuple[Longs, list[str]]:
     if not good.any() or (len(table) == 2 and not agree.all()):
         raise AlignmentError(
             f"the marks contradict each other: clocks differ by at most {MOST_RATE * 1e6:.0f} ppm "
-            "in their rate; look for a mark that was paired with the wrong moment"
+            "in their rate; look for a mark that was paired with the wrong moment",
+            id="contradicting-marks",
         )
     good &= ~_off_the_line(table, good)
     notes = [

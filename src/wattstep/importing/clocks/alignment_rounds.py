@@ -15,9 +15,13 @@ from typing import Final
 import numpy as np
 
 from wattstep.importing.clocks.alignment import Floats, Longs
-from wattstep.importing.clocks.alignment_fit import Fit, possible_widths, tells_no_more
+from wattstep.importing.clocks.alignment_fit import (
+    SCREEN_SAMPLES,
+    Fit,
+    possible_widths,
+    tells_no_more,
+)
 from wattstep.importing.clocks.alignment_grids import Search
-from wattstep.importing.clocks.alignment_places import SCREEN_SAMPLES
 
 _JOINED_S: Final = (0.0, 1e-3, 1e-2, 1e-1)  # pauses up to so long are taken for work
 _FEWER: Final = 0.8  # of the stretches are left, at most, if joining them is to tell anything new

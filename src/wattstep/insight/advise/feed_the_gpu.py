@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattstep.attribution.gaps import LAUNCHED
+from wattstep.attribution.gaps import COPY, LAUNCHED
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.device_gaps import idle_of_device
@@ -21,7 +21,7 @@ def feed_the_gpu(facts: Facts) -> Advice | Missing:
     by_host = {
         device: np.array(
             [
-                sum(seconds for cause, seconds in one.items() if cause != LAUNCHED)
+                sum(seconds for cause, seconds in one.items() if cause not in (LAUNCHED, COPY))
                 for one in idle_of_device(breakdown, device)
             ]
         )

@@ -91,7 +91,7 @@ def compare(
         DamagedRunError: A run cannot be read.
     """
     if (reason := why_not(a, b, across)) is not None:
-        raise InvalidValueError(reason)
+        raise InvalidValueError(reason, id="other-configuration")
     mine, theirs = read((a, b), operations=True, on_read=on_read)
     return compared((a, b), (mine, theirs), effect)
 

@@ -72,7 +72,9 @@ def check_across(names: Sequence[str]) -> frozenset[str]:
     """
     for name in names:
         if name not in FACETS:
-            raise InvalidValueError(f"--across {name}: there are {', '.join(FACETS)}")
+            raise InvalidValueError(
+                f"--across {name}: there are {', '.join(FACETS)}", id="unknown-facet"
+            )
     return frozenset(names)
 
 

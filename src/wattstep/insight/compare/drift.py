@@ -66,7 +66,9 @@ def canary_of(document: CanaryFacts) -> Canary | None:
         kind = str(document.get("kind", NUMPY))  # runs from before there were others
         return Canary(version=version, kind=kind, looks=looks)
     except (KeyError, TypeError, ValueError) as error:
-        raise DamagedRunError(f"run.json garbles its canary: {error}") from error
+        raise DamagedRunError(
+            f"run.json garbles its canary: {error}", id="damaged-field"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

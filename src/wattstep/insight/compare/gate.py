@@ -119,7 +119,7 @@ def hold(
         DamagedRunError: A run cannot be read.
     """
     if (reason := why_not(baseline, runs, across)) is not None:
-        raise InvalidValueError(reason)
+        raise InvalidValueError(reason, id="other-configuration")
     a, b = read((baseline, runs), operations=False)
     drift = drift_of(a, b)
     effect = tolerance or 0.02

@@ -108,7 +108,7 @@ def compare_all(
     """
     reasons = {(a.letter, b.letter): why_not(a, b, across) for a, b in combinations(sides, 2)}
     if all(reason is not None for reason in reasons.values()):
-        raise InvalidValueError(str(next(iter(reasons.values()))))
+        raise InvalidValueError(str(next(iter(reasons.values()))), id="other-configuration")
     return all_compared(sides, read(sides, operations=False, on_read=on_read), metric, across)
 
 

@@ -20,7 +20,7 @@ from wattstep.insight.compare.configuration import (
 from wattstep.insight.compare.process import Process, process_of, read_process
 from wattstep.schema.configuration import Configuration
 from wattstep.schema.run_report import RunReport
-from wattstep.store.files import read_info, why_no_run
+from wattstep.store.files import no_run, read_info
 
 MOST_SIDES = 26
 AT_ONCE = 2  # more would take memory for each
@@ -62,12 +62,12 @@ def runs_in(path: Path) -> list[Path]:
         DamagedRunError: There is none.
     """
     if not path.is_dir():
-        raise DamagedRunError(why_no_run(path))
+        raise no_run(path)
     if (path / "run.json").exists():
         return [path]
     runs = sorted(inside.parent for inside in path.glob("*/run.json"))
     if not runs:
-        raise DamagedRunError(f"{path} is not a run, and holds none")
+        raise DamagedRunError(f"{path} is not a run, and holds none", id="not-a-run")
     return runs
 
 
@@ -88,7 +88,8 @@ def gathered(groups: Sequence[Sequence[Path | RunReport]]) -> list[Side]:
             what = (reason or "").partition(" differ in ")[2].partition(": if that")[0]
             raise InvalidValueError(
                 f"side {letter} ({', '.join(map(_name_of, group))}) is not one configuration: its runs "
-                f"differ in {what}; compare a folder alone to set its configurations side by side"
+                f"differ in {what}; compare a folder alone to set its configurations side by side",
+                id="mixed-side",
             )
         ((configuration, runs),) = by.items()
         sides.append(Side(letter=letter, title="", runs=tuple(runs), configuration=configuration))
@@ -121,7 +122,8 @@ def sides_among(runs: Sequence[Path | RunReport], what: str) -> list[Side]:
     by = _by_configuration(runs)
     if len(by) < 2:
         raise InvalidValueError(
-            f"{what} holds one configuration: give a second path to compare it with"
+            f"{what} holds one configuration: give a second path to compare it with",
+            id="one-configuration",
         )
     return by_choice(by)
 
@@ -228,7 +230,9 @@ def _in_order(
 
 def _letter(number: int) -> str:
     if number >= MOST_SIDES:
-        raise InvalidValueError(f"more than {MOST_SIDES} sides: compare fewer at a time")
+        raise InvalidValueError(
+            f"more than {MOST_SIDES} sides: compare fewer at a time", id="too-many-sides"
+        )
     return chr(ord("A") + number)
 
 
@@ -239,7 +243,8 @@ def _each_once(sides: list[Side]) -> list[Side]:
             itself = id(run) if isinstance(run, RunReport) else run.resolve()
             if itself in seen:
                 raise InvalidValueError(
-                    f"{_name_of(run)} is given twice: a run is no evidence beside itself"
+                    f"{_name_of(run)} is given twice: a run is no evidence beside itself",
+                    id="repeated-run",
                 )
             seen.add(itself)
     return sides

@@ -47,7 +47,8 @@ def chosen_sections(names: Sequence[str]) -> tuple[str, ...]:
     unknown = [name for name in names if name not in SECTIONS]
     if unknown:
         raise InvalidValueError(
-            f"there is no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}"
+            f"there is no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}",
+            id="unknown-section",
         )
     return tuple(name for name in SECTIONS if name in names or not names)
 

@@ -8,22 +8,26 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.attribution.gaps import DISPATCH, LAUNCHED, WAITING, Spans, joined
+from wattstep.attribution.gaps import COPY, DISPATCH, LAUNCHED, SYNCHRONISATION, Spans, joined
 from wattstep.attribution.gpu_idle import LAUNCH_NS
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.insight.explain.device_gaps import (
     DATA,
+    UNTRACED,
     TracedStep,
+    by_window,
+    copies_of_device,
     gap_spans,
     host_activity,
     spans_of,
     traced_steps,
 )
-from wattstep.insight.explain.operations import not_negative
+from wattstep.insight.explain.gpu_roofline import bound_by_compute, gpu_ceilings
+from wattstep.insight.explain.operations import not_negative, not_seen
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
 from wattstep.schema.arrays import IntArray
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import Figure, Missing, Status
 from wattstep.schema.operation_kinds import DENSE
 from wattstep.stats.statistics import mean_figure
 
@@ -34,38 +38,47 @@ TRAFFIC: Final = "memory traffic"
 LAUNCHES: Final = "launches"
 HOST: Final = "host"
 DATA_LOADING: Final = "data"
+COPIES: Final = "copies"
+SYNC: Final = "synchronisation"
 # Held back for longer after its launch than launching costs: by the driver, by another device or
 # process, or by whatever else the trace does not show.
 WAITS: Final = "other waits"
-BOUNDS: Final = (COMPUTE, TRAFFIC, LAUNCHES, HOST, DATA_LOADING, WAITS)
+BOUNDS: Final = (COMPUTE, TRAFFIC, COPIES, LAUNCHES, HOST, DATA_LOADING, SYNC, WAITS)
+BY_KIND: Final = (
+    "kernels by their kind (convolutions, matrix products, attention and recurrent: compute; others: "
+    "memory traffic)"
+)
 NO_GPU: Final = "no work ran on a GPU in this run"
-# Kernels of these kinds do many operations a byte; all others, and copies, are held back by memory.
 # What keeps an idle device waiting; whatever else the host does is its own matter.
 OF_CAUSE: Final[Mapping[str, str]] = {
     LAUNCHED: LAUNCHES,
     DISPATCH: LAUNCHES,
-    WAITING: HOST,
+    SYNCHRONISATION: SYNC,
+    COPY: COPIES,
     DATA: DATA_LOADING,
 }
 UNKNOWN: Final = "(no phase)"
 
 
 def bottleneck(run: Run) -> Section:
-    """Time of each phase on each GPU: dense kernels, other kernels and copies, and idle time by cause.
+    """Time of each phase on each GPU: kernels by what binds them, copies, and idle time by cause.
 
-    An idle stretch belongs to the phase of the work that ends it, which is what the device waits for.
+    Computing binds a kernel, or memory traffic: by the roofline, where its FLOPs and bytes and the
+    ceilings of the GPU are known, else by its kind. A copy to or from the host counts where nothing
+    else runs; within the GPU it is memory traffic. An idle stretch belongs to the phase of the work that ends it, which is what the device waits for.
 
     Args:
         run: Any run whose traced steps have work on a GPU.
     """
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name=NAME, title=TITLE, reason=breakdown.reason)
+    if reason := not_seen(run):
+        return Section(name=NAME, title=TITLE, reason=reason)
     if not breakdown.others:
         return Section(name=NAME, title=TITLE, reason=NO_GPU)
     tables, sentences = [], []
+    binding = _Binding(run)
     for device in breakdown.others:
-        parts = [_step(breakdown, step, device) for step in traced_steps(breakdown)]
+        parts = [_step(breakdown, step, device, binding) for step in traced_steps(breakdown)]
         rows = _rows(parts, breakdown)
         tables.append(
             Table(
@@ -79,27 +92,59 @@ def bottleneck(run: Run) -> Section:
             )
         )  # fmt: skip
         sentences += [_sentence(device, row) for row in rows]
+    sentences.append(binding.words)
     return Section(name=NAME, title=TITLE, sentences=tuple(sentences), tables=tuple(tables))
 
 
-def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, dict[str, float]]:
+class _Binding:
+    """Which work computing binds, and by what that was told."""
+
+    def __init__(self, run: Run) -> None:
+        breakdown = run.breakdown
+        self.compute = np.zeros(len(breakdown.rows.window), bool)
+        on_gpu = np.flatnonzero(~breakdown.rows.on_host)
+        dense = np.isin(breakdown.label("kind").texts.astype(str), DENSE)
+        self.compute[on_gpu] = dense[breakdown.label("kind").code[on_gpu]]
+        copied = copies_of_device(breakdown, on_gpu)
+        kernels = on_gpu[~copied]
+        ceilings = gpu_ceilings(run)
+        if isinstance(ceilings, Missing):
+            self.words = f"{BY_KIND}: {ceilings}."
+        else:
+            computes, known = bound_by_compute(run, ceilings, kernels)
+            self.compute[kernels[known]] = computes[known]
+            seconds = (breakdown.rows.end_ns - breakdown.rows.start_ns)[kernels]
+            share = seconds[known].sum() / max(seconds.sum(), 1)
+            self.words = (
+                f"What binds kernels is told by the roofline for {share:.0%} of their time "
+                f"({ceilings.source}; FLOPs and least bytes of the operation that launched each); of "
+                f"the rest, whose FLOPs or bytes are not known: {BY_KIND}."
+            )
+        self.words = self.words[:1].upper() + self.words[1:]
+
+
+def _step(
+    breakdown: RunBreakdown, step: TracedStep, device: str, binding: _Binding
+) -> dict[str, dict[str, float]]:
     """Seconds of a step by phase and what binds it; they add up to the step."""
-    rows = step.rows[breakdown.processor.at(step.rows).named(device)]
+    work = step.rows[breakdown.processor.at(step.rows).named(device)]
+    rows = work[~copies_of_device(breakdown, work)]
     phases = _phases(breakdown, rows)
-    dense_rows = np.isin(_texts(breakdown, "kind", rows), DENSE)
-    dense = spans_of(breakdown, rows[dense_rows], step).union()
+    dense_rows = binding.compute[rows]
+    dense = _within(rows[dense_rows], step).union()
     by_phase: dict[str, dict[str, float]] = {}
     taken = Spans.of([], [])
     for phase in dict.fromkeys(phases):
         mine = phases == phase
-        own_dense = spans_of(breakdown, rows[mine & dense_rows], step).without(taken)
-        others = spans_of(breakdown, rows[mine & ~dense_rows], step).without(dense).without(taken)
+        own_dense = _within(rows[mine & dense_rows], step).without(taken)
+        others = _within(rows[mine & ~dense_rows], step).without(dense).without(taken)
         taken = joined([taken, own_dense, others]).union()
         by_phase[phase] = dict.fromkeys(BOUNDS, 0.0)
         by_phase[phase][COMPUTE] = own_dense.total_s
         by_phase[phase][TRAFFIC] = others.total_s
     host = host_activity(breakdown, step)
-    starts, last = breakdown.rows.start_ns[rows], phases[-1] if len(phases) else UNKNOWN
+    phases, starts = _phases(breakdown, work), step.start_ns[work]
+    last = phases[-1] if len(phases) else UNKNOWN
     order = np.argsort(starts, kind="stable")
     for cause, spans in gap_spans(breakdown, step, host, device).items():
         # The next work after a gap is what it is waited for; what comes after the last is its own.
@@ -110,6 +155,11 @@ def _step(breakdown: RunBreakdown, step: TracedStep, device: str) -> dict[str, d
             bound = WAITS if held else OF_CAUSE.get(cause, HOST)
             by_phase.setdefault(waiting, dict.fromkeys(BOUNDS, 0.0))[bound] += (end - begin) * 1e-9
     return by_phase
+
+
+def _within(rows: IntArray, step: TracedStep) -> Spans:
+    """When rows ran within a step on the device."""
+    return spans_of(rows, step).within(step.begin_ns, step.end_ns)
 
 
 def _phases(breakdown: RunBreakdown, rows: IntArray) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
@@ -127,7 +177,10 @@ def _rows(
     rows: list[dict[str, Figure | str]] = []
     none = dict.fromkeys(BOUNDS, 0.0)
     for phase in dict.fromkeys(name for part in parts for name in part):
-        seconds = np.array([[part.get(phase, none)[name] for name in BOUNDS] for part in parts])
+        seconds = by_window(
+            breakdown,
+            np.array([[part.get(phase, none)[name] for name in BOUNDS] for part in parts]),
+        )
         means = seconds.mean(axis=0)
         if not means.any():
             continue
@@ -153,11 +206,12 @@ def _rows(
 def _figure(
     seconds: np.ndarray[tuple[int], np.dtype[np.float64]], breakdown: RunBreakdown
 ) -> Figure:
-    figure = mean_figure(seconds, "s", breakdown.step_time.source or "", Status.ATTRIBUTED)
+    source = breakdown.step_time.source if breakdown.timeline.cost is None else UNTRACED
+    figure = mean_figure(seconds, "s", source or "", Status.ATTRIBUTED)
     return not_negative(
         figure,
-        "time of kernels by their kind (convolutions, matrix products, attention: compute; others "
-        "and copies: memory traffic), and idle time by what the trace shows meanwhile",
+        "time of kernels by what binds them, of copies beside which nothing runs, and idle time by "
+        "what the trace shows meanwhile",
     )
 
 

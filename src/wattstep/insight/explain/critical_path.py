@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from wattstep.insight.explain.device_gaps import (
     FRAMEWORK,
     TracedStep,
     by_phase,
-    is_wait,
     traced_steps,
+    waits_of,
 )
 from wattstep.insight.explain.operations import attributed, nothing_traced
 from wattstep.insight.explain.section import Row, Section, Table
@@ -70,7 +70,7 @@ def critical_path(run: Run) -> Section:
 
 
 def _words(paths: Sequence[_StepPath], breakdown: RunBreakdown) -> str:
-    of = len(traced_steps(breakdown))
+    of = len(breakdown.window_steps)
     return (
         f"longest chain of dependent work in {len(paths)} of {of} traced steps, as a share of each, "
         "times the mean step; code between operations is work of the thread that goes on"
@@ -79,11 +79,18 @@ def _words(paths: Sequence[_StepPath], breakdown: RunBreakdown) -> str:
 
 def _chosen(breakdown: RunBreakdown) -> Iterator[_Cut]:
     """Traced steps as pieces; some, evenly spread, where there are many."""
-    steps = traced_steps(breakdown)
+    steps = _one_of_each(breakdown)
     rows = max(len(breakdown.rows.window), 1)
     most = min(MOST_STEPS, max(1, MOST_ROWS * len(steps) // rows))
     for at in np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).astype(int)):
         yield _Cutting(breakdown, steps[at]).cut()
+
+
+def _one_of_each(breakdown: RunBreakdown) -> list[TracedStep]:
+    """Each traced step once, as it is in one of the courses, which take turns."""
+    courses = len(breakdown.timeline.courses)
+    steps = traced_steps(breakdown)
+    return [steps[at + at // courses % courses] for at in range(0, len(steps), courses)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,7 +124,7 @@ class _Cutting:
 
     def __init__(self, breakdown: RunBreakdown, step: TracedStep) -> None:
         self._breakdown, self._step = breakdown, step
-        self._rows = breakdown.rows
+        self._rows = replace(breakdown.rows, start_ns=step.start_ns, end_ns=step.finish_ns)
         self._columns: dict[str, list[int]] = {
             key: [] for key in ("start", "end", "lane", "host", "waits", "launched", "launcher")
         }
@@ -171,7 +178,7 @@ class _Cutting:
         breakdown, traced = self._breakdown, self._rows
         outer = rows[breakdown.outermost[rows] & breakdown.is_operation[rows]]
         outer = outer[np.argsort(traced.start_ns[outer], kind="stable")]
-        waits = rows[is_wait(breakdown, rows)]
+        waits = rows[waits_of(breakdown, rows)]
         launches = np.unique(breakdown.launch[self._step.rows])
         launches = launches[launches >= 0]
         done: dict[int, int] = {}

@@ -19,13 +19,17 @@ from wattstep.attribution.gpu_breakdown import (
     occupancies,
     with_others,
 )
-from wattstep.attribution.gpu_idle import StreamIdle, idle_by_cause
+from wattstep.attribution.gpu_copies import ACROSS, Copies, copies, copies_of
+from wattstep.attribution.gpu_idle import UNKNOWN, StreamIdle, idle_by_cause
 from wattstep.attribution.gpu_launches import Launches, launches
 from wattstep.attribution.nesting import STREAMS
 from wattstep.attribution.tables.traced_work import TracedWork, traced_work
 from wattstep.device.utilization import within
+from wattstep.insight.explain.device_gaps import UNTRACED, cost_of_tracing
+from wattstep.insight.explain.operations import not_seen
 from wattstep.insight.explain.section import Section, Table
 from wattstep.run import Run
+from wattstep.schema.arrays import IntArray
 from wattstep.schema.figure import Figure, Status, missing
 from wattstep.stats.statistics import mean_figure
 
@@ -41,6 +45,8 @@ NO_GPU: Final = (
 )
 DISAGREE: Final = 0.1  # of the time: sensor and kernels say something else
 ONE_CALL: Final = "a single call has no deviation"
+NO_LAUNCH: Final = "the trace does not say what launched it"
+NO_BYTES: Final = "the trace does not tell the bytes of every copy"
 
 
 def gpu(run: Run) -> Section:
@@ -53,17 +59,23 @@ def gpu(run: Run) -> Section:
         run: Any run; without work on a GPU the threads of the CPU are told of instead.
     """
     breakdown = run.breakdown
-    if breakdown.reason is not None:
-        return Section(name=NAME, title=TITLE, reason=breakdown.reason)
+    if reason := not_seen(run):
+        return Section(name=NAME, title=TITLE, reason=reason)
     traced = traced_work(breakdown)
     if not len(traced.work):
         return Section(name=NAME, title=TITLE, reason="nothing ran in the traced steps")
     occupied = occupancies(traced.work)
     source = breakdown.step_time.source if run.tables.imported.is_import else "traced steps"
+    if breakdown.timeline.cost is not None:
+        source = UNTRACED
     return Section(
         name=NAME,
         title=TITLE,
-        sentences=(*_sentences(traced, occupied), *_beside_sensor(run)),
+        sentences=(
+            *_sentences(traced, occupied),
+            *cost_of_tracing(breakdown.timeline),
+            *_beside_sensor(run),
+        ),
         tables=_tables(traced, occupied, source or ""),
     )
 
@@ -137,7 +149,8 @@ def _tables(traced: TracedWork, occupied: Sequence[Occupancy], source: str) -> t
         ),
     ]  # fmt: skip
     if traced.on_gpu:
-        tables.append(_kernel_table(traced.work, source))
+        tables.append(_kernel_table(traced, source))
+        tables += _copy_tables(traced, source)
         tables += _launch_tables(traced, source)
     return tuple(tables)
 
@@ -147,7 +160,8 @@ def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
     queued = [one for one in launches(traced.work, traced.call) if len(one.queued_ns)]
     if not queued:
         return []
-    idle = idle_by_cause(traced.work, traced.stream, traced.call[:, 0])
+    copy = (copies_of(traced.work.names) == ACROSS)[traced.work.name]
+    idle = idle_by_cause(traced.work, traced.stream, traced.call[:, 0], copy, traced.waits)
     return [
         Table(
             name="launches",
@@ -163,7 +177,8 @@ def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
             title="Gaps between the work of each stream, by cause",
             columns={
                 "processor": "GPU", "stream": "Stream", "gaps": "Gaps", "host": "Not yet asked for",
-                "launch": "Being launched", "other": "Another cause",
+                "sync": "A synchronisation", "launch": "Being launched", "copy": "A copy",
+                "other": "Another cause",
             },
             rows=[_idle(one, source) for one in idle],
         ),
@@ -172,8 +187,8 @@ def _launch_tables(traced: TracedWork, source: str) -> list[Table]:
 
 def _launch(one: Launches, source: str) -> dict[str, Any]:
     pieces, calls = len(one.queued_ns), len(one.call_ns)
-    queued = mean_figure(one.queued_ns * 1e-9, "s", source, Status.MEASURED)
-    call = mean_figure(one.call_ns * 1e-9, "s", source, Status.MEASURED)
+    queued = mean_figure(one.queued_ns * 1e-9, "s", source, _status(source))
+    call = mean_figure(one.call_ns * 1e-9, "s", source, _status(source))
     return {
         "processor": one.processor,
         "pieces": pieces,
@@ -192,7 +207,10 @@ def _over(figure: Figure, what: str) -> Figure:
 
 
 def _idle(one: StreamIdle, source: str) -> dict[str, Any]:
-    causes = {"host": one.host_ns, "launch": one.launch_ns, "other": one.other_ns}
+    causes = {
+        "host": one.host_ns, "sync": one.sync_ns, "launch": one.launch_ns, "copy": one.copy_ns,
+        "other": one.other_ns,
+    }  # fmt: skip
     return {
         "processor": one.processor,
         "stream": one.stream % STREAMS,
@@ -230,21 +248,56 @@ def _together(one: Occupancy, source: str) -> list[dict[str, Any]]:
     ]
 
 
-def _kernel_table(work: Work, source: str) -> Table:
+def _copy_tables(traced: TracedWork, source: str) -> list[Table]:
+    """Copies and fills; nothing where there are none."""
+    rows = [_copy(one, source) for one in copies(traced.work, traced.size)]
+    columns = {
+        "processor": "GPU", "way": "Way", "count": "Copies", "bytes": "Bytes", "time": "Time",
+        "rate": "Rate",
+    }  # fmt: skip
+    return [Table(name="copies", title="Copies and fills", columns=columns, rows=rows)][: len(rows)]
+
+
+def _copy(one: Copies, source: str) -> dict[str, Any]:
+    time = _seconds(one.total_ns, one.count, "durations added up", source)
+    size, rate = missing("B", NO_BYTES), missing("B/s", NO_BYTES)
+    if not one.unknown:
+        size = Figure(
+            value=one.bytes, unit="B", status=Status.COUNTED, n=one.count, source="the trace"
+        )
+        if one.total_ns:
+            rate = replace(
+                time,
+                value=one.bytes / one.total_ns * 1e9,
+                unit="B/s",
+                method="bytes over durations",
+            )
+    return {
+        "processor": one.processor,
+        "way": one.way,
+        "count": one.count,
+        "bytes": size,
+        "time": time,
+        "rate": rate,
+    }
+
+
+def _kernel_table(traced: TracedWork, source: str) -> Table:
+    work = traced.work
     kernels = with_others(kernel_times(work), MOST)
     return Table(
         name="kernels",
         title="Kernels with most time; calls that overlap count each",
         columns={
             "short": "Kernel", "kind": "Kind", "processor": "GPU", "calls": "Calls",
-            "total": "Total", "mean": "Mean",
+            "total": "Total", "mean": "Mean", "queued": "Waited",
         },
-        rows=[_kernel(one, work, source) for one in kernels],
+        rows=[_kernel(one, traced, source) for one in kernels],
     )  # fmt: skip
 
 
-def _kernel(one: KernelTime, work: Work, source: str) -> dict[str, Any]:
-    deviation = one.deviation_ns
+def _kernel(one: KernelTime, traced: TracedWork, source: str) -> dict[str, Any]:
+    deviation, work = one.deviation_ns, traced.work
     return {
         "name": one.name,
         "short": one.name if one.kind == MEMORY else short_name(one.name),
@@ -253,6 +306,7 @@ def _kernel(one: KernelTime, work: Work, source: str) -> dict[str, Any]:
         "calls": one.calls,
         "total": _seconds(one.total_ns, one.calls, "durations added up", source),
         "mean": _mean(one, work, source),
+        "queued": _queued(one, traced, source),
         "least": _seconds(one.least_ns, one.calls, "shortest call", source),
         "most": _seconds(one.most_ns, one.calls, "longest call", source),
         "deviation": missing("s", ONE_CALL)
@@ -265,17 +319,40 @@ def _mean(one: KernelTime, work: Work, source: str) -> Figure:
     """With an interval, from its calls in order; of the rest together it would mean nothing."""
     if one.name == OTHERS:
         return _seconds(one.mean_ns, one.calls, "mean of the calls of all others", source)
+    calls = _calls(one, work)
+    seconds = (work.end_ns - work.start_ns)[calls] * 1e-9
+    figure = within(mean_figure(seconds, "s", source, _status(source)), most=math.inf)
+    return _over(figure, "calls")
+
+
+def _calls(one: KernelTime, work: Work) -> IntArray:
+    """Pieces of work that are calls of a kernel, in order of begin."""
     there = work.processor == list(work.processors).index(one.processor)
     calls = np.flatnonzero(there & (work.name == list(work.names).index(one.name)))
-    calls = calls[np.argsort(work.start_ns[calls], kind="stable")]
-    seconds = (work.end_ns - work.start_ns)[calls] * 1e-9
-    figure = within(mean_figure(seconds, "s", source, Status.MEASURED), most=math.inf)
+    return calls[np.argsort(work.start_ns[calls], kind="stable")]
+
+
+def _queued(one: KernelTime, traced: TracedWork, source: str) -> Figure:
+    """From the begin of the call that launched it to its begin, mean of its calls."""
+    if one.name == OTHERS:
+        return missing("s", "several kernels")
+    calls = _calls(one, traced.work)
+    calls = calls[traced.call[calls, 0] != UNKNOWN]
+    if not len(calls):
+        return missing("s", NO_LAUNCH)
+    seconds = (traced.work.start_ns[calls] - traced.call[calls, 0]) * 1e-9
+    figure = within(mean_figure(seconds, "s", source, _status(source)), most=math.inf)
     return _over(figure, "calls")
+
+
+def _status(source: str) -> Status:
+    """Of times as they were traced, or as traced steps were played again."""
+    return Status.ATTRIBUTED if source == UNTRACED else Status.MEASURED
 
 
 def _seconds(ns: float, n: int, method: str, source: str) -> Figure:
     return Figure(
-        value=ns * 1e-9, unit="s", status=Status.MEASURED, n=n, method=method, source=source
+        value=ns * 1e-9, unit="s", status=_status(source), n=n, method=method, source=source
     )
 
 
@@ -283,7 +360,7 @@ def _share(ns: int, of_ns: int, n: int, method: str, source: str) -> Figure:
     if not of_ns:
         return missing("ratio", "no work took any time")
     return Figure(
-        value=ns / of_ns, unit="ratio", status=Status.MEASURED, n=n, method=method, source=source
+        value=ns / of_ns, unit="ratio", status=_status(source), n=n, method=method, source=source
     )
 
 

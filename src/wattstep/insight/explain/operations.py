@@ -46,11 +46,21 @@ class Work:
     touched: FloatArray
 
 
+NOT_SEEN = "no kernels of the device were seen: its phases and layers are by events alone"
+
+
 def nothing_traced(run: Run) -> str | None:
     """Reason why nothing can be said of the operations of a step; None where it can."""
+    seconds = run.breakdown.step_time.value
+    return not_seen(run) or (None if seconds else "its steps have no length")
+
+
+def not_seen(run: Run) -> str | None:
+    """Reason why what a step consists of was not traced; None where it was."""
     if run.breakdown.reason is not None:
         return run.breakdown.reason
-    return None if run.breakdown.step_time.value else "its steps have no length"
+    # The host's operations are not what the step of a device consists of.
+    return None if run.breakdown.by_events is None else NOT_SEEN
 
 
 def work_of(run: Run) -> Work | Missing:
@@ -85,21 +95,26 @@ def _values(rows: Sequence[CostRow], name: str) -> FloatArray:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _moved(breakdown: RunBreakdown, group: IntArray, members: IntArray, count: int) -> FloatArray:
-    """Bytes in a step that the operations of each row of the table move at least."""
+def moved_by_row(breakdown: RunBreakdown) -> FloatArray:
+    """Bytes that each traced row and all inside it move at least; NaN where not known."""
     traced = breakdown.rows
     names = breakdown.label("name")
     texts = [str(text) for text in names.texts]
     node = is_node(texts)[names.code]
     given = np.where(node, np.nan, breakdown.numbers("bytes"))
     made = breakdown.allocated
-    moved = moved_bytes(
+    return moved_bytes(
         traced.parent,
         given,
         np.zeros(len(given)) if made is None else made,
         is_view(texts)[names.code],
         is_choice(texts)[names.code] & (made is not None),
     )
+
+
+def _moved(breakdown: RunBreakdown, group: IntArray, members: IntArray, count: int) -> FloatArray:
+    """Bytes in a step that the operations of each row of the table move at least."""
+    moved = moved_by_row(breakdown)
     own = breakdown.outer[members] == members
     known = own & np.isfinite(moved[members])
     sums = np.bincount(group[known], moved[members[known]], minlength=count)
@@ -117,7 +132,7 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
     where = f"wattstep ceilings --for {run.path}"
-    return Missing(f"{ceilings}: measure them on the machine that trained, with `{where}`")
+    return Missing(f"{ceilings}: measure them on the machine that trained, by {where}")
 
 
 def under_ceilings(run: Run, work: Work, ceilings: Ceilings) -> Placed:

@@ -9,6 +9,7 @@ import numpy as np
 from wattstep.attribution.gaps import joined
 from wattstep.insight.explain.device_gaps import (
     WORKING,
+    by_window,
     host_activity,
     traced_steps,
     work_of_device,
@@ -177,7 +178,10 @@ def _at_once(run: Run) -> list[Table]:
     names = ("host and GPU", "only the host", "only a GPU", "neither")
     parts: dict[str, list[float]] = {name: [] for name in names}
     for step in traced_steps(breakdown):
-        host = host_activity(breakdown, step)[WORKING]
+        # Of a host that runs ahead, what it does at this place of its own step.
+        ahead = step.begin_ns - int(step.edges_ns[0])
+        host = host_activity(breakdown, step)[WORKING].later(ahead)
+        host = host.within(step.begin_ns, step.end_ns)
         gpu = joined(
             [work_of_device(breakdown, step, device) for device in breakdown.others]
         ).union()
@@ -189,9 +193,8 @@ def _at_once(run: Run) -> list[Table]:
     step_s = breakdown.step_time.value or np.nan
     rows: list[Row] = []
     for name, values_of in parts.items():
-        time = attributed(
-            breakdown, np.array(values_of), "time in which both, one or none carries out work"
-        )
+        seconds = by_window(breakdown, np.array(values_of))
+        time = attributed(breakdown, seconds, "time in which both, one or none carries out work")
         rows.append({"who": name, "time": time, "share": time.share_of(step_s)})
     columns = {"who": "who works", "time": "time", "share": "of the step"}
     return [Table(name="at_once", title="At the same time", columns=columns, rows=tuple(rows))]

@@ -28,7 +28,8 @@ def chosen_observations(names: Sequence[str]) -> tuple[str, ...]:
     if unknown:
         raise InvalidValueError(
             f"there is no observation {', '.join(map(repr, unknown))}: choose from 1 to 12, with "
-            "commas between them"
+            "commas between them",
+            id="unknown-observation",
         )
     return tuple(name for name in OBSERVATIONS if name in names or not names)
 

@@ -24,7 +24,9 @@ def open_named(place: str) -> MlflowRun:
     mlflow = require("mlflow")
     run = mlflow.active_run()
     if run is None:
-        raise InvalidValueError("no run of MLflow is active: begin one with mlflow.start_run()")
+        raise InvalidValueError(
+            "no run of MLflow is active: begin one with mlflow.start_run()", id="no-active-run"
+        )
     return MlflowRun(mlflow.MlflowClient(), run.info.run_id)
 
 

@@ -20,7 +20,9 @@ def open_named(place: str) -> WandbRun:
     """
     wandb = require("wandb")
     if wandb.run is None:
-        raise InvalidValueError("no run of Weights & Biases is active: begin one with wandb.init()")
+        raise InvalidValueError(
+            "no run of Weights & Biases is active: begin one with wandb.init()", id="no-active-run"
+        )
     return WandbRun(wandb.run)
 
 

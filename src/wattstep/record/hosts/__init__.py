@@ -91,7 +91,9 @@ def parse_target(text: str | None) -> Target:
         rest = rest.removeprefix("//")
     if scheme not in (*TARGETS, *EXECUTION_HOSTS) or not colon or (not rest and scheme != "adb"):
         known = ", ".join(f"{name}:..." for name in dict.fromkeys((*TARGETS, *EXECUTION_HOSTS)))
-        raise InvalidValueError(f"--target {_shown(scheme, text)}: there are {LOCAL}, {known}")
+        raise InvalidValueError(
+            f"--target {_shown(scheme, text)}: there are {LOCAL}, {known}", id="unknown-target"
+        )
     # A recording's path may hold commas and equals signs: options are what follows the last
     # part that is a file.
     name, options = rest, {}

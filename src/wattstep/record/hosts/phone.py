@@ -36,10 +36,10 @@ def find_serial(name: str, adb: str = "adb") -> str:
         raise RecordingError(f"--target adb: adb did not answer within {LIST_S:.0f} s") from None
     phones = [line.split("\t") for line in listed.splitlines() if "\t" in line]
     if not phones:
-        raise RecordingError(f"--target adb: {trouble('no devices')}")
+        raise RecordingError(f"--target adb: {trouble('no devices')}", id="no-such-phone")
     usable = [serial for serial, state, *_ in phones if state.strip() == "device"]
     if len(usable) > 1:
-        raise RecordingError(f"--target adb: {trouble('more than one')}")
+        raise RecordingError(f"--target adb: {trouble('more than one')}", id="several-phones")
     if not usable:
         raise RecordingError(f"--target adb: {trouble(phones[0][1])}")
     return usable[0]
@@ -83,6 +83,9 @@ def open_host(name: str, options: Mapping[str, str], pid: int, folder: Path) -> 
         RecordingError: The phone cannot be reached.
     """
     if unknown := set(options) - {"adb"}:
-        raise InvalidValueError(f"--target adb: no option {sorted(unknown)[0]!r}: there is adb=")
+        raise InvalidValueError(
+            f"--target adb: no option {sorted(unknown)[0]!r}: there is adb=",
+            id="unknown-target-option",
+        )
     adb = options.get("adb", "adb")
     return PhoneHost(find_serial(name, adb), adb)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.boards import find
-from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.errors import InvalidValueError, RecordingError, error_of
 from wattstep.record.hosts import HOST, host_load
 from wattstep.record.sensors import SENSORS, probe
 from wattstep.record.sensors import load as load_sensor
@@ -55,10 +55,10 @@ def _prepare(name: str, options: Mapping[str, str], loop: bool, folder: Path) ->
     )
     if done.returncode != 0:
         words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise RecordingError(f"{name} cannot be replayed: {words[-1]}")
+        raise RecordingError(f"{name} cannot be replayed: {words[-1]}", id="replay-failed")
     prepared: dict[str, Any] = json.loads(done.stdout)
     if "error" in prepared:
-        raise InvalidValueError(prepared["error"])
+        raise error_of(prepared, str(prepared["error"]))
     return prepared
 
 
@@ -79,10 +79,13 @@ def _play(options: Mapping[str, str]) -> Play:
     if unknown := set(options) - set(OPTIONS):
         available = ", ".join(OPTIONS)
         raise InvalidValueError(
-            f"replay has no option {sorted(unknown)[0]!r}: there are {available}"
+            f"replay has no option {sorted(unknown)[0]!r}: there are {available}",
+            id="unknown-target-option",
         )
     if options.get("loop", "no") not in ("yes", "no"):
-        raise InvalidValueError(f"loop={options['loop']}: yes or no is wanted")
+        raise InvalidValueError(
+            f"loop={options['loop']}: yes or no is wanted", id="malformed-option"
+        )
     loop = options.get("loop") == "yes"
     text = options.get("speed", "real")
     try:
@@ -91,9 +94,13 @@ def _play(options: Mapping[str, str]) -> Play:
     except ValueError:
         speed = math.nan
     if not 0 <= speed < 1e6 or (speed == 0 and text != "max"):
-        raise InvalidValueError(f"speed={text}: real, max or a factor above 0 is wanted")
+        raise InvalidValueError(
+            f"speed={text}: real, max or a factor above 0 is wanted", id="malformed-option"
+        )
     if loop and speed == 0:
-        raise InvalidValueError("speed=max with loop=yes has no end: leave one of them out")
+        raise InvalidValueError(
+            "speed=max with loop=yes has no end: leave one of them out", id="endless-replay"
+        )
     return Play(speed=speed, loop=loop)
 
 

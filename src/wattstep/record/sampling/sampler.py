@@ -87,7 +87,9 @@ class Sampler:
             )
         except OSError as error:
             ours.close()
-            raise RecordingError(f"the sampler cannot be started: {error}") from error
+            raise RecordingError(
+                f"the sampler cannot be started: {error}", id="sampler-start"
+            ) from error
         finally:
             theirs.close()
         self._socket = ours
@@ -138,7 +140,7 @@ class Sampler:
         self._socket.setblocking(False)
         if not answer.startswith("sampling"):
             reason = answer.replace("failed: ", "").strip() or "no reason given"
-            raise RecordingError(f"the sampler ended at once: {reason}")
+            raise RecordingError(f"the sampler ended at once: {reason}", id="sampler-ended")
 
     def lost(self) -> str | None:
         """Reason why the child is gone, or None while it samples."""

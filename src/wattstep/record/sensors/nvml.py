@@ -52,16 +52,19 @@ HARMLESS = 0x1 | 0x2 | 0x100
 LOAD_NOTE = (
     "share of the driver's window (1/6 to 1 s) with a kernel running, not how full the GPU was"
 )
-ENERGY_NOTE = (
-    "of the card, since the driver was loaded; how much of the time its sensor looks is not "
-    "documented"
-)
+ENERGY_NOTE = "of the card, since the driver was loaded"
 POWER_NOTE = "of the card with its memory, not of the machine; gain of the sensor about ±5 %"
 SHARE_NOTE = "; the sensor looks a quarter of the time (arXiv 2312.02741)"
+COUNTER_NOTE = (
+    "; nobody has documented that the counter is fed by more than the sensor of power, which looks a "
+    "quarter of the time (arXiv 2312.02741)"
+)
+UNKNOWN_NOTE = "; how much of the time the sensor of this product looks is not published"
 MIG_NOTE = (
     "of the whole card, which is cut into {} instances (MIG): what runs in the others is in it"
 )
 MIG_LOAD = "GPU {} is cut into instances (MIG): NVIDIA's library tells the load of none of them, nor of the card"
+SENSED = ("power_part", "power_average", "energy_part")  # roles of what the sensor of power tells
 REASONS_NOTE = ", ".join(f"0x{bit:x} {words}" for bit, words in BITS.items())
 
 
@@ -240,10 +243,12 @@ def gpu_channel(
 ) -> Channel:
     """A channel, with what is known of this product's power sensor."""
     share, window_s, note = None, None, part.note
-    if part.unit == "W" and part.role != "power_limit":
+    if part.role in SENSED:
         share = observed_share(model(nvml, handle))
-        window_s = power_window(nvml, handle, key)
-        note = POWER_NOTE + (SHARE_NOTE if share else "")
+        if part.unit == "W":
+            window_s = power_window(nvml, handle, key)
+        known = COUNTER_NOTE if part.unit == "J" else SHARE_NOTE
+        note = (part.note or POWER_NOTE) + (known if share else UNKNOWN_NOTE)
     return Channel(
         name=f"gpu{index}.{part.word}",
         unit=part.unit,
@@ -261,7 +266,7 @@ def gpu_channel(
 
 
 def observed_share(product: str) -> float | None:
-    """The part of the time in which the power sensor looks, where somebody measured it."""
+    """The part of the time in which the power sensor looks, where somebody measured it; None: nobody did."""
     return 0.25 if re.search(r"\b[AH]100\b", product) else None
 
 

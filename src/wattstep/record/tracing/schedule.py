@@ -41,7 +41,9 @@ class TraceMode:
         """
         match = _FORM.fullmatch(text)
         if match is None:
-            raise InvalidValueError(f"--trace {text!r} is not one of auto, none, every:N")
+            raise InvalidValueError(
+                f"--trace {text!r} is not one of auto, none, every:N", id="malformed-trace-mode"
+            )
         return cls(text, int(match[1]) if match[1] else None)
 
     @property

@@ -172,6 +172,8 @@ class Windows:
             if self._devices is not None:
                 write_whole(self._devices, traced.device_rows)
             write_whole(self._operations, traced.rows)
+            if math.isfinite(traced.device_cost_ns):
+                self._marks.add(Mark.DEVICE_COST, 0, traced.device_cost_ns)
             self.schedule.after_window(step, time.perf_counter_ns() - self._begin_ns)
         if self.traced:
             self._end()

@@ -75,7 +75,9 @@ def bundle(entry: str, prelude: str) -> str:
         for name, origin in {**outer, **own}.items():
             thing = (origin[0].partition(".")[0], "") if not origin[1] else origin
             if given.setdefault(name, thing) != thing:
-                raise RecordingError(f"{at} has another {name} than {given[name][0]}")
+                raise RecordingError(
+                    f"{at} has another {name} than {given[name][0]}", id="bundled-name-clash"
+                )
         lines += _spaced(statements)
     late = {line for line in imports if not line.startswith(("import ", "from "))}
     plain = sorted(imports - late, key=lambda line: (line.startswith("from"), line))
@@ -101,7 +103,9 @@ def _wanted(modules: dict[str, _Module], entry: str) -> dict[str, set[str]]:
         origin = modules[at].imported.get(name, ("", ""))
         if _is_ours(origin):
             if origin[1] != name:
-                raise RecordingError(f"{at} imports {origin} in a way that one file cannot have")
+                raise RecordingError(
+                    f"{at} imports {origin} in a way that one file cannot have", id="bundled-import"
+                )
             asked.append(origin)
         binding = [s for s in modules[at].statements if name in s.binds]
         asked += [(at, used) for statement in binding for used in statement.uses]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
+from wattstep.errors import DamagedRunError, RecordingError, RunExistsError, error_of
 from wattstep.remote.agent.checking import check_description, read_bytes, text
 from wattstep.remote.agent.layout import AGENT, FORMAT
 from wattstep.remote.agent.windows import read_windows
@@ -64,7 +64,7 @@ def join(folder: Path, out: Path, target: str = "agent") -> Path:
     except OSError as error:
         raise RecordingError(f"cannot write {out}: {error.strerror or error}") from error
     except DamagedRunError as error:  # of the folder that the user knows
-        raise DamagedRunError(str(error).replace(str(made), str(folder))) from error
+        raise error_of(error.document(), str(error).replace(str(made), str(folder))) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return out
@@ -81,7 +81,7 @@ def read_agent(folder: Path) -> dict[str, Any]:
         document = parse_json(read_bytes(path, MOST_BYTES))
     except FileNotFoundError as error:
         raise DamagedRunError(
-            f"{folder} is no recording of the agent: it has no {AGENT}"
+            f"{folder} is no recording of the agent: it has no {AGENT}", id="not-an-agent-recording"
         ) from error
     except (OSError, ValueError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error}") from error
@@ -101,7 +101,9 @@ def describe(document: Mapping[str, Any]) -> RunInfo:
     try:
         known = check_description(document)
     except ValueError as error:
-        raise DamagedRunError(f"{AGENT} lacks or garbles a field: {error}") from error
+        raise DamagedRunError(
+            f"{AGENT} lacks or garbles a field: {error}", id="damaged-field"
+        ) from error
     python, torch = known.pop("python"), known.pop("torch")
     notes = [f"recorded by wattstep_agent.py under Python {python} of the board"]
     if known["state"] != "closed":
@@ -149,7 +151,10 @@ def _copy_journals(folder: Path, run: Path, info: RunInfo) -> None:
         ):
             shutil.copyfileobj(source, copy)
     if not (journal / MARKS).exists():
-        raise DamagedRunError(f"{folder} has no marks of steps: a part of it did not come along")
+        raise DamagedRunError(
+            f"{folder} has no marks of steps: a part of it did not come along",
+            id="incomplete-recording",
+        )
     _copy_names(folder / JOURNAL / NAMES, journal / NAMES)
 
 

@@ -67,9 +67,13 @@ def parse_look(data: bytes) -> Look:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"this is no look at a board, or half of one; {AGAIN}") from error
+        raise InvalidValueError(
+            f"this is no look at a board, or half of one; {AGAIN}", id="damaged-look"
+        ) from error
     if not isinstance(document, dict) or document.get("format") != LOOK_FORMAT:
-        raise InvalidValueError(f"this is no look at a board ({LOOK_FORMAT!r} is missing); {AGAIN}")
+        raise InvalidValueError(
+            f"this is no look at a board ({LOOK_FORMAT!r} is missing); {AGAIN}", id="damaged-look"
+        )
     try:
         _check_counts(document)
         return Look(
@@ -86,7 +90,9 @@ def parse_look(data: bytes) -> Look:
             commands=tuple(posixpath.basename(_text(name)) for name in document["commands"]),
         )
     except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
-        raise InvalidValueError(f"the look at the board is garbled ({error}); {AGAIN}") from error
+        raise InvalidValueError(
+            f"the look at the board is garbled ({error}); {AGAIN}", id="damaged-look"
+        ) from error
 
 
 def _check_counts(document: Mapping[str, Any]) -> None:
@@ -141,7 +147,8 @@ def board_tree(look: Look) -> Iterator[Path]:
             _fill(root, look)
         except OSError as error:
             raise InvalidValueError(
-                f"the look at the board contradicts itself ({error.strerror}); {AGAIN}"
+                f"the look at the board contradicts itself ({error.strerror}); {AGAIN}",
+                id="damaged-look",
             ) from error
         yield root
 

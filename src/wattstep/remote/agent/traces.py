@@ -69,7 +69,7 @@ def read_trace_window(
     )
     tables = tables_of(replace(trace, events=operations))
     if tables.whole or step not in tables.steps["index"]:
-        raise InvalidValueError("it does not hold its step")
+        raise InvalidValueError("it does not hold its step", id="step-missing")
     batches = tuple(_finished(tables.operations(), step, window, phases))
     return TraceColumns(
         batches=batches,
@@ -104,7 +104,7 @@ def find_clock(trace: Trace, events: Events, marks: npt.NDArray[np.bool_]) -> Cl
             best[-1] = one
         last = stamp_ns
     if not best:
-        raise InvalidValueError("it has no marks of the clock")
+        raise InvalidValueError("it has no marks of the clock", id="no-clock-marks")
     ends = [best[0], best[-1]]
     gained = (ends[1][1] - ends[0][1]) - (ends[1][0] - ends[0][0])
     if abs(gained) <= ends[0][2] + ends[1][2] + ROUNDED_NS:  # no drift that the marks could tell

@@ -125,7 +125,8 @@ class Following:
             except ConnectionLostError as error:
                 if time.monotonic() > end:
                     raise ConnectionLostError(
-                        f"{error} (it was waited for {self._patience_s:.0f} s)"
+                        f"{error} (it was waited for {self._patience_s:.0f} s)",
+                        id="phone-unreachable",
                     ) from error
                 if not warned:
                     self._say(f"wattstep: {str(error).removeprefix('--target adb: ')}; waiting")
@@ -156,7 +157,9 @@ class Following:
             return
         if answer.boot != self._job.boot or self._recording.clock.restarted:
             self.rebooted = True
-            raise RecordingError("--target adb: the phone was rebooted, and the command ended")
+            raise RecordingError(
+                "--target adb: the phone was rebooted, and the command ended", id="phone-rebooted"
+            )
         if not answer.running:
             raise RecordingError(
                 "--target adb: what ran the command on the phone was ended there: no host had "

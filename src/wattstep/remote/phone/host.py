@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
-from wattstep.errors import InvalidValueError, RecordingError, before_recording
+from wattstep.errors import InvalidValueError, RecordingError, before_recording, error_of
 from wattstep.record.hosts import Target, parse_target
 from wattstep.record.hosts.phone import find_serial
 from wattstep.record.sensors.android import probe
@@ -43,7 +43,10 @@ def open_execution_host(target: Target, say: Callable[[str], None]) -> PhoneHost
         RecordingError: There is no adb, no phone, or there are several and none was named.
     """
     if unknown := set(target.options) - {"adb"}:
-        raise InvalidValueError(f"--target adb: no option {sorted(unknown)[0]!r}: there is adb=")
+        raise InvalidValueError(
+            f"--target adb: no option {sorted(unknown)[0]!r}: there is adb=",
+            id="unknown-target-option",
+        )
     adb = target.options.get("adb", "adb")
     return PhoneHost(find_serial(target.name, adb), say, adb=adb)
 
@@ -90,7 +93,8 @@ class PhoneHost:
         raise InvalidValueError(
             f"{settings.workload} cannot be trained on a phone: no engine of wattstep runs there "
             "yet; what works is a program that is on the phone already: wattstep profile "
-            "--target adb://SERIAL COMMAND (docs/phones.md)"
+            "--target adb://SERIAL COMMAND (docs/phones.md)",
+            id="no-engine-on-phone",
         )
 
     def profile(self, settings: ProfileSettings, out: str, *sent: str) -> tuple[int, Path]:
@@ -176,7 +180,7 @@ class PhoneHost:
         advice = f"what was recorded up to then is kept: wattstep report {recording.path}"
         if trouble is not None:
             also = "" if left is None else f"; {left}"
-            raise RecordingError(f"{trouble}{also}; {advice}") from trouble
+            raise error_of(trouble.document(), f"{trouble}{also}; {advice}") from trouble
         assert code is not None
         failed = None if stop.number else _explain(code)
         ended = recording.problem and f"recording ended early: {recording.problem}; {advice}"

@@ -157,7 +157,8 @@ class Phone:
             )  # fmt: skip
         except FileNotFoundError:
             raise RecordingError(
-                "--target adb: adb is not installed: it is in the Android platform tools"
+                "--target adb: adb is not installed: it is in the Android platform tools",
+                id="no-adb",
             ) from None
         except subprocess.TimeoutExpired:
             raise ConnectionLostError(
@@ -165,7 +166,7 @@ class Phone:
             ) from None
         if done.returncode != 0:
             message = trouble(done.stderr.decode(errors="replace"))
-            raise ConnectionLostError(f"--target adb: {message}")
+            raise ConnectionLostError(f"--target adb: {message}", id="phone-unreachable")
         return done.stdout
 
     def reconnect(self) -> None:
@@ -249,7 +250,8 @@ class Job:
         why = why.replace(self._folder, f"{FOLDER}/...")
         raise RecordingError(
             f"--target adb: nothing can be started on the phone: {why} (it needs some room in "
-            f"{FOLDER})"
+            f"{FOLDER})",
+            id="phone-cannot-start",
         )
 
     def _forget(self) -> None:

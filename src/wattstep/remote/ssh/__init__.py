@@ -14,6 +14,8 @@ from wattstep.remote.ssh.wording import inert
 class ConnectionLostError(RecordingError):
     """The device cannot be reached any more; what it does goes on, and may be reached later."""
 
+    id = "connection-lost"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:

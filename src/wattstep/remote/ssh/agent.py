@@ -161,16 +161,21 @@ def _remove(board: _Board, known: str, patience: Patience | None = None) -> None
 def _check(settings: ProfileSettings) -> None:
     """Refuses what the agent cannot do, instead of leaving it out."""
     if settings.module:
-        raise InvalidValueError("the agent runs a script's file, not -m: name the file")
+        raise InvalidValueError(
+            "the agent runs a script's file, not -m: name the file", id="agent-needs-file"
+        )
     if settings.step_marker != MARKER:
         raise InvalidValueError(
             f"--step-marker {settings.step_marker}: on a board with the agent the optimizer ends a "
-            "step; mark other steps in the script with wattstep_agent.Recorder"
+            "step; mark other steps in the script with wattstep_agent.Recorder",
+            id="agent-step-marker",
         )
     if settings.power_model is not None:
-        raise InvalidValueError("--power-model: the agent records what the board measures only")
+        raise InvalidValueError(
+            "--power-model: the agent records what the board measures only", id="agent-power-model"
+        )
     if not Path(settings.script).is_file():
-        raise InvalidValueError(f"{settings.script}: there is no such script")
+        raise InvalidValueError(f"{settings.script}: there is no such script", id="no-such-script")
     if Path(settings.script).name == AGENT:
         raise InvalidValueError(f"a script of the name {AGENT} cannot be recorded by it: rename it")
 
@@ -207,7 +212,9 @@ class _Board:
     def _must(self, command: str, what: str, *, timeout_s: float = 60.0) -> Finished:
         done = self._run(command, timeout_s=timeout_s)
         if done.code != 0:
-            raise RecordingError(f"{self._connection.shown}: {what}: {complaint(done)}")
+            raise RecordingError(
+                f"{self._connection.shown}: {what}: {complaint(done)}", id="remote-command-failed"
+            )
         return done
 
     def check_python(self) -> None:
@@ -216,7 +223,8 @@ class _Board:
         if done.code != 0:
             raise RecordingError(
                 f"{self._connection.shown}: the agent needs Python {OLDEST} or later, and "
-                f"{self._python} is none ({complaint(done)}): name another one"
+                f"{self._python} is none ({complaint(done)}): name another one",
+                id="no-python",
             )
 
     def make_folder(self, above: str) -> None:
@@ -231,7 +239,9 @@ class _Board:
         folder = done.output.decode(errors="replace").strip()
         ours = folder.startswith("/") and folder.endswith(f"/{self._name}")
         if not ours or not folder.isprintable():  # it stands in commands, and is shown
-            raise RecordingError(f"{self._connection.shown}: it has made no folder")
+            raise RecordingError(
+                f"{self._connection.shown}: it has made no folder", id="no-folder-made"
+            )
         self.folder, self._folders = folder, shlex.quote(folder)
 
     def _inside(self, command: str) -> str:
@@ -268,7 +278,8 @@ class _Board:
         done = self._run(self._inside(f"{_WHO}{_START.format(line=line)}"))
         if done.code != 0:
             raise _NothingRecordedError(
-                f"{self._connection.shown}: the recording cannot be started: {complaint(done)}"
+                f"{self._connection.shown}: the recording cannot be started: {complaint(done)}",
+                id="agent-not-started",
             )
 
     def code(self) -> int | None:
@@ -362,7 +373,7 @@ def _bring_home(board: _Board, out: Path, code: int, patience: Patience, say: Sa
     if not patience.keep_at(board.recorded, meanwhile):
         errors = patience.keep_at(lambda: board.output("errors", 0), meanwhile)
         why = complaint(Finished(code=code, output=b"", errors=errors)).removeprefix("wattstep: ")
-        raise _NothingRecordedError(f"nothing was recorded: {why}")
+        raise _NothingRecordedError(f"nothing was recorded: {why}", id="nothing-recorded")
     local = _folder_beside(out)
     whole = False
     try:

@@ -34,7 +34,9 @@ def unclear(what: str) -> RecordingError:
     Args:
         what: Which part of it.
     """
-    return RecordingError(f"{UNCLEAR} ({what}): is another program answering for its Python?")
+    return RecordingError(
+        f"{UNCLEAR} ({what}): is another program answering for its Python?", id="unclear-answer"
+    )
 
 
 def parse_answer(data: bytes) -> dict[str, Any]:

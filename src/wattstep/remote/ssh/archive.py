@@ -82,11 +82,14 @@ def unpack(stream: IO[bytes], target: Path, wanted: Mapping[str, int]) -> int:
                     continue  # made as files need them
                 name = member.name.removeprefix("./")
                 if name not in wanted or not member.isreg():
-                    raise RecordingError(f"the board sent {name!r}, which was not asked for")
+                    raise RecordingError(
+                        f"the board sent {name!r}, which was not asked for", id="not-asked-for"
+                    )
                 if member.size > wanted[name]:
                     raise RecordingError(
                         f"the board sent {member.size} bytes of {name!r}, of which it had said "
-                        f"{wanted[name]}: it grows while it is read, or another program answers; try again"
+                        f"{wanted[name]}: it grows while it is read, or another program answers; try again",
+                        id="more-than-said",
                     )
                 content = archive.extractfile(member)
                 assert content is not None
@@ -106,7 +109,7 @@ def _write(content: IO[bytes], target: Path, name: str, size: int) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.parent.resolve().is_relative_to(target.resolve()):
-            raise RecordingError(f"{name!r} leads out of {target}")
+            raise RecordingError(f"{name!r} leads out of {target}", id="leads-outside")
         with replacing(path) as file:
             while block := content.read(_BLOCK):
                 file.write(block)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from wattstep import errors
 from wattstep.errors import (
     DamagedRunError,
     InvalidValueError,
@@ -18,8 +17,8 @@ from wattstep.errors import (
     RecordingError,
     RunExistsError,
     UnrecordedInterrupt,
-    WattstepError,
     before_recording,
+    error_of,
 )
 from wattstep.record.hosts import Target
 from wattstep.remote.ssh import ConnectionLostError
@@ -90,15 +89,20 @@ class BoardOptions:
         for key, value in options.items():
             if key not in known:
                 raise InvalidValueError(
-                    f"--target ssh: no option {key}; there are {', '.join(known)}"
+                    f"--target ssh: no option {key}; there are {', '.join(known)}",
+                    id="unknown-target-option",
                 )
             if not value or not value.isprintable() or value.startswith("-"):
-                raise InvalidValueError(f"--target ssh: {key}={value!r} cannot be used")
+                raise InvalidValueError(
+                    f"--target ssh: {key}={value!r} cannot be used", id="malformed-option"
+                )
         keep, agent = options.get("keep", "no"), options.get("agent", "auto")
         if keep not in _YES_NO:
-            raise InvalidValueError(f"--target ssh: keep={keep}: yes or no")
+            raise InvalidValueError(f"--target ssh: keep={keep}: yes or no", id="malformed-option")
         if agent not in (*_YES_NO, "auto"):
-            raise InvalidValueError(f"--target ssh: agent={agent}: yes, no or auto")
+            raise InvalidValueError(
+                f"--target ssh: agent={agent}: yes, no or auto", id="malformed-option"
+            )
         reconnect = options.get("reconnect")
         return cls(
             python=options.get("python"),
@@ -271,7 +275,8 @@ class RemoteBoard:
         raise MissingPartError(
             f"workloads need Python 3.10 or later on the board, and {had}: name one that has torch "
             "(python=PATH), or record a script of your own there, which an agent does under any "
-            "Python from 3.6 on: wattstep profile --target ssh://... SCRIPT"
+            "Python from 3.6 on: wattstep profile --target ssh://... SCRIPT",
+            id="python-too-old",
         )
 
     def _with_agent(
@@ -323,7 +328,8 @@ class RemoteBoard:
         except ConnectionLostError as error:
             raise ConnectionLostError(
                 f"{error}. The job goes on there or waits to be fetched: wattstep targets TARGET "
-                "--fetch"
+                "--fetch",
+                id="job-goes-on",
             ) from error
         finally:
             self._job = None
@@ -413,15 +419,16 @@ class RemoteBoard:
             if out is not None and (out / "run.json").exists()
             else "; nothing had been recorded"
         )
+        if job_end.state == "restarted":
+            raise RecordingError(RESTARTED + advice, id="board-restarted")
         if job_end.state != "finished":
-            raise RecordingError((RESTARTED if job_end.state == "restarted" else DIED) + advice)
+            raise RecordingError(DIED + advice, id="job-died")
         ending = job_end.ending
         if ending.get("interrupted"):
             raise KeyboardInterrupt
         if "error" in ending:
-            raise _error_class(ending.get("class"))(
-                self._local(part(ending, "error", str), job, out)
-            )
+            line = self._local(part(ending, "error", str), job, out)
+            raise error_of(ending, line, otherwise=RecordingError)
         return ending
 
     def _local(self, text: str, job: Job, out: Path | None) -> str:
@@ -498,14 +505,6 @@ def leave_out_names(out: Path, board: Board) -> None:
         raise RecordingError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _error_class(name: object) -> type[WattstepError]:
-    """Error class of ours by its name; `RecordingError` where a board names none."""
-    error_class = vars(errors).get(name) if isinstance(name, str) else None
-    if isinstance(error_class, type) and issubclass(error_class, WattstepError):
-        return error_class
-    return RecordingError
-
-
 def _name(path: str) -> str:
     return Path(path).name
 
@@ -520,7 +519,9 @@ def files_of_script(settings: ProfileSettings, sent: tuple[str, ...]) -> dict[st
     files: dict[str, Path | bytes] = {}
     for path in paths:
         if not Path(path).is_file():
-            raise InvalidValueError(f"{path}: there is no such file to send to the board")
+            raise InvalidValueError(
+                f"{path}: there is no such file to send to the board", id="no-such-file"
+            )
         if _name(path) in files:
             raise InvalidValueError(f"{path}: two files of this name would go to the board")
         files[_name(path)] = Path(path)

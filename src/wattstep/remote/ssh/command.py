@@ -93,7 +93,8 @@ class Command:
             elif len(self._unread) > GREETING_MOST:
                 raise RecordingError(
                     "the board's login shell writes without end before it runs a command: see what "
-                    "`ssh USER@BOARD true` prints"
+                    "`ssh USER@BOARD true` prints",
+                    id="endless-greeting",
                 )
 
     def read(self, silent_s: float, end: float | None = None) -> bytes:
@@ -124,9 +125,13 @@ class Command:
                 moved, sent = now, self._sent
             left = min(moved + silent_s, moved + silent_s if end is None else end) - now
             if left <= 0:
-                raise ConnectionLostError(f"the board has not answered for {silent_s:.0f} s")
+                raise ConnectionLostError(
+                    f"the board has not answered for {silent_s:.0f} s", id="no-answer"
+                )
             if os.fstat(self._errors.fileno()).st_size > ERRORS_MOST:
-                raise RecordingError("a command on the board complains without end")
+                raise RecordingError(
+                    "a command on the board complains without end", id="complaint-too-long"
+                )
             if select.select([self._stdout], [], [], min(left, _LOOK_EVERY_S))[0]:
                 return os.read(self._stdout.fileno(), _BLOCK)
 

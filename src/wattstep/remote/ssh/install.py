@@ -310,13 +310,15 @@ def missing(board: Board, torch: str | None, *, needs_torch: bool = True) -> lis
             f"torch is not installed on the board for {board.python}. On a Jetson only NVIDIA's own "
             "builds have CUDA: install the one for its JetPack as NVIDIA's page "
             '"Installing PyTorch for Jetson Platform" says, or name the Python that has it '
-            "(python=PATH)"
+            "(python=PATH)",
+            id="no-torch-on-jetson",
         )
     if torch is None:
         raise MissingPartError(
             f"torch is not installed on the board for {board.python}: install it there, name the "
             "Python that has it (python=PATH), or have it installed for this run (torch=torch or "
-            "torch=torch==2.4.1, from the package index that the board's pip uses)"
+            "torch=torch==2.4.1, from the package index that the board's pip uses)",
+            id="no-torch-on-board",
         )
     return [torch, *wanted]
 
@@ -375,7 +377,8 @@ def install(
     if wanted and "pip" not in board.libraries:
         raise MissingPartError(
             f"{board.python} on the board lacks {', '.join(wanted)}, and has no pip to install them: "
-            "install them there (or pip: sudo apt install python3-pip)"
+            "install them there (or pip: sudo apt install python3-pip)",
+            id="no-pip",
         )
     size = package.stat().st_size
     say(f"to the board: wheel of wattstep {spell_bytes(size)}, into {_shown(board)}")
@@ -428,7 +431,8 @@ def _check_room(board: Board, wanted: Sequence[str]) -> None:
     if board.free is not None and board.free < needed:
         raise RecordingError(
             f"the board's disk is full: {spell_bytes(board.free)} are left where "
-            f"{spell_bytes(needed)} are wanted; make room, or name another folder (folder=DIR)"
+            f"{spell_bytes(needed)} are wanted; make room, or name another folder (folder=DIR)",
+            id="remote-disk-low",
         )
 
 
@@ -464,14 +468,18 @@ def _install_libraries(
     if "No space left" in message:
         raise RecordingError(
             f"the board's disk is full: {names} do not fit; make room, or name another folder "
-            "(folder=DIR)"
+            "(folder=DIR)",
+            id="remote-disk-full",
         )
     if any(word in message for word in _NO_NETWORK):
         raise MissingPartError(
             f"{board.python} on the board lacks {names}, and the board reaches no package index: "
-            "install them there by other means (a wheel from a USB stick), or connect it"
+            "install them there by other means (a wheel from a USB stick), or connect it",
+            id="no-package-index",
         )
-    raise MissingPartError(f"{names} could not be installed on the board: {complaint(finished)}")
+    raise MissingPartError(
+        f"{names} could not be installed on the board: {complaint(finished)}", id="install-failed"
+    )
 
 
 _NO_NETWORK: Final = (

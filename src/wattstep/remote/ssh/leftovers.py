@@ -38,7 +38,8 @@ def open_leftovers(target: str, say: Say) -> Leftovers:
     parsed = parse_target(target)
     if parsed.scheme != "ssh":
         raise InvalidValueError(
-            f"a target {parsed.scheme}:...: only boards that are reached by ssh keep anything"
+            f"a target {parsed.scheme}:...: only boards that are reached by ssh keep anything",
+            id="not-a-board",
         )
     options = BoardOptions.parse(parsed.options)
     connection = SshConnection(Address.parse(parsed.name), say=say)
@@ -75,7 +76,7 @@ class Leftovers:
         board = self.look()
         jobs = {job.id: job for job in board.jobs}
         if unknown := [name for name in names if name not in jobs]:
-            raise InvalidValueError(f"there is no job {unknown[0]} on the board")
+            raise InvalidValueError(f"there is no job {unknown[0]} on the board", id="no-such-job")
         fetched = []
         for name in names or jobs:
             if jobs[name].state == "running":
@@ -118,9 +119,15 @@ class Leftovers:
         """
         board = self.look()
         for job in board.jobs:
-            if not force and (job.state == "running" or job.recorded):
-                why = "still runs" if job.state == "running" else "was not fetched (--fetch)"
-                raise RecordingError(f"{job.id} {why}: nothing was removed; --force removes it")
+            if job.state == "running" and not force:
+                raise RecordingError(
+                    f"{job.id} still runs: nothing was removed; --force removes it", id="job-runs"
+                )
+            if job.recorded and not force:
+                raise RecordingError(
+                    f"{job.id} was not fetched (--fetch): nothing was removed; --force removes it",
+                    id="job-not-fetched",
+                )
         for job in board.jobs:
             Job(self._connection, board.executable, board.folder, job.id).remove()
         if not clean(self._connection, board, all_jobs=force):

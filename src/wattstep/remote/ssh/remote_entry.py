@@ -92,9 +92,9 @@ def main() -> int:
     except KeyboardInterrupt:
         ending = {"interrupted": True}
     except WattstepError as error:
-        ending = {"error": str(error), "class": type(error).__name__}
+        ending = {**error.document()}
     except BaseException as error:
-        news.end({"error": f"a mistake of wattstep's: {error!r}", "class": "RecordingError"})
+        news.end({"error": f"a mistake of wattstep's: {error!r}", "kind": "RecordingError"})
         raise
     news.end({"ended": True, **ending})
     return 0

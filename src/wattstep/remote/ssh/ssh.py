@@ -98,10 +98,12 @@ class Address:
             if at and ":" in user:  # never shown again: it would lie in logs
                 raise InvalidValueError(
                     "--target ssh: no password is taken here: put a key on the board (ssh-copy-id "
-                    "USER@BOARD), and write ssh://USER@BOARD"
+                    "USER@BOARD), and write ssh://USER@BOARD",
+                    id="no-password-taken",
                 )
             raise InvalidValueError(
-                "--target ssh: this is no board: write ssh://USER@BOARD or ssh://USER@BOARD:PORT"
+                "--target ssh: this is no board: write ssh://USER@BOARD or ssh://USER@BOARD:PORT",
+                id="not-a-board-address",
             )
         return cls(host=match["host"].strip("[]"), user=match["user"], port=port)
 
@@ -170,7 +172,8 @@ class SshConnection:
                 output += data
                 if len(output) > ANSWER_MOST:
                     raise RecordingError(
-                        f"the board answers with more than {ANSWER_MOST // 1024**2} MiB"
+                        f"the board answers with more than {ANSWER_MOST // 1024**2} MiB",
+                        id="answer-too-long",
                     )
             return self._finished(begun, bytes(output))
 
@@ -192,7 +195,7 @@ class SshConnection:
                 pass  # tar writes nothing when it extracts
             finished = self._finished(begun)
         if finished.code != 0:
-            raise RecordingError(_cannot_store(finished))
+            raise _cannot_store(finished)
         return sent
 
     def pull(self, folder: str, target: Path) -> int:
@@ -253,7 +256,8 @@ class SshConnection:
                 *whole, unread = (unread + data).split(b"\n")
                 if len(unread) > LINE_MOST:
                     raise RecordingError(
-                        f"the board writes a line of more than {LINE_MOST // 1024**2} MiB"
+                        f"the board writes a line of more than {LINE_MOST // 1024**2} MiB",
+                        id="line-too-long",
                     )
                 yield from whole
             finished = self._finished(begun)
@@ -328,7 +332,7 @@ class SshConnection:
         """A command there; where the block ends before it, it is ended there and here."""
         with self._lock:
             if self._closed:
-                raise ConnectionLostError("the connection was closed")
+                raise ConnectionLostError("the connection was closed", id="connection-closed")
             if self._master is None or self._master.poll() is not None:
                 self._end_master()
                 self._open()
@@ -408,67 +412,85 @@ def refusal(errors: str, address: Address) -> RecordingError:
         errors: Output of ssh on standard error (the messages of OpenSSH 7 to 10).
         address: Whose names are left out of it.
     """
-    for words, error, advice in _REFUSALS:
+    for words, error in _REFUSALS:
         if any(word in errors for word in words):
-            return error(advice)
+            return type(error)(*error.args, id=error.id)
     lines = [line for line in errors.strip().splitlines() if line.strip()]
     last = inert(_nameless(lines[-1], address)) if lines else "ssh ended without a word"
     return ConnectionLostError(f"the connection to the board was lost: {last}")
 
 
-_REFUSALS: Final[tuple[tuple[tuple[str, ...], type[RecordingError], str], ...]] = (
+_REFUSALS: Final[tuple[tuple[tuple[str, ...], RecordingError], ...]] = (
     (
         ("REMOTE HOST IDENTIFICATION HAS CHANGED",),
-        RecordingError,
-        "the board's host key has CHANGED since the last time: another machine may be answering in "
-        "its place, or the connection is being intercepted; nothing was sent. If the board was set up anew, "
-        "compare the fingerprint there (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), remove "
-        "the old key here (ssh-keygen -R BOARD) and log in once by hand",
+        RecordingError(
+            "the board's host key has CHANGED since the last time: another machine may be answering in "
+            "its place, or the connection is being intercepted; nothing was sent. If the board was set up anew, "
+            "compare the fingerprint there (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), remove "
+            "the old key here (ssh-keygen -R BOARD) and log in once by hand",
+            id="host-key-changed",
+        ),
     ),
     (
         ("Host key verification failed", "No matching host key", "is revoked"),
-        RecordingError,
-        "the board's host key is not known here: log in once by hand (ssh USER@BOARD), compare the "
-        "fingerprint it shows with the board's own (ssh-keygen -lf "
-        "/etc/ssh/ssh_host_ed25519_key.pub, typed there), and try again",
+        RecordingError(
+            "the board's host key is not known here: log in once by hand (ssh USER@BOARD), compare the "
+            "fingerprint it shows with the board's own (ssh-keygen -lf "
+            "/etc/ssh/ssh_host_ed25519_key.pub, typed there), and try again",
+            id="host-key-unknown",
+        ),
     ),
     (
         ("Permission denied", "Too many authentication failures", "No supported authentication"),
-        RecordingError,
-        "the board refuses us: it accepts no key of ours for that user, or has no such user; "
-        "passwords are never asked for here. Put a key there (ssh-copy-id USER@BOARD) or load it "
-        "(ssh-add), until ssh USER@BOARD logs in without a question",
+        RecordingError(
+            "the board refuses us: it accepts no key of ours for that user, or has no such user; "
+            "passwords are never asked for here. Put a key there (ssh-copy-id USER@BOARD) or load it "
+            "(ssh-add), until ssh USER@BOARD logs in without a question",
+            id="key-refused",
+        ),
     ),
     (
         ("Could not resolve hostname",),
-        ConnectionLostError,
-        "the board's name cannot be resolved (DNS, ~/.ssh/config): check it, or use its address",
+        ConnectionLostError(
+            "the board's name cannot be resolved (DNS, ~/.ssh/config): check it, or use its address",
+            id="name-not-resolved",
+        ),
     ),
     (
         ("Connection refused",),
-        ConnectionLostError,
-        "the board refuses the connection: it is on, but no ssh server listens at that port "
-        "(sudo systemctl start ssh)",
+        ConnectionLostError(
+            "the board refuses the connection: it is on, but no ssh server listens at that port "
+            "(sudo systemctl start ssh)",
+            id="no-ssh-server",
+        ),
     ),
     (
         ("No route to host", "Network is unreachable", "Host is down"),
-        ConnectionLostError,
-        "the board cannot be reached: is it on, and in the same network?",
+        ConnectionLostError(
+            "the board cannot be reached: is it on, and in the same network?",
+            id="unreachable",
+        ),
     ),
     (
         ("timed out", "not responding"),
-        ConnectionLostError,
-        "the board does not answer (timed out): is it on, and in the same network?",
+        ConnectionLostError(
+            "the board does not answer (timed out): is it on, and in the same network?",
+            id="no-answer",
+        ),
     ),
     (
         ("Bad owner or permissions", "Bad configuration option", "Can't open user config"),
-        RecordingError,
-        "ssh does not accept its configuration here: see what `ssh USER@BOARD` says",
+        RecordingError(
+            "ssh does not accept its configuration here: see what `ssh USER@BOARD` says",
+            id="ssh-configuration",
+        ),
     ),
     (
         ("Unable to negotiate",),
-        RecordingError,
-        "the board and this ssh have no algorithm in common: see what `ssh USER@BOARD` says",
+        RecordingError(
+            "the board and this ssh have no algorithm in common: see what `ssh USER@BOARD` says",
+            id="no-common-algorithm",
+        ),
     ),
 )
 
@@ -481,12 +503,17 @@ def _nameless(text: str, address: Address) -> str:
     return re.sub(r"(?<!\w)/[^\s:\"']+", "…", text)
 
 
-def _cannot_store(finished: Finished) -> str:
+def _cannot_store(finished: Finished) -> RecordingError:
     errors = finished.errors.decode(errors="replace")
     # GNU tar says "Wrote only 512 of 10240 bytes" where the disk fills within a block.
     if any(words in errors for words in ("No space left", "Wrote only", "quota")):
-        return "the board's disk is full: make room there, or name another folder (folder=DIR)"
-    return f"files cannot be written on the board: {finished.last_error}"
+        return RecordingError(
+            "the board's disk is full: make room there, or name another folder (folder=DIR)",
+            id="remote-disk-full",
+        )
+    return RecordingError(
+        f"files cannot be written on the board: {finished.last_error}", id="remote-write-failed"
+    )
 
 
 def _read_list(listed: str) -> tuple[dict[str, tuple[str, int]], list[str]]:

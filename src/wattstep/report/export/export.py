@@ -68,7 +68,9 @@ def export_run(
     _refuse(target, form, force)
     opened = run if isinstance(run, RunReport) else load(run)
     if isinstance(opened, RunReport) and not form.of_figures:
-        raise InvalidValueError(f"--to {to}: a run that was never recorded has no timeline")
+        raise InvalidValueError(
+            f"--to {to}: a run that was never recorded has no timeline", id="no-timeline"
+        )
     if _is_file(form, target):
         with _whole_file(target, force) as file, _packed(file, form, target) as out:
             written = _writer(form.file)(opened, out, show)
@@ -98,7 +100,9 @@ def format_of(name: str) -> ExportFormat:
         InvalidValueError: There is none.
     """
     if name not in FORMATS:
-        raise InvalidValueError(f"--to {name!r}: there are {', '.join(FORMATS)}")
+        raise InvalidValueError(
+            f"--to {name!r}: there are {', '.join(FORMATS)}", id="unknown-format"
+        )
     return FORMATS[name]
 
 
@@ -147,20 +151,27 @@ def _writer(name: str) -> Callable[[Any, Any, Progress], Written]:
 def _refuse(target: Path, form: ExportFormat, force: bool) -> None:
     """Says before any work that a path is taken, or no path for this."""
     if (target / "run.json").exists():
-        raise ExportError(f"{target} is a run: choose another path with -o")
+        raise ExportError(f"{target} is a run: choose another path with -o", id="export-is-a-run")
     if target.parent.exists() and not target.parent.is_dir():
-        raise ExportError(f"{target.parent} is no folder: choose another path with -o")
+        raise ExportError(
+            f"{target.parent} is no folder: choose another path with -o", id="export-not-a-folder"
+        )
     if not form.packed and target.suffix in (".gz", ".zip"):
         raise InvalidValueError(f"-o {target}: it is {form.words}, and is not packed")
     if not os.path.lexists(target):
         return
     if not force:
-        raise ExportError(f"{target} exists already: choose another path with -o, or --force")
+        raise ExportError(
+            f"{target} exists already: choose another path with -o, or --force", id="export-exists"
+        )
     if _is_file(form, target) and target.is_dir():
-        raise ExportError(f"{target} is a folder: choose another path with -o")
+        raise ExportError(
+            f"{target} is a folder: choose another path with -o", id="export-is-a-folder"
+        )
     if not _is_file(form, target) and (others := _others(target)):
         raise ExportError(
-            f"{target} holds {others[0]!r}, which is no export: choose another path with -o"
+            f"{target} holds {others[0]!r}, which is no export: choose another path with -o",
+            id="not-an-export",
         )
 
 
@@ -229,7 +240,9 @@ def _beside(target: Path) -> Iterator[Path]:
         workspace = Path(tempfile.mkdtemp(prefix=".wattstep-export-", dir=target.parent))
         yield workspace
     except OSError as error:
-        raise ExportError(f"{target} cannot be written: {error.strerror or error}") from error
+        raise ExportError(
+            f"{target} cannot be written: {error.strerror or error}", id="export-failed"
+        ) from error
     finally:
         if workspace is not None:
             shutil.rmtree(workspace, ignore_errors=True)

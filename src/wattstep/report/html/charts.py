@@ -174,7 +174,7 @@ def stack(bars: Sequence[Bar]) -> Chart | None:
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
-            "insidetextfont": {"color": "--ink" if _uncertain(bar) else "--on-bar"},
+            "insidetextfont": {"color": "--ink" if _pale(bar) else "--on-bar"},
             "hovertext": [hover_of(bar)],
             "hoverinfo": "text",
         }
@@ -236,6 +236,11 @@ def marker_of(bars: Sequence[Bar]) -> dict[str, Any]:
         "pattern": {"shape": shapes, "size": 6, "solidity": 0.35},
         "line": {"color": [bar.color for bar in bars], "width": 1},
     }
+
+
+def _pale(bar: Bar) -> bool:
+    """True if white words on it cannot be read."""
+    return bar.color == "--idle" or _uncertain(bar)
 
 
 def _uncertain(bar: Bar) -> bool:

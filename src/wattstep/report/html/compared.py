@@ -34,6 +34,7 @@ class ComparedSection:
         warnings: Caveats of the comparison.
         tables: With their headings.
         refusal: Why nothing is compared, or "".
+        one_configuration: True if it is because the runs repeat each other.
     """
 
     sides: Sequence[tuple[str, str]] = ()
@@ -41,6 +42,7 @@ class ComparedSection:
     warnings: Sequence[str] = ()
     tables: Sequence[tuple[str, Table]] = ()
     refusal: str = ""
+    one_configuration: bool = False
 
 
 def compared_section(processes: Sequence[Process]) -> ComparedSection | None:
@@ -53,7 +55,8 @@ def compared_section(processes: Sequence[Process]) -> ComparedSection | None:
     if len(by) == 1:
         return ComparedSection(
             refusal=f"These {len(processes)} runs are of one configuration: there is nothing to "
-            "compare them with. Their spread is in the intervals of the figures above."
+            "compare them with. Each interval is of one of them; how they differ shows side by side.",
+            one_configuration=True,
         )
     try:
         sides = by_choice({one: [each.path for each in members] for one, members in by.items()})

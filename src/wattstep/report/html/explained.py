@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wattstep.insight.advise.advice import Advice
 from wattstep.insight.advise.section import AdviceSection
@@ -25,7 +26,13 @@ def sections_of(run: Run) -> Sequence[Section] | Missing:
             f"{count:,} operations were recorded one by one, and to explain them takes a while: "
             f"wattstep explain {run.path.name}"
         )
-    return tuple(explain(run))
+    return tuple(_without_place(section, run) for section in explain(run))
+
+
+def _without_place(section: Section, run: Run) -> Section:
+    """Commands with the run's name alone: pages get shared, and where it lay is nobody's business."""
+    sentences = [text.replace(str(run.path), run.path.name) for text in section.sentences]
+    return replace(section, sentences=tuple(sentences))
 
 
 def variables_of(sections: Sequence[Section] | Missing, plots: Plots) -> dict[str, object] | None:

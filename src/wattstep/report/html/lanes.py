@@ -13,6 +13,7 @@ from markupsafe import Markup
 from wattstep.report.html.charts import color_of, phases_of
 from wattstep.report.html.page import packed, packed_json
 from wattstep.report.values import brief, plain, quantity
+from wattstep.report.wording import begun
 from wattstep.run.lanes import Lane, OperationLanes, StepLane
 from wattstep.run.three_steps import SHOWN
 from wattstep.run.timeline import Timeline
@@ -69,7 +70,7 @@ def lanes_section(id: str, timeline: Timeline | None, budget: int = BUDGET) -> D
         "id": f"{id}-lanes",
         "document": packed_json(encoded.document),
         "blobs": {f"{id}-lanes-{part}": Markup(text) for part, text in encoded.blobs.items()},
-        "notes": [plain(note) for note in encoded.notes],
+        "notes": [f"{begun(plain(note))}." for note in encoded.notes],
         "steps": len(timeline.steps.index),
         "operations": len(timeline.operations.start_ns),
         "zooms": list(encoded.document["zooms"]),

@@ -117,6 +117,7 @@ def _group(footprints: Sequence[Footprint], plots: Plots) -> dict[str, Any]:
         "highest": memory_tables.highest_rows(footprints),
         "stages": memory_tables.stage_rows(footprints),
         "device_stages": memory_tables.device_rows(footprints),
+        "cache": memory_tables.cache_rows(footprints),
         "notes": memory_tables.notes(footprints),
     }
 

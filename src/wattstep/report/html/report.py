@@ -32,7 +32,7 @@ from wattstep.report.html.page import (
 from wattstep.report.html.paper.readings import Readings, reading
 from wattstep.report.html.paper.section import paper_section
 from wattstep.report.html.run import rankings, run_section
-from wattstep.report.html.shared import told_once
+from wattstep.report.html.shared import reasons_of, reasons_once, told_once, without_notes
 from wattstep.report.located import located
 from wattstep.report.several import related, summary_of_all
 from wattstep.report.tables import table
@@ -83,11 +83,13 @@ class Unreadable:
         path: Its name.
         reason: Why, in words.
         failure: Text of the exception, where one is the cause; "" where the run is damaged.
+        id: Of the error, where the run is damaged.
     """
 
     path: str
     reason: str
     failure: str = ""
+    id: str = ""
 
 
 def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reported | Unreadable:
@@ -101,7 +103,7 @@ def read_run(path: Path, state: str = "", *, explained: bool = False) -> Reporte
     try:
         return _reported(load(path), state, explained)
     except DamagedRunError as error:
-        return Unreadable(path=plain(path.name), reason=plain(error))
+        return Unreadable(path=plain(path.name), reason=plain(error), id=error.id)
     except Exception as error:
         reason = plain(contained(error))
         return Unreadable(path=plain(path.name), reason=f"it failed: {reason}", failure=reason)
@@ -161,18 +163,24 @@ def render_report(
     note_failures(runs, unreadable, failures)
     plots = Plots()
     reports = [located(run.report, f"/runs/{number}") for number, run in enumerate(runs)]
-    processes = [run.process for run in runs if run.process is not None]
+    # Whether unrelated networks differ nobody asks.
+    processes = [run.process for run in runs if run.process is not None and related(reports)]
     compared = failures.guard("comparison", lambda: compared_section(processes), None)
-    answered = compared is not None and len(compared.sides) == _TWO and not compared.refusal
+    answered = compared is not None and (
+        compared.one_configuration or (len(compared.sides) == _TWO and not compared.refusal)
+    )
     overview = None
     if len(runs) > 1:
         overview = failures.guard("side by side", lambda: _overview(reports, plots, answered), None)
     sections = [
         {
             **run_section(f"run-{number}", report, plots, failures),
+            "title": title,
             "explained": variables_of(run.explained, plots),
         }
-        for number, (report, run) in enumerate(zip(reports, runs, strict=True), start=1)
+        for number, (title, report, run) in enumerate(
+            zip(wording.titles(reports), reports, runs, strict=True), start=1
+        )
     ]
 
     def figures_of_paper() -> dict[str, Any] | None:
@@ -185,7 +193,6 @@ def render_report(
     render = partial(
         template("report.html").render,
         title=_page_title(reports, daily),
-        overview=overview,
         paper=failures.guard("the paper's figures", figures_of_paper, None),
         compared=compared,
         unreadable=unreadable,
@@ -194,7 +201,7 @@ def render_report(
         style=Markup(own_file("report.css") + own_file("lanes.css")),
         code=code_of(plots, *(LANES_SCRIPTS if any(run.timeline for run in runs) else ())),
     )
-    return _within_size([run.timeline for run in runs], sections, render, failures)
+    return _within_size([run.timeline for run in runs], sections, overview, render, failures)
 
 
 def note_failures(
@@ -209,9 +216,27 @@ def note_failures(
             failures.add(each.path, each.failure)
 
 
+def _once(
+    sections: Sequence[Mapping[str, Any]], overview: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Variables of the template for the runs, each thing told in one place."""
+    if len(sections) < 2:
+        runs = [reasons_once(each, set()) for each in sections]
+        return {"runs": runs, "shared": None, "overview": overview}
+    shared, left = told_once(sections)
+    notes: set[str] = set()
+    above = reasons_of(shared)
+    if overview is not None:
+        overview = {**overview, "table": without_notes(overview["table"], above, notes)}
+    shared = reasons_once(shared, notes)
+    runs = [reasons_once(each, notes, above) for each in left]
+    return {"runs": runs, "shared": shared, "overview": overview}
+
+
 def _within_size(
     timelines: Sequence[Timeline | None],
     sections: Sequence[Mapping[str, Any]],
+    overview: Mapping[str, Any] | None,
     render: Callable[..., str],
     failures: Failures,
 ) -> str:
@@ -227,8 +252,7 @@ def _within_size(
             )
         ]
         failed = [(plain(one.part), plain(one.reason)) for one in failures]
-        shared, each = told_once(whole) if len(whole) > 1 else (None, whole)
-        page = render(runs=each, shared=shared, failures=failed)
+        page = render(**_once(whole, overview), failures=failed)
         over = len(page) - MOST_CHARACTERS
         if over <= 0 or budget <= LEAST_BUDGET:
             return page
@@ -247,7 +271,7 @@ def _page_title(reports: Sequence[RunReport], daily: Sequence[DailyReport]) -> s
 
 
 def _overview(reports: Sequence[RunReport], plots: Plots, answered: bool) -> dict[str, Any]:
-    """The runs beside each other; which is best in words, unless a comparison has answered that."""
+    """The runs beside each other; which is best in words, unless a comparison has answered that, or need not."""
     sides = wording.side_by_side(reports)
     rows = [
         {"run": title, "engine": report.engine, "machine": machines.short(report.device), **metrics}
@@ -263,7 +287,7 @@ def _overview(reports: Sequence[RunReport], plots: Plots, answered: bool) -> dic
         if len({row[key] for row in rows}) > 1
     }
     return {
-        "summary": summary_of_all(reports)[: 1 if answered else None],
+        "summary": summary_of_all(reports, answers=not answered),
         "table": table(rows, {"run": "Run", **differing}, labels),
         # Bars beside each other rank: runs of unrelated networks are not.
         "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots)

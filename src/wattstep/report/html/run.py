@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import beside, divisions, named_layers
+from wattstep.report.divisions import beside, divisions, named_layers, spoken_layer
 from wattstep.report.html import charts
 from wattstep.report.html.flame import flame_chart
 from wattstep.report.html.learning import learning_charts
@@ -69,6 +69,7 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
         "cores": (lambda: _cores(metrics), None),
         "memory": (lambda: _memory(metrics, plots), None),
         "rails": (lambda: _rails(report, plots), None),
+        "roles": (lambda: _roles(report), None),
         "conditions": (lambda: _conditions(report), None),
         "recording": (lambda: _recording(report), []),
         "facts": (lambda: _facts(report), []),
@@ -126,7 +127,8 @@ def _costliest(report: RunReport) -> dict[str, Any] | None:
 
 
 def _cost(row: CostRow, what: str) -> tuple[str, Shown]:
-    texts = (row.layer,) if not row.name else (row.name, row.layer, row.phase)
+    layer = spoken_layer(row.layer)
+    texts = (layer,) if not row.name else (row.name, layer, row.phase)
     return plain(" · ".join(text for text in texts if text)), show(row.figures[what])
 
 
@@ -352,6 +354,15 @@ def _rails(report: RunReport, plots: Plots) -> dict[str, Any] | None:
         "table": table([*first, *rows], {"rail": "Rail"}, {"energy": "Energy"}),
         "plots": rankings(rows, "rail", {"energy": wording.label(of)}, plots),
     }
+
+
+def _roles(report: RunReport) -> dict[str, Any] | None:
+    """The rails for the first screen, where their sum misleads."""
+    rails = conditions.rails(report)
+    if rails is None:
+        return None
+    rows = [(name, show(figure), role) for name, figure, role in rails.roles]
+    return {"rows": rows, "idle": rails.idle, "sum": rails.sum}
 
 
 def _lone_total(report: RunReport) -> tuple[str, str]:

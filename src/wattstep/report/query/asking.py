@@ -179,7 +179,7 @@ def translated() -> Iterator[None]:
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
         if "interrupt" in str(error).lower() and not isinstance(error, duckdb.BinderException):
             raise KeyboardInterrupt from error
-        raise InvalidValueError(spoken(error)) from error
+        raise InvalidValueError(spoken(error), id="query-failed") from error
 
 
 def _damaged(sql: str, runs: Sequence[QueriedRun]) -> dict[str, str]:

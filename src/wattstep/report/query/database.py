@@ -88,12 +88,16 @@ class Database:
         try:
             statements = self.connection.extract_statements(sql)
         except (self._duckdb.Error, ValueError) as error:
-            raise InvalidValueError(spoken(error)) from error
+            raise InvalidValueError(spoken(error), id="query-failed") from error
         if len(statements) != 1:
-            raise InvalidValueError(f"one SELECT is wanted, not {len(statements)} statements")
+            raise InvalidValueError(
+                f"one SELECT is wanted, not {len(statements)} statements", id="not-a-select"
+            )
         kind = statements[0].type
         if kind != self._duckdb.StatementType.SELECT or self._writes(sql):
-            raise InvalidValueError("one SELECT is wanted: queries read, and change nothing")
+            raise InvalidValueError(
+                "one SELECT is wanted: queries read, and change nothing", id="not-a-select"
+            )
 
     def _writes(self, sql: str) -> bool:
         """True if a parenthesis begins with a statement that writes."""

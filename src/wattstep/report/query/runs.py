@@ -74,7 +74,7 @@ def find_runs(folders: Sequence[Path]) -> list[QueriedRun]:
     named: dict[Path, tuple[str, str]] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise DamagedRunError(f"{folder}: there is no such folder")
+            raise DamagedRunError(f"{folder}: there is no such folder", id="no-such-store")
         for run in _runs_below(folder, 0):
             below = folder.name or str(folder) if run == folder else str(run.relative_to(folder))
             named.setdefault(run.resolve(), (below, str(run)))

@@ -41,6 +41,9 @@ def print_footprints(footprints: Sequence[Footprint], console: Console, full: bo
         device = memory_tables.device_rows(group)
         if device and full:
             _print("Most memory of the GPU held by torch, by stage", device, group, console)
+        cache = memory_tables.cache_rows(group)
+        if cache and full:
+            _print("Kept free by the GPU's allocator when most is in use", cache, group, console)
         for note in memory_tables.notes(group):
             console.print(Padding(Text(note), (0, 0, 0, 2)))
     console.print(Padding(Text(BYTES_NOTE if full else BYTES_NOTE + MORE), (0, 0, 0, 2)))

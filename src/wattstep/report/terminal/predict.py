@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.predict import Prediction, Predictor
+from wattstep.predict import CpuPredictor, Prediction, Predictor
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -27,7 +27,7 @@ ROWS = (
 
 def print_predictions(
     title: str,
-    predictor: Predictor,
+    predictor: Predictor | CpuPredictor,
     predictions: Sequence[Prediction],
     console: Console,
     *,
@@ -80,8 +80,30 @@ def _fits(one: Prediction) -> str:
     return f"yes, {percent:.0f} %" if percent >= 50 else f"no, {100 - percent:.0f} %"
 
 
+def _heat(one: Prediction) -> list[str]:
+    """How warm the device gets, when it throttles, and what a battery lasts for; nothing where it is not known."""
+    if one.steady_temperature.value is None:
+        return []
+    line = (
+        f"A training of batch {one.batch_size:,} that lasts ends at {_cell(one.steady_temperature)}"
+    )
+    chance = one.heat.throttles
+    if one.time_to_throttle.value is not None:
+        line += f", throttled after {_cell(one.time_to_throttle)}"
+        if one.sustained_step_time.value is not None:
+            line += f"; a step then takes {_cell(one.sustained_step_time)}"
+    elif chance >= 0.05:
+        line += f"; it rather does not throttle ({100 * chance:.0f} % that it does)"
+    else:
+        line += " and does not throttle"
+    lines = [f"{line}."]
+    if one.samples_per_battery.value is not None:
+        lines.append(f"A full battery trains {_cell(one.samples_per_battery)}.")
+    return lines
+
+
 def _notes(
-    predictor: Predictor,
+    predictor: Predictor | CpuPredictor,
     predictions: Sequence[Prediction],
     largest: tuple[int | None, int | None],
 ) -> list[str]:
@@ -107,7 +129,14 @@ def _notes(
     shares |= {name: float(costs["share"]) for name, costs in last.unattributed.items()}
     largest_shares = sorted(shares.items(), key=lambda item: -item[1])[:LARGEST_KINDS]
     goes = ", ".join(f"{name} {100 * share:.0f} %" for name, share in largest_shares)
-    lines.append(f"At batch {predictions[-1].batch_size:,} time goes to: {goes}.")
+    total = predictions[-1].time.total
+    by_phase = ", ".join(
+        f"{phase} {100 * seconds / total:.0f} %"
+        for phase, seconds in predictions[-1].time.phases.items()
+    )
+    lines.append(
+        f"At batch {predictions[-1].batch_size:,} time goes to: {goes}; by phase {by_phase}."
+    )
     if predictor.fitted.checked and not all(one.within for one in predictions):
         rests = "Intervals are estimates: no prediction of such a training was ever checked."
     elif predictor.fitted.checked:
@@ -115,6 +144,7 @@ def _notes(
     else:
         rests = "Intervals are estimates: no prediction for this device was ever checked."
     lines.append(f"{rests} Fitted to {predictor.fitted.fitted}.")
+    lines += _heat(predictions[-1])
     for one in predictions:
         reason = one.energy_per_step.reason
         if reason:

@@ -194,7 +194,8 @@ def _print_unattributed(report: RunReport, console: Console, said: set[str]) -> 
 
 
 def _print_conditions(report: RunReport, console: Console, said: set[str]) -> None:
-    _print_list("Conditions", conditions.sentences(report), console, said)
+    lines = [*conditions.sentences(report), *conditions.counted_twice(report)]
+    _print_list("Conditions", lines, console, said)
     _print_texts(conditions.stretches(report), console, _MOST_STRETCHES)
     _print_texts(conditions.power_channels(report), console)
 

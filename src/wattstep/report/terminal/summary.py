@@ -13,8 +13,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
-from wattstep.report import machines, wording
-from wattstep.report.divisions import Part, divisions, named_layers
+from wattstep.report import conditions, machines, wording
+from wattstep.report.divisions import Part, divisions, named_layers, spoken_layer
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES
@@ -58,7 +58,7 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _bars, _costliest):
+    for part in (_head, _figures, _bars, _rails, _costliest):
         made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
@@ -163,6 +163,21 @@ def _bars(report: RunReport, console: Console) -> Grid | None:
     return grid if grid.rows else None
 
 
+def _rails(report: RunReport, console: Console) -> Group | None:
+    """What each rail feeds and what the idle device takes, where the sum of the rails misleads."""
+    rails = conditions.rails(report)
+    if rails is None:
+        return None
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(overflow="fold")
+    for name, figure, role in rails.roles:
+        grid.add_row(brief(name), show(figure).value, role)
+    lines = [Text(line) for line in (rails.sum, rails.idle) if line]
+    return Group(grid, *lines)
+
+
 def _foldable(parts: Sequence[Part]) -> Sequence[Part]:
     """The parts, those that a bar hardly shows as one: a result is one screen."""
     large = [part for part in parts if part.share >= SMALL]
@@ -214,7 +229,9 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
     labels = ["top layer"] * len(layers) + ["costliest"] + [""] * len(rows)
     for label, row in zip(labels, (*layers, *rows), strict=False):
         place = ", ".join(
-            brief(part) for part in (row.layer, row.phase) if part and not part.startswith("(")
+            brief(part)
+            for part in (spoken_layer(row.layer), row.phase)
+            if part and not part.startswith("(")
         )
         name = f"{brief(row.name)} ({place})" if row.name and place else brief(row.name) or place
         figures = [row.figures.figure(key) for key in ("time", "share", "energy")]

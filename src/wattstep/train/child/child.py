@@ -38,6 +38,7 @@ class Ending:
         pid: Its number.
         error: Message of its error, or None.
         kind: Name of the error's class, where it says so.
+        id: Which refusal the error is, where it says so.
         problem: Why its run ended early, or None.
         interrupted: Whether the user stopped it.
         steps: Of its last news.
@@ -52,6 +53,7 @@ class Ending:
     pid: int = 0
     error: str | None = None
     kind: str | None = None
+    id: str | None = None
     problem: str | None = None
     interrupted: bool = False
     steps: int = 0
@@ -60,6 +62,10 @@ class Ending:
     hung: bool = False
     full: bool = False
     starved: str | None = None
+
+    def document(self) -> dict[str, str | None]:
+        """Which error of ours it ended with, for `error_of`."""
+        return {"id": self.id, "kind": self.kind}
 
 
 class GuardedChild:
@@ -129,6 +135,7 @@ class GuardedChild:
             ending.steps = max(ending.steps, news["progress"]["steps"])
         ending.error = news.get("error") or ending.error
         ending.kind = news.get("kind") or ending.kind
+        ending.id = news.get("id") or ending.id
         ending.problem = news.get("problem") or ending.problem
 
     def _look(self, silent_s: float) -> None:

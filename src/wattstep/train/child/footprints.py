@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
-from wattstep.errors import RecordingError, WattstepError
-from wattstep.schema.processes import ChildNews, ends_with_us
+from wattstep.errors import RecordingError, WattstepError, error_of
+from wattstep.schema.processes import ChildNews, ends_with_us, refusal_news
 from wattstep.train.child.child import Ending, GuardedChild, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.verdict import judge
@@ -101,9 +101,11 @@ def conclude(news: News, ending: Ending, cage: Cage, output: str, began_s: float
         failed = Stage(name=news.stage, failed=words)
         return replace(news.life, stages=(*news.life.stages, failed))
     if ending.error is not None:
-        raise WattstepError(ending.error)
+        raise error_of(ending.document(), ending.error)
     if status != "trained":
-        raise RecordingError(f"measuring came to no end in the stage {news.stage!r}: {reason}")
+        raise RecordingError(
+            f"measuring came to no end in the stage {news.stage!r}: {reason}", id="measuring-ended"
+        )
     return news.life
 
 
@@ -117,6 +119,6 @@ def main() -> int:
     try:
         measure(FootprintSettings(**json.loads(sys.argv[2])), say)
     except WattstepError as error:
-        say({"error": str(error), "kind": type(error).__name__})
+        say(refusal_news(error))
         return 2
     return 0

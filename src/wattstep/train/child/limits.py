@@ -49,11 +49,15 @@ def parse_size(text: str, option: str = "--memory-limit") -> int:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?\s*", text.lower())
     if match is None:
-        raise InvalidValueError(f"{option} {text!r}: a size is wanted, e.g. 8GiB, 512MiB or 8GB")
+        raise InvalidValueError(
+            f"{option} {text!r}: a size is wanted, e.g. 8GiB, 512MiB or 8GB", id="malformed-size"
+        )
     number, unit, binary = match.groups()
     size = int(float(number) * (1024 if binary else 1000) ** _UNITS.get(unit or "", 0))
     if size < _LEAST:
-        raise InvalidValueError(f"{option} {text}: no process starts in less than 16MiB")
+        raise InvalidValueError(
+            f"{option} {text}: no process starts in less than 16MiB", id="out-of-range"
+        )
     return size
 
 

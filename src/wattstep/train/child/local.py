@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
-from wattstep.errors import DeviceFaultError, RecordingError, UnrecordedInterrupt, WattstepError
+from wattstep.errors import RecordingError, UnrecordedInterrupt, error_of
 from wattstep.schema.processes import ChildNews
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
@@ -96,8 +96,7 @@ def train_in_child(
     error = ending.starved or error
     if error is not None:
         advice = f" (the run up to then: {out})" if Path(out, "run.json").exists() else ""
-        kind = DeviceFaultError if ending.kind == DeviceFaultError.__name__ else WattstepError
-        raise kind(error + advice)
+        raise error_of(ending.document(), error + advice)
     if ending.code != 0:
         why = f": memory ran out ({limit.described})" if killed_for_memory and limit else ""
         raise RecordingError(_ended(ending.code, out, why))

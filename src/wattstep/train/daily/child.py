@@ -12,13 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from wattstep import engines
-from wattstep.errors import RecordingError, WattstepError
-from wattstep.schema.processes import ChildNews, child_command, ends_with_us, listen, outwait
+from wattstep.errors import RecordingError, WattstepError, error_of
+from wattstep.schema.processes import (
+    ChildNews,
+    child_command,
+    ends_with_us,
+    listen,
+    outwait,
+    refusal_news,
+)
+from wattstep.train.child.watchdog import LOOK_EVERY_S, Watchdog, find_watchdog
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
 from wattstep.train.daily.pretraining import pretrain
 from wattstep.train.failing import news_of
 
+_GOES_ON = "the days that were done are kept: the same command goes on"
 News = Callable[[ChildNews], None]
 
 
@@ -29,15 +38,24 @@ def train_daily(folder: DailyFolder, sizes: Sequence[int], on_news: News) -> Non
         WattstepError: A part failed.
         KeyboardInterrupt: The user stopped it.
     """
+    settings = folder.settings()
     if folder.server() is None:
-        run_part(folder, None, on_news)
+        run_part(folder, None, on_news, find_watchdog(settings.processor))
     for size in sizes:
-        if len(folder.days(size)) <= folder.settings().days:
-            run_part(folder, size, on_news)
+        if len(folder.days(size)) <= settings.days:
+            run_part(folder, size, on_news, find_watchdog(settings.processor))
 
 
-def run_part(folder: DailyFolder, batch_size: int | None, on_news: News) -> None:
+def run_part(
+    folder: DailyFolder, batch_size: int | None, on_news: News, watchdog: Watchdog | None = None
+) -> None:
     """Pre-trains (no batch size) or trains the days of a batch size, in a child process.
+
+    Args:
+        folder: Of the training.
+        batch_size: See above.
+        on_news: Told what the child says.
+        watchdog: Ends the child before the machine's memory runs out; None: none is needed.
 
     Raises:
         WattstepError: The child failed; with its error, or how it ended.
@@ -53,26 +71,34 @@ def run_part(folder: DailyFolder, batch_size: int | None, on_news: News) -> None
         )
     finally:
         os.close(writing)
-    errors: list[str] = []
+    errors: list[ChildNews] = []
+    starved: list[str] = []
 
     def hear(news: ChildNews) -> None:
         if "error" in news:
-            errors.append(str(news["error"]))
+            errors.append(news)
         else:
             on_news(news)
 
+    def look(silent_s: float) -> None:
+        reason = None if watchdog is None or starved else watchdog.look()
+        if reason is not None:
+            starved.append(reason)
+            child.kill()
+
+    every = {} if watchdog is None else {"every_s": LOOK_EVERY_S}
     with ends_with_us(child):
-        stopped = listen(reading, hear)
+        stopped = listen(reading, hear, look, **every)
         code = outwait(child)
     if stopped or code == 130:
         raise KeyboardInterrupt
+    if starved:
+        raise WattstepError(f"{starved[0]}; {_GOES_ON}")
     if errors:
-        raise WattstepError(errors[-1])
+        raise error_of(errors[-1], str(errors[-1]["error"]))
     if code != 0:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise RecordingError(
-            f"the training process {how}; the days that were done are kept: the same command goes on"
-        )
+        raise RecordingError(f"the training process {how}; {_GOES_ON}")
 
 
 def main() -> int:
@@ -94,7 +120,7 @@ def main() -> int:
         else:
             train_days(folder.settings(), folder, asked["batch_size"], tell)
     except WattstepError as error:
-        tell({"error": str(error)})
+        tell(refusal_news(error))
         return 2
     except KeyboardInterrupt:
         return 130

@@ -152,7 +152,8 @@ def _check_data(folder: DailyFolder, data: DataFacts) -> None:
         raise InvalidValueError(
             f"the server's model was trained on {known['name']} (SHA-256 {known['sha256'][:12]}), "
             f"the data are now {data.name} ({data.sha256[:12]}): give the same --data, or choose "
-            "another --out"
+            "another --out",
+            id="other-data",
         )
 
 

@@ -81,7 +81,9 @@ class DailyFolder:
         if not self.path.exists() or (self.path / SETTINGS).exists():
             return
         if not self.path.is_dir() or any(path.name != LOCK for path in self.path.iterdir()):
-            raise InvalidValueError(f"{self.path} holds something else: choose another --out")
+            raise InvalidValueError(
+                f"{self.path} holds something else: choose another --out", id="not-a-daily-folder"
+            )
 
     def _settle(self, document: dict[str, Any]) -> None:
         """Writes the settings, where there are not others that count."""
@@ -93,7 +95,8 @@ class DailyFolder:
             if other and self.server() is not None:
                 raise InvalidValueError(
                     f"{self.path} holds a daily training with another {', '.join(other)}: "
-                    "choose another --out, or remove it first"
+                    "choose another --out, or remove it first",
+                    id="other-settings",
                 )
         write(self.path / SETTINGS, document)
 
@@ -157,7 +160,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_plain(path))
     except (OSError, ValueError) as error:
-        raise DamagedRunError(f"{path} cannot be read: {error}") from error
+        raise DamagedRunError(f"{path} cannot be read: {error}", id="unreadable-daily") from error
     if not isinstance(document, dict):
         raise DamagedRunError(f"{path} does not hold what it should")
     return document

@@ -45,7 +45,8 @@ def prepare(
         raise InvalidValueError(
             f"{settings.workload} does not sort samples into classes on {settings.engine}: daily "
             "training needs a workload of image classification or the like, and an engine that "
-            "restricts it to a day's samples; see wattstep suite"
+            "restricts it to a day's samples; see wattstep suite",
+            id="no-classes",
         )
     return trainer, classifier, split(settings, *classifier.samples)
 

@@ -49,7 +49,7 @@ class DailySettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(
-                    f"--{name.replace('_', '-')} {value}: it must be at least 1"
+                    f"--{name.replace('_', '-')} {value}: it must be at least 1", id="out-of-range"
                 )
         check_engine(
             self.engine, self.processor, self.precision,
@@ -57,13 +57,19 @@ class DailySettings:
         )  # fmt: skip
         if self.rate_rule not in RATE_RULES:
             known = ", ".join(RATE_RULES)
-            raise InvalidValueError(f"--rate-rule {self.rate_rule}: there are {known}")
+            raise InvalidValueError(
+                f"--rate-rule {self.rate_rule}: there are {known}", id="unknown-rate-rule"
+            )
         if Goal.parse(self.pretrain).measure != "accuracy":
-            raise InvalidValueError(f"--pretrain {self.pretrain}: write accuracy=0.6")
+            raise InvalidValueError(
+                f"--pretrain {self.pretrain}: write accuracy=0.6", id="malformed-goal"
+            )
         if self.pretrain_seconds <= 0:
-            raise InvalidValueError("--pretrain-seconds must be above 0")
+            raise InvalidValueError("--pretrain-seconds must be above 0", id="out-of-range")
         if self.data_dir is not None and not Path(self.data_dir).is_dir():
-            raise InvalidValueError(f"--data {self.data_dir}: there is no such folder")
+            raise InvalidValueError(
+                f"--data {self.data_dir}: there is no such folder", id="no-such-folder"
+            )
         parse_power_model(self.power_model)
 
     def preparation(self, batch_size: int) -> Preparation:

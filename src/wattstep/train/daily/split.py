@@ -40,10 +40,13 @@ def split(settings: DailySettings, samples: int, held_out: int) -> Split:
     if samples - new < SERVER_BATCH:
         raise InvalidValueError(
             f"{settings.days} days of {settings.images_per_day} images are {new} samples; the data "
-            f"has {samples}, and the server needs {SERVER_BATCH}: choose fewer --days or images"
+            f"has {samples}, and the server needs {SERVER_BATCH}: choose fewer --days or images",
+            id="too-few-samples",
         )
     if not held_out:
-        raise InvalidValueError("this data has no held-out samples to judge the model by")
+        raise InvalidValueError(
+            "this data has no held-out samples to judge the model by", id="no-held-out-samples"
+        )
     draw = random.Random(settings.seed)
     order = draw.sample(range(samples), samples)
     server, rest = order[new:], order[:new]

@@ -90,11 +90,13 @@ def check_target(target: str | None, ambient: float | None = None) -> None:
         scheme = target.partition(":")[0]
         raise InvalidValueError(
             f"--target {scheme}:...: this training runs here, not on that device; wattstep run and "
-            "wattstep profile go there, and wattstep doctor --target shows what it can measure"
+            "wattstep profile go there, and wattstep doctor --target shows what it can measure",
+            id="trains-elsewhere",
         )
     emulated = emulated_ambient(target)
     if None not in (emulated, ambient) and emulated != ambient:
         raise InvalidValueError(
             f"--ambient {ambient:g}: the air of the emulated board has {emulated:g} °C; to change "
-            f"it, write ambient={ambient:g} among the options of --target"
+            f"it, write ambient={ambient:g} among the options of --target",
+            id="other-ambient",
         )

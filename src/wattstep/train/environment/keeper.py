@@ -121,7 +121,9 @@ class Keeper:
         self._originals.update(new)
         _save(self._file, self._originals)
         if not _send(self._guardian, new):
-            raise RecordingError("the process that puts settings back ended: nothing is changed")
+            raise RecordingError(
+                "the process that puts settings back ended: nothing is changed", id="keeper-ended"
+            )
 
     def _mend(self) -> None:
         """Puts back what an earlier sweep could not."""
@@ -133,7 +135,8 @@ class Keeper:
         except (OSError, ValueError, AttributeError) as error:
             raise RecordingError(
                 f"{self._file} cannot be used ({error}): an earlier sweep left settings of the "
-                "device changed; set them by hand, then remove the file"
+                "device changed; set them by hand, then remove the file",
+                id="unusable-restore-record",
             ) from error
         problems = put_back(originals)
         self._report(problems)
@@ -167,7 +170,9 @@ def check_state(state: DeviceState, root: Path = Path("/")) -> None:
         InvalidValueError: There is no such core, no clock driver, no nvpmodel, or no right.
     """
     if state.cores is not None and (absent := set(state.cores) - _online(root)):
-        raise InvalidValueError(f"--cores: this machine has no core {min(absent)} online")
+        raise InvalidValueError(
+            f"--cores: this machine has no core {min(absent)} online", id="no-such-core"
+        )
     if state.mode is not None and shutil.which("nvpmodel") is None:
         raise InvalidValueError("--modes needs NVIDIA's nvpmodel, which is not here")
     if state.frequency_hz is not None:
@@ -175,7 +180,8 @@ def check_state(state: DeviceState, root: Path = Path("/")) -> None:
         if not policies:
             raise InvalidValueError(
                 f"--clocks: no /{CPUFREQ}/policy*: this machine lets nobody set a clock "
-                "(virtual machines and containers usually do not)"
+                "(virtual machines and containers usually do not)",
+                id="no-clock-control",
             )
         for policy in policies:
             _clock(policy, state.frequency_hz)
@@ -228,7 +234,8 @@ def set_mode(mode: str) -> None:
     if mode not in re.split(r"[\s:]+", output):
         raise RecordingError(
             f"nvpmodel did not take mode {mode} (some need a restart of the board); it says "
-            f"{' '.join(output.split())[:80]!r}"
+            f"{' '.join(output.split())[:80]!r}",
+            id="mode-not-taken",
         )
 
 
@@ -270,7 +277,8 @@ def _clock(policy: Path, wanted_hz: float) -> float:
     if clock is None or wanted_hz > high * 1.01:
         raise InvalidValueError(
             f"--clocks {wanted_hz / 1e6:g}MHz: {policy.name} goes from {low / 1e6:g} to "
-            f"{high / 1e6:g} MHz"
+            f"{high / 1e6:g} MHz",
+            id="out-of-range",
         )
     return clock
 

@@ -50,6 +50,7 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
         host_peak_memory=_host_peak(life, reason),
         memory_breakdown=parts,
         memory_highest={} if life.step is None else memory.highest(life.step.highest),
+        allocator_cache=_cache(life, allocator),
         intermediate_data=_intermediate(parts, reason),
         peak_at=_where(life.step),
         stages=tuple(_stage(stage, allocator) for stage in life.stages),
@@ -87,6 +88,13 @@ def breakdown(life: Life) -> dict[str, Figure]:
         },
     )
     return memory.figures(sizes, step.untouched)
+
+
+def _cache(life: Life, allocator: str) -> dict[str, Figure]:
+    """What a GPU's allocator keeps free when most memory is in use; empty where that is not known."""
+    if life.step is None or life.step.cache is None:
+        return {}
+    return device.allocator_cache(life.step.cache, allocator, device.IN_STEP)
 
 
 def _peak(settings: FootprintSettings, life: Life, reason: str | None) -> Figure:

@@ -78,7 +78,9 @@ class FootprintSettings:
         )  # fmt: skip
         for name, folder in (("data", self.data_dir), ("folder", self.folder)):
             if folder is not None and not Path(folder).is_dir():
-                raise InvalidValueError(f"--{name} {folder}: there is no such folder")
+                raise InvalidValueError(
+                    f"--{name} {folder}: there is no such folder", id="no-such-folder"
+                )
 
     def preparation(self) -> Preparation:
         """As the workload takes it."""
@@ -152,7 +154,7 @@ class Life:
             **{
                 **document,
                 "stages": tuple(Stage(**stage) for stage in document["stages"]),
-                "step": None if step is None else StepFootprint(**step),
+                "step": None if step is None else StepFootprint.from_dict(step),
                 "device": None if device is None else DevicePeak(**device),
             }
         )

@@ -104,6 +104,9 @@ class ResidentMemory:
             return 0  # no memory of this process
         return present.raw.count(0) * PAGESIZE
 
+    def cache(self) -> None:
+        """As `Meter.cache`: a process has no device's allocator."""
+
 
 def parse_status(text: str) -> dict[str, int]:
     """The sizes in /proc/PID/status in bytes."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from wattstep.errors import RecordingError
 from wattstep.recorded.device_memory import KEPT
 from wattstep.recorded.memory import AT_PEAK, HIGHEST, UNTOUCHED, divide
 from wattstep.schema.engine import Engine, Trainer
-from wattstep.schema.step_memory import DEVICE, DeviceMemory
+from wattstep.schema.step_memory import CACHE_AT_PEAK, DEVICE, AllocatorCache, DeviceMemory
 from wattstep.train.memory.resident import ResidentMemory
 
 
@@ -35,6 +37,8 @@ class StepFootprint:
         operations: How many there were.
         trimmed: Whether the allocator could be made to give free memory back; where it could not,
             what it holds free hides the scratch space.
+        cache: Free memory of a GPU's allocator at the end of that operation; None on the CPU, and
+            where the framework does not tell it.
     """
 
     tensors: dict[str, int]
@@ -49,6 +53,13 @@ class StepFootprint:
     layer: str | None
     operations: int
     trimmed: bool
+    cache: AllocatorCache | None = None
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> StepFootprint:
+        """The inverse of `dataclasses.asdict`."""
+        cache = document.get("cache")
+        return cls(**{**document, "cache": None if cache is None else AllocatorCache(**cache)})
 
     @property
     def resident_tensors(self) -> dict[str, int]:
@@ -93,6 +104,7 @@ def follow_step(
         layer=memory.layer,
         operations=memory.operations,
         trimmed=device is not None or resident.can_trim,
+        cache=memory.cache,
     )
 
 
@@ -124,7 +136,10 @@ def track_step(trainer: Trainer, device: DeviceMemory | None = None) -> dict[str
         resident.close()
     if device is not None:
         others = {"kernel_scratch": step.kernel_scratch, KEPT: step.at_rest}
-        return {DEVICE + AT_PEAK + name: size for name, size in (step.tensors | others).items()}
+        marks = {AT_PEAK + name: size for name, size in (step.tensors | others).items()}
+        cache = {} if step.cache is None else asdict(step.cache)
+        marks |= {CACHE_AT_PEAK + name: size for name, size in cache.items()}
+        return {DEVICE + name: size for name, size in marks.items()}
     sizes = divide(
         step.demand,
         demand=step.demand,

@@ -97,7 +97,7 @@ def unpack(
         RecordingError: The disk is full, or the folder may not be written. Nothing is left.
     """
     if os.path.lexists(target):
-        raise InvalidValueError(f"{target} exists already: remove it first")
+        raise InvalidValueError(f"{target} exists already: remove it first", id="data-exists")
     if checksum is not None:
         check_sum(archive, checksum)
     allowed = GROWTH * _size(archive) + SPARE if limit is None else limit
@@ -105,7 +105,9 @@ def unpack(
         room = _Room(archive, allowed=allowed, free=shutil.disk_usage(content).free)
         _unpack_into(content, archive, room, progress or _ignore)
         if not any(content.iterdir()):
-            raise InvalidValueError(f"{archive}: holds nothing: truncated or damaged")
+            raise InvalidValueError(
+                f"{archive}: holds nothing: truncated or damaged", id="damaged-archive"
+            )
         inner = content / target.name
         alone = [path.name for path in content.iterdir()] == [target.name] and inner.is_dir()
         (inner if alone else content).rename(target)
@@ -129,11 +131,14 @@ def check_sum(path: Path, expected: str) -> None:
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
     except OSError as error:
-        raise InvalidValueError(f"{path}: cannot be read ({error})") from error
+        raise InvalidValueError(
+            f"{path}: cannot be read ({error})", id="unreadable-archive"
+        ) from error
     if digest.hexdigest() != wanted:
         raise InvalidValueError(
             f"{path}: wrong checksum, {algorithm} {digest.hexdigest()} where {wanted} was "
-            f"published: damaged, incomplete or another file; fetch it again"
+            f"published: damaged, incomplete or another file; fetch it again",
+            id="wrong-checksum",
         )
 
 
@@ -154,17 +159,22 @@ class _Room:
         if self._bytes > self._most:
             raise InvalidValueError(
                 f"{self._archive}: {member.name!r} makes it {self._bytes} bytes unpacked, more "
-                f"than {self._most}; {self._why}"
+                f"than {self._most}; {self._why}",
+                id="archive-too-large",
             )
         if self._members > MEMBERS:
-            raise InvalidValueError(f"{self._archive}: more than {MEMBERS} members")
+            raise InvalidValueError(
+                f"{self._archive}: more than {MEMBERS} members", id="archive-too-large"
+            )
 
 
 def _size(archive: Path) -> int:
     try:
         return archive.stat().st_size
     except OSError as error:
-        raise InvalidValueError(f"{archive}: cannot be read ({error})") from error
+        raise InvalidValueError(
+            f"{archive}: cannot be read ({error})", id="unreadable-archive"
+        ) from error
 
 
 def _ignore(done: int, size: int) -> None:
@@ -201,7 +211,8 @@ def _unpack_into(content: Path, archive: Path, room: _Room, progress: Progress) 
     except FAULTS as error:
         raise InvalidValueError(
             f"{archive}: cannot be unpacked, at or after {place}: truncated or damaged "
-            f"({error or type(error).__name__})"
+            f"({error or type(error).__name__})",
+            id="damaged-archive",
         ) from error
 
 
@@ -211,9 +222,11 @@ def _place(archive: Path, content: Path, member: _Member) -> Path:
     parts = PurePosixPath(name).parts
     leaves = name.startswith("/") or ".." in parts or PureWindowsPath(name).drive
     if leaves or "\\" in name or "\0" in name:
-        raise InvalidValueError(f"{archive}: {name!r} would leave the target folder; refused")
+        raise InvalidValueError(
+            f"{archive}: {name!r} would leave the target folder; refused", id="member-leaves-folder"
+        )
     if member.fault is not None:
-        raise InvalidValueError(f"{archive}: {name!r} {member.fault}; refused")
+        raise InvalidValueError(f"{archive}: {name!r} {member.fault}; refused", id="unsafe-member")
     return content.joinpath(*parts)
 
 
@@ -238,7 +251,8 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RecordingError(
-            f"{path.name} cannot be written: {error.strerror or error}; nothing was unpacked"
+            f"{path.name} cannot be written: {error.strerror or error}; nothing was unpacked",
+            id="unpack-failed",
         ) from error
 
 
@@ -247,7 +261,7 @@ def _members(archive: Path, file: IO[bytes]) -> Iterator[_Member]:
         return _zip_members(file)
     if archive.name.endswith(TARS):
         return _tar_members(file, compressed=not archive.name.endswith(".tar"))
-    raise InvalidValueError(f"{archive}: neither of {', '.join(TARS + ZIPS)}")
+    raise InvalidValueError(f"{archive}: neither of {', '.join(TARS + ZIPS)}", id="unknown-archive")
 
 
 def _zip_members(file: IO[bytes]) -> Iterator[_Member]:

@@ -166,7 +166,10 @@ def find_set(name: str) -> DataSet:
         return DATA_SETS[names.index(name)]
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise InvalidValueError(f"no data set is called {name!r}{hint} (there are: {', '.join(names)})")
+    raise InvalidValueError(
+        f"no data set is called {name!r}{hint} (there are: {', '.join(names)})",
+        id="unknown-data-set",
+    )
 
 
 def find_archive(name: str) -> DataFile:
@@ -179,9 +182,13 @@ def find_archive(name: str) -> DataFile:
     for file in files:
         if file.name == name and file.folder is None:
             raise InvalidValueError(
-                f"{name} needs no unpacking: put it into the folder of the data"
+                f"{name} needs no unpacking: put it into the folder of the data",
+                id="no-archive-needed",
             )
         if file.name == name:
             return file
     known = ", ".join(file.name for file in files if file.folder)
-    raise InvalidValueError(f"{name}: no data set has an archive of that name (there are: {known})")
+    raise InvalidValueError(
+        f"{name}: no data set has an archive of that name (there are: {known})",
+        id="unknown-archive-name",
+    )

@@ -101,7 +101,8 @@ def read_binary(path: Path) -> tuple[Bytes, Bytes]:
     content = read_bytes(path)
     if not content or len(content) % (1 + PIXELS):
         raise InvalidValueError(
-            f"{path}: {len(content)} bytes are not a whole number of records of {1 + PIXELS}"
+            f"{path}: {len(content)} bytes are not a whole number of records of {1 + PIXELS}",
+            id="wrong-size",
         )
     records = np.frombuffer(content, np.uint8).reshape(-1, 1 + PIXELS)
     return records[:, 1:], records[:, 0]

@@ -95,11 +95,17 @@ def read_pickled(path: Path, *, pixels: int) -> tuple[Bytes, Bytes]:
         images, labels = _entry(batch, "data").array, _entry(batch, "labels")
         targets = np.array(labels, np.uint8)
     except FAULTS as error:
-        raise InvalidValueError(f"{path}: not a CIFAR-10 batch, or damaged ({error})") from error
+        raise InvalidValueError(
+            f"{path}: not a CIFAR-10 batch, or damaged ({error})", id="damaged-data-file"
+        ) from error
     if images is None or images.ndim != 2 or images.shape[1] != pixels or not len(images):
-        raise InvalidValueError(f"{path}: its images are not rows of {pixels} bytes")
+        raise InvalidValueError(
+            f"{path}: its images are not rows of {pixels} bytes", id="wrong-shape"
+        )
     if targets.shape != (len(images),):
-        raise InvalidValueError(f"{path}: {targets.size} labels for {len(images)} images")
+        raise InvalidValueError(
+            f"{path}: {targets.size} labels for {len(images)} images", id="unequal-counts"
+        )
     return images, targets
 
 

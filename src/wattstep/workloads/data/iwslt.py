@@ -78,7 +78,8 @@ def read_vocabulary(path: Path, *, words: int) -> dict[str, int]:
     if tuple(listed[:3]) != SPECIAL or len(listed) > words:
         raise InvalidValueError(
             f"{path}: not a vocabulary of {NAME}, which is {' '.join(SPECIAL)} and other words, "
-            f"{words} at most"
+            f"{words} at most",
+            id="damaged-data-file",
         )
     return {word: number for number, word in enumerate(listed)}
 
@@ -91,11 +92,12 @@ def _read_pairs(folder: Path, name: str) -> Pairs:
     )
     if len(sources) != len(targets):
         raise InvalidValueError(
-            f"{paths[1]}: {len(targets)} lines for the {len(sources)} of {paths[0].name}"
+            f"{paths[1]}: {len(targets)} lines for the {len(sources)} of {paths[0].name}",
+            id="unequal-counts",
         )
     pairs = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
     if not pairs:
-        raise InvalidValueError(f"{paths[0]}: there is no sentence in it")
+        raise InvalidValueError(f"{paths[0]}: there is no sentence in it", id="no-sentences")
     return Pairs([source for source, _ in pairs], [target for _, target in pairs])
 
 

@@ -81,12 +81,18 @@ def _read_part(folder: Path, part: str) -> tuple[Bytes, Bytes]:
     images = _find(folder, f"{part}-images", dimensions=3)
     labels = _find(folder, f"{part}-labels", dimensions=1)
     if images is None or labels is None:
-        raise InvalidValueError(f"{folder}: MNIST images without {part}-labels-idx1-ubyte")
+        raise InvalidValueError(
+            f"{folder}: MNIST images without {part}-labels-idx1-ubyte", id="missing-labels"
+        )
     pixels, classes = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
     if pixels.shape[1:] != (SIDE, SIDE):
-        raise InvalidValueError(f"{images}: images of {pixels.shape[1:]}, not 28×28")
+        raise InvalidValueError(
+            f"{images}: images of {pixels.shape[1:]}, not 28×28", id="wrong-shape"
+        )
     if len(pixels) != len(classes):
-        raise InvalidValueError(f"{labels}: {len(classes)} labels for {len(pixels)} images")
+        raise InvalidValueError(
+            f"{labels}: {len(classes)} labels for {len(pixels)} images", id="unequal-counts"
+        )
     check_classes(labels, classes, classes=10)
     return pixels[:, None], classes
 
@@ -103,11 +109,14 @@ def read_idx(path: Path, *, dimensions: int) -> Bytes:
     start = 4 + 4 * dimensions
     # 0x08 means unsigned bytes.
     if len(content) < start or content[:4] != bytes((0, 0, 0x08, dimensions)):
-        raise InvalidValueError(f"{path}: not an IDX file of bytes in {dimensions} dimensions")
+        raise InvalidValueError(
+            f"{path}: not an IDX file of bytes in {dimensions} dimensions", id="damaged-data-file"
+        )
     shape = struct.unpack(f">{dimensions}I", content[4:start])
     if math.prod(shape) == 0 or len(content) - start != math.prod(shape):
         raise InvalidValueError(
-            f"{path}: {len(content) - start} bytes of content, where its header says {shape}"
+            f"{path}: {len(content) - start} bytes of content, where its header says {shape}",
+            id="wrong-size",
         )
     array: Bytes = np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
     return array

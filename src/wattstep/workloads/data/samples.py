@@ -92,7 +92,9 @@ def folders(root: Path) -> Iterator[Path]:
         InvalidValueError: It is no folder: a mistyped path must not end in a stand-in.
     """
     if not root.is_dir():
-        raise InvalidValueError(f"{root}: there is no such folder to read data from")
+        raise InvalidValueError(
+            f"{root}: there is no such folder to read data from", id="no-such-folder"
+        )
     yield root
     for pattern in ("*", "*/*"):
         yield from sorted(path for path in root.glob(pattern) if path.is_dir())
@@ -120,7 +122,9 @@ def read_bytes(path: Path) -> bytes:
         content = path.read_bytes()
         return gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidValueError(f"{path}: cannot be read ({error})") from error
+        raise InvalidValueError(
+            f"{path}: cannot be read ({error})", id="unreadable-data-file"
+        ) from error
 
 
 def check_classes(path: Path, targets: Array, *, classes: int) -> None:
@@ -131,5 +135,6 @@ def check_classes(path: Path, targets: Array, *, classes: int) -> None:
     """
     if targets.size and int(targets.max()) >= classes:
         raise InvalidValueError(
-            f"{path}: label {int(targets.max())}, but there are {classes} classes"
+            f"{path}: label {int(targets.max())}, but there are {classes} classes",
+            id="unknown-label",
         )

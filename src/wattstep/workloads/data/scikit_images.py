@@ -43,6 +43,7 @@ def _path(name: str) -> Path:
     if not path.is_file():
         raise InvalidValueError(
             f"scikit-learn has no {name}, which stands in for the data: "
-            'pip install --force-reinstall "scikit-learn>=1.4,<2"'
+            'pip install --force-reinstall "scikit-learn>=1.4,<2"',
+            id="missing-stand-in",
         )
     return path

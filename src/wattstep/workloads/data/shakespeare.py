@@ -47,9 +47,9 @@ def _official(path: Path, window: int) -> Samples:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidValueError(f"{path}: not text in UTF-8 ({error})") from error
+        raise InvalidValueError(f"{path}: not text in UTF-8 ({error})", id="not-utf8") from error
     if "\0" in text:
-        raise InvalidValueError(f"{path}: not a text, it holds bytes of 0")
+        raise InvalidValueError(f"{path}: not a text, it holds bytes of 0", id="not-a-text")
     return _split(text, path=path, name=NAME, stands_for=None, window=window)
 
 
@@ -83,7 +83,8 @@ def _split(text: str, *, path: Path, name: str, stands_for: str | None, window: 
     if not len(inputs):
         raise InvalidValueError(
             f"{path}: {len(characters)} characters, the last tenth of which is held out, "
-            f"do not fill a window of {window}"
+            f"do not fill a window of {window}",
+            id="text-too-short",
         )
     held_out = cut_windows(characters[count:], window)
     return describe(

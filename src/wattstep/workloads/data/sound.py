@@ -34,14 +34,19 @@ def read_wav(path: Path) -> Waveform:
             content = b"" if short else file.readframes(length)
     # A chunk that is longer than the file ends in a RuntimeError of Python's reader.
     except (OSError, EOFError, RuntimeError, wave.Error) as error:
-        raise InvalidValueError(f"{path}: not a WAV file, or damaged ({error})") from error
+        raise InvalidValueError(
+            f"{path}: not a WAV file, or damaged ({error})", id="damaged-data-file"
+        ) from error
     if kind != (1, 2, RATE):
         channels, width, rate = kind
         raise InvalidValueError(
-            f"{path}: {channels} channels of {8 * width} bits at {rate} Hz, not 1 of 16 at {RATE}"
+            f"{path}: {channels} channels of {8 * width} bits at {rate} Hz, not 1 of 16 at {RATE}",
+            id="other-sound-format",
         )
     if not content or len(content) != 2 * length:
-        raise InvalidValueError(f"{path}: cut short: its header says {length} samples")
+        raise InvalidValueError(
+            f"{path}: cut short: its header says {length} samples", id="truncated-recording"
+        )
     waveform: Waveform = np.frombuffer(content, np.int16).copy()
     return waveform
 

@@ -64,7 +64,9 @@ def _official(folder: Path, limit: int) -> Samples:
     named = {f"{path.parent.name}/{path.name}": path for path in files}
     lost = sorted((testing | validation) - named.keys())
     if lost:
-        raise InvalidValueError(f"{folder}: {lost[0]} is missing, which its lists name")
+        raise InvalidValueError(
+            f"{folder}: {lost[0]} is missing, which its lists name", id="missing-data-file"
+        )
     # The validation list is for choosing among models: neither trained on nor judged by.
     trained = [path for name, path in named.items() if name not in testing | validation]
     noises = _read_noises(folder / NOISE)
@@ -81,13 +83,17 @@ def _read_list(path: Path) -> set[str]:
     try:
         return set(read_bytes(path).decode("ascii").split())
     except UnicodeDecodeError as error:
-        raise InvalidValueError(f"{path}: not a list of files ({error})") from error
+        raise InvalidValueError(
+            f"{path}: not a list of files ({error})", id="damaged-data-file"
+        ) from error
 
 
 def _read_noises(folder: Path) -> list[Waveform]:
     noises = [read_wav(path) for path in sorted(folder.glob("*.wav"))]
     if not any(len(noise) >= SECOND for noise in noises):
-        raise InvalidValueError(f"{folder}: no noise of a second or more, which is the silence")
+        raise InvalidValueError(
+            f"{folder}: no noise of a second or more, which is the silence", id="no-noise"
+        )
     return [noise for noise in noises if len(noise) >= SECOND]
 
 

@@ -110,13 +110,16 @@ def parse(path: Path) -> list[Question]:
     except (ValueError, KeyError, TypeError, IndexError) as error:
         if isinstance(error, InvalidValueError):
             raise
-        raise InvalidValueError(f"{path}: not a file of {NAME} ({error!r})") from error
+        raise InvalidValueError(
+            f"{path}: not a file of {NAME} ({error!r})", id="damaged-data-file"
+        ) from error
     right = [
         question for question, answer in pairs if question.context[slice(*question[2:])] == answer
     ]
     if not right or len(right) < (1 - MISPLACED) * len(pairs):
         raise InvalidValueError(
-            f"{path}: {len(pairs) - len(right)} of {len(pairs)} answers do not stand where it says"
+            f"{path}: {len(pairs) - len(right)} of {len(pairs)} answers do not stand where it says",
+            id="misplaced-answers",
         )
     return right
 

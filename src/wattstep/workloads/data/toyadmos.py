@@ -72,7 +72,9 @@ def _official(folder: Path, files: int) -> Samples:
 def _choose(folder: Path, count: int) -> list[Path]:
     normal = sorted(folder.glob("normal_*.wav"))
     if not normal:
-        raise InvalidValueError(f"{folder}: no recording of a normal machine (normal_*.wav)")
+        raise InvalidValueError(
+            f"{folder}: no recording of a normal machine (normal_*.wav)", id="no-normal-recording"
+        )
     return spread_evenly(normal, count)
 
 

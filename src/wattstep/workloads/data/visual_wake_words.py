@@ -87,7 +87,8 @@ def _from_coco(annotations: Path) -> list[Labelled]:
         )
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise InvalidValueError(
-            f"{annotations}: not annotations of COCO, or damaged ({error!r})"
+            f"{annotations}: not annotations of COCO, or damaged ({error!r})",
+            id="damaged-data-file",
         ) from error
 
 
@@ -123,7 +124,8 @@ def _balance(pictures: Sequence[Labelled], limit: int) -> list[Labelled]:
     if not share:
         where = pictures[0][0].parent if pictures else "Visual Wake Words"
         raise InvalidValueError(
-            f"{where}: pictures of both kinds are needed, with people and without"
+            f"{where}: pictures of both kinds are needed, with people and without",
+            id="one-kind-of-pictures",
         )
     return [each[n * len(each) // share] for n in range(share) for each in classes]
 
@@ -148,7 +150,9 @@ def read_picture(path: Path) -> Bytes:
             picture.draft("RGB", (SIDE, SIDE))  # lets JPEG decode no more than is needed
             small = picture.convert("RGB").resize((SIDE, SIDE), pillow.Resampling.BILINEAR)
     except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
-        raise InvalidValueError(f"{path}: not a picture, or damaged ({error})") from error
+        raise InvalidValueError(
+            f"{path}: not a picture, or damaged ({error})", id="damaged-data-file"
+        ) from error
     pixels: Bytes = np.asarray(small).transpose(2, 0, 1)
     return pixels
 

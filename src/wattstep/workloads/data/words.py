@@ -103,7 +103,8 @@ def read_bert_vocabulary(path: Path) -> dict[str, int]:
     if len(pieces) != BERT_WORDS or special != SPECIAL:
         raise InvalidValueError(
             f"{path}: not the vocabulary of BERT uncased, whose {BERT_WORDS} lines have "
-            f"[PAD], [UNK], [CLS] and [SEP] at {', '.join(map(str, SPECIAL.values()))}"
+            f"[PAD], [UNK], [CLS] and [SEP] at {', '.join(map(str, SPECIAL.values()))}",
+            id="damaged-data-file",
         )
     return vocabulary
 
@@ -129,7 +130,7 @@ def read_utf8(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidValueError(f"{path}: not text in UTF-8 ({error})") from error
+        raise InvalidValueError(f"{path}: not text in UTF-8 ({error})", id="not-utf8") from error
 
 
 def _plain(word: str) -> str:

@@ -31,7 +31,8 @@ def _widths(image_size: int) -> list[int]:
     halvings = image_size.bit_length() - 3
     if image_size < LEAST_SIZE or image_size != 4 * 2**halvings:
         raise InvalidValueError(
-            f"--image-size {image_size}: dcgan makes images of 32, 64, 128, ... pixels in width"
+            f"--image-size {image_size}: dcgan makes images of 32, 64, 128, ... pixels in width",
+            id="unfit-image-size",
         )
     return [WIDTH * 2**n for n in reversed(range(halvings))]
 

@@ -66,7 +66,8 @@ class VitTiny(nn.Module):
         if image_size % PATCH:
             raise InvalidValueError(
                 f"--image-size {image_size}: vit-tiny sees patches of {PATCH}×{PATCH}, "
-                f"so the size must be a multiple of {PATCH}"
+                f"so the size must be a multiple of {PATCH}",
+                id="unfit-image-size",
             )
         positions = (image_size // PATCH) ** 2 + 1
         self.patches = nn.Conv2d(3, WIDTH, PATCH, stride=PATCH)

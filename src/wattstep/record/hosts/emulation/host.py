@@ -189,7 +189,9 @@ def _start(
         mover.kill()
         mover.wait()
         words = answer.decode(errors="replace").strip().splitlines() or ["it does not answer"]
-        raise RecordingError(f"the emulator of {name} cannot be started: {words[-1]}")
+        raise RecordingError(
+            f"the emulator of {name} cannot be started: {words[-1]}", id="emulator-start"
+        )
     return mover
 
 

@@ -125,7 +125,8 @@ def make_settings(name: str, options: Mapping[str, str]) -> Settings:
     if unknown := set(options) - set(OPTIONS):
         raise InvalidValueError(
             f"emulate:{name}: there is no option {sorted(unknown)[0]!r}: there are "
-            f"{', '.join(OPTIONS)}"
+            f"{', '.join(OPTIONS)}",
+            id="unknown-target-option",
         )
     board = boards.find(name)
     numbers = read_numbers(board)
@@ -156,7 +157,9 @@ def read_numbers(board: Board) -> Numbers:
     """
     names = {item.name for item in fields(Numbers)}
     if unknown := set(board.emulation) - names:
-        raise InvalidValueError(f"board {board.name}: [emulation] has no {sorted(unknown)}")
+        raise InvalidValueError(
+            f"board {board.name}: [emulation] has no {sorted(unknown)}", id="unknown-field"
+        )
     values = {key: _checked(board.name, key, value) for key, value in board.emulation.items()}
     return Numbers(**values)
 
@@ -170,9 +173,11 @@ def _checked(board: str, key: str, value: Any) -> Any:
         return _one_of(where, value, LAYOUTS)
     if key in ("idle_w", "full_w", "volts"):
         if not isinstance(value, Mapping):
-            raise InvalidValueError(f"{where} is a table")
+            raise InvalidValueError(f"{where} is a table", id="needs-a-table")
         if key != "volts" and (unknown := set(value) - set(PARTS)):
-            raise InvalidValueError(f"{where}: {sorted(unknown)}: parts are {', '.join(PARTS)}")
+            raise InvalidValueError(
+                f"{where}: {sorted(unknown)}: parts are {', '.join(PARTS)}", id="unknown-part"
+            )
         return {
             name: _number(f"{where}.{name}", number, 0.0, 1e3) for name, number in value.items()
         }
@@ -182,7 +187,9 @@ def _checked(board: str, key: str, value: Any) -> Any:
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        raise InvalidValueError(f"{what}={value}: there are {', '.join(allowed)}")
+        raise InvalidValueError(
+            f"{what}={value}: there are {', '.join(allowed)}", id="unknown-choice"
+        )
     return str(value)
 
 
@@ -190,9 +197,11 @@ def _number(what: str, value: Any, least: float, most: float) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"{what}={value} is no number") from None
+        raise InvalidValueError(f"{what}={value} is no number", id="malformed-option") from None
     if not least <= number <= most:
-        raise InvalidValueError(f"{what}={value}: it goes from {least:g} to {most:g}")
+        raise InvalidValueError(
+            f"{what}={value}: it goes from {least:g} to {most:g}", id="out-of-range"
+        )
     return number
 
 
@@ -200,7 +209,9 @@ def _ticks(what: str, text: str | float) -> float:
     """A duration of at least one tick."""
     seconds = parse_duration(text)
     if not TICK_S <= seconds <= 60:
-        raise InvalidValueError(f"{what}={text}: it goes from {TICK_S * 1e3:g}ms to 60s")
+        raise InvalidValueError(
+            f"{what}={text}: it goes from {TICK_S * 1e3:g}ms to 60s", id="out-of-range"
+        )
     return seconds
 
 
@@ -218,7 +229,9 @@ def _quirks(board: Board, text: str) -> tuple[tuple[str, str], ...]:
 def _quirk(board: Board, text: str) -> tuple[str, str]:
     kind, colon, name = text.partition(":")
     if kind not in QUIRKS or not colon:
-        raise InvalidValueError(f"quirk={text}: write KIND:NAME; kinds are {', '.join(QUIRKS)}")
+        raise InvalidValueError(
+            f"quirk={text}: write KIND:NAME; kinds are {', '.join(QUIRKS)}", id="malformed-quirk"
+        )
     zone, rail = board.zone(name), board.rail(name)
     return kind, zone.type if zone else rail.label if rail else name
 
@@ -231,5 +244,6 @@ def _check_quirks(settings: Settings) -> None:
         if name not in allowed:
             raise InvalidValueError(
                 f"quirk={kind}:{name}: nothing emulated is called so: there are "
-                f"{', '.join(sorted(allowed)) or 'none'}"
+                f"{', '.join(sorted(allowed)) or 'none'}",
+                id="unknown-quirk-target",
             )

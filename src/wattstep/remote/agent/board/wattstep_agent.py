@@ -49,7 +49,7 @@ def close_on_terminate(recorder):
 def run(settings, file, arguments):
     """Records a script; returns its exit code."""
     if not os.path.isfile(file):
-        raise InvalidValueError("%s: there is no such script" % file)
+        raise InvalidValueError("%s: there is no such script" % file, id="no-such-script")
     name = os.path.splitext(os.path.basename(file))[0]
     out = settings.pop("out", None) or "%s-%s" % (name, time.strftime("%Y%m%d-%H%M%S"))
     recorder = Recorder(out, title=name, **settings).start()

@@ -1,0 +1,176 @@
+"""Time of a step on a CPU: each operation by its kind's roofline, and what the framework takes between operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from wattstep.predict.cpu.memory import FEW, layouts_of, takes_onednn
+from wattstep.predict.work import LOOKS
+from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.step_graph import Convolution, StepGraph
+
+STARTING: Final = ("forward", "backward", "optimizer")
+LOOK: Final = "look"  # at a tensor: nothing is computed
+CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED = (
+    "convolution", "column convolution", "pointwise convolution", "image convolution", "depthwise convolution",
+    "transposed convolution",
+)  # fmt: skip
+CONVOLUTIONS: Final = (CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED)
+PRODUCT: Final = "matrix product"
+OTHERS: Final = (
+    PRODUCT, "attention", "recurrent", "normalization", "pooling", "embedding", "loss", "activation",
+    "reduction", "data movement", "elementwise", "optimizer", "other",
+)  # fmt: skip
+BACK: Final = " backward"
+BOTH_WAYS: Final = (
+    *CONVOLUTIONS,
+    "attention",
+    "recurrent",
+    "normalization",
+    "pooling",
+    "loss",
+    "activation",
+)
+KINDS: Final = (LOOK, *CONVOLUTIONS, *OTHERS, *(kind + BACK for kind in BOTH_WAYS))
+CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+# Values of a kind, in the order in which `features` has what they are multiplied with.
+VALUES: Final = ("launch_s", "second_per_flop", "second_per_cached_byte", "second_per_byte")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CpuWork:
+    """What a step's operations do; arrays are of shape (n,).
+
+    Attributes:
+        kinds: Index into `KINDS`.
+        features: 1, FLOPs, bytes where all of an operation's tensors fit into the cache, bytes where they
+            do not; shape (n, 4).
+        starts: Operations by phase that compute something.
+    """
+
+    kinds: IntArray
+    features: FloatArray
+    starts: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CpuTime:
+    """Time of a step in s.
+
+    Attributes:
+        total: Of the step.
+        operations: Of each, without what the framework takes between them, shape (n,).
+        between: What it takes between them.
+        phases: By phase, with what is between.
+    """
+
+    total: float
+    operations: FloatArray
+    between: float
+    phases: Mapping[str, float]
+
+
+def work_of(graph: StepGraph, *, cache: float, threads: int = 1) -> CpuWork:
+    """What the operations of a step do.
+
+    Args:
+        graph: Of the step.
+        cache: Bytes of the largest cache.
+        threads: Of the operations.
+    """
+    kinds = np.array([CODES[kind_at(graph, i, threads)] for i in range(graph.count)])
+    moved = graph.read_bytes + graph.written_bytes
+    for place, one in graph.convolutions.items():
+        if takes_onednn(one, threads):  # copies into its layouts and out of them
+            sizes = layouts_of(one)
+            passes = max(1, round(graph.flops[place] / flops_of_pass(one)))
+            moved[place] += 2 * passes * (sizes.taken + sizes.given)
+    inside = moved <= cache
+    features = np.stack(
+        [np.ones(graph.count), graph.flops, np.where(inside, moved, 0), np.where(inside, 0, moved)],
+        axis=1,
+    )
+    computes = kinds != CODES[LOOK]
+    starts = {
+        phase: int(sum(computes[i] for i, each in enumerate(graph.phases) if each == phase))
+        for phase in STARTING
+    }
+    return CpuWork(kinds=kinds, features=features, starts=starts)
+
+
+def kind_at(graph: StepGraph, place: int, threads: int = 1) -> str:
+    """Kind of an operation, of `KINDS`."""
+    kind, phase = graph.kinds[place], graph.phases[place]
+    one = graph.convolutions.get(place)
+    if one is not None:
+        kind = convolution_kind(one, threads)
+    elif graph.names[place] in LOOKS or (
+        graph.written_bytes[place] == 0 and graph.flops[place] == 0
+    ):
+        return LOOK
+    elif phase == "optimizer":
+        return "optimizer"
+    elif kind not in OTHERS:
+        return "other"
+    return kind + BACK if phase == "backward" and kind in BOTH_WAYS else kind
+
+
+def convolution_kind(one: Convolution, threads: int = 1) -> str:
+    """Which of the kernels for convolutions runs."""
+    if one.transposed:
+        return TRANSPOSED
+    if one.groups > 1 and one.groups == one.inputs:
+        return DEPTHWISE
+    if not takes_onednn(one, threads):
+        return POINTWISE if prod(one.kernel) == 1 else COLUMNS
+    return IMAGE if one.inputs <= FEW else CONVOLUTION
+
+
+def operation_seconds(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> FloatArray:
+    """Time of each operation in s, shape (n,).
+
+    Args:
+        work: Of a step.
+        values: By kind, of `VALUES`.
+    """
+    table = np.array([[values[kind][name] for name in VALUES] for kind in KINDS])
+    seconds: FloatArray = (work.features * table[work.kinds]).sum(axis=1)
+    return seconds
+
+
+def flops_of_pass(one: Convolution) -> float:
+    """FLOPs of one pass of a convolution, multiply-adds as two: forward, or one of its gradients."""
+    pixels = prod(one.input_size if one.transposed else one.output_size)
+    pairs = one.inputs * one.outputs / one.groups
+    return 2 * one.images * pixels * pairs * prod(one.kernel)
+
+
+def step_time(
+    work: CpuWork, graph: StepGraph, values: Mapping[str, Mapping[str, float]]
+) -> CpuTime:
+    """Time of a step.
+
+    Args:
+        work: Of its operations.
+        graph: Of the step.
+        values: By kind, of `VALUES`; "step": "forward_start_s", ... for each operation, "step_s".
+    """
+    operations = operation_seconds(work, values)
+    step = values["step"]
+    starting = {phase: work.starts[phase] * step[f"{phase}_start_s"] for phase in STARTING}
+    phases = {
+        phase: float(operations[[each == phase for each in graph.phases]].sum()) + starting[phase]
+        for phase in STARTING
+    }
+    between = sum(starting.values()) + step["step_s"]
+    return CpuTime(
+        total=float(operations.sum()) + between,
+        operations=operations,
+        between=between,
+        phases=phases,
+    )

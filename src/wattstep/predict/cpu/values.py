@@ -1,0 +1,106 @@
+"""A device's values for trainings on its CPU, as `wattstep calibrate-device` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from wattstep.devices.table import Device, Processor, Value, quoted
+from wattstep.errors import InvalidValueError
+from wattstep.predict.cpu.time import KINDS, STARTING, VALUES
+
+CALIBRATE: Final = "`wattstep calibrate-device`, run on it, measures them"
+INTERVAL: Final = ("system", "reserved", "allocated", "step_time")
+MEMORY: Final = ("preparation", "steps", "threshold")
+STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), "step_s", "cache")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuValues:
+    """What a prediction takes from a device.
+
+    Attributes:
+        device: The device.
+        engine: The framework that values are of.
+        cpu: Its processor.
+        usable: Bytes beyond the idle system's that a training can take.
+        floor: Bytes of a process that has loaded the framework.
+        values: By kind, of `cpu.time.KINDS`, "step" and "memory".
+        reach: Half of the 90 % interval by quantity, as a logarithm.
+        fitted: Where the values were fitted.
+        checked: Whether intervals rest on trainings of this device.
+        notes: What a reader must know of them.
+    """
+
+    device: Device
+    engine: str
+    cpu: Processor
+    usable: Value
+    floor: Value
+    values: Mapping[str, Mapping[str, float]]
+    reach: Mapping[str, float]
+    fitted: str
+    checked: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def libraries(self) -> Mapping[str, float]:
+        """Bytes of libraries, by name."""
+        return {key: size for key, size in self.values["memory"].items() if key not in MEMORY}
+
+
+def cpu_values(device: Device, engine: str | None, precision: str) -> CpuValues:
+    """The values for predictions on a device's CPU.
+
+    Args:
+        device: The device.
+        engine: The framework, with its version ("torch-2.13") or without; None: the one that values are of.
+        precision: "fp32".
+
+    Raises:
+        InvalidValueError: The device was not calibrated, lacks a value, or not for this.
+    """
+    cpus = [each for each in device.processors.values() if each.kind == "cpu"]
+    known = [name for name in device.kinds if name.partition("-")[0] == "torch"]
+    if not cpus or not known:
+        raise InvalidValueError(f"{device.name} has no GPU and no values for its CPU: {CALIBRATE}")
+    if precision != "fp32":
+        raise InvalidValueError(
+            f"--precision {precision}: values for CPUs are fitted for fp32 alone"
+        )
+    chosen = [name for name in known if engine in (None, name, name.partition("-")[0])]
+    if not chosen:
+        raise InvalidValueError(
+            f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}"
+        )
+    name = chosen[-1]
+    kinds, floor, usable = device.kinds[name], device.floors.get(name), device.memory.usable
+    needed = {
+        **dict.fromkeys(KINDS, VALUES),
+        "step": STEP,
+        "memory": MEMORY,
+        "interval": INTERVAL,
+    }
+    for kind, keys in needed.items():
+        for key in keys:
+            if kind not in kinds or key not in kinds[kind].values:
+                place = ".".join(map(quoted, ("kinds", name, kind, key)))
+                raise InvalidValueError(f"{device.name} lacks {place}: {CALIBRATE}")
+    if floor is None or floor.memory is None:
+        raise InvalidValueError(f"{device.name} lacks floors.{quoted(name)}: {CALIBRATE}")
+    if usable is None:
+        raise InvalidValueError(f"{device.name} lacks memory.usable: {CALIBRATE}")
+    return CpuValues(
+        device=device,
+        engine=name,
+        cpu=cpus[0],
+        usable=usable,
+        floor=floor.memory,
+        values={
+            kind: {key: value.value for key, value in each.values.items()}
+            for kind, each in kinds.items()
+        },
+        reach={key: value.value for key, value in kinds["interval"].values.items()},
+        fitted=kinds["step"].fitted,
+    )

@@ -1,0 +1,161 @@
+"""Predictions of a training on a CPU at any batch size: memory of its process, time of its step."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from wattstep.devices.modes import in_mode
+from wattstep.devices.table import Device
+from wattstep.errors import InvalidValueError
+from wattstep.predict.cpu.memory import Growth, lasting, replay
+from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
+from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.memory import training_fits
+from wattstep.predict.power import power_of
+from wattstep.predict.prediction import Memory, Prediction
+from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
+from wattstep.schema.step_graph import StepFamily, StepGraph
+
+LOADING: Final = "loading the framework"
+PREPARED: Final = "data, model and optimizer"
+FIRST: Final = "first step"
+STEADY: Final = "steady steps"
+
+
+class CpuPredictor(BatchSearch):
+    """Predicts one training on one device's CPU, with one thread.
+
+    Args:
+        captured: Its step at any batch size.
+        device: Where it would train; calibrated.
+        engine: Framework, as `cpu_values` takes it.
+        precision: Of the training.
+        mode: Power mode of the device; None: the one that its file is of.
+
+    Raises:
+        InvalidValueError: The device's values do not reach, or it has no such mode.
+    """
+
+    def __init__(
+        self,
+        captured: StepFamily,
+        device: Device,
+        *,
+        engine: str | None = None,
+        precision: str = "fp32",
+        mode: str | None = None,
+    ) -> None:
+        self.captured = captured
+        self.mode = mode
+        self.precision = precision
+        self.fitted = cpu_values(
+            device if mode is None else in_mode(device, mode), engine, precision
+        )
+        self._replayed: dict[int, Growth] = {}
+
+    @property
+    def device(self) -> Device:
+        """Where it would train."""
+        return self.fitted.device
+
+    def at(self, batch_size: int) -> Prediction:
+        """The prediction for a batch size.
+
+        Raises:
+            InvalidValueError: It is less than 1 or more than `LARGEST`.
+        """
+        if not 1 <= batch_size <= LARGEST:
+            raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
+        fitted = self.fitted
+        graph = self.captured.at(batch_size)
+        work, time = self.timed(graph)
+        notes = [*fitted.notes, *graph.notes, *self._unknown(graph)]
+        if self.captures_each:
+            notes.append(EACH_CAPTURED)
+        bandwidth = fitted.cpu.bandwidth or self.device.memory.bandwidth
+        load = {"cpu": 1 / max(1, fitted.cpu.cores)}
+        if bandwidth is not None:
+            beyond = float(work.features[:, 3].sum())
+            load["memory"] = min(1.0, beyond / bandwidth.value / time.total)
+        return Prediction(
+            device=fitted.device,
+            engine=fitted.engine,
+            precision=self.precision,
+            batch_size=batch_size,
+            graph=graph,
+            time=time,
+            operation_seconds=time.operations,
+            memory=self._memory(batch_size),
+            fits_with=self.fits_with(batch_size),
+            power=power_of(fitted.device.power, load),
+            load=load,
+            reach=fitted.reach,
+            within=True,
+            fitted=fitted.fitted,
+            notes=tuple(notes),
+            processor="cpu",
+        )
+
+    def timed(self, graph: StepGraph) -> tuple[CpuWork, CpuTime]:
+        """Work and time of a step."""
+        work = work_of(graph, cache=self.fitted.values["step"]["cache"])
+        return work, step_time(work, graph, self.fitted.values)
+
+    def life(self, batch_size: int) -> dict[str, float]:
+        """Resident memory of the process in B by stage of its life: the most within it."""
+        floor, growth = self.fitted.floor.value, self._growth(batch_size)
+        prepared = self._prepared(self.captured.at(batch_size))
+        steps = prepared + self.fitted.values["memory"]["steps"]
+        return {
+            LOADING: floor,
+            PREPARED: prepared,
+            FIRST: steps + growth.first,
+            STEADY: steps + growth.steady,
+        }
+
+    def _growth(self, batch_size: int) -> Growth:
+        if batch_size not in self._replayed:
+            threshold = int(self.fitted.values["memory"]["threshold"])
+            self._replayed[batch_size] = replay(self.captured.at(batch_size), threshold=threshold)
+        return self._replayed[batch_size]
+
+    def _prepared(self, graph: StepGraph) -> float:
+        """Resident before the first step: the framework, what preparing loads, tensors that stay."""
+        libraries = self.fitted.libraries
+        loaded = sum(libraries.get(name, 0.0) for name in graph.libraries)
+        tensors = sum(size for _, size in lasting(graph))
+        return (
+            self.fitted.floor.value + self.fitted.values["memory"]["preparation"] + loaded + tensors
+        )
+
+    def _unknown(self, graph: StepGraph) -> list[str]:
+        missing = sorted(set(graph.libraries) - set(self.fitted.libraries))
+        if not missing:
+            return []
+        return [
+            f"memory of {', '.join(missing)} is not known on {self.device.name}: it is left out"
+        ]
+
+    def _memory(self, batch_size: int) -> Memory:
+        fitted, growth = self.fitted, self._growth(batch_size)
+        tensors = sum(size for _, size in lasting(self.captured.at(batch_size)))
+        return Memory(
+            allocated=tensors + growth.allocated,
+            reserved=tensors + growth.steady,
+            used=self.life(batch_size)[STEADY],
+            usable=fitted.usable.value,
+            floor=fitted.floor,
+        )
+
+    def fits_with(self, batch_size: int) -> float:
+        """As `BatchSearch.fits_with`: the process, at the most of its life."""
+        fitted, size = self.fitted, self.device.memory.size
+        return training_fits(
+            max(self.life(batch_size).values()),
+            fitted.reach["system"],
+            usable=fitted.usable,
+            most=inf if size is None else size.value,
+            floor=fitted.floor,
+            stays=0.0,
+        )

@@ -1,0 +1,265 @@
+"""Calibration of this machine from beginning to end; what was measured is kept, so that it can go on after it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from wattstep import devices, engines
+from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.predict.cpu.time import KINDS
+from wattstep.record.sensors.machine import caches, describe
+from wattstep.schema.ceilings import Asked, Ceilings, identity
+from wattstep.schema.engine import Engine
+from wattstep.store import this_device
+from wattstep.train.calibration.device_file import Machine, chosen, device_toml
+from wattstep.train.calibration.fitting import Fit, fit
+from wattstep.train.calibration.power import measure_power
+from wattstep.train.calibration.probe import Probe, ProbeSettings, largest_cache, probe_in_child
+from wattstep.train.child.local_machine import one_at_a_time
+
+CEILINGS: Final = "ceilings"
+POWER: Final = "power and heat"
+CEILINGS_S: Final = 8.0
+# Small trainings that have every kind of operation between them, at sizes of both sides of the caches.
+PROBES: Final = (
+    ProbeSettings(workload="lenet", batch_size=16),
+    ProbeSettings(workload="resnet8", batch_size=16),
+    ProbeSettings(workload="squeezenet", batch_size=4),
+    ProbeSettings(workload="char-cnn", batch_size=4),
+    ProbeSettings(workload="autoencoder", batch_size=16),
+    ProbeSettings(workload="mobilenetv3-small", batch_size=4),
+    ProbeSettings(workload="densenet40", batch_size=4),
+    ProbeSettings(workload="dcgan", batch_size=4),
+    ProbeSettings(workload="gpt", batch_size=1),
+    ProbeSettings(workload="alexnet", batch_size=4),
+    ProbeSettings(workload="inceptionv1", batch_size=4),
+    ProbeSettings(workload="ds-cnn", batch_size=16),
+    ProbeSettings(workload="mobilenetv1-vww", batch_size=4),
+    ProbeSettings(workload="resnet50", batch_size=1),
+)
+Tell = Callable[[str, float, str], None]
+Measure = Callable[[ProbeSettings], Probe]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """A calibration that came to its end.
+
+    Attributes:
+        path: Of the device's file.
+        fit: Its values, with errors of what was left out of them.
+        missing: What predictions would use and could not be measured, by key.
+        notes: What a reader must know.
+    """
+
+    path: Path
+    fit: Fit
+    missing: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def calibrate(
+    out: Path,
+    *,
+    resume: bool,
+    tell: Tell,
+    probes: Sequence[ProbeSettings] = PROBES,
+    measure: Measure = probe_in_child,
+    ceilings: bool = True,
+    power: Callable[[], Mapping[str, Any]] | None = measure_power,
+) -> Calibrated:
+    """Measures this machine and writes its file.
+
+    Args:
+        out: The file, ending in .toml.
+        resume: Go on with what an earlier one left.
+        tell: Hears what is measured next, what share is done, and the time left in words.
+        probes: Trainings that are measured.
+        measure: Measures one.
+        ceilings: Whether these are measured, too.
+        power: Measures power and heat, as `measure_power`; None: they are left out.
+
+    Raises:
+        InvalidValueError: The file cannot be written so, or an earlier calibration's remains are in the way.
+        WattstepError: A training cannot be measured.
+    """
+    if out.suffix != ".toml":
+        raise InvalidValueError(f"--out {out}: the file of a device ends in .toml")
+    engine = engines.find(engines.DEFAULT)
+    engine.load()
+    journal = _Journal(out.with_name(f"{out.name}.partial"), _header(engine.version()), resume)
+    names = [
+        *([CEILINGS] if ceilings else []), *([POWER] if power else []), *(one.name for one in probes),
+    ]  # fmt: skip
+    begin, done = time.monotonic(), 0
+    skipped: list[str] = []
+    with one_at_a_time():
+        for number, name in enumerate(names):
+            if name in journal.entries:
+                continue
+            tell(name, number / len(names), _left(begin, done, len(names) - number))
+            if name == CEILINGS:
+                journal.add(name, _ceilings(engine).to_dict())
+            elif name == POWER and power is not None:
+                journal.add(name, power())
+            else:
+                one = next(each for each in probes if each.name == name)
+                try:
+                    journal.add(name, measure(one).to_dict())
+                except RecordingError as error:  # of one among many: it does without
+                    skipped.append(str(error))
+            done += 1
+    tell("fit", 1.0, "")
+    entries = journal.entries
+    probed = [Probe.from_dict(entries[one.name]) for one in probes if one.name in entries]
+    fitted = fit(probed)
+    measured = Ceilings.from_dict(entries[CEILINGS]) if ceilings else None
+    trainings = ", ".join(f"{one.settings.workload} at {one.settings.batch_size}" for one in probed)
+    text = device_toml(
+        _machine(), measured, fitted, engine=engine_key(engine.version()),
+        probes=f"{engine.version()}, one thread, fp32: {trainings}", power=entries.get(POWER, {}),
+    )  # fmt: skip
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordingError(f"{out} cannot be written: {error.strerror or error}") from error
+    device = devices.find(os.fspath(out))
+    this_device.keep(text)
+    journal.remove()
+    return Calibrated(
+        path=out,
+        fit=fitted,
+        missing=device.missing,
+        notes=(
+            *skipped,
+            *(
+                f"{name} power: {why}"
+                for name, why in entries.get(POWER, {}).get("reasons", {}).items()
+                if name in ("idle", "full")
+            ),
+            *(measured.notes if measured else ()),
+        ),
+    )
+
+
+def engine_key(version: str) -> str:
+    """ "torch-2.13" of "torch 2.13.0+cpu"."""
+    name, _, number = version.partition(" ")
+    return f"{name}-{'.'.join(number.split('.')[:2])}"
+
+
+def _left(begin: float, done: int, rest: int) -> str:
+    """Time left in words, from what those took that are done."""
+    if not done:
+        return ""
+    seconds = (time.monotonic() - begin) / done * rest
+    return (
+        f"about {max(1, round(seconds / 60))} min left"
+        if seconds > 45
+        else "less than a minute left"
+    )
+
+
+def _header(version: str) -> dict[str, Any]:
+    return {"machine": dict(identity(describe())), "engine": version, "kinds": list(KINDS)}
+
+
+def _machine() -> Machine:
+    facts = describe()
+    with Path("/proc/meminfo").open(encoding="utf-8") as file:
+        sizes = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in file}
+    return Machine(
+        title=chosen(facts),
+        cpu=str(facts.get("cpu") or facts.get("architecture") or "CPU"),
+        cores=len(os.sched_getaffinity(0)),
+        size=sizes["MemTotal"],
+        available=sizes["MemAvailable"],
+        cache=largest_cache(),
+    )
+
+
+def _ceilings(engine: Engine) -> Ceilings:
+    threads = len(os.sched_getaffinity(0))
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    sizes = {
+        name: size * -(-threads // cores) if cores == 1 else size
+        for name, (size, cores) in caches().items()
+    }
+    return engine.ceilings(
+        Asked(
+            device=describe(), threads=threads, precisions=("fp32", "bf16"), caches=sizes, free=free,
+            seconds=CEILINGS_S / 2,
+        ),
+        lambda text: None,
+    )  # fmt: skip
+
+
+class _Journal:
+    """What was measured so far, a line each.
+
+    Args:
+        path: Its file.
+        header: What must be the same for it to go on.
+        resume: Whether it goes on with what is there.
+
+    Raises:
+        InvalidValueError: There is something, and it is not to go on or of something else.
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any], resume: bool) -> None:
+        self._path = path
+        self.entries: dict[str, Any] = {}
+        if path.exists():
+            self._read(header, resume)
+        elif resume:
+            raise InvalidValueError(
+                f"--resume: {path} does not exist: nothing was interrupted there"
+            )
+        else:
+            self._write({"header": header})
+
+    def _read(self, header: Mapping[str, Any], resume: bool) -> None:
+        if not resume:
+            raise InvalidValueError(
+                f"{self._path} holds what an interrupted calibration measured: --resume goes on with it; "
+                "or remove it"
+            )
+        documents = []
+        for line in self._path.read_text(encoding="utf-8").splitlines():
+            try:
+                documents.append(json.loads(line))
+            except ValueError:
+                break  # cut off when it was killed
+        if not documents or documents[0].get("header") != json.loads(json.dumps(header)):
+            raise InvalidValueError(
+                f"{self._path} is of another machine or another version of the framework or of wattstep: remove it to begin anew"
+            )
+        self.entries = {each["name"]: each["value"] for each in documents[1:]}
+        text = "".join(json.dumps(each) + "\n" for each in documents)
+        self._path.write_text(text, encoding="utf-8")
+
+    def add(self, name: str, value: Mapping[str, Any]) -> None:
+        """Keeps what was measured, on the disk before anything else is."""
+        self.entries[name] = json.loads(json.dumps(value))
+        self._write({"name": name, "value": value})
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(document) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RecordingError(
+                f"{self._path} cannot be written: {error.strerror or error}"
+            ) from error
+
+    def remove(self) -> None:
+        """The file is not needed any more."""
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,167 @@
+"""The file of a device that was measured here: TOML as `wattstep.devices` reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, Final
+
+from wattstep.devices.table import quoted
+from wattstep.predict.cpu.memory import THRESHOLD
+from wattstep.schema.ceilings import Ceilings
+from wattstep.schema.figure import Figure
+from wattstep.train.calibration.fitting import Fit, Spread
+
+PRECISIONS: Final = ("fp32", "bf16")
+LEAST: Final = 1e-16  # of a value: nothing is free, and a range needs two ends
+ROOM: Final = 0.9  # of what is free now that another hour may leave
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a file says of a machine beside its fit.
+
+    Attributes:
+        title: Of the device.
+        cpu: Of its processor.
+        cores: That a training may use.
+        size: Bytes that the operating system manages.
+        available: Bytes that are available now.
+        cache: Bytes of the largest cache.
+    """
+
+    title: str
+    cpu: str
+    cores: int
+    size: float
+    available: float
+    cache: int
+
+
+def device_toml(
+    machine: Machine,
+    ceilings: Ceilings | None,
+    fit: Fit,
+    *,
+    engine: str,
+    probes: str,
+    power: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """The file's text.
+
+    Args:
+        machine: The device.
+        ceilings: Measured with all cores; None: not measured.
+        fit: Its values.
+        engine: As its tables name it, "torch-2.13".
+        probes: Of the trainings that were measured, in words.
+        power: As `power.measure_power` gives it.
+    """
+    return "\n".join(_lines(machine, ceilings, fit, engine, probes, power)) + "\n"
+
+
+def _lines(
+    machine: Machine,
+    ceilings: Ceilings | None,
+    fit: Fit,
+    engine: str,
+    probes: str,
+    power: Mapping[str, Any],
+) -> Iterator[str]:
+    measured = "wattstep calibrate-device"
+    disturbed = (
+        f"other processes took up to {fit.others:.1f} cores while it was measured: ranges are wider for it"
+        if fit.others > 0.1
+        else ""
+    )
+    yield f"title = {json.dumps(machine.title)}"
+    yield f"note = {json.dumps('; '.join(filter(None, ['measured by `wattstep calibrate-device`, one thread', disturbed])))}"
+    yield "\n[memory]\nunified = true"
+    yield f"size = {_value(machine.size, machine.size, machine.size, 'MemTotal of /proc/meminfo', 'datasheet')}"
+    yield (
+        "usable = "
+        + _value(
+            machine.available, ROOM * machine.available, machine.size,
+            "MemAvailable of /proc/meminfo when it was calibrated",
+        )
+    )  # fmt: skip
+    yield f'\n[floors."{engine}"]\ncounted = "process"'
+    yield f"memory = {_spread(fit.floor, measured)}"
+    yield f'\n[processors.cpu]\nkind = "cpu"\ntitle = {json.dumps(machine.cpu)}\ncores = {machine.cores}'
+    yield from _ceilings(ceilings)
+    yield "\n[power]"
+    yield from _figures(power, {"idle": "idle", "full": "full"})
+    yield "\n[thermal]"
+    yield from _figures(power, {"resistance": "resistance", "time_constant": "time_constant"})
+    kinds: dict[str, dict[str, Any]] = {name: dict(values) for name, values in fit.kinds.items()}
+    kinds["step"] = dict(fit.step)
+    reach = fit.reach["step_time"]
+    for name, values in kinds.items():
+        yield from _kind(engine, name, probes)
+        for key, value in values.items():
+            best = max(value, LEAST)
+            yield f"{key} = {{ value = {best:.4g}, low = {best * (1 - min(0.9, reach)):.4g}, high = {best * (1 + reach):.4g} }}"
+        if name == "step":
+            yield f"cache = {{ value = {machine.cache}, low = {machine.cache}, high = {machine.cache} }}"
+    yield from _kind(engine, "memory", probes)
+    for key, spread in fit.memory.items():
+        yield f"{quoted(key)} = {{ value = {spread.value:.6g}, low = {spread.low:.6g}, high = {spread.high:.6g} }}"
+    yield (
+        "threshold = "
+        + _value(
+            THRESHOLD, 0.6 * THRESHOLD, 1.1 * THRESHOLD,
+            "blocks of trainings with and without pages of their own, torch 2.13 on x86-64", "estimate",
+        )
+    )  # fmt: skip
+    yield from _kind(engine, "interval", probes)
+    for key, value in fit.reach.items():
+        yield f"{key} = {{ value = {value:.4g}, low = {value:.4g}, high = {2 * value:.4g} }}"
+
+
+def _kind(engine: str, name: str, probes: str) -> Iterator[str]:
+    yield f'\n[kinds."{engine}".{json.dumps(name)}]'
+    yield f"fitted = {json.dumps(probes)}"
+    yield 'basis = "calibration"\nsource = "wattstep calibrate-device"'
+
+
+def _ceilings(ceilings: Ceilings | None) -> Iterator[str]:
+    if ceilings is None:
+        return
+    for precision in PRECISIONS:
+        figure = ceilings.peak(precision)
+        if figure is not None and figure.value:
+            source = f"wattstep ceilings with {ceilings.threads} threads"
+            yield f"peak.{precision} = {_value(figure.value, figure.low or figure.value, figure.value, source)}"
+    best = ceilings.memory.best
+    if best.value:
+        yield f"bandwidth = {_value(best.value, best.low or best.value, best.value, 'wattstep ceilings, copy or triad in memory')}"
+
+
+def _figures(power: Mapping[str, Any], keys: Mapping[str, str]) -> Iterator[str]:
+    for key, name in keys.items():
+        if name in power:
+            figure = Figure.from_dict(power[name])
+            assert figure.value is not None
+            low, high = figure.low or figure.value, figure.high or figure.value
+            yield f"{key} = {_value(figure.value, low, high, f'{figure.status}: {figure.source or figure.method}')}"
+
+
+def _spread(spread: Spread, source: str) -> str:
+    return _value(spread.value, spread.low, spread.high, source)
+
+
+def _value(value: float, low: float, high: float, source: str, basis: str = "calibration") -> str:
+    assert isfinite(value)
+    return (
+        f"{{ value = {value:.6g}, low = {min(low, value):.6g}, high = {max(high, value):.6g}, "
+        f"basis = {json.dumps(basis)}, source = {json.dumps(source)} }}"
+    )
+
+
+def chosen(machine: Mapping[str, Any]) -> str:
+    """Name of a machine for readers: its board's or maker's where the system tells, else its processor's."""
+    model = str(machine.get("model") or "")
+    return model if model and "unknown" not in model else str(machine.get("cpu") or "this machine")

@@ -1,0 +1,240 @@
+"""A small training in a fresh process: memory by stage, time of its steps and of each operation in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from wattstep import engines, workloads
+from wattstep.errors import RecordingError, WattstepError
+from wattstep.predict.cpu.memory import THRESHOLD, lasting, replay
+from wattstep.predict.cpu.time import CpuWork, work_of
+from wattstep.record.sensors.machine import caches
+from wattstep.schema.operation_times import OperationTimes
+from wattstep.schema.processes import ChildNews, ends_with_us, refusal_news
+from wattstep.schema.workload import Preparation
+from wattstep.train.child.child import GuardedChild, tail
+from wattstep.train.child.limits import enforced
+from wattstep.train.child.watchdog import find_watchdog
+from wattstep.train.memory.resident import ResidentMemory
+
+UNKNOWN_CACHE: Final = 32 << 20
+STEADY_STEPS: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeSettings:
+    """A training that is measured.
+
+    Attributes:
+        workload: Its name.
+        batch_size: Samples of a step.
+        threads: Of its operations.
+    """
+
+    workload: str
+    batch_size: int
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        """For readers and files."""
+        return f"{self.workload}-{self.batch_size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What a training took; sizes in B, times in s.
+
+    Attributes:
+        settings: The training.
+        framework: Resident once the framework was loaded.
+        prepared: Resident before the first step.
+        first: Most that was resident within it.
+        steady: Most within steps after it.
+        tensors: Tensors that were there before the first step.
+        growth_first: As the allocator's replay says, without what calibration adds.
+        growth_steady: Likewise.
+        libraries: That it loaded, of those that show.
+        steps: Time of steps that nothing was attached to.
+        clock: As `OperationTimes.clock`.
+        starts: Operations by phase that compute something.
+        rows: Of each operation: index into `cpu.time.KINDS`, its features, its time; 0: it was not timed.
+        others: Cores that other processes took meanwhile.
+    """
+
+    settings: ProbeSettings
+    framework: float
+    prepared: float
+    first: float
+    steady: float
+    tensors: float
+    growth_first: float
+    growth_steady: float
+    libraries: tuple[str, ...]
+    steps: tuple[float, ...] = ()
+    clock: str = "thread"
+    starts: Mapping[str, int] = field(default_factory=dict)
+    rows: tuple[tuple[float, ...], ...] = ()
+    others: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Time of a step: the least, since whatever disturbs only slows down."""
+        return min(self.steps)
+
+    @property
+    def timed(self) -> bool:
+        """True if its operations were timed."""
+        return any(row[-1] for row in self.rows)
+
+    @property
+    def work(self) -> CpuWork:
+        """What its operations do."""
+        table = np.array(self.rows, float)
+        return CpuWork(
+            kinds=table[:, 0].astype(np.int64), features=table[:, 1:5], starts=self.starts
+        )
+
+    @property
+    def operation_seconds(self) -> Any:
+        """Of each operation, shape (n,)."""
+        return np.array(self.rows, float)[:, 5]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Probe:
+        """The inverse of `to_dict`."""
+        return cls(
+            **{
+                **document,
+                "settings": ProbeSettings(**document["settings"]),
+                "libraries": tuple(document["libraries"]),
+                "steps": tuple(document["steps"]),
+                "rows": tuple(map(tuple, document["rows"])),
+            }
+        )
+
+
+def largest_cache() -> int:
+    """Bytes of this machine's largest cache."""
+    return max((size for size, _ in caches().values()), default=UNKNOWN_CACHE)
+
+
+def measure_probe(settings: ProbeSettings) -> Probe:
+    """Trains a little, in this process, which should be a fresh one."""
+    resident = ResidentMemory()
+    busy = _busy_s()
+    begin, own = time.monotonic(), sum(os.times()[:4])
+    engine, workload = engines.find(engines.DEFAULT), workloads.find(settings.workload)
+    engine.load()
+    framework = resident.read().all
+    trainer = engine.prepare(
+        workload, Preparation(batch_size=settings.batch_size), threads=settings.threads
+    )
+    prepared = resident.read().all
+    resident.reset()
+    trainer.step()
+    first = resident.read().peak
+    resident.reset()
+    for _ in range(STEADY_STEPS):
+        trainer.step()
+    steady = resident.read().peak
+    resident.close()
+    times = engine.time_operations(trainer)
+    elapsed = time.monotonic() - begin
+    mine = sum(os.times()[:4]) - own
+    others = 0.0 if busy is None else max(0.0, ((_busy_s() or busy) - busy - mine) / elapsed)
+    growth = replay(times.graph, threshold=THRESHOLD, threads=settings.threads)
+    work = work_of(times.graph, cache=largest_cache(), threads=settings.threads)
+    return Probe(
+        settings=settings,
+        framework=framework,
+        prepared=prepared,
+        first=first,
+        steady=steady,
+        tensors=sum(size for _, size in lasting(times.graph)),
+        growth_first=growth.first,
+        growth_steady=growth.steady,
+        libraries=times.graph.libraries,
+        steps=times.steps,
+        clock=times.clock,
+        starts=work.starts,
+        rows=_rows(work, times),
+        others=others,
+    )
+
+
+def _rows(work: CpuWork, times: OperationTimes) -> tuple[tuple[float, ...], ...]:
+    table = np.column_stack([work.kinds, work.features, times.seconds])
+    return tuple(map(tuple, table.tolist()))
+
+
+def _busy_s() -> float | None:
+    """Time in s in which cores worked, or would have if their host had let them."""
+    try:
+        with Path("/proc/stat").open(encoding="utf-8") as file:
+            words = file.readline().split()
+    except OSError:
+        return None
+    return (sum(map(int, words[1:9])) - int(words[4]) - int(words[5])) / os.sysconf("SC_CLK_TCK")
+
+
+def probe_in_child(settings: ProbeSettings) -> Probe:
+    """Measures in a child process.
+
+    Raises:
+        WattstepError: The child failed, or ended in any other way.
+        KeyboardInterrupt: The user stopped it.
+    """
+    documents: list[Mapping[str, Any]] = []
+
+    def hear(news: ChildNews) -> None:
+        if "probe" in news:
+            documents.append(news["probe"])
+
+    with tempfile.TemporaryFile() as output, enforced(None) as cage:
+        child = GuardedChild(
+            "wattstep.train.calibration.probe:main",
+            [json.dumps(asdict(settings))],
+            cage,
+            output=output,
+            ends_with_us=True,
+            watchdog=find_watchdog("cpu"),
+        )
+        with ends_with_us(child.process):
+            ending = child.follow(hear)
+        if ending.interrupted:
+            raise KeyboardInterrupt
+        if ending.error is not None:
+            raise WattstepError(ending.error)
+        if not documents:
+            reason = (
+                ending.starved or (tail(output).strip().splitlines() or ["it said nothing"])[-1]
+            )
+            raise RecordingError(f"{settings.name} could not be measured: {reason}")
+    return Probe.from_dict(documents[0])
+
+
+def main() -> int:
+    """Entry of the child process: the descriptor for news, and the settings."""
+    news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
+    try:
+        probe = measure_probe(ProbeSettings(**json.loads(sys.argv[2])))
+        document: ChildNews = {"probe": probe.to_dict()}
+    except WattstepError as error:
+        document = refusal_news(error)
+    news.write(json.dumps(document) + "\n")
+    return 2 if "error" in document else 0

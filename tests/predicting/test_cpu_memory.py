@@ -1,0 +1,149 @@
+"""Memory of a training's process on a CPU, with sizes worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wattstep.predict.cpu.arena import Arena, chunk_size
+from wattstep.predict.cpu.memory import layouts_of, replay, takes_onednn
+from wattstep.schema.step_graph import Convolution, StepGraph
+
+MIB = 1 << 20
+NEVER_MAPPED = 1 << 40
+
+
+@pytest.mark.parametrize(("request_", "chunk"), [(1, 32), (24, 32), (25, 48), (100, 112)])
+def test_a_chunk_is_the_request_and_8_bytes_in_multiples_of_16(request_: int, chunk: int) -> None:
+    assert chunk_size(request_) == chunk
+
+
+def test_a_large_block_has_pages_of_its_own_until_one_as_large_was_freed() -> None:
+    arena = Arena(128 * 1024)
+    block = arena.allocate(MIB)
+    assert arena.resident == 257 * 4096  # 1 MiB, its header, and what is left of the last page
+    arena.release(block)
+    assert arena.resident == 0
+    arena.release(arena.allocate(MIB))
+    assert arena.resident == MIB + 16  # of the heap now, which keeps it
+
+
+def test_a_heap_shrinks_once_twice_the_threshold_is_free_at_its_end() -> None:
+    arena = Arena(MIB)
+    blocks = [arena.allocate(MIB // 2) for _ in range(5)]
+    for block in reversed(blocks[1:]):
+        arena.release(block)
+    # Four blocks of half a MiB were free: 2 MiB and 128 KiB of padding are more than 2 MiB.
+    assert arena.resident < MIB
+    assert arena.peak == 5 * (MIB // 2 + 16)
+
+
+def test_a_block_that_stays_between_two_keeps_their_room_apart() -> None:
+    def resident(*, between: bool) -> int:
+        arena = Arena(NEVER_MAPPED)
+        first = arena.allocate(1_000_000)
+        if between:
+            arena.allocate(2000)
+        second = arena.allocate(1_000_000)
+        arena.release(first)
+        arena.release(second)
+        arena.allocate(1_500_000)
+        return arena.resident
+
+    assert resident(between=False) == 2 * 1_000_016
+    assert resident(between=True) == 1_000_016 + 2016 + 1_500_016
+
+
+def test_the_smallest_hole_that_fits_is_taken() -> None:
+    arena = Arena(NEVER_MAPPED)
+    blocks = [arena.allocate(size) for size in (90_000, 2000, 30_000, 2000, 50_000, 2000)]
+    for number in (0, 2, 4):
+        arena.release(blocks[number])
+    assert arena.allocate(40_000) == blocks[4]
+    assert arena.allocate(30_000) == blocks[2]
+    assert arena.allocate(40_000) == blocks[0]
+
+
+def test_room_before_an_aligned_block_is_used_by_small_ones() -> None:
+    arena = Arena(NEVER_MAPPED)
+    arena.allocate(24)  # 32 bytes: the next block begins at 48, not at a multiple of 64
+    aligned = arena.allocate_aligned(1000)
+    assert (aligned + 16) % 64 == 0
+    small = arena.allocate(aligned - 32 - 8)
+    assert small == 32
+
+
+def graph(**changes: object) -> StepGraph:
+    """Three operations; a parameter, its gradient, momentum, and two feature maps."""
+    values = {
+        "batch_size": 1.0,
+        "names": ("aten::relu", "aten::relu", "aten::relu_backward", "aten::add_"),
+        "kinds": ("activation", "activation", "activation", "optimizer"),
+        "phases": ("forward", "forward", "backward", "optimizer"),
+        "layers": ("",) * 4,
+        "flops": np.zeros(4),
+        "read_bytes": np.ones(4),
+        "written_bytes": np.ones(4),
+        "sizes": np.array([1.0, 1.0, 4.0, 2.0, 1.0]) * MIB,
+        "categories": ("parameters", "optimizer_state", "feature_maps", "feature_maps", "gradients"),
+        "made": np.array([0, 0, 1, 2, 3]),
+        "freed": np.array([5, 5, 3, 3, 5]),
+        "counts": {},
+    }  # fmt: skip
+    return StepGraph(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_most_of_a_step_is_feature_maps_and_what_the_first_step_left() -> None:
+    # First step: 4 + 2, then gradient and momentum. Later: momentum is there, 1 + 4 + 2 MiB.
+    assert replay(graph(), threshold=MIB).allocated == 7 * MIB
+
+
+def test_resident_memory_is_never_less_than_its_tensors() -> None:
+    growth = replay(graph(), threshold=MIB)
+    assert growth.steady >= growth.allocated
+
+
+def convolution(**changes: object) -> Convolution:
+    values = {
+        "images": 2.0, "inputs": 20, "outputs": 10, "kernel": (3, 3), "stride": (1, 1), "groups": 1,
+        "input_size": (8, 8), "output_size": (8, 8),
+    }  # fmt: skip
+    return Convolution(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_onednn_fills_channels_up_to_multiples_of_16() -> None:
+    sizes = layouts_of(convolution())
+    assert sizes.taken == 2 * 64 * 32 * 4
+    assert sizes.given == 2 * 64 * 16 * 4
+    assert sizes.weights == 32 * 16 * 9 * 4
+
+
+def test_images_of_three_channels_stay_as_they_are() -> None:
+    sizes = layouts_of(convolution(inputs=3))
+    assert sizes.taken == 0
+    assert sizes.weights == 3 * 16 * 9 * 4
+
+
+def test_a_convolution_takes_copies_of_input_weights_and_output() -> None:
+    step = graph(
+        kinds=("convolution", "activation", "activation", "optimizer"),
+        sizes=np.array([0.0, 0.0, 5120.0, 64.0, 64.0]),
+        convolutions={0: convolution()},
+    )
+    assert replay(step, threshold=MIB).allocated == 16384 + 18432 + 8192
+
+
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [
+        ({}, True),
+        ({"images": 1.0}, False),  # 20 × 64 values are few
+        ({"images": 1.0, "kernel": (5, 5)}, True),
+        ({"kernel": (1, 1)}, False),  # with one thread, below 16 images
+        ({"kernel": (1, 1), "images": 16.0}, True),
+        ({"kernel": (1, 1), "stride": (2, 2)}, True),
+        ({"groups": 10, "images": 1.0}, True),
+    ],
+)
+def test_torch_gives_onednn_what_is_large(changes: dict[str, object], taken: bool) -> None:
+    assert takes_onednn(convolution(**changes)) is taken

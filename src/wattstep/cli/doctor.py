@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from rich.text import Text
 
@@ -36,7 +36,8 @@ COUNTED: Final = (
 )  # totals since the start tell nobody anything
 MOST_VALUES: Final = 6
 _OF_CORE: Final = re.compile(r"^cpu\d+\.")
-_CELLS: Final = (
+_Cell = Literal["value", "resolution_seen", "update_interval", "read_cost"]
+_CELLS: Final[tuple[tuple[_Cell, str], ...]] = (
     ("value", ""),
     ("resolution_seen", ""),
     ("update_interval", "s"),

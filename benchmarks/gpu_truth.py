@@ -52,6 +52,7 @@ from wattstep.schema.workload import Preparation
 PARTS: Final = ("steps", "marks", "cost", "kernels", "energy", "memory")
 MARKED: Final = 3000  # empty steps by which marks are measured
 SETTLE_S: Final = 0.3  # after which samples of the last steps are there
+BEGUN: Final = 0.85  # of the minutes, within which trainings begin: one that has goes to its end
 PROFILED: Final = 5  # steps that another profiler sums up
 NSYS_S: Final = 120  # that Nsight Systems may take for one training
 Row = Sequence[Any]
@@ -155,9 +156,10 @@ def recorded_step(
     steps = recorder.steps
 
     def marked() -> None:
-        steps.begin(machine.batch)
+        steps.samples = machine.batch
+        begun = steps.begin()
         step()
-        steps.end(float("nan"))
+        steps.end(begun, float("nan"))
 
     return marked
 
@@ -204,17 +206,16 @@ def steps_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
         "host ahead by",
         "clock ±",
     )
-    trainings: list[tuple[str, Callable[[], object], Any]] = []
     for name in in_time(options):
         training = Training(name, machine)
-        trainings.append((name, training.trainer.step, training.trainer.model))
+        step, model = training.trainer.step, training.trainer.model
+        yield _one_of_steps(name, step, model, machine, options.seconds)
     for every in (1, 10):
         ahead = Ahead(machine, every)
         for _ in range(machine.warmup):
             ahead.step()
-        trainings.append((f"host waits every {every}", ahead.step, ahead.model))
-    for name, step, model in trainings:
-        yield _one_of_steps(name, step, model, machine, options.seconds)
+        name = f"host waits every {every}"
+        yield _one_of_steps(name, ahead.step, ahead.model, machine, options.seconds)
 
 
 def _one_of_steps(
@@ -260,11 +261,12 @@ def marks_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             costs: dict[bool, list[int]] = {True: [], False: []}
             for _ in range(MARKED):
                 begin = time.perf_counter_ns()
-                steps.begin(machine.batch)
+                steps.samples = machine.batch
+                begun = steps.begin()
                 phases = steps.phases_on
                 for phase in ("data", "forward", "backward", "optimizer"):
                     steps.mark(phase)
-                steps.end(0.0)
+                steps.end(begun, 0.0)
                 costs[phases].append(time.perf_counter_ns() - begin)
             yield (
                 label,
@@ -285,6 +287,8 @@ def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             found, until = [], time.perf_counter() + options.seconds
             base = []
             while time.perf_counter() < until or len(found) < 4:
+                if found and time.perf_counter() > options.deadline:
+                    break
                 times = [
                     training.stopwatch(machine.block, step)
                     for step in (marked, plain, plain, marked)
@@ -312,7 +316,7 @@ def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]
         with recording(machine, "every:6", training.trainer.model) as (recorder, path):
             until = time.perf_counter() + options.seconds / 2
             marked = recorded_step(recorder, training.trainer.step, training.machine)
-            latest = until + options.seconds
+            latest = min(until + options.seconds, max(until, options.deadline))
             while time.perf_counter() < until or (
                 recorder.windows < 5 and time.perf_counter() < latest
             ):
@@ -580,8 +584,7 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
     parser.add_argument("--train", help=argparse.SUPPRESS)  # as Nsight Systems calls it
     options = parser.parse_args(arguments)
     options.workloads = options.workloads.split(",")
-    # The slowest training may have begun just before.
-    options.deadline = time.perf_counter() + options.minutes * 60 - 3 * options.seconds
+    ends = time.perf_counter() + BEGUN * options.minutes * 60
     machine = machine or machine_of(options.processor)
     if machine.processor == "cuda" and not machine.cuda.is_available():
         print("torch sees no GPU here: nothing is measured (see wattstep doctor)", file=sys.stderr)
@@ -590,8 +593,11 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
         profiled_training(options.train, machine)
         return 0
     page = ["# What a GPU tells", "", about(machine), ""]
-    for part in options.parts.split(","):
+    parts = options.parts.split(",")
+    for number, part in enumerate(parts):
         begin = time.perf_counter()
+        # Each has its share of what is left: a slow one takes no other's.
+        options.deadline = begin + (ends - begin) / (len(parts) - number)
         rows: list[Row] = []
         options.left_out = []
         lines = [f"## {part}", ""]
@@ -602,7 +608,7 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
         if len(rows) > 1:
             lines += [table(rows), ""]
         if options.left_out:
-            words = f"the {options.minutes:g} minutes were over"
+            words = f"its share of the {options.minutes:g} minutes was over"
             lines += [f"Left out, because {words}: {', '.join(options.left_out)}", ""]
         lines += [f"({time.perf_counter() - begin:.0f} s)", ""]
         print("\n".join(lines), flush=True)

@@ -77,6 +77,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "gpu/test_traced_steps.py::test_each_of_forty_trainings_is_told_as_it_was": (
             "computes for long: trainings on a played GPU"
         ),
+        "gpu/test_programs.py": "computes for long: energy of five trainings by regression",
         "gpu/test_truth_page.py": "trains in a process of its own, with a sampler",
         "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",

@@ -26,7 +26,14 @@ def predict(
             help="A workload of the suite, or a function of a file that gives a torch module.",
         ),
     ],
-    on: Annotated[str, typer.Option("--on", help="Device; see devices.", metavar="DEVICE")],
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on",
+            help="Device, see devices; its file; or this, once calibrated.",
+            metavar="DEVICE",
+        ),
+    ],
     batch: Batches = "4,16,64",
     input_: Annotated[
         Optional[str],  # noqa: UP045
@@ -68,8 +75,9 @@ def predict(
     from wattstep.cli.progress import stages_of
     from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import OptimizerSettings, Preparation
+    from wattstep.store import this_device
 
-    device = devices.find(on)
+    device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
     of: Specification | ModuleSource

@@ -11,7 +11,9 @@ import numpy as np
 from wattstep.engines.torch.capture import StepCapture
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import RecordingError
+from wattstep.schema.arrays import FloatArray
 from wattstep.schema.operation_times import OperationTimes
+from wattstep.schema.step_graph import StepGraph
 
 CLEAN_S: Final = 1.0  # of steps that nothing is attached to
 LEAST_CLEAN: Final = 2
@@ -21,7 +23,7 @@ TIMED_S: Final = 10.0
 TIMED: Final = 3  # steps whose operations are timed; the least of each operation counts
 
 
-class _TimedCapture(StepCapture):
+class _TimedCapture(StepCapture):  # type: ignore[no-untyped-call]
     """A capture that also times."""
 
     def __init__(self, trainer: TorchTrainer, clock: Callable[[], int]) -> None:
@@ -52,7 +54,8 @@ def time_operations(trainer: TorchTrainer) -> OperationTimes:
         begin = clock()
         trainer.step()
         steps.append((clock() - begin) / 1e9)
-    graphs, times = [], []
+    graphs: list[StepGraph] = []
+    times: list[FloatArray] = []
     while len(times) < LEAST_TIMED or (
         len(times) < TIMED and sum(float(each.sum()) for each in times) < TIMED_S
     ):

@@ -16,8 +16,11 @@ from itertools import cycle, islice
 from math import prod
 from typing import Final
 
-from wattstep.predict.cpu.arena import KEPT_EACH, SMALL, Arena
+import numpy as np
+
+from wattstep.predict.cpu.arena import KEPT_EACH, MOST_THRESHOLD, SMALL, Arena
 from wattstep.predict.work import FLOAT
+from wattstep.schema.arrays import FloatArray
 from wattstep.schema.step_graph import Convolution, StepGraph
 
 # Of the arena, as it has become once torch is loaded and data are prepared.
@@ -30,6 +33,9 @@ FEW: Final = 4  # input channels up to which an image stays as it is
 LARGE_KERNEL: Final = 3  # sides beyond take oneDNN for any size
 LARGE_IMAGE: Final = 20_480  # values of a single sample from which on oneDNN is taken
 LARGE_BATCH: Final = 16  # from which on 1×1 convolutions take oneDNN even with one thread
+
+LSTM: Final = "aten::mkldnn_rnn_layer"
+LSTM_TOUCHED: Final = 0.51  # measured: 74.3 of 145 MB (docs/memory.md)
 
 # Bytes of the blocks of a tensor: its storage's before the values, its own behind them.
 STORAGE: Final = 96
@@ -190,6 +196,14 @@ class _Replay:
         self._kept = cycle(KEPT)
         self._parameters: dict[int, int] = {}
         self._nodes: list[int] = []
+        self._sizes = _touched(graph)
+        # Before the first feature map that is kept nothing is differentiated, as in a frozen part.
+        kept = [
+            made
+            for made, category in zip(graph.made.tolist(), graph.categories, strict=True)
+            if made > 0 and category == "feature_maps"
+        ]
+        self._recorded = min(kept, default=graph.count + 1)
         self._made: dict[int, list[int]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
         for place, (made, freed) in enumerate(
@@ -208,7 +222,7 @@ class _Replay:
             self._free(self._freed.get(number, ()))
             if first and number - 1 == optimizer:
                 self._make_state()
-            if graph.phases[number - 1] == "forward":
+            if graph.phases[number - 1] == "forward" and number >= self._recorded:
                 self._make_node(number - 1)
             self._run(number - 1, list(self._made.get(number, ())))
         self._free(list(self._live))
@@ -323,7 +337,7 @@ class _Replay:
 
     def _make(self, storages: list[int]) -> None:
         for place in storages:
-            size = int(self.graph.sizes[place])
+            size = int(self._sizes[place])
             storage, values = self.arena.allocate(STORAGE), self.arena.allocate_aligned(size)
             self._live[place] = [*(self.arena.allocate(each) for each in TENSOR), values, storage]
             self._count(size)
@@ -332,7 +346,7 @@ class _Replay:
         for place in storages:
             blocks = self._live.pop(place, None)
             if blocks is not None:
-                self._bytes -= int(self.graph.sizes[place])
+                self._bytes -= int(self._sizes[place])
                 for block in blocks:
                     self.arena.release(block)
 
@@ -366,6 +380,20 @@ class _Replay:
             for size in sizes:
                 self.arena.allocate_aligned(int(size))
                 self._count(int(size))
+
+
+def _touched(graph: StepGraph) -> FloatArray:
+    """Bytes of each storage that become resident.
+
+    Of what oneDNN keeps of an LSTM's layer half is never written to, and stays out where it gets pages of its own.
+    """
+    sizes: FloatArray = graph.sizes.copy()
+    layers = [i + 1 for i, name in enumerate(graph.names) if name == LSTM]
+    for number in layers:
+        made = np.flatnonzero(graph.made == number)
+        if len(made) and sizes[made].max() > MOST_THRESHOLD:
+            sizes[made[sizes[made].argmax()]] *= LSTM_TOUCHED
+    return sizes
 
 
 def _shape(one: Convolution) -> tuple[Hashable, ...]:

@@ -15,12 +15,16 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.predict.cpu.time import KINDS
 from wattstep.record.sensors.machine import caches, describe
 from wattstep.schema.ceilings import Asked, Ceilings, identity
+from wattstep.schema.engine import Engine
+from wattstep.store import this_device
 from wattstep.train.calibration.device_file import Machine, chosen, device_toml
 from wattstep.train.calibration.fitting import Fit, fit
+from wattstep.train.calibration.power import measure_power
 from wattstep.train.calibration.probe import Probe, ProbeSettings, largest_cache, probe_in_child
 from wattstep.train.child.local_machine import one_at_a_time
 
 CEILINGS: Final = "ceilings"
+POWER: Final = "power and heat"
 CEILINGS_S: Final = 8.0
 # Small trainings that have every kind of operation between them, at sizes of both sides of the caches.
 PROBES: Final = (
@@ -68,6 +72,7 @@ def calibrate(
     probes: Sequence[ProbeSettings] = PROBES,
     measure: Measure = probe_in_child,
     ceilings: bool = True,
+    power: Callable[[], Mapping[str, Any]] | None = measure_power,
 ) -> Calibrated:
     """Measures this machine and writes its file.
 
@@ -78,6 +83,7 @@ def calibrate(
         probes: Trainings that are measured.
         measure: Measures one.
         ceilings: Whether these are measured, too.
+        power: Measures power and heat, as `measure_power`; None: they are left out.
 
     Raises:
         InvalidValueError: The file cannot be written so, or an earlier calibration's remains are in the way.
@@ -88,7 +94,9 @@ def calibrate(
     engine = engines.find(engines.DEFAULT)
     engine.load()
     journal = _Journal(out.with_name(f"{out.name}.partial"), _header(engine.version()), resume)
-    names = [*([CEILINGS] if ceilings else []), *(one.name for one in probes)]
+    names = [
+        *([CEILINGS] if ceilings else []), *([POWER] if power else []), *(one.name for one in probes),
+    ]  # fmt: skip
     begin, done = time.monotonic(), 0
     skipped: list[str] = []
     with one_at_a_time():
@@ -98,6 +106,8 @@ def calibrate(
             tell(name, number / len(names), _left(begin, done, len(names) - number))
             if name == CEILINGS:
                 journal.add(name, _ceilings(engine).to_dict())
+            elif name == POWER and power is not None:
+                journal.add(name, power())
             else:
                 one = next(each for each in probes if each.name == name)
                 try:
@@ -113,19 +123,28 @@ def calibrate(
     trainings = ", ".join(f"{one.settings.workload} at {one.settings.batch_size}" for one in probed)
     text = device_toml(
         _machine(), measured, fitted, engine=engine_key(engine.version()),
-        probes=f"{engine.version()}, one thread, fp32: {trainings}",
+        probes=f"{engine.version()}, one thread, fp32: {trainings}", power=entries.get(POWER, {}),
     )  # fmt: skip
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RecordingError(f"{out} cannot be written: {error.strerror or error}") from error
     device = devices.find(os.fspath(out))
+    this_device.keep(text)
     journal.remove()
     return Calibrated(
         path=out,
         fit=fitted,
         missing=device.missing,
-        notes=(*skipped, *(measured.notes if measured else ())),
+        notes=(
+            *skipped,
+            *(
+                f"{name} power: {why}"
+                for name, why in entries.get(POWER, {}).get("reasons", {}).items()
+                if name in ("idle", "full")
+            ),
+            *(measured.notes if measured else ()),
+        ),
     )
 
 
@@ -165,7 +184,7 @@ def _machine() -> Machine:
     )
 
 
-def _ceilings(engine: engines.Engine) -> Ceilings:
+def _ceilings(engine: Engine) -> Ceilings:
     threads = len(os.sched_getaffinity(0))
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     sizes = {

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, Final
 
 from wattstep.devices.table import quoted
 from wattstep.predict.cpu.memory import THRESHOLD
 from wattstep.schema.ceilings import Ceilings
+from wattstep.schema.figure import Figure
 from wattstep.train.calibration.fitting import Fit, Spread
 
 PRECISIONS: Final = ("fp32", "bf16")
@@ -40,7 +42,13 @@ class Machine:
 
 
 def device_toml(
-    machine: Machine, ceilings: Ceilings | None, fit: Fit, *, engine: str, probes: str
+    machine: Machine,
+    ceilings: Ceilings | None,
+    fit: Fit,
+    *,
+    engine: str,
+    probes: str,
+    power: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """The file's text.
 
@@ -50,12 +58,18 @@ def device_toml(
         fit: Its values.
         engine: As its tables name it, "torch-2.13".
         probes: Of the trainings that were measured, in words.
+        power: As `power.measure_power` gives it.
     """
-    return "\n".join(_lines(machine, ceilings, fit, engine, probes)) + "\n"
+    return "\n".join(_lines(machine, ceilings, fit, engine, probes, power)) + "\n"
 
 
 def _lines(
-    machine: Machine, ceilings: Ceilings | None, fit: Fit, engine: str, probes: str
+    machine: Machine,
+    ceilings: Ceilings | None,
+    fit: Fit,
+    engine: str,
+    probes: str,
+    power: Mapping[str, Any],
 ) -> Iterator[str]:
     measured = "wattstep calibrate-device"
     disturbed = (
@@ -78,7 +92,10 @@ def _lines(
     yield f"memory = {_spread(fit.floor, measured)}"
     yield f'\n[processors.cpu]\nkind = "cpu"\ntitle = {json.dumps(machine.cpu)}\ncores = {machine.cores}'
     yield from _ceilings(ceilings)
-    yield "\n[power]\n\n[thermal]"
+    yield "\n[power]"
+    yield from _figures(power, {"idle": "idle", "full": "full"})
+    yield "\n[thermal]"
+    yield from _figures(power, {"resistance": "resistance", "time_constant": "time_constant"})
     kinds: dict[str, dict[str, Any]] = {name: dict(values) for name, values in fit.kinds.items()}
     kinds["step"] = dict(fit.step)
     reach = fit.reach["step_time"]
@@ -123,6 +140,15 @@ def _ceilings(ceilings: Ceilings | None) -> Iterator[str]:
         yield f"bandwidth = {_value(best.value, best.low or best.value, best.value, 'wattstep ceilings, copy or triad in memory')}"
 
 
+def _figures(power: Mapping[str, Any], keys: Mapping[str, str]) -> Iterator[str]:
+    for key, name in keys.items():
+        if name in power:
+            figure = Figure.from_dict(power[name])
+            assert figure.value is not None
+            low, high = figure.low or figure.value, figure.high or figure.value
+            yield f"{key} = {_value(figure.value, low, high, f'{figure.status}: {figure.source or figure.method}')}"
+
+
 def _spread(spread: Spread, source: str) -> str:
     return _value(spread.value, spread.low, spread.high, source)
 
@@ -136,5 +162,6 @@ def _value(value: float, low: float, high: float, source: str, basis: str = "cal
 
 
 def chosen(machine: Mapping[str, Any]) -> str:
-    """Name of a machine for readers."""
-    return str(machine.get("model") or machine.get("cpu") or "this machine")
+    """Name of a machine for readers: its board's or maker's where the system tells, else its processor's."""
+    model = str(machine.get("model") or "")
+    return model if model and "unknown" not in model else str(machine.get("cpu") or "this machine")

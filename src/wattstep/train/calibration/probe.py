@@ -20,7 +20,7 @@ from wattstep.predict.cpu.memory import THRESHOLD, lasting, replay
 from wattstep.predict.cpu.time import CpuWork, work_of
 from wattstep.record.sensors.machine import caches
 from wattstep.schema.operation_times import OperationTimes
-from wattstep.schema.processes import ChildNews, ends_with_us
+from wattstep.schema.processes import ChildNews, ends_with_us, refusal_news
 from wattstep.schema.workload import Preparation
 from wattstep.train.child.child import GuardedChild, tail
 from wattstep.train.child.limits import enforced
@@ -233,8 +233,8 @@ def main() -> int:
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
     try:
         probe = measure_probe(ProbeSettings(**json.loads(sys.argv[2])))
-        document: dict[str, Any] = {"probe": probe.to_dict()}
+        document: ChildNews = {"probe": probe.to_dict()}
     except WattstepError as error:
-        document = {"error": str(error), "kind": type(error).__name__}
+        document = refusal_news(error)
     news.write(json.dumps(document) + "\n")
     return 2 if "error" in document else 0

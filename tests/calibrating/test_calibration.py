@@ -1,0 +1,207 @@
+"""A calibration finds the values that probes were made with, goes on after it was killed, and says what disturbed it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattstep import devices
+from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.predict.cpu.time import CODES, STARTING
+from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.power import power_of
+from wattstep.schema.figure import Figure, Status
+from wattstep.store import this_device
+from wattstep.train.calibration import calibrate as calibrating
+from wattstep.train.calibration.fitting import fit, fit_memory, fit_time, peak_of, seconds_of
+from wattstep.train.calibration.power import described
+from wattstep.train.calibration.probe import Probe, ProbeSettings
+
+MB = 1_000_000
+WATTS = Figure(value=9.0, low=8.5, high=9.5, unit="W", status=Status.MEASURED, source="a rail")
+IDLE_WATTS = Figure(value=3.0, low=2.9, high=3.1, unit="W", status=Status.MEASURED, source="a rail")
+WORKLOADS = ("lenet", "resnet8", "squeezenet", "char-cnn", "dcgan")
+# Of the machine that plays the real one: launch in s, s per FLOP, s per byte in the cache and beyond.
+TRUE = {
+    "convolution": (5e-6, 2e-11, 3e-11, 1e-10),
+    "matrix product": (4e-6, 1e-11, 2e-11, 1e-10),
+    "optimizer": (3e-6, 0.0, 2e-11, 1e-10),
+}
+
+
+def probe(workload: str, seed: int, **changes: object) -> Probe:
+    """A training of 60 operations on that machine: floor 200 MB, preparation 70 MB, steps 20 MB, PIL 6 MB."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for number in range(60):
+        kind = list(TRUE)[number % len(TRUE)]
+        flops = 0.0 if kind == "optimizer" else 10 ** random.uniform(4, 9)
+        size = 10 ** random.uniform(3, 8)
+        features = (1.0, flops, size, 0.0) if size < 3e7 else (1.0, flops, 0.0, size)
+        seconds = float(np.dot(features, TRUE[kind]))
+        rows.append((CODES[kind], *features, seconds))
+    whole = sum(row[-1] for row in rows)
+    libraries = ("PIL",) if seed % 2 else ()
+    prepared = 200 * MB + 70 * MB + 10 * MB + (6 * MB if libraries else 0)
+    made = Probe(
+        settings=ProbeSettings(workload=workload, batch_size=4),
+        framework=200 * MB,
+        prepared=prepared,
+        first=prepared + 40 * MB,
+        steady=prepared + 20 * MB + 30 * MB,
+        tensors=10 * MB,
+        growth_first=20 * MB,
+        growth_steady=30 * MB,
+        libraries=libraries,
+        steps=(1.1 * whole, whole, 1.3 * whole),
+        starts=dict.fromkeys(STARTING, 20),
+        rows=tuple(rows),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def probes() -> list[Probe]:
+    return [probe(name, seed) for seed, name in enumerate(WORKLOADS)]
+
+
+def test_memory_beside_tensors_is_found(probes: list[Probe]) -> None:
+    floor, memory = fit_memory(probes)
+    values = {name: each.value for name, each in memory.items()}
+    assert floor.value == 200 * MB
+    assert values == pytest.approx({"preparation": 70 * MB, "steps": 20 * MB, "PIL": 6 * MB})
+    assert peak_of(probes[1], floor.value, values) == probes[1].steady
+
+
+def test_the_time_of_a_training_that_the_fit_never_saw(probes: list[Probe]) -> None:
+    kinds, step = fit_time(probes[:4])
+    assert seconds_of(probes[4], kinds, step) == pytest.approx(probes[4].seconds, rel=0.05)
+
+
+def test_the_least_step_counts(probes: list[Probe]) -> None:
+    assert probes[0].seconds == pytest.approx(sum(row[-1] for row in probes[0].rows))
+
+
+def test_each_training_is_predicted_by_a_fit_without_it(probes: list[Probe]) -> None:
+    fitted = fit(probes)
+    assert len(fitted.errors["step_time"]) == len(probes)
+    assert max(map(abs, fitted.errors["step_time"])) < 0.05
+    assert max(map(abs, fitted.errors["system"])) < 1e-9
+
+
+def test_one_odd_training_widens_the_interval(probes: list[Probe]) -> None:
+    odd = replace(probes[0], steps=tuple(2 * each for each in probes[0].steps))
+    assert fit([odd, *probes[1:]]).reach["step_time"] > log(1.5)
+
+
+def test_a_disturbed_machine_widens_the_interval(probes: list[Probe]) -> None:
+    quiet = fit(probes)
+    disturbed = fit([replace(probes[0], others=1.5), *probes[1:]])
+    assert disturbed.reach["step_time"] > quiet.reach["step_time"]
+    assert disturbed.others == 1.5
+
+
+def test_too_few_trainings_are_no_fit(probes: list[Probe]) -> None:
+    with pytest.raises(RecordingError, match="3 trainings were measured"):
+        fit(probes[:3])
+
+
+def test_a_probe_comes_back_from_its_document(probes: list[Probe]) -> None:
+    assert Probe.from_dict(json.loads(json.dumps(probes[1].to_dict()))) == probes[1]
+
+
+class Killed(BaseException):
+    """What no handler of errors stops."""
+
+
+def calibrate(out: Path, measured: list[str], *, resume: bool = False, dies_at: int = 99) -> object:
+    def measure(settings: ProbeSettings) -> Probe:
+        if len(measured) == dies_at:
+            raise Killed
+        measured.append(settings.workload)
+        return probe(settings.workload, WORKLOADS.index(settings.workload))
+
+    return calibrating.calibrate(
+        out,
+        resume=resume,
+        tell=lambda stage, share, left: None,
+        probes=[ProbeSettings(workload=name, batch_size=4) for name in WORKLOADS],
+        measure=measure,
+        ceilings=False,
+        power=lambda: described({"mean_power": WATTS, "idle_power": {"before": IDLE_WATTS}}),
+    )
+
+
+def test_the_file_of_a_device_is_one_that_predictions_read(tmp_path: Path) -> None:
+    out = tmp_path / "mine.toml"
+    calibrate(out, [])
+    device = devices.find(str(out))
+    values = cpu_values(device, "torch", "fp32")
+    assert values.floor.value == 200 * MB
+    assert values.libraries == pytest.approx({"PIL": 6 * MB})
+    assert values.values["memory"]["preparation"] == pytest.approx(70 * MB)
+    assert values.engine.startswith("torch-")
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> None:
+    out = tmp_path / "mine.toml"
+    calibrate(out, [])
+    device = devices.find(str(out))
+    assert device.power.idle is not None
+    assert device.power.idle.value == 3.0
+    found = power_of(device.power, {"cpu": 0.25})
+    assert found is not None
+    assert found[0].value == pytest.approx(3.0 + 0.25 * 6.0)
+
+
+def test_this_is_the_machine_that_was_calibrated_last(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="was not calibrated"):
+        this_device.find("this")
+    calibrate(tmp_path / "mine.toml", [])
+    kept = devices.find(this_device.find("this"))
+    assert kept.floors == devices.find(str(tmp_path / "mine.toml")).floors
+    assert this_device.find("tx2") == "tx2"
+
+
+def test_what_no_sensor_tells_has_a_reason() -> None:
+    assert described({})["reasons"]["full"] == "no sensor tells"
+
+
+def test_a_calibration_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+    out, measured = tmp_path / "mine.toml", []
+    with pytest.raises(Killed):
+        calibrate(out, measured, dies_at=3)
+    with pytest.raises(InvalidValueError, match="--resume goes on"):
+        calibrate(out, measured)
+    left = next(tmp_path.glob("*.partial"))
+    left.write_text(left.read_text() + '{"name": "half a li', encoding="utf-8")
+    calibrate(out, measured, resume=True)
+    assert measured == list(WORKLOADS)
+    assert out.exists()
+
+
+def test_remains_of_another_machine_are_refused(tmp_path: Path) -> None:
+    out = tmp_path / "mine.toml"
+    (tmp_path / "mine.toml.partial").write_text('{"header": {"machine": {}}}\n', encoding="utf-8")
+    with pytest.raises(InvalidValueError, match="another machine"):
+        calibrate(out, [], resume=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "resume", "words"),
+    [("mine.txt", False, "ends in .toml"), ("mine.toml", True, "nothing was interrupted")],
+)
+def test_what_cannot_be_asked_for(tmp_path: Path, name: str, resume: bool, words: str) -> None:
+    with pytest.raises(InvalidValueError, match=words):
+        calibrate(tmp_path / name, [], resume=resume)

@@ -57,6 +57,7 @@ def probe(workload: str, seed: int, **changes: object) -> Probe:
         tensors=10 * MB,
         growth_first=20 * MB,
         growth_steady=30 * MB,
+        fresh=0.0,
         libraries=libraries,
         steps=(1.1 * whole, whole, 1.3 * whole),
         starts=dict.fromkeys(STARTING, 20),

@@ -19,7 +19,7 @@ from wattstep.schema.engine import Engine
 from wattstep.store import this_device
 from wattstep.train.calibration.device_file import Machine, chosen, device_toml
 from wattstep.train.calibration.fitting import Fit, fit
-from wattstep.train.calibration.power import measure_power
+from wattstep.train.calibration.power import PowerFigures, measure_power
 from wattstep.train.calibration.probe import Probe, ProbeSettings, largest_cache, probe_in_child
 from wattstep.train.child.local_machine import one_at_a_time
 
@@ -72,7 +72,7 @@ def calibrate(
     probes: Sequence[ProbeSettings] = PROBES,
     measure: Measure = probe_in_child,
     ceilings: bool = True,
-    power: Callable[[], Mapping[str, Any]] | None = measure_power,
+    power: Callable[[], PowerFigures] | None = measure_power,
 ) -> Calibrated:
     """Measures this machine and writes its file.
 
